@@ -18,8 +18,7 @@ from benchmarks.support.measure import parse_no_options
 from lightloom.machines.accelerators.calibrated import Calibration
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.planning.calibration.accuracy import Accuracy, accuracy, calibrate, cross_validated, draw_accuracy
-from lightloom.planning.calibration.collectives import fit_scales, read_systems
-from lightloom.planning.calibration.collectives import predicted as collective_seconds
+from lightloom.planning.calibration.collectives import fit_scales, predicted_collectives, read_systems
 from lightloom.planning.calibration.fit import fit, log_seconds
 from lightloom.planning.calibration.rows import MeasuredSteps, jobs_of, priors_of, read_steps
 from lightloom.reports.figures.canvas import save
@@ -105,7 +104,7 @@ def collectives() -> Iterator[Check]:
     for gpus, table in tables.items():
         fitted = fit_scales(table, table.transport)
         for others, rows in tables.items():
-            errors = np.abs(collective_seconds(rows, fitted) / rows.measured - 1)
+            errors = np.abs(predicted_collectives(rows, fitted) / rows.measured - 1)
             words = f"all-reduce of {others} GPUs, transport fitted to {gpus}"
             yield Check(f"{words}, mean", float(errors.mean()), 0.06)
             yield Check(f"{words}, below 16 MiB", float(errors[rows.nbytes < _SMALL].mean()), 0.1)

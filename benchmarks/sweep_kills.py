@@ -17,7 +17,8 @@ from pathlib import Path
 
 from benchmarks.support.measure import cpu_name, exit_clearly
 from lightloom.core.errors import VerificationError
-from lightloom.planning.sweeps.run import JOURNAL, RESULTS
+from lightloom.core.journal import JOURNAL
+from lightloom.planning.sweeps.run import RESULTS
 
 EXPERIMENT = """
 name: kills

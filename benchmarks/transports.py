@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.support.accuracy_page import Check
 from benchmarks.support.measure import parse_no_options
+from benchmarks.support.shared_transports import fit_shared, with_constants
 from benchmarks.support.transports_page import page
 from lightloom.core.arrays import Floats, Mask
 from lightloom.machines.clusters.cluster import transport_tiers
@@ -25,10 +26,8 @@ from lightloom.machines.transports.transport import Transport, load_transport
 from lightloom.planning.calibration.collectives import (
     System,
     fit_scales,
-    fit_shared,
-    predicted,
+    predicted_collectives,
     read_collectives,
-    with_constants,
 )
 from lightloom.reports.figures.canvas import save
 from lightloom.reports.figures.comparisons import PredictedSeries, accuracy_figure
@@ -141,16 +140,16 @@ def judged(every: Sequence[System]) -> Iterator[Judged]:
     for system in every:
         published = with_constants(system.transport, _published())
         all_rows = np.ones(len(system.rows), np.bool_)
-        yield Judged(system, "published", predicted(system, published), all_rows, published)
+        yield Judged(system, "published", predicted_collectives(system, published), all_rows, published)
         others = [
             other
             for other in fitted_systems(every)
             if other is not system and not (system.machine and other.machine == system.machine)
         ]
         foreign = fit_shared(others, system.transport)
-        yield Judged(system, "left out", predicted(system, foreign), all_rows, foreign)
+        yield Judged(system, "left out", predicted_collectives(system, foreign), all_rows, foreign)
         own = fit_scales(system.subset(system.anchors), foreign)
-        yield Judged(system, "calibrated", predicted(system, own), ~system.anchors, own)
+        yield Judged(system, "calibrated", predicted_collectives(system, own), ~system.anchors, own)
 
 
 def _published() -> Constants:

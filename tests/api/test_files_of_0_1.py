@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import lightloom as ll
+from lightloom.core.journal import open_journal
 from lightloom.exchange.compression.profile import read as read_profile
 from lightloom.photonics.averaging.networks import load_network
 from lightloom.photonics.averaging.proof import verify
 from lightloom.planning.sweeps.experiment import points_of, read_experiment
-from lightloom.planning.sweeps.run import opened
 
 FILES = Path(__file__).parent / "files_of_0_1"
 SCHEDULES = {
@@ -36,7 +36,7 @@ def test_schedules(name: str) -> None:
 def test_a_sweep_keeps_its_rows(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     shutil.copytree(FILES / "sweep", folder)
-    with opened(folder, "tiny") as journal:
+    with open_journal(folder, "tiny") as journal:
         rows = dict(journal.rows)
     assert len(rows) == len(points_of(read_experiment(FILES / "experiment.yaml"))) == 4
     assert {row["status"] for row in rows.values()} == {"done"}

@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from benchmarks.support.shared_transports import fit_shared, machine_shares, with_constants
 
 from lightloom.collectives.collective import Kind
 from lightloom.core.errors import ConfigError, UnsupportedError
@@ -19,10 +20,7 @@ from lightloom.planning.calibration.collectives import (
     System,
     anchor_sizes,
     fit_scales,
-    fit_shared,
-    machine_shares,
-    predicted,
-    with_constants,
+    predicted_collectives,
 )
 
 TIERS = Tiers(8, 370e9, 48e9, True, 3.35e12)
@@ -40,7 +38,7 @@ def made_up(transport: Transport, name: str = "made-up") -> System:
     system = System(name, rows, TIERS, load_transport("nccl-hopper"))
     exact = [
         row.model_copy(update={"time_us": time * 1e6})
-        for row, time in zip(rows, predicted(system, transport), strict=True)
+        for row, time in zip(rows, predicted_collectives(system, transport), strict=True)
     ]
     return System(name, exact, TIERS, load_transport("nccl-hopper"))
 
@@ -52,7 +50,7 @@ def test_four_numbers_are_found_from_six_sizes() -> None:
     fitted = fit_scales(system.subset(system.anchors), load_transport("nccl-hopper"))
     for name in Scales.model_fields:
         assert getattr(fitted.scales, name) == pytest.approx(getattr(TRUE, name), rel=0.03), name
-    assert np.abs(predicted(system, fitted) / system.measured - 1).max() < 0.03
+    assert np.abs(predicted_collectives(system, fitted) / system.measured - 1).max() < 0.03
 
 
 def test_shared_constants_are_found_from_several_systems() -> None:
@@ -63,7 +61,7 @@ def test_shared_constants_are_found_from_several_systems() -> None:
     fitted = fit_shared(systems, shipped)
     for system in systems:
         own = fit_scales(system, fitted)
-        assert np.median(np.abs(predicted(system, own) / system.measured - 1)) < 0.02
+        assert np.median(np.abs(predicted_collectives(system, own) / system.measured - 1)) < 0.02
 
 
 def test_anchors_are_few_spread_and_the_same_every_time() -> None:

@@ -17,28 +17,8 @@ from lightloom.core.claims import Status
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
 from lightloom.papers import study as load
-from lightloom.papers.inceptionn import (
-    PAPER,
-    paper,
-)
-from lightloom.papers.inceptionn import (
-    rows as accuracy,
-)
-from lightloom.papers.inceptionn import (
-    rows as scalability,
-)
-from lightloom.papers.inceptionn import (
-    rows as slips,
-)
-from lightloom.papers.inceptionn import (
-    rows as training_time,
-)
-from lightloom.papers.inceptionn import (
-    runs as gradients,
-)
-from lightloom.papers.inceptionn import (
-    runs as network_runs,
-)
+from lightloom.papers.inceptionn import PAPER, paper, rows
+from lightloom.papers.inceptionn import runs as trainings
 from lightloom.papers.study import Study, paired
 from tests.studies.rows import assert_sound
 
@@ -99,7 +79,7 @@ def test_measurements_meet_what_is_claimed_of_them() -> None:
     assert pairs is not None and pairs.seeds >= 5
     assert pairs.mean >= -0.2
     assert np.isfinite(pairs.half)
-    assert np.mean([accuracy.mean_ratio(run) for run in runs["windowed+feedback 2^-10"]]) >= 6
+    assert np.mean([rows.mean_ratio(run) for run in runs["windowed+feedback 2^-10"]]) >= 6
     assert set(PAPER.measured("exchange")["order"].values()) == {"WA > WA+C > INC > INC+C"}
     for name in PAPER.commands:
         assert "provenance" in PAPER.measured(name), name
@@ -116,14 +96,14 @@ def test_seeds_are_paired_and_complete() -> None:
 
 @pytest.mark.parametrize("workers", range(2, 13))
 def test_algorithm_1_is_right_only_when_phase_2_is_corrected(workers: int) -> None:
-    assert slips.blocks_right(workers, corrected=True) == workers**2
-    assert slips.blocks_right(workers, corrected=False) < workers**2
+    assert rows.blocks_right(workers, corrected=True) == workers**2
+    assert rows.blocks_right(workers, corrected=False) < workers**2
 
 
 @pytest.mark.parametrize("k", [pytest.param(k, marks=() if k in (7, 14) else pytest.mark.slow) for k in range(1, 15)])
 def test_only_the_windowed_codec_keeps_every_bound(k: int) -> None:
-    assert slips.largest_error(Inceptionn(2.0**-k)) < 1
-    printed = slips.largest_error(InceptionnPrinted(2.0**-k))
+    assert rows.largest_error(Inceptionn(2.0**-k)) < 1
+    printed = rows.largest_error(InceptionnPrinted(2.0**-k))
     assert (printed < 1) == (k <= 7)
     if k > 7:
         assert printed == pytest.approx(2.0 ** (k - 7), rel=1e-5)
@@ -131,9 +111,9 @@ def test_only_the_windowed_codec_keeps_every_bound(k: int) -> None:
 
 @given(arrays(np.float32, st.integers(1, 300), elements=st.floats(-2, 2, width=32)), st.integers(-20, -1))
 def test_the_distribution_counts_every_value_once(values: np.ndarray[tuple[int], np.dtype[np.float32]], k: int) -> None:
-    counts = gradients.summary(values)
+    counts = trainings.count_binades(values)
     assert counts["small"] + sum(counts["negative"]) + sum(counts["positive"]) == values.size
-    assert gradients.below(counts, k) == pytest.approx(np.count_nonzero(np.abs(values) < 2.0**k) / values.size)
+    assert trainings.below(counts, k) == pytest.approx(np.count_nonzero(np.abs(values) < 2.0**k) / values.size)
 
 
 @given(st.integers(2, 2000), st.floats(1, 1e9), st.floats(1.5, 100))
@@ -146,14 +126,14 @@ def test_exchange_times_scale_with_bytes_and_the_ring_never_loses(p: int, nbytes
 
 @given(st.floats(1e3, 1e9), st.floats(1, 1000))
 def test_behind_the_card_headers_stay(nbytes: float, compression: float) -> None:
-    plain, packed = training_time.wire_seconds(nbytes), training_time.wire_seconds(nbytes, compression)
-    headers = training_time.FRAMING / (training_time.FRAMING + training_time.PAYLOAD)
+    plain, packed = rows.wire_seconds(nbytes), rows.wire_seconds(nbytes, compression)
+    headers = rows.FRAMING / (rows.FRAMING + rows.PAYLOAD)
     assert packed == pytest.approx(plain * (headers + (1 - headers) / compression))
 
 
 @pytest.mark.parametrize("p", [2, 3, 6, 17])
 def test_the_built_ring_takes_what_the_form_says(p: int) -> None:
-    assert scalability._ring_seconds(p, p * 1000) == pytest.approx(paper.ring(p, p * 1000, paper.Link()))
+    assert rows._ring_seconds(p, p * 1000) == pytest.approx(paper.ring(p, p * 1000, paper.Link()))
 
 
 def test_short_runs_are_not_repeated_and_leave_out_what_has_no_images(
@@ -161,29 +141,25 @@ def test_short_runs_are_not_repeated_and_leave_out_what_has_no_images(
 ) -> None:
     trained: list[tuple[str, int]] = []
 
-    def train(run: network_runs.NetworkRunsRun, seed: int, _: Path) -> dict[str, object]:
+    def train(run: trainings.ShortRun, seed: int, _: Path) -> dict[str, object]:
         trained.append((run.name, seed))
         return {"recipe": {"seed": seed}, "loss": [1.0, float("nan")]}
 
-    monkeypatch.setattr(network_runs, "_train", train)
-    monkeypatch.setattr(network_runs, "training_digits", lambda _: None)
+    monkeypatch.setattr(trainings, "_train", train)
+    monkeypatch.setattr(trainings, "training_digits", lambda _: None)
     for _ in range(2):
         done: list[int] = []
-        path = network_runs.network_runs_measure(tmp_path / "work", tmp_path, done.append)
-        assert sum(done) == network_runs.network_runs_job_count() and len(trained) == len(
-            network_runs.network_runs_jobs()
-        )
+        path = trainings.measure_short(tmp_path / "work", tmp_path, done.append)
+        assert sum(done) == trainings.short_job_count() and len(trained) == len(trainings.short_jobs())
     runs = json.loads(path.read_text())["runs"]
     assert set(runs) == {"hdc", "lenet"}
     assert runs["hdc"]["float32"][0]["loss"] == [1.0, None]
-    assert len({network_runs._result(tmp_path, run, seed) for run, seed in network_runs.network_runs_jobs()}) == len(
-        trained
-    )
+    assert len({trainings._short_result(tmp_path, run, seed) for run, seed in trainings.short_jobs()}) == len(trained)
 
 
 def test_only_the_scale_of_the_loss_differs_between_its_runs() -> None:
     pytest.importorskip("torch")
-    runs = {(run.network, run.name): run.recipe(0) for run in network_runs.network_runs_runs()}
+    runs = {(run.network, run.name): run.recipe(0) for run in trainings.short_runs()}
     mean, summed = runs["hdc", "printed 2^-10"], runs["hdc", "printed 2^-10 summed"]
     assert (mean.gradient_scale, summed.gradient_scale) == (1, 25)
     assert replace(summed, gradient_scale=1) == mean

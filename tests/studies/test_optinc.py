@@ -18,38 +18,11 @@ from hypothesis import strategies as st
 from lightloom.core.claims import Claim, Status
 from lightloom.core.errors import ConfigError
 from lightloom.papers import study
-from lightloom.papers.optinc import (
-    PAPER,
-)
-from lightloom.papers.optinc import (
-    rows as cascading,
-)
-from lightloom.papers.optinc import (
-    rows as latency,
-)
-from lightloom.papers.optinc import (
-    rows as learning,
-)
-from lightloom.papers.optinc import (
-    rows as slips,
-)
-from lightloom.papers.optinc import (
-    rows as tables,
-)
-from lightloom.papers.optinc import (
-    rows as traffic,
-)
-from lightloom.papers.optinc import (
-    rows as trained,
-)
-from lightloom.papers.optinc import (
-    runs as images_runs,
-)
-from lightloom.papers.optinc import (
-    runs as language_runs,
-)
-from lightloom.papers.optinc.paper import ACCURACY, ROWS, SAVED
-from lightloom.papers.optinc.rows import GRAPHS, traced, workload
+from lightloom.papers.optinc import PAPER
+from lightloom.papers.optinc import rows as optinc
+from lightloom.papers.optinc import runs as trainings
+from lightloom.papers.optinc import study as drawings
+from lightloom.papers.optinc.rows import ACCURACY, GRAPHS, ROWS, SAVED, traced, workload
 from lightloom.papers.optinc.study import study as regenerate
 from lightloom.papers.study import Study, paired
 from lightloom.photonics.averaging.cascade import basic, end_to_end, random_codes
@@ -97,7 +70,20 @@ def by_name(claims: tuple[Claim, ...]) -> dict[str, Claim]:
 
 
 def test_rows_have_the_value_that_their_proof_gives() -> None:
-    rows = by_name((*traffic.traffic_claims(), *latency.latency_claims(), *slips.slips_claims()))
+    rows = by_name(
+        (
+            *optinc._figure_6(),
+            *optinc._overhead_of_ring(),
+            optinc._synchronisation(),
+            *optinc._savings_at_usual_batches(),
+            *optinc._samples_for_savings(),
+            *optinc._bounds_of_savings(),
+            *optinc._combinations(),
+            *optinc._printed_areas(),
+            optinc._bias_of_floor(),
+            optinc._twos_complement(),
+        )
+    )
     assert {name: (rows[name].status, rows[name].ours) for name in QUICK} == QUICK
     assert all(row.why and ID.fullmatch(row.id) for row in rows.values())
 
@@ -121,33 +107,33 @@ def test_the_study_needs_no_torch() -> None:
 
 @pytest.mark.parametrize("servers", [2, 3, 4, 7, 16])
 def test_a_ring_sends_twice_what_is_not_its_own(servers: int) -> None:
-    assert traffic.sent("ring", servers) == pytest.approx(2 * (servers - 1) / servers)
-    assert traffic.sent("in-network", servers) == 1
+    assert optinc.sent("ring", servers) == pytest.approx(2 * (servers - 1) / servers)
+    assert optinc.sent("in-network", servers) == 1
 
 
 @pytest.mark.parametrize(("model", "batch", "saving"), [("resnet50", 3, 30.0), ("llama-short", 40, 1.0)])
 def test_savings_fall_with_the_batch_and_stay_below_the_bound(model: str, batch: int, saving: float) -> None:
-    here, more = latency.step(model, batch), latency.step(model, 2 * batch)
-    assert latency.bound(4) > here.saving > more.saving > 0
+    here, more = optinc.step(model, batch), optinc.step(model, 2 * batch)
+    assert optinc.bound(4) > here.saving > more.saving > 0
     # Light passes the averager in nanoseconds.
     assert here.ring == pytest.approx(1.5 * here.optical, rel=1e-3)
     assert more.compute == pytest.approx(2 * here.compute, rel=1e-6)
-    at = latency.batch_of(model, saving)
-    one = latency.step(model, 1)
+    at = optinc.batch_of(model, saving)
+    one = optinc.step(model, 1)
     assert 100 * (one.ring - one.optical) / (one.ring + at * one.compute) == pytest.approx(saving)
 
 
 def test_the_papers_points_lie_on_the_curves() -> None:
     """Between the whole batches next to them; the bound leaves the ring 75 and 51 % of the step."""
     for model, saving in (("resnet50", SAVED["resnet50"]), ("llama-short", SAVED["llama"])):
-        at = latency.batch_of(model, saving)
-        low, high = latency.step(model, int(at)), latency.step(model, int(at) + 1)
+        at = optinc.batch_of(model, saving)
+        low, high = optinc.step(model, int(at)), optinc.step(model, int(at) + 1)
         assert low.saving >= saving >= high.saving
 
 
 def test_areas_of_table_ii_are_held_to_the_printed_digit() -> None:
     """Two rows come out with P and T, as Table I does, two without, and one in neither way."""
-    rows = by_name(tuple(tables._table_ii_areas()))
+    rows = by_name(tuple(optinc._table_ii_areas()))
     statuses = {name.removeprefix("table2.area_layers"): row.status for name, row in rows.items()}
     agreeing = {ident for ident, status in statuses.items() if status == "by construction"}
     assert agreeing == {"4_6", "3_6"} and set(statuses.values()) == {"by construction", "deviates"}
@@ -159,17 +145,17 @@ def test_areas_of_table_ii_are_held_to_the_printed_digit() -> None:
 
 @pytest.mark.parametrize("row", ROWS[1:])
 def test_counts_print_as_the_papers_accuracy(row: str) -> None:
-    possible, total = tables.counts(row), tables.points()
+    possible, total = optinc.counts(row), optinc.points()
     assert total == 13_845_841
     assert all(round(100 * (1 - count / total), 5) == ACCURACY[row] for count in possible)
     for outside in (possible[0] - 1, possible[-1] + 1):
         assert round(100 * (1 - outside / total), 5) != ACCURACY[row]
-    assert tables.likely_count(row) == {"4-7": 19, "4-8": 1, "3-6": 1536, "3-7": 89}[row]
+    assert optinc.likely_count(row) == {"4-7": 19, "4-8": 1, "3-6": 1536, "3-7": 89}[row]
 
 
 def test_a_training_that_did_not_converge_is_a_row_of_its_own() -> None:
-    rows = by_name(tuple(trained._accuracies()))
-    row, record = rows["table1.accuracy_trained_8x8"], trained.kept("scenario-2")
+    rows = by_name(tuple(optinc._accuracies()))
+    row, record = rows["table1.accuracy_trained_8x8"], optinc.kept("scenario-2")
     assert row.status == "deviates" and row.ours == round(100 * record["accuracy"], 2) < 100
     assert record["wrong_outputs"] == round((1 - record["accuracy"]) * record["checked_inputs"])
     assert f"{record['wrong_outputs']:,} wrong of all 390,625 inputs, not converged" in row.why
@@ -178,15 +164,15 @@ def test_a_training_that_did_not_converge_is_a_row_of_its_own() -> None:
 
 
 def test_trained_levels_are_right_apart_and_not_together() -> None:
-    rows = by_name(tuple(cascading.trained_levels(trained.kept("cascade"))))
+    rows = by_name(tuple(optinc._trained_cascade(optinc.kept("cascade"))))
     names = [f"example.cascade_trained_{what}_wrong_outputs" for what in ("level1", "level2", "end_to_end")]
     assert [(rows[name].status, rows[name].ours) for name in names] == [("match", 0), ("match", 0), ("deviates", 209)]
     assert all(ID.fullmatch(row.id) and row.why for row in rows.values())
-    assert {row.status for row in cascading.trained_levels(None)} == {"not reproducible"}
+    assert {row.status for row in optinc._trained_cascade(None)} == {"not reproducible"}
 
 
 def test_two_level_floors_lose_and_carried_decimals_do_not() -> None:
-    found = end_to_end(cascading.built(), 20_000)
+    found = end_to_end(optinc.built(), 20_000)
     codes = random_codes(4, 4, 8, 20_000, np.random.default_rng(0))
     assert found["wrong_with_decimals"] == 0
     assert (basic(codes) - codes.sum(axis=(0, 1)) // 16).min() == -1
@@ -195,11 +181,11 @@ def test_two_level_floors_lose_and_carried_decimals_do_not() -> None:
 
 @pytest.mark.slow
 def test_ten_million_tuples_through_the_cascade() -> None:
-    assert end_to_end(cascading.built(), 10_000_000, seed=1)["wrong_with_decimals"] == 0
+    assert end_to_end(optinc.built(), 10_000_000, seed=1)["wrong_with_decimals"] == 0
 
 
 def test_signs_survive_offset_binary_alone() -> None:
-    assert 0.86 < slips.twos_complement_wrong(20_000) < 0.89
+    assert 0.86 < optinc.twos_complement_wrong(20_000) < 0.89
 
 
 @given(
@@ -232,7 +218,7 @@ def test_measured_runs_are_paired_and_say_what_they_are() -> None:
             assert {k: v for k, v in each["recipe"].items() if k not in differing} == {
                 k: v for k, v in plain.items() if k not in differing
             }
-    rows = by_name(learning.learning_claims(language, None, None, None))
+    rows = by_name((*optinc._losses("llama", language), *optinc._digits(None), *optinc._images(None)))
     assert rows["figure7a.llama_quantised"].status == rows["figure7a.llama_half_up"].status == "stand-in"
     assert "192 steps stand for 50,000" in rows["figure7a.llama_quantised"].why
     assert rows["figure7a.mnist_quantised"].status == "not reproducible"
@@ -264,12 +250,12 @@ def test_language_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.Monk
     try:
         for _ in range(2):
             done: list[int] = []
-            paths = language_runs.language_runs_measure(tmp_path / "work", tmp_path / "data", done.append)
-            assert sum(done) == language_runs.language_runs_job_count() == len(trained)
+            paths = trainings.measure_language(tmp_path / "work", tmp_path / "data", done.append)
+            assert sum(done) == sum(len(series.jobs()) for series in trainings.SERIES) == len(trained)
     finally:
         torch.set_num_threads(threads)
     assert {name for name, _ in trained} == {"wikipedia"}
-    for series, path in zip(language_runs.SERIES, paths, strict=True):
+    for series, path in zip(trainings.SERIES, paths, strict=True):
         runs = json.loads(path.read_text())["runs"]
         assert path.stem == series.file and list(runs) == list(series.variants)
         assert all([record["recipe"]["seed"] for record in records] == list(series.seeds) for records in runs.values())
@@ -277,8 +263,8 @@ def test_language_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_without_cifar_its_runs_are_left_out(tmp_path: Path) -> None:
     done: list[int] = []
-    assert images_runs.images_runs_measure(tmp_path, tmp_path, done.append) is None
-    assert sum(done) == len(images_runs.VARIANTS)
+    assert trainings.measure_images(tmp_path, tmp_path, done.append) is None
+    assert sum(done) == len(trainings.VARIANTS)
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -298,7 +284,6 @@ def test_kept_graphs_are_what_tracing_gives(name: str) -> None:
 
 @pytest.mark.slow
 def test_every_quick_figure_draws() -> None:
-    from lightloom.papers.optinc import drawings
 
     language = PAPER.measured("language")
     noise = {

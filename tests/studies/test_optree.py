@@ -17,7 +17,8 @@ from lightloom.core.claims import Claim, Status
 from lightloom.core.errors import UnknownNameError
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 from lightloom.papers import study as load
-from lightloom.papers.optree import drawings, rows
+from lightloom.papers.optree import rows
+from lightloom.papers.optree import study as drawings
 from lightloom.papers.optree.rows import (
     built,
     built_tree,
@@ -177,7 +178,7 @@ def test_figures_keep_the_points_beside_the_formula() -> None:
     whole, inset = drawings.depth_figure().axes
     for axes in (whole, inset):
         lines = axes.get_lines()
-        assert len(lines) == 2 * len(rows.DEPTH_RANKS)
+        assert len(lines) == 2 * len(rows.FIGURE_4_RANKS)
     assert len(whole.get_lines()[0].get_xdata()) == len(rows.DEPTHS)  # type: ignore[arg-type]
 
 
@@ -188,12 +189,12 @@ def test_unknown_studies_are_named() -> None:
 
 
 def test_two_rows_with_one_id_are_refused() -> None:
-    row = rows.table1_claims()[0]
+    row = rows.claims()[0]
     with pytest.raises(ValueError, match="two rows"):
         Study(name="x", paper="y", claims=(row, row), figures=(), assumptions=())
 
 
-@pytest.mark.parametrize("ranks", rows.DEPTH_RANKS)
+@pytest.mark.parametrize("ranks", rows.FIGURE_4_RANKS)
 def test_real_trees_follow_the_curve(ranks: int) -> None:
     for stages, steps in rows.curve(ranks).items():
         found = rows.constructed(ranks, stages)
@@ -202,7 +203,7 @@ def test_real_trees_follow_the_curve(ranks: int) -> None:
 
 def test_the_page_shows_the_trees_that_the_search_finds() -> None:
     page = (Path(__file__).parents[2] / "docs" / "papers" / "optree.md").read_text()
-    for ranks in rows.DEPTH_RANKS:
+    for ranks in rows.FIGURE_4_RANKS:
         radices = best_radices(ranks, 64)
         steps = stage_steps(ranks, 64, radices)
         line = f"| {ranks} | {min(rows.curve(ranks).values())} | {'·'.join(map(str, radices))} | "

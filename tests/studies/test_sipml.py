@@ -15,26 +15,8 @@ from lightloom.core.claims import Claim
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.papers import study
-from lightloom.papers.sipml import (
-    comparison,
-    paper,
-    runs,
-)
-from lightloom.papers.sipml import (
-    rows as circuits,
-)
-from lightloom.papers.sipml import (
-    rows as convergence,
-)
-from lightloom.papers.sipml import (
-    rows as degrees,
-)
-from lightloom.papers.sipml import (
-    rows as figure4,
-)
-from lightloom.papers.sipml import (
-    rows as headline,
-)
+from lightloom.papers.sipml import comparison, paper, runs
+from lightloom.papers.sipml import rows as sipml
 from lightloom.papers.sipml.comparison import Comparison, rival_key, rivals
 from lightloom.papers.sipml.paper import BANDWIDTHS, JOBS, RING_MS
 from lightloom.papers.sipml.rows import balanced_graph
@@ -80,32 +62,32 @@ def test_rows_have_ids_and_the_statuses_that_the_page_tells(rows: dict[str, Clai
 @given(degree=st.integers(1, 4), spare=st.integers(1, 4))
 @settings(deadline=None, max_examples=20)
 def test_distance_rule_allows_twice_as_many_peers_as_readers(degree: int, spare: int) -> None:
-    plan = degrees.forward_case(degree, 2 * degree + spare)
-    assert degrees.degrees_peers(plan) == degrees.Peers(most=2 * degree, readers=degree)
-    assert degrees.least_degree(plan) == 2 * degree + 1
-    assert f"at least {2 * degree + 1}" in degrees.refusal(plan, degree + 1)
+    plan = sipml.forward_case(degree, 2 * degree + spare)
+    assert sipml.group_peers(plan) == sipml.Peers(most=2 * degree, readers=degree)
+    assert sipml.least_degree(plan) == 2 * degree + 1
+    assert f"at least {2 * degree + 1}" in sipml.circuits_refusal(plan, degree + 1)
 
 
 def test_figure_4_has_both_properties() -> None:
-    plan = figure4.plan()
-    assert figure4.most_peers(plan) <= figure4.FIGURE4_DEGREE - 1
-    assert figure4.not_balanced(plan) == ["C"]
-    for device in range(figure4.K):
-        assert [rank for rank in figure4.figure4_peers(plan, device) if rank >= figure4.K] == [device + figure4.K]
+    plan = sipml.figure_4_plan()
+    assert sipml.most_peers(plan) <= sipml.DEGREE - 1
+    assert sipml.not_balanced(plan) == ["C"]
+    for device in range(sipml.K):
+        assert [rank for rank in sipml.peers_of_device(plan, device) if rank >= sipml.K] == [device + sipml.K]
 
 
 @pytest.mark.parametrize("parts_of_a", [1, 2])
 def test_figure_4_is_split_as_assumed(parts_of_a: int) -> None:
-    balanced = figure4.split(parts_of_a)
-    assert dict(zip(balanced.operators, np.diff(balanced.first).tolist(), strict=True)) == figure4.parts(parts_of_a)
+    balanced = sipml.split(parts_of_a)
+    assert dict(zip(balanced.operators, np.diff(balanced.first).tolist(), strict=True)) == sipml.parts(parts_of_a)
 
 
 def test_all_of_c_would_need_three_peers() -> None:
-    assert [figure4.most_devices_of_c(degree) for degree in range(4)] == [1, 2, 3, 4]
+    assert [sipml.most_devices_of_c(degree) for degree in range(4)] == [1, 2, 3, 4]
 
 
 def test_sweeps_return_to_where_they_were() -> None:
-    found = convergence.chase()
+    found = sipml.chase()
     assert found.period > 0
     assert found.states[-1] == found.states[-1 - found.period]
     assert len(set(found.states)) == found.period
@@ -113,18 +95,18 @@ def test_sweeps_return_to_where_they_were() -> None:
 
 def test_the_sweeps_are_those_of_the_repair() -> None:
     """The compiled forward pass gets stuck in the same state, and no number of rounds frees it."""
-    balanced = balanced_graph("chase", (1,) * 5, convergence.EDGES)
-    reach = Reach(convergence.CONVERGENCE_DEGREE, "forward")
-    problem = problem_of(balanced, convergence.CONVERGENCE_DEVICES, reach, None, Link(bandwidth=1e12))
+    balanced = balanced_graph("chase", (1,) * 5, sipml.EDGES)
+    reach = Reach(sipml.CHASE_REACH, "forward")
+    problem = problem_of(balanced, sipml.CHASE_DEVICES, reach, None, Link(bandwidth=1e12))
 
     def sweep(rounds: int) -> tuple[bool, list[int], int]:
         state = initial_state(problem, np.full(5, -1, np.int32))
-        rows = problem.rows._replace(order=np.array(convergence.ORDER))
-        settled = forward_pass(rows, state, convergence.CONVERGENCE_DEVICES, False, rounds)
+        rows = problem.rows._replace(order=np.array(sipml.ORDER))
+        settled = forward_pass(rows, state, sipml.CHASE_DEVICES, False, rounds)
         return bool(settled), state.device.tolist(), int(state.moves[0])
 
-    found = convergence.chase()
-    assert sweep(0) == (False, list(convergence.BEFORE), 0)
+    found = sipml.chase()
+    assert sweep(0) == (False, list(sipml.BEFORE), 0)
     for rounds in (1, 2, 50):
         assert sweep(rounds) == (False, list(found.states[2]), 2 * rounds)
 
@@ -132,19 +114,16 @@ def test_the_sweeps_are_those_of_the_repair() -> None:
 def test_a_placement_exists_where_sweeps_chase_one_another() -> None:
     fits = [
         device
-        for device in product(range(convergence.CONVERGENCE_DEVICES), repeat=5)
-        if all(
-            (device[b] - device[a]) % convergence.CONVERGENCE_DEVICES <= convergence.CONVERGENCE_DEGREE
-            for a, b in convergence.EDGES
-        )
+        for device in product(range(sipml.CHASE_DEVICES), repeat=5)
+        if all((device[b] - device[a]) % sipml.CHASE_DEVICES <= sipml.CHASE_REACH for a, b in sipml.EDGES)
     ]
     assert (0,) * 5 in fits
     assert any(len(set(device)) > 2 for device in fits)
 
 
 def test_counts_that_no_wavelengths_can_serve() -> None:
-    nodes, links, wavelengths = circuits.LONG
-    case = circuits.solve(circuits.ahead(nodes, links), wavelengths)
+    nodes, links, wavelengths = sipml.LONG
+    case = sipml.solve(sipml.ahead(nodes, links), wavelengths)
     assert case.unassigned > 0
     assert case.fast.max_min <= case.fast.bound < case.optimum
     assert case.fast.max_min == np.floor(case.fast.bound)
@@ -153,7 +132,7 @@ def test_counts_that_no_wavelengths_can_serve() -> None:
 @given(nodes=st.integers(3, 6), wavelengths=st.integers(1, 12), links=st.integers(1, 2))
 @settings(deadline=None, max_examples=15)
 def test_the_fast_way_never_beats_the_program(nodes: int, wavelengths: int, links: int) -> None:
-    case = circuits.solve(circuits.ahead(nodes, links), wavelengths)
+    case = sipml.solve(sipml.ahead(nodes, links), wavelengths)
     assert case.fast.max_min <= case.optimum + 1e-9
     assert case.fast.max_min <= case.fast.bound + 1e-9
 
@@ -219,16 +198,16 @@ def test_an_electrical_switch_of_the_same_speed_is_no_slower_than_optics() -> No
     measured = Comparison.load()
     for model in JOBS:
         for gbps in BANDWIDTHS:
-            assert max(measured.speedup(model, system, gbps, gbps) for system in headline.OPTICAL) <= 1.01
+            assert max(measured.speedup(model, system, gbps, gbps) for system in sipml.OPTICAL) <= 1.01
 
 
 def test_a_headline_is_reached_between_the_bandwidths_that_straddle_it() -> None:
     def speed(gbps: float) -> float:
         return gbps / 1000
 
-    assert headline.reached(speed, 1.3) == pytest.approx(1300, rel=0.05)
-    assert headline.reached(speed, 0.1) == BANDWIDTHS[0]
-    assert headline.reached(speed, 9.1) == np.inf
+    assert sipml.reached(speed, 1.3) == pytest.approx(1300, rel=0.05)
+    assert sipml.reached(speed, 0.1) == BANDWIDTHS[0]
+    assert sipml.reached(speed, 9.1) == np.inf
 
 
 def test_the_scripts_model_grows_with_the_weights_and_stays_below_the_ratio_of_bandwidths() -> None:
@@ -248,9 +227,9 @@ def test_figures_can_be_drawn() -> None:
 
 def test_model_parallelism_alone_sends_nothing_to_other_groups() -> None:
     """l = 1: what circuits carry is the traffic of one group, and the step is computing and transfers alone."""
-    balanced = figure4.split()
-    plan = HybridPlan(figure4.plan().placement, balanced, figure4.K, 1)
-    fabric = paper.fabric("electrical", figure4.K, 8192)
+    balanced = sipml.split()
+    plan = HybridPlan(sipml.figure_4_plan().placement, balanced, sipml.K, 1)
+    fabric = paper.fabric("electrical", sipml.K, 8192)
     step = simulate_placed(plan, grant(plan, fabric), load_accelerator("a100").flat(), TrainingSettings())
     assert plan.traffic.data_parallel.nnz == 0
     assert step.sent_bytes == pytest.approx(plan.traffic.total.sum())
@@ -264,7 +243,7 @@ def test_results_of_other_inputs_are_flagged_and_made_anew(monkeypatch: pytest.M
     fresh = Comparison(kept.results, inputs)
     assert comparison.stale(fresh.inputs) == ""
     assert runs._resumed(fresh, hashes) == kept.results
-    assert not any("STALE" in row.why for row in headline.headline_claims(fresh))
+    assert not any("STALE" in row.why for row in (*sipml._speedups(fresh), *sipml._beyond_the_paper(fresh)))
     monkeypatch.setitem(JOBS, "resnet50", JOBS["resnet50"]._replace(global_batch=4096))
     comparison.inputs_hash.cache_clear()
     assert all(comparison.inputs_hash(part) != hashes[part] for part in comparison.PARTS)
@@ -272,7 +251,9 @@ def test_results_of_other_inputs_are_flagged_and_made_anew(monkeypatch: pytest.M
     monkeypatch.undo()
     old = Comparison(kept.results, inputs | {"rivals": "of before"})
     flagged = {
-        row.id for row in headline.headline_claims(old) if row.why.startswith("STALE: the stored results of rivals")
+        row.id
+        for row in (*sipml._speedups(old), *sipml._beyond_the_paper(old))
+        if row.why.startswith("STALE: the stored results of rivals")
     }
     assert {"sipml.headline.speedup_search_400", "sipml.headline.beyond_placed_over_sharded_resnet50"} <= flagged
     assert "sipml.headline.speedup_placed_400" not in flagged

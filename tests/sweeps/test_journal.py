@@ -7,27 +7,29 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
-from lightloom.planning.sweeps.run import JOURNAL, Row, opened
+from lightloom.core.journal import JOURNAL, open_journal
 
-_ROWS: list[tuple[str, Row]] = [(f"key{i}", {"time_s": 0.1 * i, "why": "ä\n" * i, "none": None}) for i in range(5)]
+_Rows = list[tuple[str, dict[str, Any]]]
+_ROWS: _Rows = [(f"key{i}", {"time_s": 0.1 * i, "why": "ä\n" * i, "none": None}) for i in range(5)]
 
 
 @cache
 def _journal() -> bytes:
-    with tempfile.TemporaryDirectory() as name, opened(Path(name), "x") as journal:
+    with tempfile.TemporaryDirectory() as name, open_journal(Path(name), "x") as journal:
         for row in _ROWS:
             journal.append([row])
         return (Path(name) / JOURNAL).read_bytes()
 
 
 def _left_with(folder: Path, content: bytes) -> None:
-    with opened(folder, "x"):
+    with open_journal(folder, "x"):
         pass
     (folder / JOURNAL).write_bytes(content)
 
@@ -41,7 +43,7 @@ def test_a_torn_journal_keeps_every_whole_line_and_grows_on(data: st.DataObject)
         end = data.draw(st.integers(0, len(content)))
         _left_with(folder, content[:end])
         whole = content[:end].count(b"\n")
-        with opened(folder, "x") as journal:
+        with open_journal(folder, "x") as journal:
             assert journal.rows == dict(_ROWS[:whole])
             journal.append(_ROWS[whole:])
         assert (folder / JOURNAL).read_bytes() == content
@@ -57,53 +59,54 @@ def test_a_damaged_line_is_dropped_alone(data: st.DataObject) -> None:
         content[place] = data.draw(st.integers(0, 255).filter(lambda byte: byte not in (content[place], 10, 13)))
         _left_with(folder, bytes(content))
         damaged = content[:place].count(b"\n")
-        with opened(folder, "x") as journal:
+        with open_journal(folder, "x") as journal:
             assert journal.rows == dict(_ROWS[:damaged] + _ROWS[damaged + 1 :])
 
 
 def test_numbers_come_back_exactly(tmp_path: Path) -> None:
     row = {"time_s": 0.1 + 0.2, "energy_j": 5e-324, "steps": 2**53 + 1}
-    with opened(tmp_path, "x") as journal:
+    with open_journal(tmp_path, "x") as journal:
         journal.append([("key", row)])
-    with opened(tmp_path, "x") as journal:
+    with open_journal(tmp_path, "x") as journal:
         assert journal.rows == {"key": row}
 
 
 def test_two_processes_do_not_share_a_folder_and_a_kill_frees_it(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
-from lightloom.planning.sweeps.run import opened
-with opened(Path({str(tmp_path)!r}), "x"):
+from lightloom.core.journal import open_journal
+with open_journal(Path({str(tmp_path)!r}), "x"):
     print("open", flush=True)
     input()
 """
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"open\n"
-        with pytest.raises(ConfigError, match="another process is computing there"), opened(tmp_path, "x"):
+        with pytest.raises(ConfigError, match="another process is computing there"), open_journal(tmp_path, "x"):
             pass
         other.kill()
         other.wait()
-    with opened(tmp_path, "x") as journal:
+    with open_journal(tmp_path, "x") as journal:
         assert journal.rows == {}
 
 
 def test_a_folder_of_another_sweep_or_of_other_files_is_left_alone(tmp_path: Path) -> None:
-    with opened(tmp_path / "mine", "x"):
+    with open_journal(tmp_path / "mine", "x"):
         pass
-    with pytest.raises(ConfigError, match="holds sweep 'x', not 'y'"), opened(tmp_path / "mine", "y"):
+    with pytest.raises(ConfigError, match="holds sweep 'x', not 'y'"), open_journal(tmp_path / "mine", "y"):
         pass
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("")
-    with pytest.raises(ConfigError, match="holds other files"), opened(tmp_path / "other", "x"):
+    with pytest.raises(ConfigError, match="holds other files"), open_journal(tmp_path / "other", "x"):
         pass
     assert [each.name for each in (tmp_path / "other").iterdir()] == ["thesis.tex"]
-    with pytest.raises(ConfigError, match="cannot write in folder"), opened(tmp_path / "other" / "thesis.tex", "x"):
+    thesis = tmp_path / "other" / "thesis.tex"
+    with pytest.raises(ConfigError, match="cannot write in folder"), open_journal(thesis, "x"):
         pass
 
 
 @pytest.mark.parametrize("head", ["", "[]", "{}", '{"schema": "other", "name": "x"}'])
 def test_a_damaged_head_is_told(tmp_path: Path, head: str) -> None:
     (tmp_path / "sweep.json").write_text(head)
-    with pytest.raises(ConfigError, match=r"sweep\.json"), opened(tmp_path, "x"):
+    with pytest.raises(ConfigError, match=r"sweep\.json"), open_journal(tmp_path, "x"):
         pass

@@ -9,8 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 import pytest
 
+from lightloom.core.journal import JOURNAL
 from lightloom.planning.sweeps.experiment import Point
-from lightloom.planning.sweeps.run import JOURNAL, RESULTS, Swept, sweep
+from lightloom.planning.sweeps.run import RESULTS, Swept, sweep
 from lightloom.planning.sweeps.workers import Workers
 from tests.sweeps.experiments import PLANS, SMALL, points
 

@@ -37,7 +37,7 @@ class StudyFigure:
 
     title: str
     caption: str
-    """What the paper says about the figure, and what ours shows."""
+    """Statement of the paper about the figure, and the result of ours."""
     draw: Callable[[], Figure]
     """Draws the figure; imports matplotlib when it is called."""
 
@@ -56,7 +56,7 @@ class Study:
     claims: tuple[Claim, ...]
     figures: tuple[StudyFigure, ...]
     assumptions: tuple[str, ...]
-    """What the paper leaves open and what was taken instead; none was chosen to meet a printed number, but for
+    """Assumptions where the paper leaves something open; none was chosen to meet a printed number, but for
     those that say that they are fitted or inferred."""
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class Study:
 
 
 class Printed(Config):
-    """What a paper prints for one row, or for several whose ids differ in a field such as ``{ranks}``."""
+    """Published value of one row, or for several whose ids differ in a field such as ``{ranks}``."""
 
     paper: int | float | str | None = None
     unit: str = ""
@@ -77,7 +77,7 @@ class Printed(Config):
     trivial: float = 0.0
     fitted: bool = False
     why: str = ""
-    """What explains a deviation; fields in braces are filled in with computed values."""
+    """Explanation of a deviation; fields in braces are filled in with computed values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,14 +18,14 @@ from lightloom.papers.optinc.runs import (
     RANKS,
     RUNS,
     SEEDS,
-    jobs,
-    training_runs_measure,
+    digits_jobs,
+    measure_digits,
 )
 from lightloom.photonics.registry import find_averager
 
 
 def test_pairs_come_first_and_every_seed_has_its_partner() -> None:
-    order = jobs()
+    order = digits_jobs()
     assert len(order) == len(RUNS) * len(SEEDS) == len(set(order))
     assert [run.name for run, _ in order[:4]] == [BASELINE, "16-bit half-up"] * 2
     for run in RUNS:
@@ -46,16 +46,16 @@ def test_only_what_is_missing_runs(tmp_path: Path) -> None:
         return []
 
     with (
-        patch("lightloom.exchange.datasets.training_digits"),
-        patch("lightloom.exchange.transport.launch.launch", pretend),
+        patch("lightloom.papers.optinc.runs.training_digits"),
+        patch("lightloom.papers.optinc.runs.launch", pretend),
     ):
-        document = json.loads(training_runs_measure(tmp_path, tmp_path).read_text())
+        document = json.loads(measure_digits(tmp_path, tmp_path).read_text())
         assert {name: len(each) for name, each in document["runs"].items()} == {BASELINE: 4, "16-bit half-up": 3}
         assert [each["recipe"]["seed"] for each in document["runs"][BASELINE]] == [0, 1, 2, 3]
         while len(asked[-1]) > 7:
-            training_runs_measure(tmp_path, tmp_path)
+            measure_digits(tmp_path, tmp_path)
         rounds = len(asked)
-        document = json.loads(training_runs_measure(tmp_path, tmp_path).read_text())
+        document = json.loads(measure_digits(tmp_path, tmp_path).read_text())
     assert [len(each) for each in asked] == list(range(50, 0, -7))
     assert len(asked) == rounds
     assert all(len(each) == len(SEEDS) for each in document["runs"].values())

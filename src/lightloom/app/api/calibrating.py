@@ -24,7 +24,7 @@ from lightloom.machines.transports.transport import Transport
 from lightloom.models.traces.kineto import Profile, read_profile
 from lightloom.planning.calibration.accuracy import calibrate as fit_to
 from lightloom.planning.calibration.accuracy import calibration_text, fits_of
-from lightloom.planning.calibration.collectives import System, fit_scales, predicted, read_systems
+from lightloom.planning.calibration.collectives import System, fit_scales, predicted_collectives, read_systems
 from lightloom.planning.calibration.profile import (
     FITTED,
     TIMED_FROM,
@@ -413,7 +413,7 @@ def collective_accuracy(
         UnsupportedError: a cluster's fabric has no tiers of switches.
     """
     systems, digests = read_systems(tables, cluster=cluster, transport=transport, gpus=gpus)
-    seconds = tuple(predicted(system, system.transport) for system in systems)
+    seconds = tuple(predicted_collectives(system, system.transport) for system in systems)
     return CollectiveAccuracy(tuple(systems), seconds, provenance([digests, cluster, transport]))
 
 
@@ -455,7 +455,7 @@ class TransportCalibration(Fitted):
         ]
 
     def remarks(self) -> list[str]:
-        lines = [_errors(self.system, predicted(self.system, self.transport) / self.system.measured - 1)]
+        lines = [_errors(self.system, predicted_collectives(self.system, self.transport) / self.system.measured - 1)]
         if not self.system.across.any():
             lines.append("no row crosses domains: what is said of the network is typical of other systems")
         if self.system.across.all():

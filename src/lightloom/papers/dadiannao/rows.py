@@ -1,4 +1,4 @@
-"""The ten percentages with two fitted constants and with one, and a bound for any constants."""
+"""The rows of the DaDianNao study: its tables, its figures, the headlines, and what lies beyond the paper."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from lightloom.papers.dadiannao.model import (
     check_rack,
     chip,
     chips_needed,
+    equation_3_claims,
     link_of,
     links,
     mean,
@@ -49,16 +50,10 @@ from lightloom.papers.dadiannao.networks import (
     inception_variant,
     printed,
 )
-from lightloom.papers.dadiannao.paper import BATCHES as PAPER_BATCHES
-from lightloom.papers.dadiannao.paper import BEST, HEADLINE, LINKS, NEURON_BATCH, TABLE_1, TABLE_2, Row
+from lightloom.papers.dadiannao.paper import BATCHES, BEST, HEADLINE, LINKS, NEURON_BATCH, TABLE_1, TABLE_2, Row
 
 _HEADLINE_UNITS = "electrical links at 6.4 GB/s (both directions), optical at 12.5 and 50 GB/s (one direction)"
 _TABLE_1 = "6.4, 25 and 100 GB/s, Table 1"
-
-
-def claims() -> tuple[Claim, ...]:
-    """Return the rows of the headlines."""
-    return (*_fitted(), *_winners(), *_impossible(), *_consistent(), *_unfitted())
 
 
 def largest_ratio(bandwidths: Bandwidths) -> float:
@@ -84,7 +79,7 @@ def _averages(suffix: str, ours: dict[str, float], template: str = "{what}{suffi
     ]
 
 
-def _fitted() -> Iterator[Claim]:
+def _fitted_headlines() -> Iterator[Claim]:
     for suffix, constants in (("", FITTED), ("_one_constant", ONE_FITTED)):
         why = f"fitted: R = {constants.passes:g}, β = {constants.synapse:g}; {_HEADLINE_UNITS}"
         ours = savings(constants).headlines()
@@ -143,7 +138,7 @@ def _unfitted() -> Iterator[Claim]:
 
 DOMINATED = ("VGG16", "VGG19", "ResNet50", "ResNet101", "ResNet152")
 """Networks for which the text calls communication dominant."""
-BATCHES = (1, 32)
+FIGURE_2_BATCHES = (1, 32)
 """Batch sizes that the text names for Fig. 2."""
 
 
@@ -153,10 +148,10 @@ def share(name: str, batch: int, constants: Constants = FITTED) -> float:
     return result.communication / result.time
 
 
-def figure2_claims() -> tuple[Claim, ...]:
+def _figure_2() -> tuple[Claim, ...]:
     """Return rows on the text about Fig. 2; its bars exist only as an image."""
-    rows = [_dominant(name, batch) for name in DOMINATED for batch in BATCHES]
-    alone, many = (share("AlexNet", batch) for batch in BATCHES)
+    rows = [_dominant(name, batch) for name in DOMINATED for batch in FIGURE_2_BATCHES]
+    alone, many = (share("AlexNet", batch) for batch in FIGURE_2_BATCHES)
     rows.append(
         PAPER.claim(
             "figure2.share_alexnet_with_batch",
@@ -185,17 +180,10 @@ def _dominant(name: str, batch: int) -> Claim:
 # Figure 5: chips, the trends over batch sizes, the best strategy, and the one case whose EDP gets worse.
 
 
-def figure5_claims() -> tuple[Claim, ...]:
-    """Return rows on the text about Fig. 5."""
-    changes = savings(FITTED)
-    edp = PAPER.claim("figure5.edp_worse", "; ".join(worse(changes)), value=changes.edp["400"]["DenseNet121", 256])
-    return (*_chips(), edp, *_with_batch(changes), _every_network(changes), *_strategy())
-
-
-def _chips() -> Iterator[Claim]:
+def _chips_of_cases() -> Iterator[Claim]:
     for name, network in printed().items():
         ours, from_graph = (
-            "/".join(str(chips_needed(each, batch, chip())) for batch in PAPER_BATCHES)
+            "/".join(str(chips_needed(each, batch, chip())) for batch in BATCHES)
             for each in (network, all_counted()[name])
         )
         yield PAPER.claim(
@@ -219,7 +207,7 @@ def worse(changes: Savings) -> list[str]:
 def _with_batch(changes: Savings) -> Iterator[Claim]:
     for speed in ("100", "400"):
         data_parallel = {case: value for case, value in changes.time[speed].items() if case[0] != "AlexNet"}
-        means = [mean(data_parallel, batch) for batch in PAPER_BATCHES]
+        means = [mean(data_parallel, batch) for batch in BATCHES]
         falls = [a - b for a, b in pairwise(means)]
         shape = "falls, ever less" if falls[0] > falls[1] > 0 else "otherwise"
         text = " → ".join(f"{value:.1f}" for value in means)
@@ -227,25 +215,25 @@ def _with_batch(changes: Savings) -> Iterator[Claim]:
 
 
 def _every_network(changes: Savings) -> Claim:
-    by_network = {name: fmean(changes.time["400"][name, batch] for batch in PAPER_BATCHES) for name in printed()}
+    by_network = {name: fmean(changes.time["400"][name, batch] for batch in BATCHES) for name in printed()}
     gaining = f"all {sum(value > 0 for value in by_network.values())}"
     text = ", ".join(f"{name} {value:.0f}" for name, value in by_network.items())
     return PAPER.claim("figure5.every_network_gains", gaining, saved=text)
 
 
-def _strategy() -> Iterator[Claim]:
+def _best_strategies() -> Iterator[Claim]:
     def sent(name: str, batch: int) -> tuple[float, float]:
         """Return the bytes that a pass broadcasts under data and under model parallelism."""
         network = printed()[name]
         return broadcast_bytes(network, batch, "data"), broadcast_bytes(network, batch, "model")
 
-    for batch in PAPER_BATCHES:
+    for batch in BATCHES:
         data, model = sent("AlexNet", batch)
         best = "data" if data <= model else "model"
         values = {"batch": batch, "data": data / 2**20, "model": model / 2**20}
         yield PAPER.claim("figure5.strategy_alexnet_batch{batch}", best, **values)
     others = [name for name in printed() if name != "AlexNet"]
-    for batch in PAPER_BATCHES:
+    for batch in BATCHES:
         sizes = {name: sent(name, batch) for name in others}
         names = [name for name, (data, model) in sizes.items() if data < model]
         ours = f"{len(names)} of {len(others)}"
@@ -257,12 +245,7 @@ def _strategy() -> Iterator[Claim]:
 _MEBI, _KIBI = 2.0**20, 2.0**10
 
 
-def table1_claims() -> tuple[Claim, ...]:
-    """Return the rows of Table 1 and of Figs. 3 and 4."""
-    return (*_table(), *_latency(), _floorplan(), *_rack())
-
-
-def ours() -> dict[str, float]:
+def chip_in_units_of_table_1() -> dict[str, float]:
     """Return our chip in the units of Table 1."""
     c = chip()
     values = {
@@ -286,9 +269,9 @@ def ours() -> dict[str, float]:
     return values
 
 
-def _table() -> Iterator[Claim]:
+def _chip_of_table_1() -> Iterator[Claim]:
     rates = {"products": chip().product_rate / 1e9, "sums": chip().sum_rate / 1e9}
-    values = ours()
+    values = chip_in_units_of_table_1()
     for what, (paper, unit) in TABLE_1.items():
         yield PAPER.claim("table1.{what}", round(values[what], 4), paper=paper, unit=unit, what=what, **rates)
     for name, rate in (("25", 25.6), ("100", 100.0), ("400", 400.0)):
@@ -296,7 +279,7 @@ def _table() -> Iterator[Claim]:
         yield PAPER.claim("table1.bandwidth_{name}_from_rate", 2 * rate / 8, paper=paper, name=name, rate=rate)
 
 
-def _latency() -> Iterator[Claim]:
+def _decoder_latency() -> Iterator[Claim]:
     code, latency = RS_544_514, DECODER_CYCLES / chip().frequency * 1e9
     yield PAPER.claim(
         "table1.fec_latency",
@@ -350,10 +333,10 @@ _LAST_TENSOR = 7 * 7 * 2048 * 4 * NEURON_BATCH / MIB
 """Size of an output of a ResNet's last stage, in MiB."""
 
 
-def table2_claims() -> tuple[Claim, ...]:
+def _table_2() -> tuple[Claim, ...]:
     """Return the rows of Table 2."""
-    rows = [claim for name in TABLE_2 for claim in _rows(name, counted(name))]
-    rows += _rows("Inception-v3", inception_variant(), "_variant")
+    rows = [claim for name in TABLE_2 for claim in _rows_of_table_2(name, counted(name))]
+    rows += _rows_of_table_2("Inception-v3", inception_variant(), "_variant")
     return (*rows, *(_without_one_tensor(name) for name in ("ResNet50", "ResNet101", "ResNet152")))
 
 
@@ -371,7 +354,7 @@ def sizes(counts: Counted) -> Row:
     )
 
 
-_TABLE2_UNITS = {
+_TABLE_2_UNITS = {
     "layers": ("layers", 0.0),
     "convolutions": ("layers", 0.0),
     "connected": ("layers", 0.0),
@@ -382,7 +365,7 @@ _TABLE2_UNITS = {
 """Unit and tolerance (half a unit of the last printed digit) of each count."""
 
 
-def _rows(name: str, counts: Counted, suffix: str = "") -> list[Claim]:
+def _rows_of_table_2(name: str, counts: Counted, suffix: str = "") -> list[Claim]:
     paper, ours = TABLE_2[name], sizes(counts)
     return [
         PAPER.claim(
@@ -393,15 +376,15 @@ def _rows(name: str, counts: Counted, suffix: str = "") -> list[Claim]:
             tolerance=tolerance,
             **({"basis": "derived"} if what == "ratio" else {}),
             what=what,
-            network=_key(name),
+            network=_identifier(name),
             suffix=suffix,
             zoo=ZOO[name],
         )
-        for what, (unit, tolerance) in _TABLE2_UNITS.items()
+        for what, (unit, tolerance) in _TABLE_2_UNITS.items()
     ]
 
 
-def _key(name: str) -> str:
+def _identifier(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
@@ -411,7 +394,7 @@ def _without_one_tensor(name: str) -> Claim:
         "table2.neuron_{network}_without_one_tensor",
         round(ours, 2),
         paper=TABLE_2[name].neuron,
-        network=_key(name),
+        network=_identifier(name),
         last_tensor=_LAST_TENSOR,
     )
 
@@ -446,19 +429,34 @@ def both_axes() -> Figures:
     return saved("time", doubled, electrical, FITTED)
 
 
-def beyond_claims() -> tuple[Claim, ...]:
+def _beyond_the_paper() -> tuple[Claim, ...]:
     """Return rows without a value of the paper."""
-    rows = [_beyond_row(name, time_saved(name)) for name in (*SPEEDS, "infinite", "ideal")]
+    rows = [_row_beyond_the_paper(name, time_saved(name)) for name in (*SPEEDS, "infinite", "ideal")]
     rows += [
-        _beyond_row(f"{name}_{topology}", time_saved(name, topology))
+        _row_beyond_the_paper(f"{name}_{topology}", time_saved(name, topology))
         for topology in ("ring", "tree")
         for name in SPEEDS
     ]
-    return (*rows, _beyond_row("both_axes_25", both_axes()))
+    return (*rows, _row_beyond_the_paper("both_axes_25", both_axes()))
 
 
-def _beyond_row(what: str, figures: Figures) -> Claim:
+def _row_beyond_the_paper(what: str, figures: Figures) -> Claim:
     large, dense = mean(figures, batch=256), figures["DenseNet121", 256]
     remark = next((f"; {text}" for key, text in PAPER.tables["beyond"].items() if key in what), "")
     what = f"beyond_{what.lower().replace('-o', 'g')}"
     return PAPER.claim("headline.{what}", round(mean(figures), 2), what=what, remark=remark, large=large, dense=dense)
+
+
+def claims() -> tuple[Claim, ...]:
+    """Return all rows, in the order of the paper."""
+    changes = savings(FITTED)
+    edp = PAPER.claim("figure5.edp_worse", "; ".join(worse(changes)), value=changes.edp["400"]["DenseNet121", 256])
+    return (
+        *(*_chip_of_table_1(), *_decoder_latency(), _floorplan(), *_rack()),
+        *_table_2(),
+        *equation_3_claims(),
+        *_figure_2(),
+        *(*_chips_of_cases(), edp, *_with_batch(changes), _every_network(changes), *_best_strategies()),
+        *(*_fitted_headlines(), *_winners(), *_impossible(), *_consistent(), *_unfitted()),
+        *_beyond_the_paper(),
+    )

@@ -21,7 +21,7 @@ _CHIPS = 4096
 _PRICED = (100, 200, 400)
 """Gb/s of which every part has a price."""
 _CIRCUIT_SHARE = 6 / 8
-"""Of MixNet's eight network cards a server, six lead to circuit switches."""
+"""Share of MixNet's network cards that lead to circuit switches: six of eight in a server."""
 _PALOMAR = BillChoices(circuit_switch="palomar-136", switches="whole")
 """Whole circuit switches, as TPU v4 has them."""
 

@@ -122,13 +122,13 @@ class Link:
 
 
 def worker_aggregator(p: int, nbytes: float, link: Link) -> float:
-    """Section VIII-D, seconds."""
+    """Return the seconds of a worker-aggregator exchange by the form of section VIII-D."""
     log = math.log2(p)
     return (1 + log) * link.latency + (p + log) * nbytes * link.byte_seconds + (p - 1) * nbytes * link.sum_seconds
 
 
 def ring(p: int, nbytes: float, link: Link) -> float:
-    """Section VIII-D, seconds."""
+    """Return the seconds of a ring exchange by the form of section VIII-D."""
     share = (p - 1) / p
     return 2 * (p - 1) * link.latency + share * nbytes * (2 * link.byte_seconds + link.sum_seconds)
 

@@ -1,4 +1,4 @@
-"""Figures 4, 13 and 14(b), and the effect of error feedback: accuracy of HDC on MNIST, trained here."""
+"""The rows of the INCEPTIONN study: its tables and figures, from formulas, stored measurements and trainings here."""
 
 from __future__ import annotations
 
@@ -46,23 +46,18 @@ from lightloom.papers.inceptionn.paper import (
     size_bytes,
     worker_aggregator,
 )
-from lightloom.papers.inceptionn.runs import RANKS
+from lightloom.papers.inceptionn.runs import RANKS, figure5_claims
 from lightloom.papers.study import BASE, Record, paired
 
 _FEEDBACK = "windowed+feedback 2^-10"
 WITHIN = 2.0
 """Points that section VIII-C says compression costs at most ("< 2 % in absolute accuracy")."""
+_WITHIN_TEXT = f"less than {WITHIN:g} points lost"
 _UNSTATED = "The paper does not state its initialisation"
 _CORRECTED = "Our correction stands for the printed codec"
 _LEVEL = 0.98
 _EPOCH = 600
 """Iterations: 60,000 images, 25 a worker, 4 workers."""
-
-
-def claims(training: Record) -> tuple[Claim, ...]:
-    """Return the rows from the training record."""
-    runs = training["runs"]
-    return (*_paired(runs), *_truncated(runs), *_codecs(runs), _accuracy_epochs(runs))
 
 
 def final(run: Record) -> float:
@@ -81,7 +76,7 @@ def mean_ratio(run: Record) -> float:
     return float(run["nbytes_raw"] / run["nbytes_sent"])
 
 
-def _paired(runs: Record) -> Iterator[Claim]:
+def _feedback(runs: Record) -> Iterator[Claim]:
     pairs = paired(runs, _FEEDBACK, "accuracy", 100)
     assert pairs is not None
     ratios = [mean_ratio(run) for run in runs[_FEEDBACK]]
@@ -89,7 +84,7 @@ def _paired(runs: Record) -> Iterator[Claim]:
     yield PAPER.claim("headline.mean_ratio", round(fmean(ratios), 2), paper=round(ratio("HDC", 10), 2), ranks=RANKS)
 
 
-def _truncated(runs: Record) -> Iterator[Claim]:
+def _truncated_hdc(runs: Record) -> Iterator[Claim]:
     for bits in (16, 22, 24):
         accuracy = {what: final(runs[f"truncate {what} {bits}"][0]) for what in ("g", "w", "w+g")}
         yield PAPER.claim(
@@ -101,7 +96,7 @@ def _truncated(runs: Record) -> Iterator[Claim]:
         )
 
 
-def _codecs(runs: Record) -> Iterator[Claim]:
+def _codecs_of_hdc(runs: Record) -> Iterator[Claim]:
     for k in BOUNDS:
         for label in ("printed", "windowed", "windowed+feedback"):
             remark = _UNSTATED if label == "printed" else f"{_CORRECTED}. {_UNSTATED}"
@@ -113,11 +108,11 @@ def _codecs(runs: Record) -> Iterator[Claim]:
 
 def _loss(runs: Record, what: str, name: str, remark: str, basis: Basis = "reproduced") -> Claim:
     run = runs[name][0]
-    lost, within = base_at(runs, run) - final(run), f"less than {WITHIN:g} points lost"
+    lost = base_at(runs, run) - final(run)
     return PAPER.claim(
         "figure14.hdc_accuracy_{what}",
-        within if lost < WITHIN else f"{lost:.1f} points lost",
-        paper=within,
+        _WITHIN_TEXT if lost < WITHIN else f"{lost:.1f} points lost",
+        paper=_WITHIN_TEXT,
         basis=basis,
         what=what,
         final=final(run),
@@ -139,7 +134,7 @@ def reached(run: Record, level: float = _LEVEL) -> int | None:
     return next(hits, None)
 
 
-def _accuracy_epochs(runs: Record) -> Claim:
+def _extra_epochs_of_hdc(runs: Record) -> Claim:
     pairs = [(reached(plain), reached(packed)) for plain, packed in zip(runs[BASE], runs[_FEEDBACK], strict=True)]
     more = [(second - first) / _EPOCH for first, second in pairs if first is not None and second is not None]
     return PAPER.claim(
@@ -162,7 +157,7 @@ _PRINTED = {
 }
 
 
-def limited_links_claims(exchange: Record) -> tuple[Claim, ...]:
+def _limited_links(exchange: Record) -> tuple[Claim, ...]:
     """Return the rows of the figure."""
     orders = (
         PAPER.claim("figure12.measured_{model}_order", order, model=_slug(model), exchange=exchange)
@@ -192,11 +187,6 @@ def _slug(text: str) -> str:
 
 _STRIDE = 61
 """Stride of the bit patterns that are tried; ``make test-slow`` tries all of them."""
-
-
-def slips_claims() -> tuple[Claim, ...]:
-    """Return the rows on Algorithms 1 to 3."""
-    return (*_bounds(), *_algorithm_1(), *_hdc())
 
 
 def largest_error(codec: Inceptionn | InceptionnPrinted) -> float:
@@ -232,7 +222,7 @@ def blocks_right(workers: int, *, corrected: bool) -> int:
     return sum(block == everyone for row in holds for block in row)
 
 
-def _bounds() -> Iterator[Claim]:
+def _error_bounds() -> Iterator[Claim]:
     for k in (6, 8, 10):
         for name, codec in (("printed", InceptionnPrinted(2.0**-k)), ("windowed", Inceptionn(2.0**-k))):
             worst = largest_error(codec)
@@ -247,17 +237,12 @@ def _algorithm_1() -> Iterator[Claim]:
             yield PAPER.claim(f"example.algorithm1_blocks_{name}_n{{n}}", ours, paper=n * n, n=n)
 
 
-def _hdc() -> Iterator[Claim]:
+def _hdc_with_three_layers() -> Iterator[Claim]:
     three_layers = 784 * 500 + 500 * 500 + 500 * 10 + 2 * 500 + 10
     yield PAPER.claim("example.hdc_three_layers", round(4 * three_layers / 2**20, 2))
 
 
 # Tables I and II: hyper-parameters of our training, and checks of the printed sums.
-
-
-def tables_claims() -> tuple[Claim, ...]:
-    """Return the rows of Tables I and II."""
-    return (*_table_1(), *_sums(), *_percentages(), *_communication())
 
 
 def slug(model: str) -> str:
@@ -274,7 +259,7 @@ def _table_1() -> Iterator[Claim]:
         yield PAPER.claim("table1.hdc_{name}", ours, paper=printed, name=name.removesuffix("_per_node"))
 
 
-def _sums() -> Iterator[Claim]:
+def _sums_of_table_2() -> Iterator[Claim]:
     for model in MODELS:
         ours = round(sum(TABLE_2[model].parts.values()), 2)
         yield PAPER.claim("table2.{model}_total", ours, paper=TABLE_2[model].total, model=slug(model))
@@ -292,7 +277,7 @@ def _percentages() -> Iterator[Claim]:
         yield PAPER.claim("table2.{model}_{name}_percent", round(ours, 2), paper=printed, model=slug(model), name=name)
 
 
-def _communication() -> Iterator[Claim]:
+def _communication_forms() -> Iterator[Claim]:
     for model in MODELS:
         paper = TABLE_2[model].communicate / ITERATIONS
         for name, form in (("section8d", worker_aggregator), ("one_link", one_link)):
@@ -314,22 +299,6 @@ def _communication() -> Iterator[Claim]:
 # Table III and Figure 14(a): bits per value, and the resulting compression ratio.
 
 
-def bitwidths_claims(training: Record) -> tuple[Claim, ...]:
-    """Return the rows from the training record."""
-    best = max(ratio(*key) for key in TABLE_3)
-    return (
-        *_bitwidths_measured(training),
-        PAPER.claim("figure14.best_ratio", round(best, 2), paper=BEST_RATIO),
-        *_rounding(),
-    )
-
-
-def mean_shares(training: Record) -> dict[int, list[float]]:
-    """Return the percentage of rank 0's gradient in each class, by k, averaged over the float32 run."""
-    tags = np.array(training["runs"]["float32"][0]["tags"])
-    return {k: (100 * tags[:, place].mean(axis=0)).tolist() for place, k in enumerate(BOUNDS)}
-
-
 def beyond_dropping(bits: int, printed: float) -> dict[str, Any]:
     """Return the share of a class where every value is dropped, and a quarter of the printed one's distance from it.
 
@@ -346,8 +315,8 @@ def as_printed(share: float, printed: float) -> float:
     return round(share, 2 if printed else 1)
 
 
-def _bitwidths_measured(training: Record) -> Iterator[Claim]:
-    ours = mean_shares(training)
+def _measured_shares(training: Record) -> Iterator[Claim]:
+    ours = mean_shares(training["runs"][BASE][0])
     for k in BOUNDS:
         for bits, printed, share in zip(TAG_BITS, TABLE_3["HDC", k], ours[k], strict=True):
             values = {"k": k, "bits": bits, **beyond_dropping(bits, printed)}
@@ -357,7 +326,7 @@ def _bitwidths_measured(training: Record) -> Iterator[Claim]:
         yield PAPER.claim("figure14.hdc_ratio_bound{k}", ratios[0], paper=ratios[1], k=k)
 
 
-def _rounding() -> Iterator[Claim]:
+def _sums_of_table_3() -> Iterator[Claim]:
     """Return the rows of Table III whose shares do not add up to 100 within their rounding."""
     for model in MODELS:
         _, k = max((abs(sum(TABLE_3[model, k]) - 100), k) for k in BOUNDS)
@@ -379,19 +348,13 @@ CHANCE = 0.2
 """Accuracy below which a network of ten classes has learned nothing."""
 
 
-def networks_claims(networks: Record) -> tuple[Claim, ...]:
-    """Return the rows from the record of the short runs."""
-    runs = networks["runs"]
-    return (*_scaled(runs["hdc"]), *_lenet(runs["lenet"]), *_cifar(runs.get("lenet-cifar")))
-
-
-def shares(run: Record) -> dict[int, list[float]]:
+def mean_shares(run: Record) -> dict[int, list[float]]:
     """Return the percentage of rank 0's gradient in each class, by k, averaged over the run."""
     tags = np.array(run["tags"])
     return {k: (100 * tags[:, place].mean(axis=0)).tolist() for place, k in enumerate(BOUNDS)}
 
 
-def _scaled(hdc: Record) -> Iterator[Claim]:
+def _hdc_under_two_losses(hdc: Record) -> Iterator[Claim]:
     """HDC under both losses: what the printed codec learns, and the sizes of Table III."""
     for loss, mark in LOSSES.items():
         yield _accuracy(hdc, "hdc_scaled", f"printed 2^-10{mark}", f"printed_bound10_{loss}_loss", "reproduced")
@@ -400,7 +363,7 @@ def _scaled(hdc: Record) -> Iterator[Claim]:
     yield PAPER.claim("example.hdc_summed_loss_at_printed_rate", learns, final=final(literal))
     for loss, mark in LOSSES.items():
         run = hdc[f"float32{mark}"][0]
-        for k, ours in shares(run).items():
+        for k, ours in mean_shares(run).items():
             for bits, printed, share in zip(TAG_BITS, TABLE_3["HDC", k], ours, strict=True):
                 values = {"k": k, "bits": bits, "loss": loss, "iterations": run["iterations"][-1]}
                 values |= beyond_dropping(bits, printed)
@@ -424,8 +387,8 @@ def _lenet(lenet: Record) -> Iterator[Claim]:
     for name in lenet:
         if name != BASE and not name.startswith("truncate w"):
             yield _accuracy(lenet, "lenet_accuracy", name, _words(name), "stand-in")
-    yield _networks_epochs(lenet)
-    ratios = {k: ratio_of_shares(ours) for k, ours in shares(lenet[BASE][0]).items()}
+    yield _extra_epochs_of_lenet(lenet)
+    ratios = {k: ratio_of_shares(ours) for k, ours in mean_shares(lenet[BASE][0]).items()}
     for k, ours in ratios.items():
         printed = sorted(ratio(model, k) for model in MODELS)
         paper = f"{printed[0]:.1f} to {printed[-1]:.1f}"
@@ -439,10 +402,7 @@ def _cifar(cifar: Record | None) -> Iterator[Claim]:
         if cifar is not None and name in cifar:
             yield _accuracy(cifar, "cifar_accuracy", name, _words(name), "stand-in")
         else:
-            yield PAPER.claim("figure14.cifar_accuracy_{what}", None, what=_words(name), paper=_NETWORKS_SAYS)
-
-
-_NETWORKS_SAYS = f"less than {WITHIN:g} points lost"
+            yield PAPER.claim("figure14.cifar_accuracy_{what}", None, what=_words(name), paper=_WITHIN_TEXT)
 
 
 def _accuracy(runs: Record, family: str, name: str, what: str, basis: Basis) -> Claim:
@@ -457,8 +417,8 @@ def _accuracy(runs: Record, family: str, name: str, what: str, basis: Basis) -> 
         "seeds": f"{len(records)} {'seeds' if len(records) > 1 else 'seed'}",
         "loss": "summed" if records[0]["recipe"]["gradient_scale"] > 1 else "mean",
     }
-    ours = _NETWORKS_SAYS if lost < WITHIN else f"{lost:.1f} points lost"
-    return PAPER.claim(f"figure14.{family}_{{what}}", ours, paper=_NETWORKS_SAYS, what=what, basis=basis, **values)
+    ours = _WITHIN_TEXT if lost < WITHIN else f"{lost:.1f} points lost"
+    return PAPER.claim(f"figure14.{family}_{{what}}", ours, paper=_WITHIN_TEXT, what=what, basis=basis, **values)
 
 
 def _base(runs: Record) -> dict[str, object]:
@@ -466,7 +426,7 @@ def _base(runs: Record) -> dict[str, object]:
     return {"base": final(base), "iterations": base["iterations"][-1]}
 
 
-def _networks_epochs(lenet: Record) -> Claim:
+def _extra_epochs_of_lenet(lenet: Record) -> Claim:
     runs = zip(lenet[BASE], lenet[_FEEDBACK], strict=True)
     pairs = [(reached(base, LEVEL), reached(run, LEVEL)) for base, run in runs]
     more = [(second - first) / _EPOCH for first, second in pairs if first is not None and second is not None]
@@ -490,11 +450,6 @@ def _words(name: str) -> str:
 MEASURED = range(4, 9)
 """Workers of the paper's cluster."""
 FURTHER = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
-
-
-def scalability_claims() -> tuple[Claim, ...]:
-    """Return the rows of the figure."""
-    return (*_growth(), *_built())
 
 
 @cache
@@ -529,7 +484,7 @@ def _shape(seconds: dict[int, float]) -> str:
     return "almost linear" if abs(linear - 1) <= 0.15 else f"grows {last / first:.2f} times"
 
 
-def _built() -> Iterator[Claim]:
+def _built_rings() -> Iterator[Claim]:
     """The closed form against a schedule that is built, verified and costed on a 10 Gbit/s switch."""
     for p in (4, 8, 64):
         form, ours = 1e3 * ring(p, p * 2**20, Link()), 1e3 * _ring_seconds(p, p * 2**20)
@@ -552,7 +507,7 @@ PAYLOAD, FRAMING = 1448, 90
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class IterationTime:
     """Durations of an iteration, in seconds."""
 
     local: float
@@ -564,11 +519,6 @@ class Step:
         return self.local + self.communicate
 
 
-def training_time_claims() -> tuple[Claim, ...]:
-    """Rows of Figures 3 and 12 that need no measurement of ours."""
-    return (*_sizes(), *_shares(), *_reductions(), *_compressed(), *_consistency(), *_fitted())
-
-
 def wire_seconds(nbytes: float, compression: float = 1.0) -> float:
     """Time on one link; compression behind the NIC shrinks payloads, never the number of packets (section VIII-C)."""
     switch = PacketSwitch(ranks=WORKERS, bandwidth=LINK_BITS / 8, packet_payload=PAYLOAD, packet_header=FRAMING)
@@ -576,7 +526,7 @@ def wire_seconds(nbytes: float, compression: float = 1.0) -> float:
 
 
 @cache
-def steps(model: str) -> dict[str, Step]:
+def steps(model: str) -> dict[str, IterationTime]:
     """WA, WA+C, INC and INC+C at 2^-10, by Table III's ratio."""
     column, nbytes, compression = TABLE_2[model], size_bytes(model), ratio(model, 10)
     local = column.local / ITERATIONS
@@ -587,10 +537,10 @@ def steps(model: str) -> dict[str, Step]:
     weights = wire_seconds(WORKERS * nbytes)
     hops = 2 * share * nbytes
     return {
-        "WA": Step(local + adding, weights + wire_seconds(WORKERS * nbytes)),
-        "WA+C": Step(local + adding, weights + wire_seconds(WORKERS * nbytes, compression)),
-        "INC": Step(ring_local, wire_seconds(hops)),
-        "INC+C": Step(ring_local, wire_seconds(hops, compression)),
+        "WA": IterationTime(local + adding, weights + wire_seconds(WORKERS * nbytes)),
+        "WA+C": IterationTime(local + adding, weights + wire_seconds(WORKERS * nbytes, compression)),
+        "INC": IterationTime(ring_local, wire_seconds(hops)),
+        "INC+C": IterationTime(ring_local, wire_seconds(hops, compression)),
     }
 
 
@@ -606,7 +556,7 @@ def _sizes() -> Iterator[Claim]:
         yield PAPER.claim("figure3.{model}_size", ours, paper=MEGABYTES[model], model=slug(model))
 
 
-def _shares() -> Iterator[Claim]:
+def _communication_shares() -> Iterator[Claim]:
     for model in MODELS:
         column, wa = TABLE_2[model], steps(model)["WA"]
         paper = 100 * column.communicate / column.total
@@ -618,7 +568,7 @@ def _reductions() -> Iterator[Claim]:
     for model in MODELS:
         wa, inc = steps(model)["WA"], steps(model)["INC"]
         reached = (
-            1.5 * size_bytes(model) * 8 / ((1 - INC_COMMUNICATION[model] / 100) * _training_time_measured(model)) / 1e9
+            1.5 * size_bytes(model) * 8 / ((1 - INC_COMMUNICATION[model] / 100) * _measured_communication(model)) / 1e9
         )
         for what, ours, paper in (
             ("communication", percent_less(inc.communicate, wa.communicate), INC_COMMUNICATION[model]),
@@ -628,7 +578,7 @@ def _reductions() -> Iterator[Claim]:
             yield PAPER.claim("figure12.{model}_inc_{what}", round(ours, 3), paper=paper, **values)
 
 
-def _training_time_measured(model: str) -> float:
+def _measured_communication(model: str) -> float:
     return TABLE_2[model].communicate / ITERATIONS
 
 
@@ -645,8 +595,8 @@ def _compressed() -> Iterator[Claim]:
     yield PAPER.claim("figure12.greatest_speedup", round(max(speedups), 3), paper=SPEEDUPS[1])
 
 
-def _consistency() -> Iterator[Claim]:
-    """What INC saves beside communication, by the two printed percentages, against all that it could save there."""
+def _saved_computation() -> Iterator[Claim]:
+    """Return rows that hold INC's savings outside communication, as printed, against the most it could save there."""
     for model in MODELS:
         column = TABLE_2[model]
         total = column.total * (1 - INC_TOTAL[model] / 100)
@@ -657,10 +607,10 @@ def _consistency() -> Iterator[Claim]:
         yield PAPER.claim("figure12.{model}_computation_saved", ours, model=slug(model))
 
 
-def _fitted() -> Iterator[Claim]:
+def _fitted_packet_cost() -> Iterator[Claim]:
     """One constant, seconds of host a packet, fitted to AlexNet's INC; everything else follows."""
     nbytes = 2 * (WORKERS - 1) / WORKERS * size_bytes("AlexNet")
-    target = (1 - INC_COMMUNICATION["AlexNet"] / 100) * _training_time_measured("AlexNet")
+    target = (1 - INC_COMMUNICATION["AlexNet"] / 100) * _measured_communication("AlexNet")
     host = (target - wire_seconds(nbytes)) / (nbytes / PAYLOAD)
     for model in MODELS:
         packets = 1.5 * size_bytes(model) / PAYLOAD
@@ -676,20 +626,16 @@ NAMES = {"snappy": "snappy", "sz3:2^-10": "SZ3 2^-10"}
 """Names in the codec benchmark of the codecs of the loop."""
 RANGE = (2.0, 4.0)
 """Section VI: range of the training time with Snappy or SZ, over that without."""
+_RANGE_TEXT = f"{RANGE[0]:g} to {RANGE[1]:g} times as long"
 SLIGHT = 0.75
-"""What we take for "only slightly" shorter, which the paper says of truncation: no less than that of the time without,
+"""Our reading of "only slightly" shorter, which the paper says of truncation: no less than that of the time without,
 and less than it in every round."""
-
-
-def software_claims(loop: Record, codec: Record) -> tuple[Claim, ...]:
-    """Rows from the loop that was measured, and for AlexNet from Table II and the codecs' measured speed."""
-    return (*_loop(loop), *_alexnet(codec))
 
 
 def _general(what: str, factor: float, **values: object) -> Claim:
     """Return the row of a general-purpose codec, for whose training time the paper names a range."""
-    ours = _SOFTWARE_SAYS if RANGE[0] <= factor <= RANGE[1] else f"{factor:.2f} times as long"
-    return PAPER.claim("figure7.{what}", ours, paper=_SOFTWARE_SAYS, what=what, **values)
+    ours = _RANGE_TEXT if RANGE[0] <= factor <= RANGE[1] else f"{factor:.2f} times as long"
+    return PAPER.claim("figure7.{what}", ours, paper=_RANGE_TEXT, what=what, **values)
 
 
 def _truncation(what: str, factor: float, longest: float, **values: object) -> Claim:
@@ -699,10 +645,7 @@ def _truncation(what: str, factor: float, longest: float, **values: object) -> C
     return PAPER.claim("figure7.{what}", ours, paper=paper, what=what, **values)
 
 
-_SOFTWARE_SAYS = f"{RANGE[0]:g} to {RANGE[1]:g} times as long"
-
-
-def _loop(loop: Record) -> Iterator[Claim]:
+def _software_loop(loop: Record) -> Iterator[Claim]:
     for row in loop["rows"]:
         codec = row["codec"]
         if codec not in ("none", "inceptionn:2^-10"):
@@ -732,3 +675,36 @@ def alexnet_factor(rate: Record) -> float:
 
 def _id(codec: str) -> str:
     return codec.replace(":2^-", "_bound").replace(":", "_")
+
+
+def claims(
+    training: Record, networks: Record | None, loop: Record, codec: Record, exchange: Record
+) -> tuple[Claim, ...]:
+    """Return all rows, from the records of our measurements.
+
+    Args:
+        training: the long runs on HDC.
+        networks: the short runs on HDC and LeNet; None leaves their rows out.
+        loop: codecs in the training loop.
+        codec: speeds of codecs alone.
+        exchange: exchanges over limited links.
+    """
+    runs = training["runs"]
+    best = max(ratio(*key) for key in TABLE_3)
+    short = {} if networks is None else networks["runs"]
+    return (
+        *(*_table_1(), *_sums_of_table_2(), *_percentages(), *_communication_forms()),
+        *_measured_shares(training),
+        PAPER.claim("figure14.best_ratio", round(best, 2), paper=BEST_RATIO),
+        *_sums_of_table_3(),
+        *(*_sizes(), *_communication_shares(), *_reductions(), *_compressed()),
+        *(*_saved_computation(), *_fitted_packet_cost()),
+        *(*_feedback(runs), *_truncated_hdc(runs), *_codecs_of_hdc(runs), _extra_epochs_of_hdc(runs)),
+        *(_hdc_under_two_losses(short["hdc"]) if short else ()),
+        *((*_lenet(short["lenet"]), *_cifar(short.get("lenet-cifar"))) if short else ()),
+        *figure5_claims(training["gradients"]),
+        *(*_software_loop(loop), *_alexnet(codec)),
+        *_limited_links(exchange),
+        *(*_growth(), *_built_rings()),
+        *(*_error_bounds(), *_algorithm_1(), *_hdc_with_three_layers()),
+    )

@@ -1,4 +1,9 @@
-"""All training runs of the study: the short ones on more networks, then HDC for Table I's 10,000 iterations."""
+"""All training runs of the study: the short ones on more networks, then HDC for Table I's 10,000 iterations.
+
+A run with a result is not repeated. The short runs by themselves:
+
+    python -m lightloom.papers.inceptionn.runs DIR [DATA]
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +20,7 @@ from numpy.typing import NDArray
 
 from lightloom.core.claims import Claim
 from lightloom.core.files import write_atomically
+from lightloom.core.journal import stored_record
 from lightloom.core.results import provenance
 from lightloom.exchange import datasets
 from lightloom.exchange.datasets import data_folder, training_digits
@@ -25,11 +32,7 @@ if TYPE_CHECKING:
     from lightloom.papers.runs.digits import Recipe
 
 
-# Short training runs on more networks and gradient scales: HDC and LeNet on MNIST, LeNet on CIFAR-100 where it is.
-#
-# Four ranks in one process, so that one core can repeat them; a run with a result is not repeated. By itself:
-#
-# python -m lightloom.papers.inceptionn.runs DIR [DATA]
+# Short runs: HDC and LeNet on MNIST, LeNet on CIFAR-100 where it is; all four ranks in one process, on one core.
 
 RANKS = 4
 BATCH = 25
@@ -37,7 +40,7 @@ BATCH = 25
 ITERATIONS = {"hdc": 300, "lenet": 200, "lenet-cifar": 2_500}
 """A half and a third of an epoch of MNIST, so that all runs without CIFAR take about six minutes of one core; five
 epochs of CIFAR-100."""
-NETWORK_RUNS_SEEDS = (0, 1, 2)
+SHORT_SEEDS = (0, 1, 2)
 SUMMED = float(BATCH)
 """Factor that turns the mean loss over a rank's batch into its sum."""
 LEARNING_RATES = {"hdc": 0.1, "lenet": 0.05, "lenet-cifar": 0.05}
@@ -46,7 +49,7 @@ _KEPT = ("recipe", "iterations", "accuracy", "loss", "tags", "nbytes_raw", "nbyt
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkRunsRun:
+class ShortRun:
     """A variant of the training of one network."""
 
     network: str
@@ -57,7 +60,7 @@ class NetworkRunsRun:
     gradient_scale: float = 1.0
     rate: float = 1.0
     """Factor of the learning rate beside what the gradient scale takes away again."""
-    seeds: Sequence[int] = NETWORK_RUNS_SEEDS[:1]
+    seeds: Sequence[int] = SHORT_SEEDS[:1]
     shortened: int | None = None
     """Iterations where they are fewer than the network's."""
 
@@ -86,60 +89,58 @@ class NetworkRunsRun:
         )
 
 
-def network_runs_runs() -> tuple[NetworkRunsRun, ...]:
+def short_runs() -> tuple[ShortRun, ...]:
     """Return all runs, the most important first."""
-    lenet = (*_codecs("lenet", NETWORK_RUNS_SEEDS), *_truncated("lenet"), *_summed("lenet"))
-    return (*_hdc(), *lenet, *_codecs("lenet-cifar", NETWORK_RUNS_SEEDS[:1]))
+    lenet = (*_codecs("lenet", SHORT_SEEDS), *_truncated("lenet"), *_summed("lenet"))
+    return (*_hdc(), *lenet, *_codecs("lenet-cifar", SHORT_SEEDS[:1]))
 
 
-def _codecs(network: str, seeds: Sequence[int]) -> Iterator[NetworkRunsRun]:
+def _codecs(network: str, seeds: Sequence[int]) -> Iterator[ShortRun]:
     """Figs. 13 and 14(b): float32 and the codecs at 2^-10, and feedback at the larger bounds."""
-    yield NetworkRunsRun(network, "float32", seeds=seeds)
-    yield NetworkRunsRun(network, "printed 2^-10", "inceptionn-printed:2^-10")
-    yield NetworkRunsRun(network, "windowed 2^-10", "inceptionn:2^-10")
+    yield ShortRun(network, "float32", seeds=seeds)
+    yield ShortRun(network, "printed 2^-10", "inceptionn-printed:2^-10")
+    yield ShortRun(network, "windowed 2^-10", "inceptionn:2^-10")
     for k in (10, 8, 6):
-        several = seeds if k == 10 else NETWORK_RUNS_SEEDS[:1]
-        yield NetworkRunsRun(
-            network, f"windowed+feedback 2^-{k}", f"inceptionn:2^-{k}", error_feedback=True, seeds=several
-        )
+        several = seeds if k == 10 else SHORT_SEEDS[:1]
+        yield ShortRun(network, f"windowed+feedback 2^-{k}", f"inceptionn:2^-{k}", error_feedback=True, seeds=several)
 
 
-def _truncated(network: str) -> Iterator[NetworkRunsRun]:
+def _truncated(network: str) -> Iterator[ShortRun]:
     """Fig. 4: truncation of gradients and of weights."""
     for bits in (16, 22, 24):
-        yield NetworkRunsRun(network, f"truncate g {bits}", gradients=f"truncate:{bits}")
-        yield NetworkRunsRun(network, f"truncate w {bits}", weights=f"truncate:{bits}")
+        yield ShortRun(network, f"truncate g {bits}", gradients=f"truncate:{bits}")
+        yield ShortRun(network, f"truncate w {bits}", weights=f"truncate:{bits}")
 
 
-def _summed(network: str) -> Iterator[NetworkRunsRun]:
+def _summed(network: str) -> Iterator[ShortRun]:
     """The loss summed over a rank's batch: gradients 25 times as large under the same bound."""
-    yield NetworkRunsRun(network, "printed 2^-10 summed", "inceptionn-printed:2^-10", gradient_scale=SUMMED)
+    yield ShortRun(network, "printed 2^-10 summed", "inceptionn-printed:2^-10", gradient_scale=SUMMED)
 
 
-def _hdc() -> Iterator[NetworkRunsRun]:
+def _hdc() -> Iterator[ShortRun]:
     """The paper's network with the codec as printed, under the mean loss and the summed one.
 
     The last run reads the summed loss literally: at Table I's learning rate.
     """
     for scale, mark in ((1.0, ""), (SUMMED, " summed")):
-        yield NetworkRunsRun("hdc", f"float32{mark}", gradient_scale=scale)
-        yield NetworkRunsRun("hdc", f"printed 2^-10{mark}", "inceptionn-printed:2^-10", gradient_scale=scale)
-    yield NetworkRunsRun("hdc", "float32 summed, rate as printed", gradient_scale=SUMMED, rate=SUMMED, shortened=100)
+        yield ShortRun("hdc", f"float32{mark}", gradient_scale=scale)
+        yield ShortRun("hdc", f"printed 2^-10{mark}", "inceptionn-printed:2^-10", gradient_scale=scale)
+    yield ShortRun("hdc", "float32 summed, rate as printed", gradient_scale=SUMMED, rate=SUMMED, shortened=100)
 
 
-def network_runs_jobs(data: Path | None = None) -> list[tuple[NetworkRunsRun, int]]:
+def short_jobs(data: Path | None = None) -> list[tuple[ShortRun, int]]:
     """Return runs and seeds, seed by seed; without CIFAR-100 in ``data`` its runs are left out."""
     there = data is not None and datasets.is_there(data)
-    every = [(run, seed) for seed in NETWORK_RUNS_SEEDS for run in network_runs_runs() if seed in run.seeds]
+    every = [(run, seed) for seed in SHORT_SEEDS for run in short_runs() if seed in run.seeds]
     return [(run, seed) for run, seed in every if there or run.network != "lenet-cifar"]
 
 
-def network_runs_job_count() -> int:
+def short_job_count() -> int:
     """Return the number of training runs, those on CIFAR-100 included."""
-    return sum(len(run.seeds) for run in network_runs_runs())
+    return sum(len(run.seeds) for run in short_runs())
 
 
-def network_runs_measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+def measure_short(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
     """Run the training runs without results in ``work`` and write ``networks.json`` there.
 
     Args:
@@ -152,17 +153,15 @@ def network_runs_measure(work: Path, data: Path, advance: Callable[[int], None] 
     """
     training_digits(data)
     work.mkdir(parents=True, exist_ok=True)
-    todo = network_runs_jobs(data)
-    advance(network_runs_job_count() - len(todo))
+    todo = short_jobs(data)
+    advance(short_job_count() - len(todo))
     for run, seed in todo:
-        path = _result(work, run, seed)
-        if not path.exists():
-            write_atomically(path, json.dumps(rounded(_train(run, seed, data))))
+        stored_record(_short_result(work, run, seed), lambda run=run, seed=seed: rounded(_train(run, seed, data)))
         advance(1)
-    return collect(work, data)
+    return collect_short(work, data)
 
 
-def _train(run: NetworkRunsRun, seed: int, data: Path) -> dict[str, Any]:
+def _train(run: ShortRun, seed: int, data: Path) -> dict[str, Any]:
     import torch
 
     from lightloom.papers.runs.digits import image_sets
@@ -173,32 +172,21 @@ def _train(run: NetworkRunsRun, seed: int, data: Path) -> dict[str, Any]:
     return {name: record[name] for name in _KEPT}
 
 
-def collect(work: Path, data: Path | None = None) -> Path:
+def collect_short(work: Path, data: Path | None = None) -> Path:
     """Write ``networks.json`` from the available results."""
     records: dict[str, dict[str, list[Any]]] = {}
-    for run, seed in network_runs_jobs(data):
-        path = _result(work, run, seed)
+    for run, seed in short_jobs(data):
+        path = _short_result(work, run, seed)
         if path.exists():
             records.setdefault(run.network, {}).setdefault(run.name, []).append(json.loads(path.read_text()))
-    origin = provenance({network: list(variants) for network, variants in records.items()}, seed=NETWORK_RUNS_SEEDS[0])
+    origin = provenance({network: list(variants) for network, variants in records.items()}, seed=SHORT_SEEDS[0])
     write_atomically(work / "networks.json", json.dumps({"ranks": RANKS, "runs": records, "provenance": origin}) + "\n")
     return work / "networks.json"
 
 
-def _result(work: Path, run: NetworkRunsRun, seed: int) -> Path:
+def _short_result(work: Path, run: ShortRun, seed: int) -> Path:
     words = "".join(letter if letter.isalnum() else "-" for letter in f"{run.network} {run.name}")
     return work / f"{words}-seed{seed}.json"
-
-
-def main() -> None:
-    """Measure into the folder that the command names."""
-    folder, *data = (Path(argument) for argument in sys.argv[1:])
-    path = network_runs_measure(folder, data_folder(data[0] if data else None))
-    sys.stdout.write(f"{path}\n")
-
-
-if __name__ == "__main__":
-    main()
 
 
 # Figure 5: distribution of gradients early, in the middle and late in training.
@@ -207,7 +195,7 @@ LOWEST = -30
 """Exponent below which values, including zeros, are counted together."""
 
 
-def summary(gradient: NDArray[np.float32]) -> dict[str, Any]:
+def count_binades(gradient: NDArray[np.float32]) -> dict[str, Any]:
     """Counts of values by binade, apart for both signs; JSON.
 
     Returns:
@@ -227,7 +215,7 @@ def summary(gradient: NDArray[np.float32]) -> dict[str, Any]:
     }
 
 
-def claims(gradients: Mapping[str, Any]) -> tuple[Claim, ...]:
+def figure5_claims(gradients: Mapping[str, Any]) -> tuple[Claim, ...]:
     """Return rows on the range of values at each stage, and on the share close to 0."""
     return tuple(
         PAPER.claim(
@@ -248,28 +236,26 @@ def below(counts: Mapping[str, Any], exponent: int) -> float:
     return float(small / counts["values"])
 
 
-# The training runs of the study: HDC on MNIST, four processes, Table I's hyper-parameters; long, hence resumable.
-#
-# A run with a result is not repeated; an interrupted one resumes from its last checkpoint.
+# Long runs: HDC on MNIST, four processes, Table I's hyper-parameters; an interrupted one resumes from its checkpoint.
 
-TRAINING_RUNS_SEEDS = (0, 1, 2, 3, 4)
+LONG_SEEDS = (0, 1, 2, 3, 4)
 SNAPSHOTS = {"early": 100, "middle": 500, "late": 10_000}
 """Iterations whose gradients are kept, from the first seed's float32 run: 88 %, 95.5 % and 98.6 % of the test set are
 right by then. Half-way in iterations would be no middle: by then many batches leave nothing above 2^-10."""
-SHORT = 3_000
+FEWER_ITERATIONS = 3_000
 """Iterations of the runs that only Figs. 4 and 14 use: float32 gains 0.1 points after them."""
 _TIMEOUT = 7_200.0
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingRunsRun:
+class LongRun:
     """A variant of the training, run once per seed."""
 
     name: str
     gradients: str = "none"
     error_feedback: bool = False
     weights: str = "none"
-    seeds: Sequence[int] = TRAINING_RUNS_SEEDS[:1]
+    seeds: Sequence[int] = LONG_SEEDS[:1]
     iterations: int = 10_000
 
     def recipe(self, seed: int) -> Recipe:
@@ -285,14 +271,14 @@ class TrainingRunsRun:
         )
 
 
-def training_runs_runs() -> tuple[TrainingRunsRun, ...]:
+def long_runs() -> tuple[LongRun, ...]:
     """Return all runs, the most important first."""
     paired = (
-        TrainingRunsRun("float32", seeds=TRAINING_RUNS_SEEDS),
-        TrainingRunsRun("windowed+feedback 2^-10", "inceptionn:2^-10", True, seeds=TRAINING_RUNS_SEEDS),
+        LongRun("float32", seeds=LONG_SEEDS),
+        LongRun("windowed+feedback 2^-10", "inceptionn:2^-10", True, seeds=LONG_SEEDS),
     )
     codecs = tuple(
-        TrainingRunsRun(f"{label} 2^-{k}", f"{family}:2^-{k}", feedback, iterations=10_000 if k == 10 else SHORT)
+        LongRun(f"{label} 2^-{k}", f"{family}:2^-{k}", feedback, iterations=10_000 if k == 10 else FEWER_ITERATIONS)
         for k in (10, 8, 6)
         for label, family, feedback in (
             ("printed", "inceptionn-printed", False),
@@ -301,11 +287,11 @@ def training_runs_runs() -> tuple[TrainingRunsRun, ...]:
         )
     )
     truncated = tuple(
-        TrainingRunsRun(
+        LongRun(
             f"truncate {what} {bits}",
             gradients=f"truncate:{bits}" if "g" in what else "none",
             weights=f"truncate:{bits}" if "w" in what else "none",
-            iterations=SHORT,
+            iterations=FEWER_ITERATIONS,
         )
         for bits in (16, 22, 24)
         for what in ("g", "w", "w+g")
@@ -314,18 +300,13 @@ def training_runs_runs() -> tuple[TrainingRunsRun, ...]:
     return (*paired, *more, *truncated)
 
 
-def training_runs_jobs() -> list[tuple[TrainingRunsRun, int]]:
+def long_jobs() -> list[tuple[LongRun, int]]:
     """Return runs and seeds in the order of execution, pairs first."""
-    every = [(run, seed) for run in training_runs_runs() for seed in run.seeds]
+    every = [(run, seed) for run in long_runs() for seed in run.seeds]
     return sorted(every, key=lambda job: (len(job[0].seeds) == 1, job[1]))
 
 
-def training_runs_job_count() -> int:
-    """Return the number of training runs."""
-    return len(training_runs_jobs())
-
-
-def training_runs_measure(work: Path, data: Path | None, advance: Callable[[int], None] = lambda _: None) -> Path:
+def measure_long(work: Path, data: Path | None, advance: Callable[[int], None] = lambda _: None) -> Path:
     """Run the training runs without results in ``work`` and write ``training.json`` there.
 
     Args:
@@ -340,44 +321,42 @@ def training_runs_measure(work: Path, data: Path | None, advance: Callable[[int]
     folder = data_folder(data)
     training_digits(folder)
     records: dict[str, list[dict[str, Any]]] = {}
-    for run, seed in training_runs_jobs():
-        records.setdefault(run.name, []).append(_once(run, seed, work, folder))
+    for run, seed in long_jobs():
+        place = _folder(work, run, seed)
+        record = stored_record(place / "result.json", partial(_train_long, run, seed, place, folder))
+        for checkpoint in place.glob("checkpoint-*.pt"):
+            checkpoint.unlink()
+        records.setdefault(run.name, []).append(record)
         advance(1)
         write_atomically(work / "training.json", json.dumps(_document(work, records)))
     return work / "training.json"
 
 
 def _document(work: Path, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    folder = _folder(work, training_runs_runs()[0], TRAINING_RUNS_SEEDS[0])
+    folder = _folder(work, long_runs()[0], LONG_SEEDS[0])
     stages = {
-        stage: {"iteration": at, **summary(np.load(folder / f"gradient-{at}.npy"))} for stage, at in SNAPSHOTS.items()
+        stage: {"iteration": at, **count_binades(np.load(folder / f"gradient-{at}.npy"))}
+        for stage, at in SNAPSHOTS.items()
     }
-    origin = provenance({name: len(each) for name, each in records.items()}, seed=TRAINING_RUNS_SEEDS[0])
+    origin = provenance({name: len(each) for name, each in records.items()}, seed=LONG_SEEDS[0])
     return {"ranks": RANKS, "runs": rounded(records), "gradients": stages, "provenance": origin}
 
 
-def _folder(work: Path, run: TrainingRunsRun, seed: int) -> Path:
+def _folder(work: Path, run: LongRun, seed: int) -> Path:
     return work / f"{run.name.replace(' ', '-')}-seed{seed}"
 
 
-def _once(run: TrainingRunsRun, seed: int, work: Path, data: Path) -> dict[str, Any]:
-    folder = _folder(work, run, seed)
-    result = folder / "result.json"
-    if not result.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        snapshots = list(SNAPSHOTS.values()) if run.gradients == "none" and seed == TRAINING_RUNS_SEEDS[0] else []
-        arguments = {"recipe": asdict(run.recipe(seed)), "data": str(data), "folder": str(folder)}
-        outcomes = launch("lightloom.papers.runs.digits:train", RANKS, _TIMEOUT, {**arguments, "snapshots": snapshots})
-        write_atomically(result, json.dumps(outcomes[0].value))
-        for checkpoint in folder.glob("checkpoint-*.pt"):
-            checkpoint.unlink()
-    record: dict[str, Any] = json.loads(result.read_text())
+def _train_long(run: LongRun, seed: int, folder: Path, data: Path) -> dict[str, Any]:
+    folder.mkdir(parents=True, exist_ok=True)
+    snapshots = list(SNAPSHOTS.values()) if run.gradients == "none" and seed == LONG_SEEDS[0] else []
+    arguments = {"recipe": asdict(run.recipe(seed)), "data": str(data), "folder": str(folder), "snapshots": snapshots}
+    record: dict[str, Any] = launch("lightloom.papers.runs.digits:train", RANKS, _TIMEOUT, arguments)[0].value
     return record
 
 
 def job_count() -> int:
     """Return the number of training runs."""
-    return network_runs_job_count() + training_runs_job_count()
+    return short_job_count() + len(long_jobs())
 
 
 def measure(work: Path, data: Path | None, advance: Callable[[int], None] = lambda _: None) -> Path:
@@ -388,6 +367,17 @@ def measure(work: Path, data: Path | None, advance: Callable[[int], None] = lamb
         LaunchError: a run failed; the next call resumes it from its checkpoint.
     """
     folder = data_folder(data)
-    network_runs_measure(work, folder, advance)
-    training_runs_measure(work, folder, advance)
+    measure_short(work, folder, advance)
+    measure_long(work, folder, advance)
     return work
+
+
+def main() -> None:
+    """Measure into the folder that the command names."""
+    folder, *data = (Path(argument) for argument in sys.argv[1:])
+    path = measure_short(folder, data_folder(data[0] if data else None))
+    sys.stdout.write(f"{path}\n")
+
+
+if __name__ == "__main__":
+    main()

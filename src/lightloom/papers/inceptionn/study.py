@@ -1,21 +1,62 @@
-"""The INCEPTIONN study: rows, figures and assumptions."""
+"""The INCEPTIONN study, with the figures of sections II, III and VIII drawn anew.
+
+Bars are the paper's where its text gives numbers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lightloom.papers.inceptionn import (
-    PAPER,
-    drawings,
-    rows,
-    runs,
+import numpy as np
+
+from lightloom.papers.inceptionn import PAPER
+from lightloom.papers.inceptionn.paper import (
+    BOUNDS,
+    ITERATIONS,
+    MODELS,
+    TABLE_2,
+    TABLE_3,
+    TAG_BITS,
+    ratio_of_shares,
 )
-from lightloom.papers.study import Study
+from lightloom.papers.inceptionn.rows import (
+    FURTHER,
+    MEASURED,
+    base_at,
+    claims,
+    curves,
+    final,
+    mean_ratio,
+    mean_shares,
+    steps,
+    truncated,
+)
+from lightloom.papers.inceptionn.runs import LOWEST
+from lightloom.papers.page import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    SKY,
+    canvas,
+    stacked_bars,
+)
+from lightloom.papers.study import BASE, Record, Study
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+_COLOURS = (BLUE, ORANGE, GREEN, RED, SKY, GREY)
 
 
 def study(work: Path | None = None) -> Study:
-    """Reproduce the paper.
+    """Return the study with all rows and figures.
 
     Args:
         work: a folder whose ``training.json`` and ``networks.json`` replace the training records of the package.
@@ -23,34 +64,249 @@ def study(work: Path | None = None) -> Study:
     Raises:
         ConfigError: the file cannot be read.
     """
-    training, loop = PAPER.measured("training", work), PAPER.measured("software")
-    short = PAPER.measured("networks", work, optional=True)
-    more = () if short is None else (PAPER.figure(partial(drawings.other_networks, short)),)
-    codec, exchange, links = (PAPER.measured(name) for name in ("codec", "exchange", "links"))
+    training, networks = PAPER.measured("training", work), PAPER.measured("networks", work, optional=True)
+    loop, codec, exchange, links = (PAPER.measured(name) for name in ("software", "codec", "exchange", "links"))
     return PAPER.study(
-        claims=(
-            *rows.tables_claims(),
-            *rows.bitwidths_claims(training),
-            *rows.training_time_claims(),
-            *rows.claims(training),
-            *(() if short is None else rows.networks_claims(short)),
-            *runs.claims(training["gradients"]),
-            *rows.software_claims(loop, codec),
-            *rows.limited_links_claims(exchange),
-            *rows.scalability_claims(),
-            *rows.slips_claims(),
-        ),
+        claims=claims(training, networks, loop, codec, exchange),
         figures=(
-            PAPER.figure(drawings.communication_share),
-            PAPER.figure(partial(drawings.truncation, training)),
-            PAPER.figure(partial(drawings.distribution, training["gradients"])),
-            PAPER.figure(partial(drawings.software_loop, loop), what=loop["what"]),
-            PAPER.figure(drawings.training_time),
-            PAPER.figure(partial(drawings.measured_exchange, exchange), what=exchange["what"]),
-            PAPER.figure(partial(drawings.hooks, links)),
-            PAPER.figure(partial(drawings.learning, training)),
-            PAPER.figure(partial(drawings.bit_widths, training)),
-            *more,
-            PAPER.figure(drawings.scalability),
+            PAPER.figure(communication_share),
+            PAPER.figure(partial(truncation, training)),
+            PAPER.figure(partial(distribution, training["gradients"])),
+            PAPER.figure(partial(software_loop, loop), what=loop["what"]),
+            PAPER.figure(training_time),
+            PAPER.figure(partial(measured_exchange, exchange), what=exchange["what"]),
+            PAPER.figure(partial(hooks, links)),
+            PAPER.figure(partial(learning, training)),
+            PAPER.figure(partial(bit_widths, training)),
+            *(() if networks is None else (PAPER.figure(partial(other_networks, networks)),)),
+            PAPER.figure(scalability),
         ),
     )
+
+
+def communication_share() -> Figure:
+    """Figure 3(b): Table II and our model."""
+    figure, (axes,) = canvas(1)
+    paper = [100 * TABLE_2[model].communicate / TABLE_2[model].total for model in MODELS]
+    ours = [100 * steps(model)["WA"].communicate / steps(model)["WA"].total for model in MODELS]
+    bars(axes, MODELS, {"paper, Table II": paper, "our communication model": ours}, "{:.0f}")
+    axes.set_ylabel("communication, % of training time")
+    return figure
+
+
+def truncation(training: Record) -> Figure:
+    """Figure 4: accuracy of HDC after training with truncated gradients, weights, or both."""
+    figure, (axes,) = canvas(1)
+    runs, drops = training["runs"], (16, 22, 24)
+    series = {
+        label: [final(runs[f"truncate {what} {bits}"][0]) for bits in drops]
+        for label, what in (("gradients only", "g"), ("weights only", "w"), ("both", "w+g"))
+    }
+    bars(axes, [f"{bits}b-T" for bits in drops], series, "{:.1f}")
+    axes.axhline(base_at(runs, runs["truncate g 16"][0]), color=GREY, lw=1, ls="--", label="float32")
+    axes.set_ylabel("accuracy on the test set, %")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=4)
+    return figure
+
+
+def distribution(gradients: Record) -> Figure:
+    """Figure 5: by binade, as on a linear axis everything would be one spike at 0."""
+    figure, panels = canvas(len(gradients), sharey=True)
+    exponents = range(LOWEST, 1)
+    for axes, (stage, counts) in zip(panels, gradients.items(), strict=True):
+        for sign, colour, side in (("negative", ORANGE, -1), ("positive", BLUE, 1)):
+            shares = [side * 100 * count / counts["values"] for count in counts[sign]]
+            axes.bar(exponents, shares, color=colour, width=0.9, label=sign)
+        for k in BOUNDS:
+            axes.axvline(-k - 0.5, color=GREY, lw=0.8, ls=":")
+        axes.set_title(
+            f"{stage}, iteration {counts['iteration']}\n"
+            f"largest {counts['largest']:.2g}, {100 * counts['small'] / counts['values']:.0f} % below 2^{LOWEST}"
+        )
+        axes.set_xlabel("binade: exponent of |gradient|")
+    panels[0].set_ylabel("% of values (negative ones downward)")
+    panels[0].legend(loc="upper left")
+    return figure
+
+
+def software_loop(loop: Record) -> Figure:
+    """Figure 7: where a step's time goes with each codec in the loop."""
+    figure, (axes,) = canvas(1)
+    rows = loop["rows"]
+    names = [row["codec"].replace(":", "\n") for row in rows]
+    rest = [1e3 * (row["step_s"] - row["exchange_s"]) for row in rows]
+    codec = [1e3 * row["codec_s"] for row in rows]
+    wire = [1e3 * (row["exchange_s"] - row["codec_s"]) for row in rows]
+    stacked_bars(axes, names, [("computation", rest, GREY), ("exchange", wire, BLUE), ("inside the codec", codec, RED)])
+    for place, row in enumerate(rows):
+        axes.annotate(f"{row['step_of_none']:.2f}", (place, 1e3 * row["step_s"]), ha="center", va="bottom")
+    axes.set_ylabel("ms a step (above: times none)")
+    axes.legend(loc="upper right")
+    return figure
+
+
+def training_time() -> Figure:
+    """Figure 12: computation and communication of an iteration, by our model, over WA."""
+    figure, panels = canvas(len(MODELS), sharey=True)
+    for axes, model in zip(panels, MODELS, strict=True):
+        by_exchange = steps(model)
+        whole = by_exchange["WA"].total
+        local = [step.local / whole for step in by_exchange.values()]
+        wire = [step.communicate / whole for step in by_exchange.values()]
+        stacked_bars(axes, list(by_exchange), [("computation", local, GREY), ("communication", wire, BLUE)])
+        column = TABLE_2[model]
+        axes.plot([0], [column.total / ITERATIONS / whole], "D", color=RED, ms=5, label="Table II, total")
+        axes.set_title(model)
+    panels[0].set_ylabel("time of an iteration over WA's")
+    panels[-1].legend(loc="upper right")
+    return figure
+
+
+def measured_exchange(exchange: Record) -> Figure:
+    """Figure 12 measured on limited links: median and range over rounds."""
+    models = list(exchange["models"])
+    figure, panels = canvas(len(models))
+    for axes, model in zip(panels, models, strict=True):
+        rows = exchange["models"][model]
+        names = [row["configuration"] for row in rows]
+        wire = [1e3 * row["communication_s"] for row in rows]
+        rest = [1e3 * (row["step_s"] - row["communication_s"]) for row in rows]
+        stacked_bars(axes, names, [("computation", rest, GREY), ("communication", wire, BLUE)])
+        axes.set_title(model)
+        axes.set_ylabel("ms a step")
+    panels[-1].legend(loc="upper right")
+    return figure
+
+
+def hooks(links: Record) -> Figure:
+    """DDP's step with each hook at each rate, over no hook."""
+    figure, panels = canvas(len(links["tables"]), sharey=True)
+    for axes, (rate, table) in zip(panels, links["tables"].items(), strict=True):
+        rows = list(table["rows"].values())
+        middle = [row["over_none"] for row in rows]
+        low = [row["over_none"] - row["over_none_range"][0] for row in rows]
+        high = [row["over_none_range"][1] - row["over_none"] for row in rows]
+        drawn = axes.bar(range(len(rows)), middle, yerr=[low, high], color=_COLOURS[: len(rows)], ecolor=GREY)
+        axes.bar_label(drawn, [f"{1e3 * row['step_s']:.0f} ms" for row in rows], label_type="center", color="white")
+        axes.set_xticks(range(len(rows)), ["no hook", "fp16", "PowerSGD", "ours"])
+        axes.set_title(rate)
+    panels[0].set_ylabel("step over that without a hook")
+    return figure
+
+
+def learning(training: Record) -> Figure:
+    """Accuracy over iterations: what Figs. 13 and 14(b) come from."""
+    figure, panels = canvas(len(BOUNDS), sharey=True)
+    runs = training["runs"]
+    for axes, k in zip(panels, BOUNDS, strict=True):
+        drawn = {"float32": (runs["float32"][0], GREY)}
+        for label, colour in (("printed", RED), ("windowed", ORANGE), ("windowed+feedback", BLUE)):
+            run = runs[f"{label} 2^-{k}"][0]
+            drawn[f"{label}, ratio {mean_ratio(run):.1f}"] = (run, colour)
+        for label, (run, colour) in drawn.items():
+            axes.plot(run["iterations"], [100 * share for share in run["accuracy"]], color=colour, label=label, lw=1.5)
+        axes.set_title(f"bound 2^-{k}")
+        axes.set_xlabel("iteration")
+        axes.legend(loc="center right")
+    panels[0].set_ylabel("accuracy on the test set, %")
+    return figure
+
+
+def bit_widths(training: Record) -> Figure:
+    """Table III and Figure 14(a) for HDC: shares of the four sizes, the paper's beside ours."""
+    figure, (axes,) = canvas(1)
+    ours = mean_shares(training["runs"][BASE][0])
+    names, columns = [], []
+    for k in BOUNDS:
+        names += [f"paper\n2^-{k}", f"ours\n2^-{k}"]
+        columns += [list(TABLE_3["HDC", k]), ours[k]]
+    heights = list(zip(*columns, strict=True))
+    stacked_bars(axes, names, [(f"{bits} bits", heights[i], _COLOURS[i]) for i, bits in enumerate(TAG_BITS)])
+    for place, column in enumerate(columns):
+        axes.annotate(f"{ratio_of_shares(column):.1f} ×", (place, 100), ha="center", va="bottom")
+    axes.set_ylim(60, 103)
+    axes.set_ylabel("% of values (above: compression ratio)")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=4)
+    return figure
+
+
+def scalability() -> Figure:
+    """Figure 15 and beyond: section VIII-D's forms over WA with four workers."""
+    figure, (near, far) = canvas(2)
+    for axes, counts in ((near, list(MEASURED)), (far, list(FURTHER))):
+        for name, colour in (("WA", ORANGE), ("INC", BLUE)):
+            lines = [[curves(model)[name][p] / curves(model)["WA"][MEASURED[0]] for p in counts] for model in MODELS]
+            low, high = ([ends(each) for each in zip(*lines, strict=True)] for ends in (min, max))
+            axes.fill_between(counts, low, high, color=colour, alpha=0.3, lw=0)
+            axes.plot(counts, high, color=colour, marker="o", ms=3, label=f"{name}, all four models")
+    near.set_xticks(list(MEASURED))
+    far.set_xscale("log", base=2)
+    far.set_yscale("log")
+    near.set_ylim(0)
+    near.set_ylabel("exchange time over WA's with 4 workers")
+    for axes in (near, far):
+        axes.set_xlabel("workers")
+    near.legend(loc="upper left")
+    return figure
+
+
+def bars(axes: Axes, names: Sequence[str], series: dict[str, list[float]], number: str) -> None:
+    """Groups of bars with their values."""
+    width = 0.8 / len(series)
+    for place, (label, values) in enumerate(series.items()):
+        at = [i + (place - (len(series) - 1) / 2) * width for i in range(len(names))]
+        drawn = axes.bar(at, values, width * 0.94, color=_COLOURS[place], label=label)
+        axes.bar_label(drawn, [number.format(value) for value in values], padding=1)
+    axes.set_xticks(range(len(names)), list(names))
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=len(series))
+
+
+# The figure of the short runs: LeNet on MNIST, and HDC under two scales of the loss.
+
+_LENET = {
+    BASE: (GREY, "-"),
+    "printed 2^-10": (RED, "-"),
+    "printed 2^-10 summed": (RED, "--"),
+    "windowed 2^-10": (ORANGE, "-"),
+    "windowed+feedback 2^-10": (BLUE, "-"),
+}
+_HDC = {
+    BASE: (GREY, "-"),
+    "float32 summed": (GREY, "--"),
+    "printed 2^-10": (RED, "-"),
+    "printed 2^-10 summed": (RED, "--"),
+}
+
+
+def other_networks(networks: Record) -> Figure:
+    """Accuracy of LeNet over iterations, after truncation, and of HDC under the mean and the summed loss."""
+    figure, (left, middle, right) = canvas(3, size=(13, 4.4))
+    lenet = networks["runs"]["lenet"]
+    _learning(left, lenet, _LENET)
+    left.set_title("LeNet on MNIST")
+    drops = truncated(lenet)
+    series = {
+        label: [final(lenet[f"truncate {what} {bits}"][0]) for bits in drops]
+        for label, what in (("gradients", "g"), ("weights", "w"))
+    }
+    bars(middle, [f"{bits}b-T" for bits in drops], series, "{:.0f}")
+    middle.axhline(final(lenet[BASE][0]), color=GREY, lw=1, ls="--")
+    middle.set_ylim(0, 109)
+    middle.set_ylabel("accuracy of LeNet, %")
+    _learning(right, networks["runs"]["hdc"], _HDC)
+    right.set_title("HDC on MNIST")
+    return figure
+
+
+def _learning(axes: Axes, runs: Record, styles: Mapping[str, tuple[str, str]]) -> None:
+    for name, (colour, style) in styles.items():
+        records = runs.get(name)
+        if not records:
+            continue
+        mean = 100 * np.mean([record["accuracy"] for record in records], axis=0)
+        label = name if len(records) == 1 else f"{name} ({len(records)} seeds)"
+        axes.plot(records[0]["iterations"], mean, style, color=colour, label=label, lw=1.5)
+    axes.set_ylim(0, 102)
+    axes.set_xlabel("iteration")
+    axes.set_ylabel("accuracy on the test set, %")
+    axes.legend(loc="center right", fontsize=7)

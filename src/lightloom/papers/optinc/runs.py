@@ -1,4 +1,10 @@
-"""All training runs of the study: MNIST through DDP, the language model, and CIFAR-100 if it is available."""
+"""All training runs of the study: MNIST through DDP, the language model, and CIFAR-100 if it is available.
+
+A run with a result is not repeated; an interrupted one resumes from its last checkpoint. What the measurements of the
+package lack of the language model, by itself:
+
+    python -m lightloom.papers.optinc.runs DIR [DATA]
+"""
 
 from __future__ import annotations
 
@@ -6,10 +12,12 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lightloom.core.files import write_atomically
+from lightloom.core.journal import stored_record
 from lightloom.core.results import provenance
 from lightloom.exchange.datasets import Corpus, data_folder, is_there, plain_text, read, training_digits, wikitext_2
 from lightloom.exchange.transport.launch import launch
@@ -32,7 +40,7 @@ VARIANTS: Mapping[str, tuple[int | None, str | None]] = {
 """Bits per code, and row of Table II whose errors are injected, by variant."""
 
 
-def images_runs_measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path | None:
+def measure_images(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path | None:
     """Run the training runs without results in ``work`` and write ``images.json`` there; None without CIFAR-100.
 
     Args:
@@ -48,37 +56,27 @@ def images_runs_measure(work: Path, data: Path, advance: Callable[[int], None] =
         return None
     records = {}
     for name in VARIANTS:
-        records[name] = [_once(name, work, data)]
+        folder = work / f"images-{_folder_words(name)}"
+        records[name] = [stored_record(folder / "result.json", partial(_train_images, name, folder, data))]
+        (folder / "checkpoint.pt").unlink(missing_ok=True)
         advance(1)
         write_atomically(work / "images.json", json.dumps({"runs": records}))
     return work / "images.json"
 
 
-def _once(name: str, work: Path, data: Path) -> dict[str, Any]:
-    folder = work / f"images-{name.replace(',', '').replace(' ', '-')}"
-    result = folder / "result.json"
-    if not result.exists():
-        import torch
+def _train_images(name: str, folder: Path, data: Path) -> dict[str, Any]:
+    import torch
 
-        from lightloom.papers.runs.images import ImageRecipe, train
+    from lightloom.papers.runs.images import ImageRecipe, train
 
-        recipe = ImageRecipe(seed=SEED, device="cuda" if torch.cuda.is_available() else "cpu")
-        bits, errors = VARIANTS[name]
-        averager = None if bits is None else IdealAverager(recipe.servers, bits, "floor")
-        erring = averager if averager is None or errors is None else ErringAverager(averager, TABLE_II_ERRORS[errors])
-        record = train(read("train", data), read("test", data), recipe, erring, folder=folder)
-        write_atomically(result, json.dumps(record))
-        (folder / "checkpoint.pt").unlink(missing_ok=True)
-    stored: dict[str, Any] = json.loads(result.read_text())
-    return stored
+    recipe = ImageRecipe(seed=SEED, device="cuda" if torch.cuda.is_available() else "cpu")
+    bits, errors = VARIANTS[name]
+    averager = None if bits is None else IdealAverager(recipe.servers, bits, "floor")
+    erring = averager if averager is None or errors is None else ErringAverager(averager, TABLE_II_ERRORS[errors])
+    return train(read("train", data), read("test", data), recipe, erring, folder=folder)
 
 
 # The language-model runs behind Fig. 7(a): the paper's LLaMA-like network and a small one, averages of several kinds.
-#
-# A run with a result is not repeated; an interrupted one resumes from its last checkpoint. By itself, this module
-# runs what the measurements of the package lack:
-#
-# python -m lightloom.papers.optinc.runs DIR [DATA]
 
 THREADS = 1
 
@@ -141,12 +139,7 @@ OWN_TEXT = "wikipedia"
 """A folder of .txt files, or a file, of that name in the data folder replaces WikiText-2."""
 
 
-def language_runs_job_count() -> int:
-    """Return the number of runs of all series."""
-    return sum(len(series.jobs()) for series in SERIES)
-
-
-def language_runs_measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> tuple[Path, ...]:
+def measure_language(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> tuple[Path, ...]:
     """Run the training runs without results in ``work`` and write one file of results for each series there.
 
     Args:
@@ -170,26 +163,27 @@ def measure_series(series: Series, corpus: Corpus, work: Path, advance: Callable
     path = work / f"{series.file}.json"
     records: dict[str, list[dict[str, Any]]] = {}
     for name, seed in series.jobs():
-        records.setdefault(name, []).append(once(series, name, seed, corpus, work))
+        records.setdefault(name, []).append(language_record(series, name, seed, corpus, work))
         advance(1)
         write_atomically(path, json.dumps(_document(corpus, records)))
     return path
 
 
-def once(series: Series, name: str, seed: int, corpus: Corpus, work: Path) -> dict[str, Any]:
+def language_record(series: Series, name: str, seed: int, corpus: Corpus, work: Path) -> dict[str, Any]:
     """Return the record of a run, from its file if that exists."""
-    result = _language_runs_result(series, name, seed, work)
-    if not result.exists():
-        import torch
+    result = _language_result(series, name, seed, work)
+    record: dict[str, Any] = stored_record(result, partial(_train_language, series, name, seed, corpus, result.parent))
+    result.with_name("checkpoint.pt").unlink(missing_ok=True)
+    return record
 
-        from lightloom.papers.runs.language import Recipe, train
 
-        torch.set_num_threads(THREADS)
-        record = train(corpus, Recipe(seed=seed, **series.settings, **series.variants[name]), result.parent)
-        write_atomically(result, json.dumps(record))
-        result.with_name("checkpoint.pt").unlink(missing_ok=True)
-    stored: dict[str, Any] = json.loads(result.read_text())
-    return stored
+def _train_language(series: Series, name: str, seed: int, corpus: Corpus, folder: Path) -> dict[str, Any]:
+    import torch
+
+    from lightloom.papers.runs.language import Recipe, train
+
+    torch.set_num_threads(THREADS)
+    return train(corpus, Recipe(seed=seed, **series.settings, **series.variants[name]), folder)
 
 
 def unpack(series: Series, work: Path) -> None:
@@ -199,14 +193,16 @@ def unpack(series: Series, work: Path) -> None:
     stored = PAPER.measured(series.file, optional=True) or {"runs": {}}
     for name, records in stored["runs"].items():
         for record in records:
-            result = _language_runs_result(series, name, record["recipe"]["seed"], work)
-            if not result.exists():
-                result.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(result, json.dumps(record))
+            stored_record(_language_result(series, name, record["recipe"]["seed"], work), lambda record=record: record)
 
 
-def _language_runs_result(series: Series, name: str, seed: int, work: Path) -> Path:
-    return work / f"{series.prefix}-{name.replace(',', '').replace(' ', '-')}-seed{seed}" / "result.json"
+def _language_result(series: Series, name: str, seed: int, work: Path) -> Path:
+    return work / f"{series.prefix}-{_folder_words(name)}-seed{seed}" / "result.json"
+
+
+def _folder_words(name: str) -> str:
+    """Return the name of a run as a part of its folder's name."""
+    return name.replace(",", "").replace(" ", "-")
 
 
 def _document(corpus: Corpus, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
@@ -215,23 +211,7 @@ def _document(corpus: Corpus, records: dict[str, list[dict[str, Any]]]) -> dict[
     return {"corpus": corpus.name, "tokens": sizes, "threads": THREADS, "runs": records, "provenance": origin}
 
 
-def main() -> None:
-    """Run what the measurements of the package lack, into the folder that the command names."""
-    work, *data = (Path(argument) for argument in sys.argv[1:])
-    for series in SERIES:
-        unpack(series, work)
-    for path in language_runs_measure(work, data_folder(data[0] if data else None)):
-        sys.stdout.write(f"{path}\n")
-
-
-if __name__ == "__main__":
-    main()
-
-
-# The training runs of the study: a LeNet on MNIST, four processes, five paired seeds; long, hence resumable.
-#
-# Equal seeds start from equal weights and see equal batches, so that runs are compared in pairs. A run that has its
-# result is not repeated.
+# A LeNet on MNIST, four processes: equal seeds start from equal weights and see equal batches, to be compared in pairs.
 
 RANKS = 4
 SEEDS = (0, 1, 2, 3, 4)
@@ -243,7 +223,7 @@ _KEPT = ("recipe", "iterations", "accuracy", "loss", "nbytes_raw", "nbytes_sent"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DigitsRun:
     """A variant of the training."""
 
     name: str
@@ -261,23 +241,26 @@ class Run:
 
 
 RUNS = (
-    Run(BASELINE),
-    Run("16-bit half-up", "ideal"),
-    Run("16-bit floor", "ideal", rounding="floor"),
-    Run("8-bit half-up", "ideal", bits=8),
-    Run("8-bit floor", "ideal", bits=8, rounding="floor"),
-    *(Run(f"16-bit floor, errors {row}", f"table2:{row}", rounding="floor") for row in ("3-6", "4-8", "4-7", "3-7")),
-    Run("8-bit half-up, constructed, noise 3e-3", "constructed:noise=3e-3", bits=8),
+    DigitsRun(BASELINE),
+    DigitsRun("16-bit half-up", "ideal"),
+    DigitsRun("16-bit floor", "ideal", rounding="floor"),
+    DigitsRun("8-bit half-up", "ideal", bits=8),
+    DigitsRun("8-bit floor", "ideal", bits=8, rounding="floor"),
+    *(
+        DigitsRun(f"16-bit floor, errors {row}", f"table2:{row}", rounding="floor")
+        for row in ("3-6", "4-8", "4-7", "3-7")
+    ),
+    DigitsRun("8-bit half-up, constructed, noise 3e-3", "constructed:noise=3e-3", bits=8),
 )
 """All runs, the most important first. The networks of Table II floor, as the paper's do."""
 
 
-def jobs(runs: Sequence[Run] = RUNS) -> list[tuple[Run, int]]:
+def digits_jobs(runs: Sequence[DigitsRun] = RUNS) -> list[tuple[DigitsRun, int]]:
     """Return runs and seeds in the order of execution: the first two pair by pair, then the others seed by seed."""
     return [(run, seed) for part in (runs[:2], runs[2:]) for seed in SEEDS for run in part]
 
 
-def training_runs_measure(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
+def measure_digits(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
     """Run the training runs without results in ``work`` and write ``training.json`` there.
 
     All of it is one launch, as starting processes takes as long as some of the runs.
@@ -293,16 +276,16 @@ def training_runs_measure(work: Path, data: Path, advance: Callable[[int], None]
     """
     training_digits(data)
     work.mkdir(parents=True, exist_ok=True)
-    missing = [(run, seed) for run, seed in jobs() if not _training_runs_result(work, run, seed).exists()]
-    advance(len(jobs()) - len(missing))
+    missing = [(run, seed) for run, seed in digits_jobs() if not _digits_result(work, run, seed).exists()]
+    advance(len(digits_jobs()) - len(missing))
     if missing:
         tasks = [
-            {"recipe": asdict(run.recipe(seed)), "result": str(_training_runs_result(work, run, seed))}
+            {"recipe": asdict(run.recipe(seed)), "result": str(_digits_result(work, run, seed))}
             for run, seed in missing
         ]
         launch("lightloom.papers.optinc.runs:train_all", RANKS, _TIMEOUT, {"tasks": tasks, "data": str(data)})
         advance(len(missing))
-    return collect(work)
+    return collect_digits(work)
 
 
 def train_all(worker: Worker) -> None:
@@ -316,25 +299,25 @@ def train_all(worker: Worker) -> None:
             write_atomically(Path(task["result"]), json.dumps({name: record[name] for name in _KEPT}))
 
 
-def collect(work: Path) -> Path:
+def collect_digits(work: Path) -> Path:
     """Write ``training.json`` from the available results."""
     records: dict[str, list[dict[str, Any]]] = {}
-    for run, seed in jobs():
-        if _training_runs_result(work, run, seed).exists():
-            records.setdefault(run.name, []).append(json.loads(_training_runs_result(work, run, seed).read_text()))
+    for run, seed in digits_jobs():
+        if _digits_result(work, run, seed).exists():
+            records.setdefault(run.name, []).append(json.loads(_digits_result(work, run, seed).read_text()))
     document = {"ranks": RANKS, "runs": records, "provenance": provenance(list(records), seed=SEEDS[0])}
     write_atomically(work / "training.json", json.dumps(document, indent=1) + "\n")
     return work / "training.json"
 
 
-def _training_runs_result(work: Path, run: Run, seed: int) -> Path:
+def _digits_result(work: Path, run: DigitsRun, seed: int) -> Path:
     words = "".join(letter if letter.isalnum() else "-" for letter in run.name)
     return work / f"{words}-seed{seed}.json"
 
 
 def job_count() -> int:
     """Return the number of training runs."""
-    return len(jobs()) + language_runs_job_count() + len(VARIANTS)
+    return len(digits_jobs()) + sum(len(series.jobs()) for series in SERIES) + len(VARIANTS)
 
 
 def measure(work: Path, data: Path | None, advance: Callable[[int], None] = lambda _: None) -> Path:
@@ -348,6 +331,19 @@ def measure(work: Path, data: Path | None, advance: Callable[[int], None] = lamb
         LaunchError: a run failed; the next call resumes it from its checkpoint.
     """
     folder = data_folder(data)
-    for measure_part in (training_runs_measure, language_runs_measure, images_runs_measure):
+    for measure_part in (measure_digits, measure_language, measure_images):
         measure_part(work, folder, advance)
     return work
+
+
+def main() -> None:
+    """Run what the measurements of the package lack, into the folder that the command names."""
+    work, *data = (Path(argument) for argument in sys.argv[1:])
+    for series in SERIES:
+        unpack(series, work)
+    for path in measure_language(work, data_folder(data[0] if data else None)):
+        sys.stdout.write(f"{path}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""The paper's cost model (steps of the four algorithms, seconds of a step), and built schedules."""
+"""The rows of the OpTree study: the paper's cost model, its figures and tables, and built schedules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lightloom.collectives.algorithms.wrht import wrht_all_gather_steps
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.build import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.claims import Claim
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 from lightloom.papers.optree import PAPER
@@ -121,11 +121,6 @@ BY_WAVELENGTHS: Settings = ((1024, 96), (1024, 128))
 """(N, w) of Fig. 6."""
 
 
-def comparison_claims() -> tuple[Claim, ...]:
-    """Return rows on the text about Figs. 5 and 6."""
-    return (*_extremes(), *_figure_5(), *_figure_6())
-
-
 def literal_steps(ranks: int, wavelengths: int) -> dict[str, int]:
     """Return :func:`paper_steps` with WRHT by Table I's formula with N itself."""
     literal = wrht_all_gather_steps(ranks, wavelengths, padded=False)
@@ -192,17 +187,6 @@ JOURNAL = {"WRHT": 72.97, "Ring": 93.15, "NE": 86.32}
 """Abstract of the version in IEEE Open Journal of the Communications Society, 2024 (N = 1024); seen as a listing."""
 
 
-def averages_claims() -> tuple[Claim, ...]:
-    """Return the rows of all percentages."""
-    return (
-        *_reductions("nodes", NODES, BY_RANKS),
-        *_other_counts(),
-        *_averages_wavelengths(),
-        *_headline(),
-        *_reductions("journal", JOURNAL, ((RANKS, WAVELENGTHS),)),
-    )
-
-
 def reduction(rival: str, settings: Settings) -> float:
     """Return the mean percentage of time that OpTree saves over ``rival`` in (N, w) settings."""
     steps = [paper_steps(n, w) for n, w in settings]
@@ -230,7 +214,7 @@ def _other_counts() -> Iterator[Claim]:
     yield PAPER.claim("headline.ne_reduction_nodes_two_shares", round(limit, 4), paper=NODES["NE"], four_mib=four_mib)
 
 
-def _averages_wavelengths() -> Iterator[Claim]:
+def _averages_over_wavelengths() -> Iterator[Claim]:
     printed = "; ".join(
         f"w = {w}: " + ", ".join(f"{name} {paper_steps(n, w)[name]}" for name in ORDER) for n, w in BY_WAVELENGTHS
     )
@@ -260,7 +244,7 @@ def _headline() -> Iterator[Claim]:
 
 # Figure 4: time against the depth of the tree, by Theorem 1 and by integer radices, which a ring can be cut into.
 
-DEPTH_RANKS = (512, 1024, 2048, 4096)
+FIGURE_4_RANKS = (512, 1024, 2048, 4096)
 DEPTHS = range(1, 11)
 INSET = range(5, 10)
 """Depths of the paper's inset."""
@@ -268,16 +252,10 @@ INSET = range(5, 10)
 _COUNTED_EXACTLY = 6
 
 
-def depth_claims() -> tuple[Claim, ...]:
-    """Return rows on the text about Fig. 4, and on schedules of its depths."""
-    rows = [*_shapes(), *_lowest(), *_constructed()]
-    rows.append(
-        PAPER.claim(
-            "figure4.reduction_from_one_stage",
-            round(100 * (1 - curve(1024)[best_stages(1024, WAVELENGTHS)] / curve(1024)[1]), 2),
-        )
-    )
-    return tuple(rows)
+def _reduction_from_one_stage() -> Claim:
+    steps = curve(1024)
+    ours = round(100 * (1 - steps[best_stages(1024, WAVELENGTHS)] / steps[1]), 2)
+    return PAPER.claim("figure4.reduction_from_one_stage", ours)
 
 
 def curve(ranks: int) -> dict[int, int]:
@@ -326,13 +304,13 @@ def _estimate(ranks: int, radices: tuple[int, ...]) -> float:
 
 
 def _shapes() -> Iterator[Claim]:
-    for n in DEPTH_RANKS:
+    for n in FIGURE_4_RANKS:
         steps = [curve(n)[k] for k in INSET]
         yield PAPER.claim("figure4.shape_{n}", shape(steps), n=n, steps=", ".join(map(str, steps)))
 
 
 def _lowest() -> Iterator[Claim]:
-    for n in DEPTH_RANKS[1:]:
+    for n in FIGURE_4_RANKS[1:]:
         exact, lowest = theorem_2_stages(n) or 0.0, min(curve(n).values())
         ties = " and ".join(str(k) for k, steps in curve(n).items() if steps == lowest)
         rules = {
@@ -346,7 +324,7 @@ def _lowest() -> Iterator[Claim]:
 
 
 def _constructed() -> Iterator[Claim]:
-    for n in DEPTH_RANKS:
+    for n in FIGURE_4_RANKS:
         radices = best_radices(n, WAVELENGTHS)
         steps = stage_steps(n, WAVELENGTHS, radices)
         yield PAPER.claim(
@@ -366,12 +344,7 @@ TWO_STAGES, THREE_STAGES = (4, 4), (2, 3, 3)
 _NAMES = ("one", "two", "three")
 
 
-def example_claims() -> tuple[Claim, ...]:
-    """Return the rows of section III-C and of Lemma 1."""
-    return (*_steps(), *_example_wavelengths(), *_formulas(), *_radices(), *_example_depth(), *_lemma_1())
-
-
-def _steps() -> Iterator[Claim]:
+def _example_steps() -> Iterator[Claim]:
     """The schedules of the example, built and verified."""
     schedules = (built("one-stage", N, W), built_tree(TWO_STAGES, N, W), built_tree(THREE_STAGES, N, W))
     for name, schedule in zip(_NAMES, schedules, strict=True):
@@ -411,7 +384,7 @@ def _radices() -> Iterator[Claim]:
     yield PAPER.claim("example.three_stage_best_steps", other.steps, other=other)
 
 
-def _example_depth() -> Iterator[Claim]:
+def _best_stages() -> Iterator[Claim]:
     first = next(n for n in range(2, 100) if theorem_2_stages(n) is not None)
     values = {"exact": theorem_2_stages(N), "two": theorem_1_steps(N, W, 2), "three": theorem_1_steps(N, W, 3)}
     yield PAPER.claim("example.k_star", best_stages(N, W), paper=ceiling_stages(N), **values)
@@ -429,11 +402,6 @@ def _lemma_1() -> Iterator[Claim]:
 # Table I at N = 1024, w = 64: the formulas, built schedules, and inconsistent forms.
 
 PRINTED_STAGES = 7
-
-
-def table1_claims() -> tuple[Claim, ...]:
-    """Return the rows of Table I."""
-    return (*_baselines(), *_one_stage(), *_wrht(), *_optree(), *_three_answers(), *_table1_depth())
 
 
 def _baselines() -> Iterator[Claim]:
@@ -488,7 +456,22 @@ def _three_answers() -> Iterator[Claim]:
     yield PAPER.claim("table1.optree_literal_later_steps", sum(stages[1:]))
 
 
-def _table1_depth() -> Iterator[Claim]:
+def _stages_of_table_1() -> Iterator[Claim]:
     exact = theorem_2_stages(RANKS) or 0.0
     yield PAPER.claim("table1.k_star", ceiling_stages(RANKS), exact=exact)
     yield PAPER.claim("table1.k_star_rounded", round(exact), exact=exact, rounded=round(exact))
+
+
+def claims() -> tuple[Claim, ...]:
+    """Return all rows: Table I, the example, Fig. 4, Figs. 5 and 6, and the percentages."""
+    return (
+        *(*_baselines(), *_one_stage(), *_wrht(), *_optree(), *_three_answers(), *_stages_of_table_1()),
+        *(*_example_steps(), *_example_wavelengths(), *_formulas(), *_radices(), *_best_stages(), *_lemma_1()),
+        *(*_shapes(), *_lowest(), *_constructed(), _reduction_from_one_stage()),
+        *(*_extremes(), *_figure_5(), *_figure_6()),
+        *_reductions("nodes", NODES, BY_RANKS),
+        *_other_counts(),
+        *_averages_over_wavelengths(),
+        *_headline(),
+        *_reductions("journal", JOURNAL, ((RANKS, WAVELENGTHS),)),
+    )

@@ -31,7 +31,7 @@ _TIMEOUT = 3_600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceNoiseResult:
-    """What one fabrication does to averages, and what these do to training."""
+    """Errors of averages in one fabrication, and the test accuracy of a model trained with them."""
 
     how: NonIdealities
     servers: int

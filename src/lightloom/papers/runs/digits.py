@@ -45,7 +45,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 
 
 class ImageSets(NamedTuple):
-    """What a network learns from, and what it is judged by."""
+    """Training images and test images of a network."""
 
     training: Digits
     test: Digits

@@ -42,7 +42,7 @@ from lightloom.photonics.averaging.block_quantisation import UNFIT, CodeBuffers
 
 
 class RingSum(NamedTuple):
-    """What every rank receives."""
+    """Sum that every rank receives, and the bytes that it took."""
 
     total: Float32s
     """Sum over ranks (n,), the same bits on every rank."""
@@ -182,7 +182,7 @@ class _Run:
 def averaged(
     gradients: Float32s, averager: Averager, sizes: Sequence[int] | None = None, block: int = 256
 ) -> NDArray[np.float32]:
-    """What every server receives: gradients (servers, n) float32 to (n,), as the DDP hook computes it.
+    """Average gradients (servers, n) float32 to (n,) with an averager of codes, as the DDP hook does.
 
     Args:
         gradients: one row a server.

@@ -74,7 +74,7 @@ class Training:
         return sorted({round(self.steps ** (i / (_SAMPLES - 1))) for i in range(_SAMPLES)})
 
     def describe(self) -> str:
-        """What the gradients are, for people."""
+        """Return a sentence on how the gradients were made."""
         sums = f", sums of up to {self.terms} batches at the last" if self.terms > 1 else ""
         inputs = "MNIST" if self.data is not None else "random inputs and labels"
         return (

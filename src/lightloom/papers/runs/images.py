@@ -121,7 +121,7 @@ def train(
     folder: Path | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Train from scratch.
+    """Train ResNet-50 from scratch, or resume from the checkpoint in ``folder``.
 
     Args:
         training: images to learn from; test: images to judge by.

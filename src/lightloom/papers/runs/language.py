@@ -39,7 +39,7 @@ class Recipe:
 
     seed: int
     bits: int | None = None
-    """Of a server's code; None averages in float32."""
+    """Bits of a server's code; None averages in float32."""
     rounding: Rounding = "half-up"
     """Rounding of the mean; servers quantise half-up."""
     errors: str | None = None
@@ -59,7 +59,7 @@ class Recipe:
     record_every: int = 32
     validation_windows: int = 128
     bfloat16: bool = True
-    """Whether products are computed in bfloat16; weights, gradients and losses stay float32."""
+    """True to compute products in bfloat16; weights, gradients and losses stay float32."""
 
     @property
     def tokens(self) -> int:
@@ -67,7 +67,7 @@ class Recipe:
         return self.steps * self.servers * self.windows_per_server * self.sequence
 
     def averager(self) -> Averager | None:
-        """Of the servers' codes."""
+        """Return the averager of the servers' codes; None averages in float32."""
         if self.bits is None:
             return None
         ideal = IdealAverager(self.servers, self.bits, self.rounding)

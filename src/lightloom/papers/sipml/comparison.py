@@ -9,7 +9,7 @@ All at the authors' global batch, so that the ratio of steps is the ratio of tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from math import nan
@@ -27,7 +27,7 @@ from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.clusters.cluster import Cluster, TrainingSettings
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.models.graph import ComputeGraph, Operator
-from lightloom.models.zoo import ZOO, load_workload
+from lightloom.models.zoo import ZOO, ZooEntry, load_workload
 from lightloom.papers.sipml import PAPER
 from lightloom.papers.sipml.paper import (
     BANDWIDTHS,
@@ -69,33 +69,17 @@ def gradient_bytes(key: str) -> float:
     return float(ZOO[JOBS[key].model].parameters * GRADIENT_BYTES)
 
 
-def claims() -> tuple[Claim, ...]:
-    """The scripts' term with their weights, and with our models' gradients."""
-    rows = []
+def exchange_claims() -> Iterator[Claim]:
+    """Yield the rows of the scripts' term with their weights, and with our models' gradients."""
     for key, job in JOBS.items():
         for gbps, printed in RING_MS[key].items():
-            rows.append(
-                PAPER.claim(
-                    "example.exchange_{model}_{gbps}",
-                    round(1e3 * ring_time(job.weights, gbps, RANKS), 4),
-                    paper=printed,
-                    tolerance=0.002 * printed,
-                    model=key,
-                    gbps=gbps,
-                )
-            )
+            ours = round(1e3 * ring_time(job.weights, gbps, RANKS), 4)
+            values = {"paper": printed, "tolerance": 0.002 * printed, "model": key, "gbps": gbps}
+            yield PAPER.claim("example.exchange_{model}_{gbps}", ours, **values)
         parameters = ZOO[job.model].parameters
-        rows.append(
-            PAPER.claim(
-                "example.weights_{model}",
-                round(gradient_bytes(key) / 1e6, 1),
-                paper=job.weights / 1e6,
-                model=key,
-                millions=parameters / 1e6,
-                nbytes=job.weights / parameters,
-            )
-        )
-    return tuple(rows)
+        ours = round(gradient_bytes(key) / 1e6, 1)
+        values = {"model": key, "millions": parameters / 1e6, "nbytes": job.weights / parameters}
+        yield PAPER.claim("example.weights_{model}", ours, paper=job.weights / 1e6, **values)
 
 
 NAME = "comparison"
@@ -121,7 +105,7 @@ def rival_key(system: System, gbps: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Measurements by key."""
+    """Stored measurements of all networks, by key."""
 
     results: Mapping[str, Any]
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -170,7 +154,7 @@ class Comparison:
         return electrical.seconds / optical.seconds if optical and electrical else nan
 
     def script_speedup(self, model: str, gbps: float, today: float, weights: float | None = None) -> float:
-        """The same by the authors' script model, data parallelism: computing + 2 · weights · 8 / B.
+        """Return the speed-up by the authors' script model, data parallelism: computing + 2 · weights · 8 / B.
 
         Args:
             model: whose computing on our accelerator is taken, k = 1.
@@ -237,7 +221,7 @@ def rounded(value: float) -> float:
 # One split of a model on one of the networks: partitioned, placed, granted circuits and simulated.
 
 PRECISIONS: dict[str, Precision] = {"a100": "bf16", "titan-xp": "fp32"}
-"""Precision by accelerator."""
+"""Number format of training, by accelerator."""
 
 
 class Network(NamedTuple):
@@ -378,7 +362,7 @@ def inputs_hash(part: Part) -> str:
         {
             "code": [VERSIONS[part], own],
             "jobs": JOBS,
-            "models": {name: [zoo.parameters, zoo.path, zoo.arguments, zoo.example] for name, zoo in models.items()},
+            "models": {name: _zoo_fields(zoo) for name, zoo in models.items()},
             "accelerators": [_fields(load_accelerator(name).flat()) for name in PRECISIONS],
             "precisions": PRECISIONS,
             "networks": [_fields(fabric(system, RANKS, gbps)) for system in SYSTEMS for gbps in ports(system)],
@@ -386,6 +370,11 @@ def inputs_hash(part: Part) -> str:
             "witness": placed_outcomes() if part == "placed" else rival_outcomes(),
         }
     )
+
+
+def _zoo_fields(entry: ZooEntry) -> list[object]:
+    """Return what decides a model of the zoo; the module of its class may move."""
+    return [entry.parameters, entry.path.rpartition(":")[2], entry.arguments, entry.example]
 
 
 def _fields(part: BaseModel) -> object:

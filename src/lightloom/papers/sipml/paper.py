@@ -98,6 +98,6 @@ def reach(system: System, k: int, groups: int) -> Reach:
 
 
 def link(system: System, k: int, groups: int, gbps: float) -> Link:
-    """What placement takes a transfer for: the port, divided among a device's peers where each has circuits."""
+    """Return the link that prices a transfer: the port, divided among a device's peers where each has circuits."""
     peers = 1 if system == "electrical" else reach(system, k, groups).degree
     return Link(bandwidth=gbps * GIGABIT / peers)

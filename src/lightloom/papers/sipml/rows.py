@@ -1,4 +1,4 @@
-"""Section 3.3: circuits of small rings and switches, by the authors' integer program and by the fast way."""
+"""The rows of the SiP-ML study: sections 3.1 to 3.3, Fig. 4 and the headline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lightloom.machines.fabrics.switches import CircuitSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.papers.sipml import PAPER
-from lightloom.papers.sipml.comparison import PARTS, Comparison, Part, gradient_bytes, stale
+from lightloom.papers.sipml.comparison import PARTS, Comparison, Part, exchange_claims, gradient_bytes, stale
 from lightloom.papers.sipml.paper import (
     BANDWIDTHS,
     HEADLINE,
@@ -33,7 +33,6 @@ from lightloom.papers.sipml.paper import (
     System,
 )
 from lightloom.planning.parallelism.circuits import ring, switch
-from lightloom.planning.parallelism.circuits import switch as milp
 from lightloom.planning.parallelism.circuits.circuits import Assignment, Timing, Traffic, least_service
 from lightloom.planning.parallelism.circuits.ring import relax
 from lightloom.planning.parallelism.circuits.verify import verify
@@ -80,17 +79,12 @@ def all_to_all_case(nodes: int, wavelengths: int) -> RingCase:
 def solve(matrix: Floats, wavelengths: int) -> RingCase:
     """Assign circuits by the integer program and by the fast algorithm, and verify them."""
     traffic, fabric = Traffic.of(matrix), WdmRing(ranks=len(matrix), wavelengths=wavelengths)
-    counted = milp.solve_ring(traffic, fabric)
+    counted = switch.solve_ring(traffic, fabric)
     circuits, unassigned = ring.realise(traffic, fabric, counted.counts)
     fast = ring.assign(traffic, fabric)
     for each in (circuits, fast.circuits):
         verify(each, fabric)
     return RingCase(traffic, fabric, least_service(counted.counts.sum(axis=1), traffic), unassigned, fast)
-
-
-def claims() -> tuple[Claim, ...]:
-    """Return the rows of section 3.3."""
-    return (*_rings(), *_continuity(), *_switches())
 
 
 def _rings() -> Iterator[Claim]:
@@ -123,13 +117,13 @@ def _switches() -> Iterator[Claim]:
     planes, ranks = 3, 5
     traffic, fabric = Traffic.of(all_to_all(ranks)), CircuitSwitch(ranks=ranks, degree=planes)
     try:
-        milp.solve_permutations(traffic, fabric)
+        switch.solve_permutations(traffic, fabric)
         refused = ""
     except InputError as error:
         refused = str(error)
     granted = switch.fill_ports(traffic, planes, np.zeros(len(traffic), np.int64))
     square = Traffic.of(all_to_all(4))
-    exact = milp.solve_permutations(square, CircuitSwitch(ranks=4, degree=6))
+    exact = switch.solve_permutations(square, CircuitSwitch(ranks=4, degree=6))
     fast = switch.assign(square, CircuitSwitch(ranks=4, degree=6))
     yield PAPER.claim("example.ocs_more_peers_than_switches", least_service(granted, traffic), refused=refused)
     yield PAPER.claim("example.ocs_all_to_all_4_6", fast.max_min, paper=least_service(exact.counts.sum(axis=1), square))
@@ -144,7 +138,7 @@ def _switches() -> Iterator[Claim]:
 # The forward pass puts 0 and 1 on device 0, 2 on 1 and 3 on 2: nothing reaches from both 1 and 3 to sub-operator 4.
 # The backward sweep moves 1 ahead, the forward sweep moves it back behind 0, and so on.
 
-CONVERGENCE_DEVICES, CONVERGENCE_DEGREE = 4, 1
+CHASE_DEVICES, CHASE_REACH = 4, 1
 EDGES = ((0, 1), (0, 2), (2, 3), (1, 4), (3, 4))
 ORDER = (0, 2, 3, 1, 4)
 """Topological order of the sub-operators, longest path to the end first."""
@@ -174,40 +168,35 @@ def chase(most: int = 100) -> Chase:
     for sweep in range(most):
         back = sweep % 2 == 0
         for x in reversed(ORDER) if back else ORDER:
-            if not all(_within(x, other, device, back) for other in _neighbours(x, back)):
+            if not all(_reaches(x, other, device, back) for other in _neighbours(x, back)):
                 device[x] = _nearest(x, device, back)
         states.append(tuple(device))
-        if all((device[b] - device[a]) % CONVERGENCE_DEVICES <= CONVERGENCE_DEGREE for a, b in EDGES):
+        if all((device[b] - device[a]) % CHASE_DEVICES <= CHASE_REACH for a, b in EDGES):
             return Chase(tuple(states), 0)
         key = (tuple(device), (sweep + 1) % 2)
         if key in seen:
             return Chase(tuple(states), sweep + 1 - seen[key])
         seen[key] = sweep + 1
     raise AssertionError(
-        f"{most} sweeps neither settle nor repeat: there are only {CONVERGENCE_DEVICES ** len(ORDER)} states"
+        f"{most} sweeps neither settle nor repeat: there are only {CHASE_DEVICES ** len(ORDER)} states"
     )
 
 
-def convergence_claims() -> tuple[Claim, ...]:
-    """One row: the paper leaves the proof to future work."""
+def _repair_ends() -> Claim:
+    """Return the row on whether the repair ends, whose proof the paper leaves to future work."""
     result = chase()
     states = " → ".join("".join(map(str, state)) for state in result.states)
-    return (
-        PAPER.claim(
-            "example.repair_ends",
-            "settles" if not result.period else f"repeats every {result.period} sweeps",
-            states=states,
-        ),
-    )
+    ours = "settles" if not result.period else f"repeats every {result.period} sweeps"
+    return PAPER.claim("example.repair_ends", ours, states=states)
 
 
 def _neighbours(x: int, back: bool) -> list[int]:
     return [b for a, b in EDGES if a == x] if back else [a for a, b in EDGES if b == x]
 
 
-def _within(x: int, other: int, device: list[int], back: bool) -> bool:
+def _reaches(x: int, other: int, device: list[int], back: bool) -> bool:
     stride = device[other] - device[x] if back else device[x] - device[other]
-    return stride % CONVERGENCE_DEVICES <= CONVERGENCE_DEGREE
+    return stride % CHASE_DEVICES <= CHASE_REACH
 
 
 def _nearest(x: int, device: list[int], back: bool) -> int:
@@ -215,10 +204,10 @@ def _nearest(x: int, device: list[int], back: bool) -> int:
 
     def key(to: int) -> tuple[int, int, int]:
         moved = [*device[:x], to, *device[x + 1 :]]
-        reached = sum(_within(x, other, moved, back) for other in _neighbours(x, back))
-        return -reached, min((to - here) % CONVERGENCE_DEVICES, (here - to) % CONVERGENCE_DEVICES), to
+        reached = sum(_reaches(x, other, moved, back) for other in _neighbours(x, back))
+        return -reached, min((to - here) % CHASE_DEVICES, (here - to) % CHASE_DEVICES), to
 
-    return min(range(CONVERGENCE_DEVICES), key=key)
+    return min(range(CHASE_DEVICES), key=key)
 
 
 # Fig. 4: four operators in sequence, split, placed on k = 4 devices with Δ = 2, repeated in l = 2 groups.
@@ -229,7 +218,7 @@ def _nearest(x: int, device: list[int], back: bool) -> int:
 # D, and that every part reads its own slice.
 
 Rule = Literal["peers", "forward"]
-K, GROUPS, FIGURE4_DEGREE = 4, 2, 3
+K, GROUPS, DEGREE = 4, 2, 3
 """k, l and D."""
 _QUANTUM = 1e-6
 _CHANNELS = 64
@@ -266,10 +255,10 @@ def split(parts_of_a: int = 2) -> BalancedGraph:
 
 
 @cache
-def plan(rule: Rule = "peers", parts_of_a: int = 2) -> HybridPlan:
+def figure_4_plan(rule: Rule = "peers", parts_of_a: int = 2) -> HybridPlan:
     """Fig. 4 (d): the paper's forward pass (``effort=0``: nothing searched), repeated in two groups."""
     balanced = split(parts_of_a)
-    placement = place(balanced, K, Reach(FIGURE4_DEGREE - 1, rule), None, Link(bandwidth=1e12), effort=0)
+    placement = place(balanced, K, Reach(DEGREE - 1, rule), None, Link(bandwidth=1e12), effort=0)
     check(placement, balanced)
     return HybridPlan(placement, balanced, K, GROUPS)
 
@@ -285,7 +274,7 @@ def not_balanced(placed: HybridPlan) -> list[str]:
     return [name for name, used in devices(placed).items() if len(set(used)) < min(K, len(used))]
 
 
-def figure4_peers(placed: HybridPlan, device: int) -> list[int]:
+def peers_of_device(placed: HybridPlan, device: int) -> list[int]:
     """Return the ranks that a device of the first group communicates with, including gradients."""
     sent = placed.traffic.total.toarray() > 0
     return [int(rank) for rank in np.flatnonzero((sent | sent.T)[device])]
@@ -293,31 +282,31 @@ def figure4_peers(placed: HybridPlan, device: int) -> list[int]:
 
 def most_peers(placed: HybridPlan) -> int:
     """Return the number of peers in the group of the device that has most."""
-    return max(sum(rank < K for rank in figure4_peers(placed, device)) for device in range(K))
+    return max(sum(rank < K for rank in peers_of_device(placed, device)) for device in range(K))
 
 
 def peers_of_gpu_1(placed: HybridPlan) -> list[int]:
     """Peers of the GPU that holds B, numbered from 1, the ring turned so that this is GPU 1."""
     home = devices(placed)["B"][0]
-    return sorted((rank - home) % K + rank // K * K + 1 for rank in figure4_peers(placed, home))
+    return sorted((rank - home) % K + rank // K * K + 1 for rank in peers_of_device(placed, home))
 
 
-def most_devices_of_c(degree: int = FIGURE4_DEGREE - 1) -> int:
+def most_devices_of_c(degree: int = DEGREE - 1) -> int:
     """Devices that C's four parts can occupy when B, on device 0, has at most so many peers: all are tried."""
     return max(len(set(c)) for c in product(range(K), repeat=4) if len(set(c) - {0}) <= degree)
 
 
-def figure4_claims() -> tuple[Claim, ...]:
+def _figure_4() -> tuple[Claim, ...]:
     """The two properties of Fig. 4 (c), the example of (d), and what is impossible."""
-    placed, formula, alone = plan(), plan("forward"), plan("forward", 1)
+    placed, formula, alone = figure_4_plan(), figure_4_plan("forward"), figure_4_plan("forward", 1)
     used, most = len(set(devices(placed)["C"])), most_devices_of_c()
     return (
-        PAPER.claim("figure4.most_peers", most_peers(placed), paper=FIGURE4_DEGREE - 1),
+        PAPER.claim("figure4.most_peers", most_peers(placed), paper=DEGREE - 1),
         PAPER.claim(
             "figure4.most_peers_by_formula",
             most_peers(formula),
-            paper=FIGURE4_DEGREE - 1,
-            peers=figure4_peers(formula, devices(formula)["B"][0]),
+            paper=DEGREE - 1,
+            peers=peers_of_device(formula, devices(formula)["B"][0]),
             home=devices(formula)["B"][0],
         ),
         PAPER.claim("figure4.not_balanced", ", ".join(not_balanced(placed)), formula=", ".join(not_balanced(formula))),
@@ -395,11 +384,6 @@ def reached(speed: Callable[[float], float], factor: float) -> float:
     return inf
 
 
-def headline_claims(measured: Comparison) -> tuple[Claim, ...]:
-    """Return the rows of the headline."""
-    return (*_speedups(measured), *_beyond(measured))
-
-
 def _speedups(measured: Comparison) -> Iterator[Claim]:
     low, high = HEADLINE
     for name, (speed, reading) in readings(measured).items():
@@ -431,7 +415,7 @@ def _at(speed: Speed, model: str, factor: float) -> str:
     return "nowhere" if gbps == inf else f"at {gbps:,.0f} Gb/s"
 
 
-def _beyond(measured: Comparison) -> list[Claim]:
+def _beyond_the_paper(measured: Comparison) -> list[Claim]:
     return [
         _flagged(row, measured, *parts)
         for model in JOBS
@@ -527,7 +511,7 @@ def balanced_graph(
 
 DUTY = {"10r": Timing(HOLD_10, 1.0), "100us_20us": Timing(100e-6, 20e-6), "4r": Timing(4.0, 1.0)}
 """Timing of the duty cycles by name."""
-DEGREES_DEGREE, DEGREES_DEVICES = 3, 8
+RULE_REACH, RULE_DEVICES = 3, 8
 """Δ and k of the constructed case: 2 Δ < k, so that all peers differ."""
 
 
@@ -540,12 +524,7 @@ class Peers(NamedTuple):
     """Number of peers that it sends activations to."""
 
 
-def degrees_claims() -> tuple[Claim, ...]:
-    """Return the rows of sections 3.1 and 3.2."""
-    return (*_duty(), *_fabrics(), *_distance_rule())
-
-
-def forward_case(degree: int = DEGREES_DEGREE, devices: int = DEGREES_DEVICES) -> HybridPlan:
+def forward_case(degree: int = RULE_REACH, devices: int = RULE_DEVICES) -> HybridPlan:
     """Two operators with a part on every device; part i of the second reads parts i − Δ ... i of the first.
 
     Every edge keeps (i − j) mod k ≤ Δ, and the placement passes the independent check under that rule.
@@ -572,7 +551,7 @@ def forward_case(degree: int = DEGREES_DEGREE, devices: int = DEGREES_DEVICES) -
     return HybridPlan(placement, balanced, devices, 2)
 
 
-def degrees_peers(plan: HybridPlan) -> Peers:
+def group_peers(plan: HybridPlan) -> Peers:
     """Return the peers inside a group, from the traffic of an iteration and from the edges of the graph."""
     sent = plan.traffic.model_parallel.toarray()[: plan.k, : plan.k] > 0
     balanced, device = plan.balanced, plan.placement.device
@@ -582,7 +561,7 @@ def degrees_peers(plan: HybridPlan) -> Peers:
     return Peers(int((sent | sent.T).sum(axis=1).max()), readers)
 
 
-def refusal(plan: HybridPlan, degree: int) -> str:
+def circuits_refusal(plan: HybridPlan, degree: int) -> str:
     """Return why so many circuits per rank cannot serve a plan; empty if they can."""
     fabric = CircuitSwitch(ranks=plan.ranks, degree=degree)
     try:
@@ -594,7 +573,7 @@ def refusal(plan: HybridPlan, degree: int) -> str:
 
 def least_degree(plan: HybridPlan) -> int:
     """Return the fewest planes on which every communicating pair has a circuit."""
-    return next(degree for degree in range(1, plan.ranks) if not refusal(plan, degree))
+    return next(degree for degree in range(1, plan.ranks) if not circuits_refusal(plan, degree))
 
 
 def _duty() -> list[Claim]:
@@ -613,12 +592,22 @@ def _fabrics() -> Iterator[Claim]:
 
 def _distance_rule() -> Iterator[Claim]:
     plan = forward_case()
-    counted, needed = degrees_peers(plan), least_degree(plan)
-    case = (
-        f"k = {DEGREES_DEVICES}, Δ = {DEGREES_DEGREE}, part i of one operator reads parts i − Δ ... i of the one before"
-    )
-    yield PAPER.claim("example.readers_by_distance", counted.readers, paper=DEGREES_DEGREE, case=case)
-    yield PAPER.claim("example.peers_by_distance", counted.most, paper=DEGREES_DEGREE, case=case)
+    counted, needed = group_peers(plan), least_degree(plan)
+    case = f"k = {RULE_DEVICES}, Δ = {RULE_REACH}, part i of one operator reads parts i − Δ ... i of the one before"
+    yield PAPER.claim("example.readers_by_distance", counted.readers, paper=RULE_REACH, case=case)
+    yield PAPER.claim("example.peers_by_distance", counted.most, paper=RULE_REACH, case=case)
     yield PAPER.claim(
-        "example.degree_by_distance", needed, paper=DEGREES_DEGREE + 1, refusal=refusal(plan, DEGREES_DEGREE + 1)
+        "example.degree_by_distance", needed, paper=RULE_REACH + 1, refusal=circuits_refusal(plan, RULE_REACH + 1)
+    )
+
+
+def claims(measured: Comparison) -> tuple[Claim, ...]:
+    """Return all rows, those of the headline from the measured comparison of networks."""
+    return (
+        *(*_duty(), *_fabrics(), *_distance_rule()),
+        *_figure_4(),
+        _repair_ends(),
+        *(*_rings(), *_continuity(), *_switches()),
+        *exchange_claims(),
+        *(*_speedups(measured), *_beyond_the_paper(measured)),
     )

@@ -1,22 +1,53 @@
-"""The SiP-ML study: rows, figures and assumptions."""
+"""The SiP-ML study, with the placement of Fig. 4, the circuits of a small ring, and charts of the comparison."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from math import nan
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from lightloom.papers.sipml import (
-    PAPER,
-    comparison,
-    drawings,
-    rows,
+import numpy as np
+
+from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE
+from lightloom.papers.page import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    RED,
+    SKY,
+    canvas,
 )
+from lightloom.papers.sipml import PAPER, rows
 from lightloom.papers.sipml.comparison import Comparison, stale
+from lightloom.papers.sipml.paper import (
+    BANDWIDTHS,
+    HEADLINE,
+    JOBS,
+    NAMES,
+    SCALING,
+    System,
+)
+from lightloom.papers.sipml.rows import all_to_all_case
 from lightloom.papers.study import Study
+from lightloom.reports.figures.canvas import FAINT, INK, cyclic_colours
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+RING = (8, 8)
+"""Nodes and wavelengths of the ring that is drawn."""
+_OPERATORS = {"A": SKY, "B": ORANGE, "C": GREEN, "D": PURPLE}
+"""Colour of each operator."""
 
 
 def study(work: Path | None = None) -> Study:
-    """Regenerate what can be.
+    """Return the study with all rows and figures.
 
     Args:
         work: folder with another comparison of networks than the one that comes with the package.
@@ -25,16 +56,221 @@ def study(work: Path | None = None) -> Study:
         ConfigError: it cannot be read.
     """
     measured = Comparison.load(work)
-    note = stale(measured.inputs)
+    charts = (times_figure, speedup_figure, scaling_figure)
     study = PAPER.study(
-        claims=(
-            *rows.degrees_claims(),
-            *rows.figure4_claims(),
-            *rows.convergence_claims(),
-            *rows.claims(),
-            *comparison.claims(),
-            *rows.headline_claims(measured),
+        claims=rows.claims(measured),
+        figures=(
+            *(PAPER.figure(partial(draw, measured)) for draw in charts),
+            PAPER.figure(placement_figure),
+            PAPER.figure(ring_figure),
         ),
-        figures=(*drawings.charts_figures(measured), *drawings.figures()),
     )
+    note = stale(measured.inputs)
     return replace(study, assumptions=(*study.assumptions, note)) if note else study
+
+
+def placement_figure() -> Figure:
+    """Fig. 4 (c) and (d)."""
+    figure, (left, right) = canvas(2)
+    _draw_passes(left)
+    _draw_peers(right)
+    return figure
+
+
+def _turned(device: int) -> int:
+    """GPU number of a device of the first group, so that B is on GPU 1."""
+    home = rows.devices(rows.figure_4_plan())["B"][0]
+    return (device - home) % rows.K + 1
+
+
+def _draw_passes(axes: Axes) -> None:
+    plan = rows.figure_4_plan()
+    placed, balanced = plan.placement, plan.balanced
+    for x in range(balanced.size):
+        name = balanced.operators[balanced.operator[x]]
+        begin, length = placed.start[x] * 1e6, (placed.end[x] - placed.start[x]) * 1e6
+        row = _turned(int(placed.device[x]))
+        axes.barh(row, length, left=begin, height=0.8, color=_OPERATORS[name], edgecolor="white", lw=1.5)
+        axes.text(begin + length / 2, row, f"{name}/{balanced.part[x]}", ha="center", va="center", color=INK)
+    axes.set_yticks(range(1, rows.K + 1), [f"GPU {row}" for row in range(1, rows.K + 1)])
+    axes.invert_yaxis()
+    axes.grid(visible=False)
+    axes.set_xlabel("µs")
+    axes.set_title("forward pass of a group")
+
+
+def _draw_peers(axes: Axes) -> None:
+    plan, k = rows.figure_4_plan(), rows.K
+    angle = np.pi / 2 - 2 * np.pi * np.arange(k) / k
+    place = {}
+    for group in range(rows.GROUPS):
+        for device in range(k):
+            turn = angle[_turned(device) - 1]
+            place[group * k + device] = (group * 3.6 + np.cos(turn), np.sin(turn))
+    sent = plan.traffic
+    for matrix, colour in ((sent.model_parallel, INK), (sent.data_parallel, RED)):
+        for a, b in zip(*matrix.nonzero(), strict=True):
+            axes.annotate(
+                "",
+                place[int(b)],
+                place[int(a)],
+                arrowprops={
+                    "arrowstyle": "-",
+                    "color": colour,
+                    "lw": 1.5,
+                    "shrinkA": 12,
+                    "shrinkB": 12,
+                    "connectionstyle": "arc3,rad=0" if colour == INK else "arc3,rad=-0.25",
+                },
+            )
+    for rank, (x, y) in place.items():
+        axes.text(
+            x,
+            y,
+            str(_turned(rank % k) + rank // k * k),
+            ha="center",
+            va="center",
+            fontsize=11,
+            bbox={"boxstyle": "circle,pad=0.35", "facecolor": "white", "edgecolor": FAINT},
+        )
+    axes.plot([], [], color=INK, label="model parallelism")
+    axes.plot([], [], color=RED, label="data parallelism")
+    axes.legend(frameon=False, loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.12))
+    axes.set_xlim(-1.6, 5.2)
+    axes.set_ylim(-1.9, 1.9)
+    axes.set_aspect("equal")
+    axes.axis("off")
+    axes.set_title("circuits of all eight GPUs")
+
+
+def ring_figure() -> Figure:
+    """Wavelengths by links, one panel a direction."""
+    nodes, wavelengths = RING
+    circuits = all_to_all_case(nodes, wavelengths).fast.circuits
+    colours = cyclic_colours(nodes)
+    figure, panels = canvas(2, sharey=True)
+    for axes, way in zip(panels, (CLOCKWISE, COUNTERCLOCKWISE), strict=True):
+        for row in np.flatnonzero(circuits.route == way):
+            a, b, channel = (int(each[row]) for each in (circuits.source, circuits.destination, circuits.channel))
+            start, end = (a, b) if way == CLOCKWISE else (b, a)
+            length = (end - start) % nodes
+            for left, right in _unrolled(start, length, nodes):
+                axes.barh(channel + 1, right - left, left=left, height=0.8, color=colours[a], edgecolor="white", lw=1.5)
+                axes.text((left + right) / 2, channel + 1, f"{a}→{b}", ha="center", va="center", fontsize=7.5)
+        axes.set_xlim(0, nodes)
+        axes.set_xticks(range(nodes + 1), [str(node % nodes) for node in range(nodes + 1)])
+        axes.set_xlabel("node")
+        axes.grid(visible=False)
+        axes.set_title("clockwise" if way == CLOCKWISE else "counter-clockwise")
+    panels[0].set_ylabel("wavelength")
+    panels[0].set_yticks(range(1, wavelengths + 1))
+    return figure
+
+
+def _unrolled(start: int, length: int, nodes: int) -> list[tuple[int, int]]:
+    """Stretches of a circuit on an axis from node 0 to node 0 again."""
+    end = start + length
+    return [(start, end)] if end <= nodes else [(start, nodes), (0, end - nodes)]
+
+
+# Figures of the comparison: time and speed-up against bandwidth, scaling.
+
+
+class _Line(NamedTuple):
+    label: str
+    system: System
+    most: float | None
+    """Largest bandwidth of a port, in Gb/s; None without a limit."""
+    colour: str
+    style: str
+
+    def port(self, gbps: float) -> float:
+        return gbps if self.most is None else min(gbps, self.most)
+
+
+_LINES = (
+    _Line("electrical, 200 Gb/s", "electrical", 200, ORANGE, "-"),
+    _Line("electrical, 400 Gb/s", "electrical", 400, RED, "-"),
+    _Line("ideal electrical", "electrical", None, INK, "--"),
+    _Line("SiP-OCS", "ocs", None, BLUE, "-o"),
+    _Line("SiP-Ring", "ring", None, GREEN, "-s"),
+)
+
+
+def times_figure(measured: Comparison) -> Figure:
+    """A panel for each model."""
+    figure, panels = canvas(len(JOBS))
+    for axes, model in zip(panels, JOBS, strict=True):
+        for line in _LINES:
+            choices = [measured.best(model, line.system, line.port(gbps)) for gbps in BANDWIDTHS]
+            hybrid = [1e3 * choice.seconds if choice else nan for choice in choices]
+            alone = [1e3 * measured.seconds(model, line.system, line.port(gbps), 1) for gbps in BANDWIDTHS]
+            axes.plot(BANDWIDTHS, hybrid, line.style, color=line.colour, label=line.label, ms=4)
+            axes.plot(BANDWIDTHS, alone, color=line.colour, lw=0.6)
+        winners = [1e3 * measured.rival(model, "electrical", gbps).get("step_s", nan) for gbps in BANDWIDTHS]
+        axes.plot(BANDWIDTHS, winners, color=FAINT, lw=3, alpha=0.6, zorder=0.5, label="search's winner, ideal")
+        _log_axes(axes, BANDWIDTHS, "Gb/s of a GPU", NAMES[model])
+    panels[0].set_ylabel("ms a step")
+    _legend(figure, panels[0])
+    return figure
+
+
+def speedup_figure(measured: Comparison) -> Figure:
+    """A panel for each model."""
+    figure, panels = canvas(len(JOBS), sharey=True)
+    for axes, model in zip(panels, JOBS, strict=True):
+        axes.axhspan(*HEADLINE, color=FAINT, alpha=0.18, lw=0, label="paper, 1.3 to 9.1")
+        for line in _LINES[3:]:
+            for today, width in ((400.0, 1.8), (200.0, 0.8)):
+                speedups = [measured.speedup(model, line.system, gbps, today) for gbps in BANDWIDTHS]
+                axes.plot(
+                    BANDWIDTHS,
+                    speedups,
+                    line.style,
+                    color=line.colour,
+                    lw=width,
+                    ms=4,
+                    label=f"{line.label} over {today:g} Gb/s",
+                )
+        for today, width in ((400.0, 1.8), (200.0, 0.8)):
+            speedups = [measured.script_speedup(model, gbps, today) for gbps in BANDWIDTHS]
+            axes.plot(BANDWIDTHS, speedups, ":", color=INK, lw=width, label=f"scripts' model over {today:g} Gb/s")
+        _log_axes(axes, BANDWIDTHS, "Gb/s of a GPU", NAMES[model])
+    panels[0].set_ylabel("times as fast as electrical")
+    _legend(figure, panels[0])
+    return figure
+
+
+def scaling_figure(measured: Comparison) -> Figure:
+    """A panel for each model."""
+    figure, panels = canvas(len(JOBS))
+    for axes, model in zip(panels, JOBS, strict=True):
+        batch = JOBS[model].global_batch
+        for line in _LINES:
+            steps = [measured.best(model, line.system, line.port(BANDWIDTHS[-1]), ranks) for ranks in SCALING]
+            rates = [batch / step.seconds / 1e3 if step else nan for step in steps]
+            axes.plot(SCALING, rates, line.style, color=line.colour, label=line.label, ms=4)
+            if line.system == "ocs":
+                axes.plot(SCALING, [rates[0] * ranks / SCALING[0] for ranks in SCALING], color=FAINT, lw=0.8)
+        _log_axes(axes, SCALING, "GPUs", NAMES[model])
+    panels[0].set_ylabel("thousand samples a second")
+    _legend(figure, panels[0])
+    return figure
+
+
+def _log_axes(axes: Axes, ticks: Sequence[float], label: str, title: str) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(ticks, [f"{each:g}" for each in ticks], fontsize=8)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(label)
+    axes.set_title(title)
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)

@@ -133,7 +133,7 @@ def read_calibration(path: Path) -> Calibration:
 
 
 CrossValidation = Literal["rows", "models"]
-"""What is left out of the fit together: a tenth of the rows, or all rows of one model size."""
+"""Rows that are left out of one fit: a tenth of the rows, or all rows of one model size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -143,7 +143,7 @@ class Accuracy(Result):
     steps: MeasuredSteps
     predicted: Predictions
     basis: str
-    """What the parameters rest on, in words."""
+    """Origin of the parameters, in words."""
     scores: Scores
 
     def summary(self) -> str:

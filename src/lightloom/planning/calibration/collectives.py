@@ -31,16 +31,14 @@ from lightloom.machines.accelerators.load import names as accelerators
 from lightloom.machines.clusters.cluster import transport_tiers
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.transports.price import (
-    FACTORS,
-    SHARED,
     Constants,
     WayColumns,
     columns,
     scales_array,
     seconds,
 )
-from lightloom.machines.transports.transport import PARAMETERS, Corrections, Scales, Transport, load_transport, names
-from lightloom.machines.transports.ways import PROTOCOLS, Task, Tiers, task_of
+from lightloom.machines.transports.transport import PARAMETERS, Scales, Transport, load_transport, names
+from lightloom.machines.transports.ways import Task, Tiers, task_of
 from lightloom.planning.calibration.accuracy import rounded
 from lightloom.planning.calibration.rows import measured_file, node_link, read_measured, read_table, transport_of
 
@@ -61,10 +59,10 @@ class MeasuredCollective(Config):
 
     nodes: Annotated[int, Field(ge=1)]
     gpus: Annotated[int, Field(ge=2)]
-    """GPUs altogether."""
+    """Number of GPUs of all nodes together."""
     collective: Kind
     nbytes: Annotated[float, Field(gt=0)]
-    """As nccl-tests counts: an all-gather's output, an all-to-all's buffer of one rank."""
+    """Bytes as nccl-tests counts them: an all-gather's output, an all-to-all's buffer of one rank."""
     time_us: Annotated[float, Field(gt=0)]
     """Duration of the collective, in microseconds."""
 
@@ -102,38 +100,38 @@ def read_collectives(
     if gpus is not None and gpus < 2:
         raise ConfigError(f"--gpus {gpus}: expected at least 2 for a collective")
     if text.startswith(_SIZES_OF_CSV):
-        rows = list(_csv_of_sizes(text, path, gpus, collective))
+        rows = list(_rows_of_csv(text, path, gpus, collective))
     elif text.startswith("nodes,") or "," in text.split("\n", 1)[0]:
         if gpus is not None:
             raise ConfigError(f"--gpus {gpus}: {path} states the GPUs of each row in column 'gpus': expected no --gpus")
         rows = read_table(text, MeasuredCollective, path)
     else:
-        rows = list(_printed(text, path, gpus, collective))
+        rows = list(_rows_of_terminal(text, path, gpus, collective))
     if not rows:
         raise ConfigError(f"{path}: no rows of timed collectives")
     return MeasuredCollectives(name=path.stem, sha256=digest, rows=tuple(rows))
 
 
-def _csv_of_sizes(text: str, path: Path, gpus: int | None, collective: Kind) -> Iterator[MeasuredCollective]:
+def _rows_of_csv(text: str, path: Path, gpus: int | None, collective: Kind) -> Iterator[MeasuredCollective]:
     """Rows of nccl-tests as CSV, nanoseconds out of place and in place: their mean counts."""
     if gpus is None:
         raise ConfigError(f"{path}: the file does not say the number of GPUs: give it with --gpus")
     lines = list(csv.reader(StringIO(text)))
     for number, cells in enumerate(lines[1:], 1):
         place = f"{path}, row {number}"
-        times = [_number(cells, column, place, lines[0]) for column in (3, 5) if column < len(lines[0])]
-        nbytes = _number(cells, 0, place, lines[0])
-        yield _row(1, gpus, collective, nbytes, sum(times) / len(times) / 1e3)
+        times = [_column_number(cells, column, place, lines[0]) for column in (3, 5) if column < len(lines[0])]
+        nbytes = _column_number(cells, 0, place, lines[0])
+        yield _collective_row(1, gpus, collective, nbytes, sum(times) / len(times) / 1e3)
 
 
-def _number(cells: list[str], column: int, place: str, names: list[str]) -> float:
+def _column_number(cells: list[str], column: int, place: str, names: list[str]) -> float:
     name = names[column]
     if column >= len(cells):
         raise ConfigError(f"{place}: column {name!r}: no cell, the row is too short")
-    return _positive(cells[column], f"{place}: column {name!r}")
+    return _positive_number(cells[column], f"{place}: column {name!r}")
 
 
-def _positive(cell: str, place: str) -> float:
+def _positive_number(cell: str, place: str) -> float:
     try:
         value = read_number(cell)
     except ValueError as error:
@@ -143,7 +141,7 @@ def _positive(cell: str, place: str) -> float:
     return value
 
 
-def _printed(text: str, path: Path, gpus: int | None, collective: Kind) -> Iterator[MeasuredCollective]:
+def _rows_of_terminal(text: str, path: Path, gpus: int | None, collective: Kind) -> Iterator[MeasuredCollective]:
     """Rows that a program of nccl-tests printed; its heading names ranks and hosts."""
     hosts = [match.group(1) for line in text.splitlines() if (match := _RANK.match(line))]
     ranks = len(hosts) or gpus
@@ -166,16 +164,16 @@ def _printed(text: str, path: Path, gpus: int | None, collective: Kind) -> Itera
             )
         count = 2 if len(cells) >= 11 else 1
         starts = [len(cells) - 4 * half for half in range(count, 0, -1)]
-        times = [_positive(cells[start], f"{place}: column 'time'") for start in starts]
+        times = [_positive_number(cells[start], f"{place}: column 'time'") for start in starts]
         if float(cells[0]) > 0:
-            yield _row(len(set(hosts)) or 1, ranks, kind, float(cells[0]), sum(times) / len(times))
+            yield _collective_row(len(set(hosts)) or 1, ranks, kind, float(cells[0]), sum(times) / len(times))
 
 
-def _row(nodes: int, gpus: int, collective: Kind, nbytes: float, time_us: float) -> MeasuredCollective:
+def _collective_row(nodes: int, gpus: int, collective: Kind, nbytes: float, time_us: float) -> MeasuredCollective:
     return MeasuredCollective(nodes=nodes, gpus=gpus, collective=collective, nbytes=nbytes, time_us=time_us)
 
 
-# A transport fitted to timed collectives: four numbers for a system, and constants that many systems share.
+# A transport fitted to timed collectives of one system: four numbers.
 #
 # Every octave of sizes of each number of ranks and kind counts once, however densely a table samples it. Large
 # collectives repeat within a few per cent, small ones do not: a row's error is taken to be 20 % at the smallest sizes
@@ -197,9 +195,9 @@ class System:
     rows: Sequence[MeasuredCollective]
     tiers: Tiers
     transport: Transport
-    """Of the system's architecture, uncalibrated."""
+    """Transport of the system's architecture, uncalibrated."""
     machine: str = ""
-    """Systems of one machine count together as one, and are left out together."""
+    """Machine that several systems share; empty for a machine of its own."""
 
     @cached_property
     def tasks(self) -> list[Task]:
@@ -274,7 +272,7 @@ def fit_scales(system: System, transport: Transport) -> Transport:
     return transport.model_copy(update={"scales": Scales(**numbers)})
 
 
-def predicted(system: System, transport: Transport) -> Floats:
+def predicted_collectives(system: System, transport: Transport) -> Floats:
     """Return the seconds of every row: [rows]."""
     return seconds(system.ways, Constants.of(transport))
 
@@ -303,7 +301,7 @@ class SystemCollective(MeasuredCollective):
 
 
 def is_collectives(name: Path | str) -> bool:
-    """Whether a file is a table of timed collectives by its heading."""
+    """Return True if a file's heading is that of a table of timed collectives."""
     heading = read_measured(measured_file(name))[0].split("\n", 1)[0]
     return "collective" in heading.strip().split(",")
 
@@ -339,13 +337,13 @@ def read_systems(
         text, digest = read_measured(path)
         digests.append(digest)
         if "cluster" in text.split("\n", 1)[0].strip().split(","):
-            systems += list(_stated(read_table(text, SystemCollective, path), path))
+            systems += list(_systems_of_rows(read_table(text, SystemCollective, path), path))
             continue
         rows = read_collectives(path, gpus=gpus).rows
         if cluster is not None:
-            systems.append(_system(path.stem, rows, cluster, transport))
+            systems.append(_system_of_cluster(path.stem, rows, cluster, transport))
         elif accelerator is not None:
-            systems.append(_node(path, rows, load_accelerator(accelerator), transport))
+            systems.append(_system_of_node(path, rows, load_accelerator(accelerator), transport))
         else:
             raise ConfigError(
                 f"{path}: nothing says what was measured: expected --cluster (calibrate takes --accelerator for a node)"
@@ -353,13 +351,13 @@ def read_systems(
     return systems, digests
 
 
-def _stated(rows: Sequence[SystemCollective], path: Path) -> Iterator[System]:
+def _systems_of_rows(rows: Sequence[SystemCollective], path: Path) -> Iterator[System]:
     for cluster, transport in dict.fromkeys((row.cluster, row.transport) for row in rows):
         own = [row for row in rows if (row.cluster, row.transport) == (cluster, transport)]
-        yield _system(f"{path.stem}, {cluster}", own, cluster, transport)
+        yield _system_of_cluster(f"{path.stem}, {cluster}", own, cluster, transport)
 
 
-def _system(name: str, rows: Sequence[MeasuredCollective], cluster: str, transport: str | None) -> System:
+def _system_of_cluster(name: str, rows: Sequence[MeasuredCollective], cluster: str, transport: str | None) -> System:
     machine = load_cluster(cluster)
     calibration = machine.accelerator.calibration
     if calibration is not None and calibration.accelerator in accelerators():
@@ -370,7 +368,9 @@ def _system(name: str, rows: Sequence[MeasuredCollective], cluster: str, transpo
     return System(name, rows, transport_tiers(machine.fabric, machine.accelerator), carried)
 
 
-def _node(path: Path, rows: Sequence[MeasuredCollective], machine: Accelerator, transport: str | None) -> System:
+def _system_of_node(
+    path: Path, rows: Sequence[MeasuredCollective], machine: Accelerator, transport: str | None
+) -> System:
     """The system of one node, whose links are those of its accelerators."""
     if across := [row for row in rows if row.nodes > 1]:
         raise ConfigError(
@@ -393,109 +393,3 @@ def _transport(machine: Accelerator, name: str | None) -> Transport:
     if transport.ideal:
         raise ConfigError(f"transport {name!r} costs nothing and predicts no collectives: expected another one")
     return transport
-
-
-# Constants of a transport that many systems share, fitted to all of them together.
-#
-# Published latencies are corrected by factors, and what a library does not publish (how it fills its pipelines, how
-# fast it copies) is fitted, while every system has its four numbers beside. What is typical of the systems' numbers
-# becomes that of a system that nobody measured.
-
-_SCALES = len(Scales.model_fields)
-_FACTOR_PRIOR, _FACTOR_SPREAD = np.zeros(len(FACTORS)), np.full(len(FACTORS), 0.6)
-_FACTOR_START = np.log([0.8, 1.2, 1, 0.5, 0.5, 1, 1.6, 1.2, 1, 1, 1])
-"""Where the search for factors begins: from 1 it may end where LL128 is never the quickest."""
-_SHARED_PRIOR, _SHARED_SPREAD = np.log([0.3e-6, 1.0, 2.0, 0.6, 0.95]), np.array([0.7, 0.5, 0.5, 0.3, 0.1])
-_SCALE_PRIOR, _SCALE_SPREAD = np.log([1.0, 1.0, 0.95, 0.98]), np.array([0.3, 0.8, 0.1, 0.1])
-"""Assumptions, as logarithms, before any row: published latencies as they are, links nearly as NCCL counts them."""
-_PRIOR_WEIGHT = 0.1
-"""What the priors count for in what is typical of the systems' numbers; a system whose rows depend on nothing but one
-number counts 1 in it."""
-_STEP = 1e-3
-
-
-def fit_shared(systems: Sequence[System], transport: Transport) -> Transport:
-    """Return a transport with the constants that fit several systems, and numbers that are typical of them.
-
-    Raises:
-        ConfigError: there is no system.
-    """
-    if not systems:
-        raise ConfigError("no systems to fit a transport to")
-    from scipy.optimize import least_squares
-
-    shared = len(_FACTOR_PRIOR) + len(_SHARED_PRIOR)
-    center = np.concatenate([_FACTOR_PRIOR, _SHARED_PRIOR, *([_SCALE_PRIOR] * len(systems))])
-    spread = np.concatenate([_FACTOR_SPREAD, _SHARED_SPREAD, *([_SCALE_SPREAD] * len(systems))])
-    start = np.concatenate([_FACTOR_START, center[len(_FACTOR_START) :]])
-    share = machine_shares(systems)
-    weights = [row_weights(system) * part**0.5 for system, part in zip(systems, share, strict=True)]
-
-    def residuals(logarithms: Floats) -> Floats:
-        values = np.exp(logarithms)
-        factors, common, own = np.split(values, [len(_FACTOR_PRIOR), shared])
-        errors = [
-            np.log(seconds(system.ways, Constants(factors, common, numbers)) / system.measured) * weight
-            for system, weight, numbers in zip(systems, weights, own.reshape(-1, _SCALES), strict=True)
-        ]
-        return np.concatenate([*errors, (logarithms - center) / spread])
-
-    solved = least_squares(residuals, start, loss="soft_l1", max_nfev=60)
-    factors, common, own = np.split(solved.x, [len(_FACTOR_PRIOR), shared])
-    fitted = [Constants(np.exp(factors), np.exp(common), np.exp(numbers)) for numbers in own.reshape(-1, _SCALES)]
-    typical = _typical(systems, fitted, share)
-    return with_constants(transport, Constants(np.exp(factors), np.exp(common), np.exp(typical)))
-
-
-def machine_shares(systems: Sequence[System]) -> Floats:
-    """Return what each system counts: those of one machine count one together."""
-    machines = [system.machine or system.name for system in systems]
-    return np.array([1 / machines.count(machine) for machine in machines])
-
-
-def _typical(systems: Sequence[System], own: Sequence[Constants], share: Floats) -> Floats:
-    """Means of the logarithms of the systems' numbers, each weighted by how much the system's rows depend on it: [4].
-
-    Tables of large collectives alone say little about latencies, those inside a domain nothing about the network.
-    """
-    weights = share[:, None] * np.array([_sensitivities(*pair) for pair in zip(systems, own, strict=True)])
-    numbers = np.log([constants.scales for constants in own])
-    typical: Floats = ((weights * numbers).sum(axis=0) + _PRIOR_WEIGHT * _SCALE_PRIOR) / (
-        weights.sum(axis=0) + _PRIOR_WEIGHT
-    )
-    return typical
-
-
-def _sensitivities(system: System, constants: Constants) -> list[float]:
-    """Mean relative change of a system's rows for a small one of each of its numbers: [4]."""
-    before, changes = seconds(system.ways, constants), []
-    for place in range(_SCALES):
-        moved = constants.scales.copy()
-        moved[place] *= 1 + _STEP
-        after = seconds(system.ways, Constants(constants.factors, constants.shared, moved))
-        changes.append(float(np.abs(after / before - 1).mean()) / _STEP)
-    return changes
-
-
-def with_constants(transport: Transport, constants: Constants) -> Transport:
-    """Return a transport with fitted constants in place of its own."""
-    factors = [rounded(value) for value in constants.factors.tolist()]
-    protocols = {
-        name: transport.protocols[name].model_copy(
-            update={
-                "corrections": Corrections(
-                    base=factors[3 * place], domain_step=factors[3 * place + 1], network_step=factors[3 * place + 2]
-                )
-            }
-        )
-        for place, name in enumerate(PROTOCOLS)
-        if name in transport.protocols
-    }
-    reduction = transport.reduction
-    if reduction is not None:
-        corrections = Corrections(domain_step=factors[-2], network_step=factors[-1])
-        reduction = reduction.model_copy(update={"corrections": corrections})
-    numbers = dict(zip(Scales.model_fields, map(rounded, constants.scales.tolist()), strict=True))
-    common = dict(zip(SHARED, map(rounded, constants.shared.tolist()), strict=True))
-    fitted = {"protocols": protocols, "reduction": reduction, "scales": Scales(**numbers), **common}
-    return transport.model_copy(update=fitted)

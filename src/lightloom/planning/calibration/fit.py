@@ -33,9 +33,9 @@ class Fit:
     """Parameters that rows and priors support most, and what is still uncertain about them."""
 
     logarithms: Floats
-    """Of the parameters: [parameters]."""
+    """Logarithms of the parameters: [parameters]."""
     covariance: Floats
-    """Of the logarithms: [parameters, parameters]."""
+    """Covariance of the logarithms: [parameters, parameters]."""
     noise: float
     """Standard deviation of the logarithm of a typical row around the model."""
 
@@ -171,7 +171,7 @@ class Predictions:
 
     log_seconds: Floats
     half_width: Floats
-    """Of the 90 % interval of the logarithm."""
+    """Half the width of the 90 % interval of the logarithm: [rows]."""
     steps: tuple[MeasuredStep, ...]
     """The rows as they are predicted: what they leave open, at its fastest."""
 

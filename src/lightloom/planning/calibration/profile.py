@@ -69,7 +69,7 @@ _READ_AND_WRITTEN = frozenset(_WORDS.split())
 
 
 class ProfiledKernel(NamedTuple):
-    """What one call launches."""
+    """Kernel that one profiled call launches, with its shapes."""
 
     kind: KernelKind
     m: int = 0
@@ -195,11 +195,11 @@ TIMED_FROM = 20e-6
 
 
 class OperatorKey(NamedTuple):
-    """What calls have in common that are one operator of a profile."""
+    """Key by which profiled calls are grouped into one operator."""
 
     name: str
     shapes: tuple[tuple[int, ...], ...]
-    """Of the tensors that it reads."""
+    """Shapes of the tensors that it reads."""
     precision: str
     """Number format; empty where no tensor has one."""
     step_pass: Pass
@@ -213,7 +213,7 @@ class ProfiledOperator:
     kernel: ProfiledKernel | None
     calls: int = 0
     seconds: float = 0.0
-    """Of all calls together."""
+    """Seconds of all calls together."""
     kernels: dict[str, None] = field(default_factory=dict)
     """Names of the GPU's kernels, each once."""
 
@@ -511,9 +511,9 @@ class ExchangeRow(NamedTuple):
     times: float
     """Exchanges of a step."""
     measured: float
-    """Seconds of one."""
+    """Measured seconds of one exchange."""
     predicted: float | None
-    """The same; None where nothing tells it."""
+    """Predicted seconds of one exchange; None where it cannot be priced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,9 +57,9 @@ class BreakEven:
     fabric_watts: float
     """Watts of the fabric for each rank at which both train as many samples for a joule, likewise."""
     dollars_more: Mapping[str, float]
-    """What is added to ``fabric_dollars`` for each dollar or watt of a rank, by what is unknown of boards and hosts."""
+    """Dollars added to ``fabric_dollars`` for each dollar or watt of a rank, by what is unknown of boards and hosts."""
     watts_more: Mapping[str, float]
-    """What is added to ``fabric_watts``, likewise."""
+    """Watts added to ``fabric_watts``, likewise."""
     energy_per_bit: float | None
     """``fabric_watts`` as joules for each bit at the fabric's full rate; None where it states no rate."""
     part: str | None

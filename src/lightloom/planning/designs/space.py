@@ -40,7 +40,7 @@ class Family(Config):
 
     name: Text
     technology: Technology
-    """What carries data between nodes: packet switches, or light that passes no packet switch."""
+    """Technology that carries data between nodes: packet switches, or light that passes no packet switch."""
     fabric: Any
     """A fabric of the catalog, a YAML file, or a mapping of fields, as in a cluster's file."""
     set: dict[Text, Several[Any]] = Field(default_factory=dict)
@@ -50,12 +50,12 @@ class Family(Config):
 
 
 class DesignSpace(Config):
-    """What a YAML file of designs says."""
+    """Content of a YAML file of designs."""
 
     description: str = ""
     """One line for people."""
     assumptions: tuple[Text, ...] = ()
-    """What holds for all designs and no source states; printed with the results."""
+    """Assumptions for all designs that no source states; printed with the results."""
     families: tuple[Family, ...]
 
     def designs(self, ranks: Sequence[int], accelerator: str, folder: Path) -> Iterator[Design]:
@@ -122,7 +122,7 @@ class Design:
         return f"{self.ranks} ranks, {self.family}: {sorted(self.settings.items())}"
 
     def cluster(self) -> Cluster:
-        """Return the cluster.
+        """Return the cluster that this design describes.
 
         Raises:
             InputError: the fabric does not have so many ranks, or a value is out of range.
@@ -151,7 +151,7 @@ PRICE, POWER = "price of ", "power of "
 
 @dataclass(frozen=True, kw_only=True)
 class Worth:
-    """What a cluster costs and loses, whatever it trains."""
+    """Price, power and goodput of a cluster, which do not depend on the model that it trains."""
 
     goodput: float
     """Share of the time that trains, failures of unknown rate left out."""
@@ -254,7 +254,7 @@ class Worth:
 
     @property
     def weight(self) -> float:
-        """What a dollar or a watt more of every rank counts for one sample at one second a sample."""
+        """``Candidate.share`` of a design that trains one sample a second: ranks over ``kept``."""
         return self.ranks / self.kept
 
     def unknown_of(self, objective: int, names: Iterable[str] | None = None) -> tuple[str, ...]:
@@ -266,7 +266,7 @@ class Worth:
         return tuple(name for name in every if objective == 0 or not name.startswith(PRICE))
 
     def at_most(self, objective: int) -> bool:
-        """Whether samples per dollar (0) or per joule (1) are upper bounds: a price, a power or a life is unknown."""
+        """Return True if samples per dollar (0) or joule (1) are upper bounds: a price, power or life is unknown."""
         return bool(self.unknown_of(objective) or self.unknown_rates)
 
     def point(self, sample_time: float, sent: float = 0.0) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""What interrupts a job, and how often: the parts of the cluster's bill, and software.
+"""Causes that interrupt a job and their rates: parts of the cluster's bill, and software.
 
 Parts fail at the mean times of their catalog entries. Software is no part: its rate is Llama 3's, unless a user states
 another or a log of interruptions replaces all of it.
@@ -36,7 +36,7 @@ from lightloom.planning.economics.job import GoodputOptions, Remedy
 
 CATALOG = Path(__file__).parent / "catalog"
 Group = Literal["accelerator", "host", "network", "software", "all"]
-"""What an interruption comes from; ``all`` where a log does not tell causes apart."""
+"""Group of causes of an interruption; ``all`` where a log does not tell causes apart."""
 _Interruptions = Annotated[float, Field(ge=0)]
 
 
@@ -47,7 +47,7 @@ class InterruptionLog(Config):
     description: str = ""
     """One line for people."""
     ranks: Count
-    """Accelerators observed."""
+    """Number of accelerators that were observed."""
     days: Annotated[float, Field(gt=0)]
     """Days for which they were observed."""
     interruptions: Annotated[dict[Group, dict[str, _Interruptions]], Field(min_length=1)]
@@ -108,7 +108,7 @@ class Cause:
     """Interruptions a second, per rank; None where nothing states it."""
     source: str
     assumed: bool = False
-    """Whether no publication states the rate."""
+    """True if no publication states the rate."""
 
 
 def causes_of(bill: Bill, log: InterruptionLog | None, mtbf: Mapping[str, float]) -> tuple[Cause, ...]:
@@ -208,7 +208,7 @@ class Step:
 
     @property
     def assumed(self) -> bool:
-        """Whether no publication states it."""
+        """True if no publication states the seconds."""
         return self.source.startswith("assumption")
 
 
@@ -257,7 +257,7 @@ class Recovery:
 
     steps: Mapping[str, Step]
     circuits: bool
-    """Whether optical circuits join the nodes, so that a spare node needs rewiring."""
+    """True if optical circuits join the nodes, so that a spare node needs rewiring."""
     whole: float | None = None
     """Seconds of every restart, in the place of its parts."""
 
@@ -380,7 +380,7 @@ class Response:
     """Times as long as a step takes until the repair."""
     possible: bool = True
     why: str = ""
-    """What its price rests on, or why it is missing."""
+    """Basis of its price, or the reason why the response is impossible."""
 
     def speed(self, rate: float, repair: float) -> float:
         """Return the mean speed of steps while ``rate`` failures a second are repaired ``repair`` seconds later each.

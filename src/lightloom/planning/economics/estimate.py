@@ -50,7 +50,7 @@ _OUT = ("accelerator", "host", "all")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What is estimated: ranks on a fabric, their bill, and which of them fail together."""
+    """The cluster whose goodput is estimated: ranks on a fabric, their bill, and which of them fail together."""
 
     name: str
     ranks: int
@@ -81,7 +81,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What a month of training keeps, and why."""
+    """Goodput of a job: the share of the time that trains, and the causes of the rest."""
 
     machine: Machine
     options: GoodputOptions
@@ -388,7 +388,7 @@ def play(estimated: Estimate, months: float, runs: int, seed: int, world: World)
 
 
 class ClusterGoodput(NamedTuple):
-    """What plans show of goodput."""
+    """Goodput of a cluster as plans show it."""
 
     most: float
     """Share of the time that trains, an upper bound where causes are missing."""
@@ -427,7 +427,7 @@ class Change:
     gain: float
     """How much more is kept, relative to without it: the share of the machine's price that it is worth."""
     dollars: float | None
-    """What it is worth; None where no price of the machine is known."""
+    """Dollars that the change is worth; None where no price of the machine is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,7 +439,7 @@ class SpareCount:
     worth: float | None
     """Dollars below which the last of these pays; None where no price is known, and for none."""
     relative_worth: float
-    """The same in prices of a node in use; 0 for no spares."""
+    """``worth`` in prices of a node in use; 0 for no spares."""
     chosen: bool
 
 
@@ -480,7 +480,7 @@ def _changes(base: Estimate) -> Iterator[Change]:
 
 
 def _spare_channels_help(base: Estimate) -> bool:
-    """Whether rewiring to spare channels is an option that is not taken yet, and failures of links are known."""
+    """Return True if rewiring to spare channels is possible, not yet chosen, and failures of links are known."""
     links = [answer.cause for answer in base.answers if answer.cause.group == "network"]
     if base.options.spare_channels or base.options.remedy is not None or not links:
         return False

@@ -58,7 +58,7 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What one checkpoint takes. A blocking one stalls training until it is written; of an asynchronous one, training
+    """Durations of one checkpoint. A blocking one stalls training until it is written; of an asynchronous one, training
     waits only for the copy in memory, and it protects nothing until it is saved."""
 
     stall: float
@@ -80,11 +80,11 @@ class Shares:
     useful: float
     """Training that is kept."""
     stalled: float
-    """Waiting for checkpoints."""
+    """Share of the time that training waits for checkpoints."""
     recomputed: float
     """Training, and its checkpoints, since the last durable checkpoint before each failure."""
     restarting: float
-    """Downtime and restarts."""
+    """Share of the time in downtime and restarts."""
     waiting: float = 0.0
     """Too few nodes work, and the job waits for a repair."""
     slowed: float = 0.0
@@ -330,7 +330,7 @@ def total_job(mtbf: float, restart: float, checkpoint: Checkpoint, interval: flo
 
 _Positive = Annotated[Seconds, Field(gt=0)]
 Remedy = Literal["restart", "rewire", "damaged"]
-"""What follows a failed link: a restart on a spare node, a spare channel by rewiring, or slower steps."""
+"""Response to a failed link: a restart on a spare node, a spare channel by rewiring, or slower steps."""
 
 
 class GoodputOptions(Config):
@@ -360,7 +360,7 @@ class GoodputOptions(Config):
     node_ranks: Count | None = None
     """Ranks that fail and are replaced together. Null: those of a host."""
     remedy: Remedy | None = None
-    """What follows a failed link. Null: whichever is best."""
+    """Response to a failed link. Null: whichever is best."""
     spare_channels: Annotated[int, Field(ge=0, le=4096, strict=True)] = 0
     """Spare wavelengths, transceivers or ports of every rank, to which rewiring can move a failed link."""
     damage_slowdown: Annotated[float, Field(ge=1)] | None = None
@@ -421,7 +421,7 @@ def options_of(given: GoodputOptions | Mapping[str, object] | None) -> GoodputOp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What the closed form does not have."""
+    """Departures from the assumptions of the closed form."""
 
     shape: float = 1.0
     """Weibull's shape of the lifetimes of nodes, at the same mean: below 1 young nodes fail more, above 1 old ones."""
@@ -445,7 +445,7 @@ class World:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What a simulation saw, in the mean over its runs."""
+    """Result of a simulation: means over its runs."""
 
     goodput: float
     """Share of the time that was kept."""
@@ -454,7 +454,7 @@ class Played:
     shares: Shares
     """Where the time went; stalls are those of checkpoints that were kept."""
     interruptions: float
-    """Interruptions a run."""
+    """Mean number of interruptions in a run."""
     seconds: float
     """Seconds of a run."""
     runs: int

@@ -53,7 +53,7 @@ SOURCES: Mapping[str, str] = MappingProxyType(
 
 
 class Site(Config):
-    """What turns the parts and watts of a cluster into dollars; defaults are assumptions (:data:`SOURCES`)."""
+    """Prices and rates that turn a cluster's parts and watts into dollars; defaults are assumed (:data:`SOURCES`)."""
 
     pue: Annotated[float, Field(ge=1, le=5)] = 1.4
     """Power usage effectiveness: joules at the meter for each joule of the cluster."""
@@ -75,8 +75,8 @@ class Site(Config):
     prices: dict[str, Dollars] = Field(default_factory=dict)
     """Dollars of one part of the fabric, by name, in place of the catalog's."""
     choices: BillChoices | None = None
-    """What the fabric's bill leaves open. Null: the defaults; a fabric that cannot be built then has no bill, where one
-    that cannot be built by these is refused."""
+    """Choices that the fabric's bill leaves open. Null: the defaults, and a fabric that these cannot build has no
+    bill; a fabric that stated choices cannot build is refused."""
 
     @model_validator(mode="after")
     def _prices_are_of_parts_of_fabrics(self) -> Self:
@@ -138,7 +138,7 @@ _GIVEN = "given as an input"
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterLedger:
-    """What a cluster costs, draws and how often it fails, per rank; every total names what it leaves out."""
+    """Price, power and failure rate of a cluster per rank; every total names the parts that it leaves out."""
 
     name: str
     ranks: int
@@ -373,9 +373,9 @@ class StepEnergy:
     compute: Total
     """Accelerators with their memory: an upper bound."""
     host: Total
-    """What nodes draw beside their accelerators."""
+    """Energy of nodes without their accelerators."""
     transmission: Total
-    """What sending adds to the fabric's static power."""
+    """Energy that sending adds to the fabric's static power."""
     interface: Total
     """The fabric's static power, busy or idle."""
 
@@ -386,7 +386,7 @@ class StepEnergy:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What has no figure, hence is left out."""
+        """Names of the parts without a figure, which the sums leave out."""
         return self.total.missing
 
     @property
@@ -417,11 +417,11 @@ class StepEnergy:
 
 @dataclass(frozen=True, kw_only=True)
 class StepLedger:
-    """What one step costs: joules, dollars, and what each of them trains."""
+    """Cost of one step: joules, dollars, and what each of them trains."""
 
     cluster: ClusterLedger
     step_time: float
-    """Seconds."""
+    """Seconds of the step."""
     interval: tuple[float, float] | None = None
     """Seconds between which a measured step is expected; None where no interval is known."""
     sent_joules: float | None
@@ -447,11 +447,11 @@ class StepLedger:
         )
 
     def _drawn(self, watts: Total) -> Total:
-        """Joules of all ranks that draw so many watts each."""
+        """Return the joules of a step over all ranks that draw so many watts each."""
         return replace(self._lasting(watts), unit="energy")
 
     def _lasting(self, rate: Total) -> Total:
-        """What flows at so much a second for each rank, over all ranks and the time of a step."""
+        """Return the total over all ranks and the time of a step of a rate per second and rank."""
         low, high = self.interval or (self.step_time, self.step_time)
         return rate.times(*(self.cluster.ranks * seconds for seconds in (self.step_time, low, high)))
 
@@ -551,7 +551,7 @@ class StepLedger:
 
 TITLE = "Dollars, watts and joules"
 MARKS: Mapping[Bound, str] = {"": "", "at least": "≥ ", "at most": "≤ ", "about": "~ "}
-"""What stands before a total, by what it says of the true value."""
+"""Mark before a printed total, by what it says of the true value."""
 MOST_PLACES = 4
 """Places beside each other; JSON holds all."""
 

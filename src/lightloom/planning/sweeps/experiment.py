@@ -96,7 +96,7 @@ class CollectiveBlock(Block):
     nbytes: Several[Size] = ()
     """Bytes that every rank holds at the end (all-gather) or at the start (all other kinds)."""
     nbytes_per_rank: Several[Size] = ()
-    """The same, divided by the number of ranks."""
+    """``nbytes`` divided by the number of ranks."""
 
     @model_validator(mode="after")
     def _complete(self) -> CollectiveBlock:
@@ -125,7 +125,7 @@ class PlanBlock(Block):
     sequence_length: Several[Count] = ()
     """Tokens per sample, for models that take tokens; by default the model's own."""
     overlap: Several[StrictBool] = (True,)
-    """Whether communication runs beside computation."""
+    """True to run communication beside computation."""
 
     @model_validator(mode="after")
     def _complete(self) -> PlanBlock:
@@ -270,7 +270,7 @@ class CollectivePoint:
 
     @property
     def family(self) -> tuple[object, ...]:
-        """What points that share a schedule have in common."""
+        """Key that is equal for points that share a schedule."""
         return (self.site.content, self.kind, self.algorithm, self.cost_model)
 
 
@@ -286,7 +286,7 @@ class PlanPoint:
     workload_content: str
     """Hash of the user's file; empty for a model of the zoo."""
     batch: int
-    """Samples per rank."""
+    """Number of samples per rank."""
     sequence_length: int | None
     strategy: str
     algorithm: str
@@ -312,7 +312,7 @@ class PlanPoint:
 
     @property
     def family(self) -> tuple[object, ...]:
-        """What points that share a traced model have in common."""
+        """Key that is equal for points that share a traced model."""
         return (self.site.content, self.workload, self.batch, self.sequence_length)
 
 

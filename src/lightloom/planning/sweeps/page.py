@@ -37,7 +37,7 @@ class Contest:
 
     @property
     def winner(self) -> Row:
-        """The fastest row."""
+        """Row with the shortest time."""
         return self.ranking[0]
 
     @property

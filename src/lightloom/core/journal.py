@@ -1,0 +1,134 @@
+"""Stores of finished work, from which interrupted runs resume: journals of rows, files of one job each, documents.
+
+A journal has one line with a checksum for each finished row, on the disk before it is counted as done. A killed process
+can leave a torn last line: lines without a valid checksum are dropped, and their rows are computed again. One process
+at a time may write; the kernel holds its lock, so that a killed process frees it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from lightloom.core.errors import ConfigError
+from lightloom.core.files import write_atomically
+
+JOURNAL, _HEAD, _LOCK = "journal.jsonl", "sweep.json", "lock"
+_SCHEMA = "lightloom.sweep-folder/1"
+
+
+class Journal:
+    """The finished rows of one folder, by key; :func:`open_journal` makes it."""
+
+    def __init__(self, file: BinaryIO, rows: dict[str, dict[str, Any]]) -> None:
+        self._file = file
+        self.rows = rows
+
+    def append(self, rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        """Append rows; they are on the disk when this returns."""
+        new = dict(rows)
+        for entry in new.items():
+            body = json.dumps(entry, separators=(",", ":"), allow_nan=False).encode()
+            self._file.write(_checksum(body) + b" " + body + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.rows |= new
+
+
+@contextmanager
+def open_journal(folder: Path, name: str) -> Iterator[Journal]:
+    """Open the journal of the run ``name`` in a folder, which is created if it is missing.
+
+    Raises:
+        ConfigError: the folder cannot be written to, holds something else or another sweep, or another process is
+            computing there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / _HEAD).exists() and any(entry.name != _LOCK for entry in folder.iterdir()):
+            raise ConfigError(f"folder {str(folder)!r} holds other files: expected a new one, or that of this sweep")
+        with (folder / _LOCK).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConfigError(f"folder {str(folder)!r}: another process is computing there") from error
+            _check_head(folder, name)
+            with (folder / JOURNAL).open("a+b") as file:
+                yield Journal(file, _rows(file))
+    except OSError as error:
+        raise ConfigError(f"cannot write in folder {str(folder)!r}: {error.strerror}") from error
+
+
+def _check_head(folder: Path, name: str) -> None:
+    path = folder / _HEAD
+    if not path.exists():
+        write_atomically(path, json.dumps({"schema": _SCHEMA, "name": name}) + "\n")
+        return
+    try:
+        head = json.loads(path.read_bytes())
+        kind, other = head["schema"], head["name"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path}: not a sweep's: expected {{'schema': {_SCHEMA!r}, 'name': ...}}") from error
+    if kind != _SCHEMA:
+        raise ConfigError(f"{path}: schema {kind!r}: expected {_SCHEMA!r}")
+    if other != name:
+        raise ConfigError(f"folder {str(folder)!r} holds sweep {other!r}, not {name!r}: expected another folder")
+
+
+def _rows(file: BinaryIO) -> dict[str, dict[str, Any]]:
+    """Return the rows of all lines with a valid checksum; an incomplete last line is cut off the file."""
+    file.seek(0)
+    content = file.read()
+    end = content.rfind(b"\n") + 1
+    if end < len(content):
+        file.truncate(end)
+    rows = {}
+    for line in content[:end].splitlines():
+        checksum, _, body = line.partition(b" ")
+        if checksum == _checksum(body):
+            key, row = json.loads(body)
+            rows[key] = row
+    return rows
+
+
+def _checksum(body: bytes) -> bytes:
+    return sha256(body).hexdigest()[:16].encode()
+
+
+def stored_record(path: Path, compute: Callable[[], Any]) -> Any:
+    """Return the content of a JSON file; without the file, ``compute`` its content and write it first.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    if not path.exists():
+        write_atomically(path, json.dumps(compute()))
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def stored_entries(path: Path, name: str, head: Mapping[str, Any], complaint: str) -> list[dict[str, Any]] | None:
+    """Return the list ``name`` of a JSON document that is rewritten after each entry.
+
+    Args:
+        path: the document; there are no entries without it.
+        name: field of the document that holds the entries.
+        head: fields of the document that must have these values; the result is None where they have others.
+        complaint: message of the error.
+
+    Raises:
+        ConfigError: the file is no such document.
+    """
+    if not path.exists():
+        return []
+    try:
+        document = json.loads(path.read_text())
+        entries: list[dict[str, Any]] = document[name]
+        return entries if all(document[field] == value for field, value in head.items()) else None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(complaint) from error
