@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,12 +28,12 @@ LARGEST = 1 << 10
 """Most elements of a constant of which shapes are computed."""
 LARGEST_MASK = 1 << 24
 """Most elements of a mask that is evaluated: 4,096 tokens of one sample."""
-_CONSTANTS_WORDS = """
+_EVALUATED_WORDS = """
     Abs Add And Cast Ceil Concat Constant ConstantOfShape Div Equal Expand Flatten Floor Gather Greater GreaterOrEqual
     Identity Less LessOrEqual Max Min Mod Mul Neg Not OneHot Or Pow Range ReduceMax ReduceMin ReduceProd ReduceSum
     Reshape Round ScatterND Slice Sqrt Squeeze Sub Transpose Trilu Unsqueeze Where
 """
-_EVALUATED = frozenset(_CONSTANTS_WORDS.split())
+_EVALUATED = frozenset(_EVALUATED_WORDS.split())
 
 
 class Constants:
@@ -60,9 +61,8 @@ class Constants:
 
     def evaluate(self, name: str, shapes: Mapping[str, tuple[int, ...]], largest: int) -> Array | None:
         """Return a constant of at most ``largest`` elements; None for what is none, or cannot be evaluated."""
-        larger = Constants.__new__(Constants)
-        larger._onnx, larger._largest, larger._makers = self._onnx, largest, self._makers
-        larger._imports, larger._version, larger.values = self._imports, self._version, dict(self.values)
+        larger = copy(self)
+        larger._largest, larger.values = largest, dict(self.values)
         waiting = [name]
         tried = set[str]()
         while waiting:
@@ -155,11 +155,8 @@ class Value:
 
     @property
     def elements(self) -> int:
-        """How many elements it has."""
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+        """Number of its elements."""
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +215,11 @@ def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definit
     values = dict(_values(model))
     if next(_without_shape(model, values), None):
         values |= dict(_completed(onnx, model))
-    _check_shapes(model, values, path)
+    for node, name in _without_shape(model, values):
+        raise WorkloadError(
+            f"{path}: node {node.name or name!r} ({node.op_type}): the shape of {name!r} depends on values, or "
+            "cannot be inferred: expected a graph with fixed shapes"
+        )
     first = values[inputs[0].name].shape if inputs else ()
     return ShapedModel(
         nodes=tuple(node for node in model.graph.node if any(name in values for name in node.output)),
@@ -427,14 +428,6 @@ def _without_shape(model: Message, values: Mapping[str, Value]) -> Iterator[tupl
                 yield node, name
 
 
-def _check_shapes(model: Message, values: Mapping[str, Value], path: Path) -> None:
-    for node, name in _without_shape(model, values):
-        raise WorkloadError(
-            f"{path}: node {node.name or name!r} ({node.op_type}): the shape of {name!r} depends on values, or "
-            "cannot be inferred: expected a graph with fixed shapes"
-        )
-
-
 def is_view(before: Sequence[int], order: Sequence[int], after: Sequence[int]) -> bool:
     """Return whether strides can say what a reshaped tensor means, whose axes were put in another order before."""
     strides = [1] * len(before)
@@ -466,11 +459,8 @@ def is_view(before: Sequence[int], order: Sequence[int], after: Sequence[int]) -
 #
 # Accelerators run each as one kernel, and modules are traced so. Parts whose results something else reads stay apart.
 
-Node: TypeAlias = Any
-"""A ``NodeProto``; ONNX is optional, so that its types are not imported."""
-
-_MERGING_WORDS = "Abs Add Clip Div Erf Exp Max Min Mul Neg Pow Reciprocal Sigmoid Sqrt Sub Tanh"
-_POINTWISE = frozenset(_MERGING_WORDS.split())
+_POINTWISE_WORDS = "Abs Add Clip Div Erf Exp Max Min Mul Neg Pow Reciprocal Sigmoid Sqrt Sub Tanh"
+_POINTWISE = frozenset(_POINTWISE_WORDS.split())
 _ACTIVATIONS = {"Erf": "Gelu", "Tanh": "Gelu", "Sigmoid": "Swish"}
 """Kind of activation by the node that only it contains."""
 _VIEWS = ("Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
@@ -487,8 +477,8 @@ def merged(model: ShapedModel) -> ShapedModel:
 class _Merger:
     def __init__(self, model: ShapedModel) -> None:
         self._model, self._values = model, dict(model.values)
-        self._nodes: dict[int, Node] = dict(enumerate(model.nodes))
-        self._aliases: dict[int, list[Node]] = {}
+        self._nodes: dict[int, Message] = dict(enumerate(model.nodes))
+        self._aliases: dict[int, list[Message]] = {}
         """Views that come before the node at a place."""
         self._made = {name: place for place, node in self._nodes.items() for name in node.output if name}
         self._constant = set(model.initializers)
@@ -507,20 +497,16 @@ class _Merger:
 
     def model(self) -> ShapedModel:
         """Merge one kind of kernel after the other."""
-        for place in list(self._nodes):
-            self._drop_nothing(place)
-            self._keep_type(place)
-            self._select(place)
-            self._copy(place)
-        for place in list(self._nodes):
-            self._merge_norm(place)
-        for place in list(self._nodes):
-            self._merge_activation(place)
-        for place in list(self._nodes):
-            self._merge_attention(place)
-        for place in list(self._nodes):
-            self._merge_experts(place)
-            self._merge_bias(place)
+        for rewrites in (
+            (self._drop_nothing, self._keep_type, self._select, self._copy),
+            (self._merge_norm,),
+            (self._merge_activation,),
+            (self._merge_attention,),
+            (self._merge_experts, self._merge_bias),
+        ):
+            for place in list(self._nodes):
+                for rewrite in rewrites:
+                    rewrite(place)
         nodes = [each for place in sorted(self._nodes) for each in (*self._aliases.get(place, ()), self._nodes[place])]
         return replace(self._model, nodes=tuple(nodes), values=self._values)
 
@@ -627,12 +613,12 @@ class _Merger:
             values = self._nodes[source].input[0]
         return centred, parts, values
 
-    def _squares(self, node: Node) -> bool:
+    def _squares(self, node: Message) -> bool:
         if node.op_type == "Pow":
             return self._number(node.input[1]) == 2
         return bool(node.op_type == "Mul") and len(set(node.input)) == 1
 
-    def _inverts(self, node: Node, name: str) -> bool:
+    def _inverts(self, node: Message, name: str) -> bool:
         if node.op_type == "Reciprocal":
             return True
         return node.op_type == "Div" and bool(node.input[1] == name) and self._is_scalar(node.input[0])
@@ -888,7 +874,7 @@ class _Merger:
         place = self._made.get(name)
         return place if place in self._nodes else None
 
-    def _varying(self, node: Node) -> str:
+    def _varying(self, node: Message) -> str:
         return next((name for name in node.input if name not in self._constant), "")
 
     def _is_scalar(self, name: str) -> bool:
@@ -934,5 +920,5 @@ class _Merger:
             self._readers.setdefault(read, set()).add(end)
 
 
-def _attribute(node: Node, name: str) -> list[int]:
+def _attribute(node: Message, name: str) -> list[int]:
     return next((list(each.ints) for each in node.attribute if each.name == name), [])

@@ -108,7 +108,8 @@ def _member(name: str, archive: Path) -> bytes | None:
         return None
 
 
-def _graph(text: bytes | None) -> ComputeGraph | None:
+def _graph(text: bytes | str | None) -> ComputeGraph | None:
+    """Return the graph in a kept document; None where that is missing or damaged."""
     try:
         return None if text is None else ComputeGraph.from_json(json.loads(text))
     except (ValueError, RecursionError):
@@ -244,7 +245,7 @@ def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
     if shipped is not None:
         return shipped
     path = cache_directory() / "workloads" / f"{trace_key(entry, length)}-{torch}.json"
-    cached = _read(path)
+    cached = _graph(read_entry(path))
     if cached is not None and cached.name == entry.name:
         return cached
     graph = trace_zoo(entry, sequence_length)
@@ -272,15 +273,6 @@ def trace_key(entry: ZooEntry, length: int | None) -> str:
     """Return the name under which a trace is kept: the model's, a hash of its arguments and of the tracer's source."""
     content = [entry.name, entry.path, dict(entry.arguments), length, TRACE_BATCH, _source_hash()]
     return f"{entry.name}-{content_hash(content)}"
-
-
-def _read(path: Path) -> ComputeGraph | None:
-    """Return the cached graph; none where the file is missing or damaged."""
-    content = read_entry(path)
-    try:
-        return None if content is None else ComputeGraph.from_json(json.loads(content))
-    except (ValueError, RecursionError):
-        return None
 
 
 @cache

@@ -19,7 +19,7 @@ from lightloom.models.traces.chakra import read_chakra_workload
 from lightloom.models.traces.execution_trace import read_execution_trace
 from lightloom.models.traces.kineto_workload import read_kineto_workload
 from lightloom.models.traces.layer_file import read_layer_file
-from lightloom.models.traces.operators import check_step
+from lightloom.models.traces.operators import TraceReading, check_step
 
 # ``config.json`` of ``transformers``: the model is built on the meta device by that library, and traced.
 
@@ -73,87 +73,48 @@ def read_model_file(path: Path, request: FileRequest) -> ModelReading:
             cannot serve.
         WorkloadError: the model cannot be built from the file.
     """
-    return _READERS[recognise(path, "model").name](path, request)
-
-
-def _read_chakra(path: Path, request: FileRequest) -> ModelReading:
-    _keeps_length(path, request)
-    record = check_step(read_chakra_workload(path, batch=request.batch, step=request.step), path)
-    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
-
-
-def _read_profile(path: Path, request: FileRequest) -> ModelReading:
-    _keeps_length(path, request)
-    record = check_step(read_kineto_workload(path, step=request.step), path)
-    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
-
-
-def _read_execution_trace(path: Path, request: FileRequest) -> ModelReading:
-    _keeps_length(path, request)
-    record = check_step(read_execution_trace(path, step=request.step), path)
-    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
-
-
-def _read_transformers(path: Path, request: FileRequest) -> ModelReading:
-    _has_no_steps(path, request)
-    return read_transformers(path, request)
-
-
-def _has_no_steps(path: Path, request: FileRequest) -> None:
-    if request.step is not None:
-        raise ConfigError(f"--step {request.step}: {path} is no trace of PyTorch (.json, .et), which alone has steps")
-
-
-def _read_megatron(path: Path, request: FileRequest) -> ModelReading:
-    _has_no_steps(path, request)
-    return read_megatron(path, request)
-
-
-def _read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
-    _has_no_steps(path, request)
-    return read_torchtitan(path, request)
-
-
-def _read_onnx(path: Path, request: FileRequest) -> ModelReading:
-    _has_no_steps(path, request)
-    record = read_onnx(path, sequence_length=request.sequence_length, definitions=request.definitions)
-    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
-
-
-def _read_graph(path: Path, request: FileRequest) -> ModelReading:
-    _keeps_length(path, request)
-    _has_no_steps(path, request)
-    try:
-        graph = ComputeGraph.from_json(load_json(path, MOST_TRACE_BYTES))
-    except WorkloadError as error:
-        raise WorkloadError(f"{path}: {error}") from error
-    return ModelReading(graph=graph.with_batch(request.batch))
-
-
-def _read_layers(path: Path, request: FileRequest) -> ModelReading:
-    _keeps_length(path, request)
-    _has_no_steps(path, request)
-    record = read_layer_file(path, batch=request.batch)
-    return ModelReading(graph=record.graph.with_batch(request.batch), unrecorded=record.unrecorded)
-
-
-def _keeps_length(path: Path, request: FileRequest) -> None:
-    if request.sequence_length is not None:
+    form = recognise(path, "model").name
+    if request.sequence_length is not None and form in (*_TRACES, "graph", "layers"):
         raise ConfigError(
             f"--sequence-length {request.sequence_length}: {path} keeps the length with which it was made"
         )
+    if request.step is not None and form not in _TRACES:
+        raise ConfigError(f"--step {request.step}: {path} is no trace of PyTorch (.json, .et), which alone has steps")
+    reader = _MODELS.get(form)
+    if reader is not None:
+        return reader(path, request)
+    reading = _GRAPHS[form](path, request)
+    return ModelReading(graph=reading.graph.with_batch(request.batch), unrecorded=reading.unrecorded)
 
 
-_READERS: Mapping[str, Callable[[Path, FileRequest], ModelReading]] = {
-    "profile": _read_profile,
-    "execution-trace": _read_execution_trace,
+def _read_graph(path: Path) -> TraceReading:
+    try:
+        return TraceReading(ComputeGraph.from_json(load_json(path, MOST_TRACE_BYTES)), ())
+    except WorkloadError as error:
+        raise WorkloadError(f"{path}: {error}") from error
+
+
+def _read_chakra(path: Path, request: FileRequest) -> TraceReading:
+    return check_step(read_chakra_workload(path, batch=request.batch, step=request.step), path)
+
+
+_TRACES = ("profile", "execution-trace", "chakra", "chakra-json")
+"""Forms that hold steps of training."""
+_MODELS: Mapping[str, Callable[[Path, FileRequest], ModelReading]] = {
+    "transformers": read_transformers,
+    "megatron": read_megatron,
+    "torchtitan": read_torchtitan,
+}
+"""Readers of files that describe a model for any batch, by form (:data:`lightloom.core.forms.FORMS`)."""
+_GRAPHS: Mapping[str, Callable[[Path, FileRequest], TraceReading]] = {
+    "profile": lambda path, request: check_step(read_kineto_workload(path, step=request.step), path),
+    "execution-trace": lambda path, request: check_step(read_execution_trace(path, step=request.step), path),
     "chakra": _read_chakra,
     "chakra-json": _read_chakra,
-    "graph": _read_graph,
-    "transformers": _read_transformers,
-    "megatron": _read_megatron,
-    "torchtitan": _read_torchtitan,
-    "onnx": _read_onnx,
-    "layers": _read_layers,
+    "graph": lambda path, _request: _read_graph(path),
+    "onnx": lambda path, request: read_onnx(
+        path, sequence_length=request.sequence_length, definitions=request.definitions
+    ),
+    "layers": lambda path, request: read_layer_file(path, batch=request.batch),
 }
-"""Reader of each form of :data:`lightloom.core.forms.FORMS` that describes a model."""
+"""Readers of files that hold a graph for one batch, by form."""

@@ -453,7 +453,7 @@ class _Reader:
         return (keyword_holds if node.children[0].type == "[[" else builtin_holds)(words, self._variables)
 
     def _arithmetic_holds(self, text: str, node: Node) -> bool | None:
-        names = {name for name, held in self._variables.items()}
+        names = set(self._variables)
         try:
             return evaluate(value(text, self._variables), Numbers(self._variables, "")) != 0
         except UnknownValue:
@@ -559,7 +559,7 @@ class _Reader:
         for text in fields(_text_of(child), self._variables):
             name, sign, new = text.partition("=")
             if not name.isidentifier():
-                self._forget_all(f"line {_line(node)}: {_words_of(node)}")
+                self._forget_all(_place_of(node))
             elif sign:
                 self._assign(name, new, node)
 
@@ -574,7 +574,7 @@ class _Reader:
         words = [part for word in _text_of(node).split()[1:] for part in fields(word, self._variables)]
         for word in words:
             if not is_known(word):
-                self._forget_all(f"line {_line(node)}: {_words_of(node)}")
+                self._forget_all(_place_of(node))
             elif "[" in word:
                 self._forget([word.partition("[")[0]], node)
             elif "-f" in words:
@@ -699,7 +699,7 @@ class _Reader:
     def _run_eval(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
         text = " ".join(called[1:])
         if not is_known(text.split()[0] if text.split() else ""):
-            self._forget_all(f"line {_line(node)}: {_words_of(node)}")
+            self._forget_all(_place_of(node))
             return None
         # Marks stand for words that are not to be parsed again.
         marks = {f"__mark_{at}": mark.group() for at, mark in enumerate(MARK.finditer(text))}
@@ -715,7 +715,7 @@ class _Reader:
     def _run_read(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
         names = [word for word in called[1:] if word.isidentifier()]
         if any(not is_known(word) for word in called[1:]):
-            self._forget_all(f"line {_line(node)}: {_words_of(node)}")
+            self._forget_all(_place_of(node))
         self._forget([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], node)
         return None
 
@@ -872,6 +872,11 @@ def _text_of(node: Node) -> str:
 def _words_of(*nodes: Node) -> str:
     text = " ".join(" ".join(_text_of(node).split()) for node in nodes).strip(" ;")
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _place_of(node: Node) -> str:
+    """Return the line and the words of a statement, for messages."""
+    return f"line {_line(node)}: {_words_of(node)}"
 
 
 def _line(node: Node) -> int:

@@ -483,13 +483,9 @@ def _element(text: str, held: list[str], index: str | None, variables: Variables
 # Whether a test of a script holds, as far as the file tells: ``[ ... ]``, ``[[ ... ]]`` and ``test``.
 
 _NUMBERS: Mapping[str, Callable[[int, int], bool]] = {
-    "-eq": operator.eq,
-    "-ne": operator.ne,
-    "-lt": operator.lt,
-    "-le": operator.le,
-    "-gt": operator.gt,
-    "-ge": operator.ge,
+    f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
 }
+"""Comparisons of whole numbers, by their signs."""
 _INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*")
 
 
@@ -509,8 +505,7 @@ def _tested(arguments: Sequence[str]) -> bool | None:
     for sign, deciding in (("-o", True), ("-a", False)):
         if sign in arguments[1:-1] and len(arguments) > 3:
             at = arguments.index(sign, 1)
-            left, right = _tested(arguments[:at]), _tested(arguments[at + 1 :])
-            return deciding if deciding in (left, right) else None if None in (left, right) else not deciding
+            return _decided(deciding, _tested(arguments[:at]), _tested(arguments[at + 1 :]))
     if not arguments:
         return False
     if len(arguments) == 1:
@@ -518,14 +513,22 @@ def _tested(arguments: Sequence[str]) -> bool | None:
     if len(arguments) == 3 and arguments[1] in ("=", "==", "!=", *_NUMBERS):
         return _compared(arguments[0], arguments[1], arguments[2])
     if arguments[0] == "!":
-        inner = _tested(arguments[1:])
-        return inner if inner is None else not inner
+        return _negated(_tested(arguments[1:]))
     if len(arguments) == 2 and arguments[0] in ("-z", "-n"):
         return None if not is_known(arguments[1]) else (not arguments[1]) == (arguments[0] == "-z")
     if len(arguments) == 2 and not re.fullmatch(r"-[a-zA-Z]", arguments[0]) and is_known(arguments[0]):
         return False  # bash complains of it, and goes on as if the test failed
     # Files, descriptors, and what is not followed.
     return None
+
+
+def _decided(deciding: bool, left: bool | None, right: bool | None) -> bool | None:
+    """Return the disjunction of two results (``deciding`` True) or their conjunction (False); None is unknown."""
+    return deciding if deciding in (left, right) else None if None in (left, right) else not deciding
+
+
+def _negated(known: bool | None) -> bool | None:
+    return None if known is None else not known
 
 
 def _compared(left: str, sign: str, right: str) -> bool | None:
@@ -542,32 +545,29 @@ def keyword_holds(words: Sequence[str], variables: Variables) -> bool | None:
     Args:
         words: words, operators and brackets as they are written, without the outer brackets.
     """
-    known, rest = _either(list(words), variables)
+    known, rest = _joined(list(words), variables)
     return known if not rest else None
 
 
-def _either(words: list[str], variables: Variables) -> tuple[bool | None, list[str]]:
-    known, words = _both(words, variables)
-    while words[:1] == ["||"]:
-        right, words = _both(words[1:], variables)
-        known = True if True in (known, right) else None if None in (known, right) else False
-    return known, words
+def _joined(words: list[str], variables: Variables, sign: str = "||") -> tuple[bool | None, list[str]]:
+    """Return whether terms joined by ``||``, each of factors joined by ``&&``, hold, and the words behind them."""
 
+    def operand(words: list[str]) -> tuple[bool | None, list[str]]:
+        return _joined(words, variables, "&&") if sign == "||" else _primary(words, variables)
 
-def _both(words: list[str], variables: Variables) -> tuple[bool | None, list[str]]:
-    known, words = _primary(words, variables)
-    while words[:1] == ["&&"]:
-        right, words = _primary(words[1:], variables)
-        known = False if False in (known, right) else None if None in (known, right) else True
+    known, words = operand(words)
+    while words[:1] == [sign]:
+        right, words = operand(words[1:])
+        known = _decided(sign == "||", known, right)
     return known, words
 
 
 def _primary(words: list[str], variables: Variables) -> tuple[bool | None, list[str]]:
     if words[:1] == ["!"]:
         known, rest = _primary(words[1:], variables)
-        return (known if known is None else not known), rest
+        return _negated(known), rest
     if words[:1] == ["("]:
-        known, rest = _either(words[1:], variables)
+        known, rest = _joined(words[1:], variables)
         return (known, rest[1:]) if rest[:1] == [")"] else (None, [])
     if len(words) > 1 and words[0] in ("-z", "-n"):
         text = value(words[1], variables)

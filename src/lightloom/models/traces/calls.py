@@ -335,7 +335,8 @@ class Step(NamedTuple):
 
 def cut(roots: Sequence[Call]) -> list[Step]:
     """Return the steps of a trace; one without a forward call is none."""
-    differentiated = {number for call in walk(roots) if call.name.startswith(BACKWARD) for number in _inside(call)}
+    backward = (call for call in walk(roots) if call.name.startswith(BACKWARD))
+    differentiated = {inner.sequence for call in backward for inner in call.calls if inner.sequence >= 0}
     marked = marked_steps(roots)
     if not marked:
         calls = sorted(leaves(roots), key=lambda call: call.id)
@@ -358,10 +359,6 @@ def walk(calls: Sequence[Call]) -> Iterator[Call]:
 def sequences(call: Call) -> set[int]:
     """Sequence numbers of the backward nodes that a call may have made: later calls with the same one have made it."""
     return {inner.sequence for inner in walk([call])} - {-1}
-
-
-def _inside(call: Call) -> Iterator[int]:
-    yield from (inner.sequence for inner in call.calls if inner.sequence >= 0)
 
 
 def marked_steps(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
@@ -491,7 +488,7 @@ _WRAPPERS = frozenset(
         *("_convolution", "convolution_backward", "scaled_dot_product_attention"),
     )
 )
-_LOST_CALLERS_PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear")
+_PRODUCT_CALLS = ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear")
 
 
 def callers_of(entries: Sequence[Mapping[str, Any]], lost: Set[int]) -> dict[int, int]:
@@ -518,21 +515,16 @@ def callers_of(entries: Sequence[Mapping[str, Any]], lost: Set[int]) -> dict[int
         if in_backward and not name.startswith("aten::"):
             found[number], inner = outer, [(number, word)]
             continue
-        product = (
-            word.endswith("convolution") or word in _LOST_CALLERS_PRODUCTS or word.startswith("_scaled_dot_product")
-        )
-        holds_all = bool(inner) and inner[-1][1] not in _WRAPPERS
-        found[number] = inner[-1][0] if inner and (product or holds_all) else _base(inner, outer)
+        product = word.endswith("convolution") or word in _PRODUCT_CALLS or word.startswith("_scaled_dot_product")
+        if inner and (product or inner[-1][1] not in _WRAPPERS):
+            found[number] = inner[-1][0]
+        else:  # the backward node that holds what follows, else the outer call
+            found[number] = next((node for node, other in inner if other not in _WRAPPERS), outer)
         if word in _WRAPPERS:
             inner = [*(inner if product else inner[:1]), (number, word)]
         elif product:
             inner = [entry for entry in inner if entry[1] not in _WRAPPERS]
     return found
-
-
-def _base(inner: Sequence[tuple[int, str]], outer: int) -> int:
-    """The backward node that holds what follows, else the outer call."""
-    return next((number for number, word in inner if word not in _WRAPPERS), outer)
 
 
 # Kinds and FLOPs of the calls in an execution trace, from the table of operators, their names and shapes.
@@ -580,7 +572,7 @@ def guessed(call: Call) -> list[str]:
     """Return the names of the calls inside a call of which one FLOP for each element is a guess: the table lacks them,
     and their operands do not fit element by element."""
     unknown = [inner for inner in _innermost(call) if not has_rule(inner.name)]
-    return [inner.name for inner in unknown if not _elementwise([tensor.shape for tensor in inner.reads])]
+    return [inner.name for inner in unknown if not _broadcasts([tensor.shape for tensor in inner.reads])]
 
 
 def products(call: Call) -> list[tuple[Call, Product]]:
@@ -606,7 +598,8 @@ def _innermost(call: Call) -> Iterator[Call]:
         yield call
 
 
-def _elementwise(shapes: Sequence[Shape]) -> bool:
+def _broadcasts(shapes: Sequence[Shape]) -> bool:
+    """Return whether operands of these shapes can be combined element by element."""
     try:
         np.broadcast_shapes(*shapes)
     except ValueError:
@@ -621,7 +614,7 @@ def _elementwise(shapes: Sequence[Shape]) -> bool:
 # last forward operator of its kind that has none yet: ``convolution_backward`` to ``conv2d``, products to
 # linear layers, two each; others to the operator before
 
-_WORDS = (
+_FLAT_WORDS = (
     "convolution",
     "conv",
     "batch_norm",
@@ -633,8 +626,9 @@ _WORDS = (
     "softmax",
     "attention",
 )
+"""Words by which a call of the backward pass is matched with one of the forward pass; the first that it holds."""
 _SAME = {"convolution": "conv", "threshold": "relu", "softmax": "loss"}
-_FLAT_CALLS_PRODUCTS = 2
+_LINEAR_PRODUCTS = 2
 """Products of the backward pass of a linear layer."""
 
 
@@ -666,7 +660,7 @@ def _owners(forward: Sequence[Call], backward: Sequence[Call]) -> list[tuple[Cal
         if "backward" in call.word:
             kind = _kind(call)
         elif product_flops(call):
-            kind = "linear" if products % _FLAT_CALLS_PRODUCTS == 0 else ""
+            kind = "linear" if products % _LINEAR_PRODUCTS == 0 else ""
             products += 1
         else:
             kind = ""
@@ -678,7 +672,7 @@ def _owners(forward: Sequence[Call], backward: Sequence[Call]) -> list[tuple[Cal
 
 
 def _kind(call: Call) -> str:
-    word = next((word for word in _WORDS if word in call.word), call.word)
+    word = next((word for word in _FLAT_WORDS if word in call.word), call.word)
     return _SAME.get(word, word)
 
 

@@ -73,8 +73,6 @@ COLLECTIVES: Mapping[int, str] = {
     9: "barrier",
 }
 """Kind of a collective by its ``comm_type``, as the schema numbers them."""
-_KEPT = ("op_schema", "seq_id")
-"""Attributes of calls that matter."""
 _PIECE = re.compile(r"(.*)\(\d+\)")
 _UNQUOTED = re.compile(r"(?<!')(<[^<>']*>|\bnan\b|\binf\b)(?!')")
 """Texts that Python prints and cannot parse: objects, ``nan`` and ``inf``."""
@@ -87,10 +85,11 @@ def recording_of_chakra(nodes: Sequence[Node], path: Path) -> Recording:
         WorkloadError: what a node says of its tensors is malformed; names the node.
     """
     calls = [node for node in nodes if _is_call(node)]
-    whole = _whole_calls(calls)
+    groups = _pieces(calls)
+    whole = {piece.id: pieces[0].id for pieces in groups for piece in pieces}
     present = {node.id: node for node in calls}
     nested = not any(_PIECE.fullmatch(node.name) for node in calls)
-    entries = [_entry(first, pieces, path, nested=nested, first_of=whole) for first, pieces in _pieces(calls, whole)]
+    entries = [_entry(pieces, path, nested=nested, first_of=whole) for pieces in groups]
     if nested and any(node.control for node in calls):
         callers = callers_of(entries, {node.id for node in calls if not node.control})
         entries = [{**entry, "ctrl_deps": callers.get(entry["id"], entry["ctrl_deps"])} for entry in entries]
@@ -98,15 +97,8 @@ def recording_of_chakra(nodes: Sequence[Node], path: Path) -> Recording:
         if node.type not in (COLLECTIVE, SEND, RECEIVE, METADATA) and not _is_call(node):
             launch = _launch(node, present, whole, nested=nested)
             if launch is not None:
-                entries.append(
-                    {
-                        "id": node.id,
-                        "name": node.name,
-                        "ctrl_deps": launch,
-                        "cat": "kernel",
-                        "exclusive_dur": node.duration,
-                    }
-                )
+                work = {"id": node.id, "name": node.name, "ctrl_deps": launch, "exclusive_dur": node.duration}
+                entries.append(work | {"cat": "kernel"})
     recording = recording_of(entries, path, complete=False)
     exchanges = tuple(exchange for node in nodes for exchange in exchanges_of(node, path))
     roots, outside = (recording.roots, ()) if nested else passes_of(recording.roots)
@@ -144,30 +136,18 @@ def _is_call(node: Node) -> bool:
     return node.type != METADATA and bool(node.attributes.get("is_cpu_op", False)) and "op_schema" in node.attributes
 
 
-def _whole_calls(calls: Sequence[Node]) -> dict[int, int]:
-    """Return the id of the first piece of each call, by the ids of its pieces."""
-    first: dict[tuple[str, object], int] = {}
-    whole: dict[int, int] = {}
+def _pieces(calls: Sequence[Node]) -> list[list[Node]]:
+    """Return the pieces of each call, in the order of their ids."""
+    groups: dict[tuple[str, object], list[Node]] = {}
     for node in sorted(calls, key=lambda node: node.id):
         piece = _PIECE.fullmatch(node.name)
-        key = (piece[1], node.attributes.get("rf_id")) if piece else ("", node.id)
-        whole[node.id] = first.setdefault(key, node.id)
-    return whole
+        groups.setdefault((piece[1], node.attributes.get("rf_id")) if piece else ("", node.id), []).append(node)
+    return list(groups.values())
 
 
-def _pieces(calls: Sequence[Node], whole: Mapping[int, int]) -> Iterator[tuple[Node, list[Node]]]:
-    """Yield the first piece of each call, and all of its pieces."""
-    groups: dict[int, list[Node]] = {}
-    for node in sorted(calls, key=lambda node: node.id):
-        groups.setdefault(whole[node.id], []).append(node)
-    for pieces in groups.values():
-        yield pieces[0], pieces
-
-
-def _entry(
-    node: Node, pieces: Sequence[Node], path: Path, *, nested: bool, first_of: Mapping[int, int]
-) -> dict[str, Any]:
-    """Return a call as an execution trace of PyTorch describes it."""
+def _entry(pieces: Sequence[Node], path: Path, *, nested: bool, first_of: Mapping[int, int]) -> dict[str, Any]:
+    """Return a call as an execution trace of PyTorch describes it; ``first_of`` maps pieces to the first of theirs."""
+    node = pieces[0]
     where = f"{path}: node {node.id} ({node.name!r})"
     piece = _PIECE.fullmatch(node.name)
     made_by = node.control[0] if nested and node.control else -1

@@ -186,12 +186,12 @@ def arguments_of(arguments: Mapping[str, Any], where: str) -> tuple[list[TraceTe
         raise WorkloadError(f"{where}: 'Input Dims' and 'Input type': expected lists")
     if len(shapes) != len(types):
         raise WorkloadError(f"{where}: {len(shapes)} 'Input Dims' and {len(types)} 'Input type': expected as many")
-    texts = arguments.get("Concrete Inputs", [])
-    texts = [*texts, *[""] * (len(shapes) - len(texts))] if isinstance(texts, list) else [""] * len(shapes)
+    texts, strides = (
+        [*given, *[filler] * (len(shapes) - len(given))] if isinstance(given, list) else [filler] * len(shapes)
+        for given, filler in ((arguments.get("Concrete Inputs", []), ""), (arguments.get("Input Strides", []), ()))
+    )
     reads: list[TraceTensor] = []
     values: list[object] = []
-    strides = arguments.get("Input Strides", [])
-    strides = [*strides, *[()] * (len(shapes) - len(strides))] if isinstance(strides, list) else [()] * len(shapes)
     for shape, kind, text, steps in zip(shapes, types, texts, strides, strict=False):
         tensors = list(_tensors(shape, str(kind), steps, where))
         reads += tensors
@@ -225,9 +225,7 @@ def _is_shape(shape: Value) -> bool:
 def _value(text: str) -> object:
     """Return a value from its text: ``True``, ``[1, 1]`` and ``0.5`` are read, other texts kept."""
     try:
-        return json.loads(
-            text.lower() if text in ("True", "False") else text.replace("True", "true").replace("False", "false")
-        )
+        return json.loads(text.replace("True", "true").replace("False", "false"))
     except (ValueError, RecursionError):
         return text
 

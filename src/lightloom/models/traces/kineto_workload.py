@@ -75,10 +75,7 @@ class Wiring:
         ]
         if not call.reads:
             return
-        if is_view(call):
-            call.returns = [replace(call.reads[0], argument="")]
-            return
-        if call.word.endswith("_"):
+        if is_view(call) or call.word.endswith("_"):
             call.returns = [replace(call.reads[0], argument="")]
             return
         like = next((tensor for tensor in call.reads if tensor.floating), call.reads[0])
@@ -115,11 +112,7 @@ def result_shape(call: Call) -> tuple[int, ...]:
         shape = _ruled(call, [tensor.shape for tensor in call.reads])
     except (IndexError, TypeError, ValueError, ZeroDivisionError):
         shape = None
-    if (
-        shape is None
-        and call.calls
-        and (inner := [entry for entry in call.calls if entry.reads and not is_view(entry)])
-    ):
+    if shape is None and (inner := [entry for entry in call.calls if entry.reads and not is_view(entry)]):
         return result_shape(inner[-1])
     return max((tensor.shape for tensor in call.reads), key=prod, default=()) if shape is None else shape
 
