@@ -15,7 +15,7 @@ import time
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import find
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 import numba

@@ -16,7 +16,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.ring.gather import gather, in_few_steps, stages
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 SIZES = (1e3, 1e4, 1e5, 1e6)

@@ -14,7 +14,7 @@ from tests.collectives.joint.joint_bound import demands_of, joint_bound
 
 from benchmarks.support.measure import parse_no_options
 from lightloom.app.api.traffic import traffic
-from lightloom.collectives.verify.stepped import verify_joint
+from lightloom.collectives.verify.verifier import verify_joint
 from lightloom.core.units import format_time
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.models.decoder import TransformerSizes, transformer_graph

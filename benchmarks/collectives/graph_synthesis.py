@@ -32,7 +32,7 @@ from lightloom.collectives.registry import admitted
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.grid import in_rounds
 from lightloom.collectives.synthesis.switch import Lift, exchange_over_lift, lift, on_switch
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.files import write_atomically
 from lightloom.core.results import provenance
 from lightloom.machines.fabrics.fabric import Fabric

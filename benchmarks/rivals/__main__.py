@@ -34,7 +34,7 @@ from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.files.msccl.read import read_program
 from lightloom.collectives.schedule.build import without_barriers
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import InputError, UnsupportedError, VerificationError
 from lightloom.core.files import write_atomically
 from lightloom.core.results import provenance

@@ -12,7 +12,7 @@ from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.build import assign_wavelengths, from_all_gather, moves, without_barriers
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Ints
 
 _PIECES = (1, 2, 4, 8, 16, 32)

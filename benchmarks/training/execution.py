@@ -43,7 +43,7 @@ def schedules(ranks: int, nbytes: float) -> dict[str, Schedule]:
     from lightloom.collectives.collective import Collective
     from lightloom.collectives.registry import build, find
     from lightloom.collectives.synthesis.synthesized import synthesized
-    from lightloom.collectives.verify.stepped import verify
+    from lightloom.collectives.verify.verifier import verify
     from lightloom.machines.fabrics.wdm_ring import WdmRing
 
     fabric = WdmRing(ranks=ranks, wavelengths=8, conversion_time=1e-6)

@@ -14,7 +14,7 @@ from lightloom.collectives.cost.loads import circuit_changes, circuits_key
 from lightloom.collectives.cost.price import distinct_ends
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.machines.fabrics.switches import CircuitSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 

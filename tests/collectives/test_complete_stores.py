@@ -7,7 +7,7 @@ import pytest
 
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.schedule.columns import Folding, Schedule
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.switches import PacketSwitch
 from tests.collectives.reference import data_arrives

@@ -21,7 +21,7 @@ from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.files.document import columns_from, header_of, schedule_from
 from lightloom.collectives.registry import find
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Torus

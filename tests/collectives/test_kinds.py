@@ -26,7 +26,7 @@ from lightloom.collectives.collective import (
 )
 from lightloom.collectives.files.document import read_schedule, write_schedule
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import ConfigError, VerificationError
 from lightloom.machines.fabrics.load import load_fabric
 from tests.collectives.strategies import collective_of, collectives

@@ -23,7 +23,7 @@ from lightloom.collectives.synthesis.engine.trees import (
     Timing,
     make_trees,
 )
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError, VerificationError
 from lightloom.machines.fabrics.switches import PacketSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing

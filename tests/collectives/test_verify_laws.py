@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from lightloom.collectives.collective import KINDS, Collective, Kind
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
-from lightloom.collectives.verify import stepped
-from lightloom.collectives.verify.queued import _farthest, verify_queued
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify import verifier
+from lightloom.collectives.verify.verifier import _farthest, verify, verify_queued
 from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import PacketSwitch
@@ -42,7 +41,7 @@ def test_any_two_lightpaths_of_one_wavelength_clash_on_any_link_that_they_share(
     monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """Whichever two they are, however far apart their rows, and in whichever blocks the verifier reads these."""
-    monkeypatch.setattr(stepped, "_BLOCK", block)
+    monkeypatch.setattr(verifier, "_BLOCK", block)
     schedule = one_wavelength_each()
     verify(schedule, EXCHANGE)
     used = [set(row) for row in links(schedule, EXCHANGE)]

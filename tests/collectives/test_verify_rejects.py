@@ -15,7 +15,7 @@ from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule
 from lightloom.collectives.verify.checks import shares
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.failures import DamagedWdmRing, Failure

@@ -12,7 +12,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.build import ring_all_to_all_wavelengths
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError, VerificationError
 from tests.collectives.strategies import wdm_ring
 

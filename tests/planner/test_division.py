@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.verify.stepped import verify_joint
+from lightloom.collectives.verify.verifier import verify_joint
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.parallelism.strategy_space import Strategy

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import COLUMNS, Schedule, repeated_steps
 from lightloom.core.arrays import Floats, Ints
 from lightloom.machines.fabrics.derived import group_members
 from lightloom.machines.fabrics.fabric import AxisShare, Fabric, Lightpaths
@@ -103,29 +103,8 @@ def lightpath_rows(schedule: Schedule, fabric: Fabric) -> Schedule:
     around a ring, the first stands for all. The circuits of a queued schedule, all in one step."""
     if schedule.queued:
         return schedule.standing(fabric.fibre_channels)
-    schedule = _different_steps(schedule).unfolded(fabric.fibre_channels)
-    reached = schedule.lightpath.astype(np.int64) * (schedule.collective.ranks + 1) + schedule.destination
-    first = np.unique(reached, return_index=True)[1]
-    columns = {name: column[first] for name, column in schedule.columns().items()}
-    columns["lightpath"] = np.unique(columns["lightpath"], return_inverse=True)[1].astype(np.int32)
-    return schedule.with_columns(columns)
-
-
-def _different_steps(schedule: Schedule) -> Schedule:
-    """The rows of each step that is the first with its lightpaths; all rows where copies take channels of their own."""
-    apart = schedule.folding is not None and schedule.folding.channel.shape[1]
-    if apart or schedule.pipeline is not None or (np.diff(schedule.step) < 0).any() or not len(schedule):
-        return schedule
-    begins = np.flatnonzero(np.diff(schedule.step, prepend=-1))
-    first_path = np.repeat(np.minimum.reduceat(schedule.lightpath, begins), np.diff(begins, append=len(schedule)))
-    names = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
-    lightpaths = [schedule.lightpath - first_path, *(getattr(schedule, name) for name in names)]
-    rows = np.stack([column.astype(np.int64) for column in lightpaths], axis=1)
-    steps = [rows[begin:end].tobytes() for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True)]
-    seen = {content: number for number, content in reversed([*enumerate(steps)])}
-    different = np.array([seen[content] == number for number, content in enumerate(steps)])
-    kept = np.repeat(different, np.diff(begins, append=len(rows)))
-    return schedule.with_columns({name: column[kept] for name, column in schedule.columns().items()})
+    rows = schedule.with_rows(repeated_steps(schedule).rows)
+    return rows.with_columns({}, lists=None).unfolded(fabric.fibre_channels)
 
 
 def joint_schedule(parts: Sequence[Part], fabric: Fabric) -> tuple[Schedule, list[int]]:
@@ -135,44 +114,30 @@ def joint_schedule(parts: Sequence[Part], fabric: Fabric) -> tuple[Schedule, lis
     What the lightpaths carry is left out: the schedules of the parts say it.
     """
     begins: list[int] = []
-    columns: dict[str, list[Ints]] = {name: [] for name in _COLUMNS}
-    dependencies: list[tuple[int, int]] = []
+    columns, dependencies = list[tuple[Ints, ...]](), list[tuple[int, int]]()
     steps = paths = count = 0
     for part in parts:
         begins.append(count)
         rows = part_rows(part, fabric)
-        source, destination, route, channel = rows.lightpaths
-        fibre, wavelength = np.divmod(channel, fabric.fibre_channels)
-        values = (steps + rows.step, paths + rows.number, source, destination, route, fibre, wavelength, rows.width)
-        for name, value in zip(_COLUMNS, values, strict=True):
-            columns[name].append(value)
+        *ends, channel = rows.lightpaths
+        columns.append(
+            (steps + rows.step, paths + rows.number, *ends, *np.divmod(channel, fabric.fibre_channels), rows.width)
+        )
         dependencies += [(step + 1, step) for step in range(steps, steps + rows.steps - 1)]
         steps, paths = steps + rows.steps, paths + int(rows.number.max(initial=-1)) + 1
         count += len(rows.step)
-    joined: dict[str, Any] = {name: np.concatenate(values) for name, values in columns.items()}
+    joined = (np.concatenate(values) for values in zip(*columns, strict=True))
     schedule = Schedule(
         algorithm="joint",
         collective=Collective("all-gather", fabric.ranks, 0.0),
         chunks=fabric.ranks,
         steps=steps,
-        **joined,
+        **dict(zip(COLUMNS, joined, strict=False)),
         chunk=np.zeros(count, np.int32),
         reduces=np.zeros(count, np.bool_),
         dependencies=np.array(dependencies, np.int64).reshape(-1, 2),
     )
     return schedule, begins
-
-
-_COLUMNS = (
-    "step",
-    "lightpath",
-    "source",
-    "destination",
-    "route",
-    "fibre",
-    "first_wavelength",
-    "wavelength_count",
-)
 
 
 # Rates of exchanges that share packet links: max-min fairness among their flows, by progressive filling.

@@ -11,7 +11,7 @@ from lightloom.collectives.collective import KINDS, Collective, Kind
 from lightloom.collectives.cost.loads import StepLoads, at_size, step_loads
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnknownNameError, UnsupportedError
 from lightloom.core.plugins import plugins_of
 from lightloom.machines.fabrics.fabric import Fabric

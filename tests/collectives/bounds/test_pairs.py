@@ -20,7 +20,7 @@ from lightloom.collectives.evaluate import costed
 from lightloom.collectives.synthesis.engine.trees import Timing
 from lightloom.collectives.synthesis.exchange.paths import Exchange, plan
 from lightloom.collectives.synthesis.exchange.search import Designs, exchange_schedule
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Floats, Ints
 from tests.collectives.strategies import wdm_ring
 

@@ -15,7 +15,7 @@ from lightloom.collectives.cost import kernels
 from lightloom.collectives.cost.stepped import CodecTimes, cost
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Mesh
 from lightloom.machines.fabrics.switches import PacketSwitch

@@ -16,7 +16,7 @@ from lightloom.collectives.cost.stepped import COST_MODELS, cost
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnknownNameError
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Mesh, Torus

@@ -13,7 +13,7 @@ from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.loads import _LatestLoads, _StepChunks
 from lightloom.collectives.cost.stepped import cost, loads_cost
 from lightloom.collectives.registry import build_with_loads, find
-from lightloom.collectives.verify.stepped import verify as verify_schedule
+from lightloom.collectives.verify.verifier import verify as verify_schedule
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import load_fabric
 

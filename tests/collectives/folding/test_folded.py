@@ -15,7 +15,7 @@ from lightloom.collectives.cost.stepped import cost, straggling
 from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.schedule.columns import Folding, Schedule
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError, VerificationError
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch

@@ -19,7 +19,7 @@ from lightloom.collectives.registry import find
 from lightloom.collectives.schedule.columns import ChunkLists, Folding, Pipeline, Schedule
 from lightloom.collectives.verify import checks as listed_rows
 from lightloom.collectives.verify.checks import check_lists
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import ConfigError, VerificationError
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.wdm_ring import Ring

@@ -10,7 +10,7 @@ from lightloom.collectives.cost.loads import circuits_key, step_loads
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import codec_work, cost
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Column
 from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.fabric import Fabric

@@ -22,7 +22,7 @@ from lightloom.collectives.joint import (
 )
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.verify.stepped import _check_shift, verify_joint
+from lightloom.collectives.verify.verifier import _check_shift, verify_joint
 from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.fabric import AxisShare, Fabric
 from lightloom.machines.fabrics.switches import CircuitSwitch

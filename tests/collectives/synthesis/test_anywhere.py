@@ -16,7 +16,7 @@ from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.collectives.synthesis import packets
 from lightloom.collectives.synthesis.engine import effort
 from lightloom.collectives.synthesis.packets import listed, on_packets, packed
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.machines.fabrics.edges import dragonfly, hypercube
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.graph import Graph

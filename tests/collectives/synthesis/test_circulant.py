@@ -18,10 +18,10 @@ from lightloom.collectives.synthesis.engine.trees import (
     tour_colours,
 )
 from lightloom.collectives.synthesis.exchange.circuits import exchange_circuits, shared_wiring
-from lightloom.collectives.synthesis.ring.circulant import CirculantCircuits, CirculantSearch
+from lightloom.collectives.synthesis.ring.gather import CirculantCircuits, CirculantSearch
 from lightloom.collectives.synthesis.ring.search import RingSearch
 from lightloom.collectives.synthesis.synthesized import synthesized
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from tests.collectives.strategies import wdm_ring
 
 SKIPS = st.lists(st.integers(1, 12), min_size=1, max_size=5).map(lambda skips: tuple(sorted(skips)))
@@ -88,6 +88,6 @@ def test_a_search_gives_what_its_trees_take_and_nothing_where_lengths_do_not_fit
     search = CirculantSearch(16, 8, 1e3, Timing(5e9, 1e-6), 2e-6)
     found = search.run(1e5)
     assert found is not None
-    forest = search.forest(found[0])
-    assert forest is not None and forest.time == found[1]
+    grown = search.grow(found[0])
+    assert grown is not None and grown[1].time == found[1]
     assert CirculantCircuits.of(13, 4, (2,)) is None

@@ -17,8 +17,8 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.standing import gather_over
 from lightloom.collectives.synthesis.engine.trees import Design, Level, Timing, make_trees
-from lightloom.collectives.synthesis.ring.circulant import around_damage, standing_circuits
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.synthesis.ring.damaged import around_damage, standing_circuits
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import ConfigError, VerificationError
 from lightloom.machines.fabrics.failures import DamagedWdmRing, Failure, damaged
 from lightloom.machines.fabrics.wdm_ring import WdmRing

@@ -26,7 +26,7 @@ from lightloom.collectives.synthesis.exchange.circuits import (
 )
 from lightloom.collectives.synthesis.exchange.paths import Exchange, plan, route
 from lightloom.collectives.synthesis.exchange.search import Designs, ExchangeSearch, exchange, exchange_schedule
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 WIRINGS = (

@@ -18,7 +18,7 @@ from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis import grid as module
 from lightloom.collectives.synthesis.grid import flowing, in_rounds
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Column
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Mesh, Torus

@@ -22,7 +22,7 @@ from lightloom.collectives.synthesis.multicast import (
     multicast,
     multicast_candidates,
 )
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.forests import parents, queues

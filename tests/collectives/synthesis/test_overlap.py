@@ -16,7 +16,7 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.queues import overlapped, ring_schedule
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits, gather_over
 from lightloom.collectives.synthesis.engine.trees import Design, Timing, make_trees
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 HOP, BANDWIDTH = 1e-6, 5e9

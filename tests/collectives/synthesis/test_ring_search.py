@@ -18,7 +18,7 @@ from lightloom.collectives.synthesis.engine.queues import overlapped, ring_sched
 from lightloom.collectives.synthesis.engine.trees import Design, Level, Timing, hub_ranks, make_trees
 from lightloom.collectives.synthesis.ring.search import RingSearch, candidates
 from lightloom.collectives.synthesis.synthesized import synthesized
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.optical_averager import OpticalAverager
 from lightloom.machines.fabrics.wdm_ring import WdmRing

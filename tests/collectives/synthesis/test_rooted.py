@@ -14,10 +14,12 @@ from lightloom.collectives.collective import ROOTED, Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.synthesis.ring.gather import HubTree, _fullest, cut
 from lightloom.collectives.synthesis.ring.rooted import (
+    HubTree,
+    _fullest,
     _shapes,
     _trees_side_by_side,
+    cut,
     depth,
     hub_tree,
     line_tree,
@@ -25,7 +27,7 @@ from lightloom.collectives.synthesis.ring.rooted import (
     served,
     side_depth,
 )
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.switches import PacketSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing

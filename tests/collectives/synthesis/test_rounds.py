@@ -14,7 +14,7 @@ from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
 from lightloom.collectives.synthesis.grid import GridTrees, in_rounds, over_trees
 from lightloom.collectives.synthesis.grid_links import GridLinks
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Mesh, Torus

@@ -14,7 +14,7 @@ from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.synthesis.engine import cache
 from lightloom.collectives.synthesis.ring.gather import MOST_RANKS, plans, stages
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError
 from tests.collectives.strategies import wdm_ring
 

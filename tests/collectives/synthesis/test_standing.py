@@ -15,7 +15,7 @@ from lightloom.collectives.synthesis.engine.standing import (
     forest,
     gather_over,
 )
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.switches import CircuitSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing

@@ -15,7 +15,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
 from lightloom.collectives.synthesis.switch import SERVES, Lift, circulant, kautz, on_switch
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.grids import Torus

@@ -18,7 +18,7 @@ from lightloom.collectives.collective import KINDS, STORING, Collective
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.collectives.verify import checks
-from lightloom.collectives.verify.stepped import verify, verify_light
+from lightloom.collectives.verify.verifier import verify, verify_light
 from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.strategies import collective_of, wdm_ring

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.schedule.columns import Folding, Schedule
-from lightloom.collectives.verify import queued
+from lightloom.collectives.verify import verifier
 from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.optical_averager import OpticalAverager
@@ -70,10 +70,10 @@ def test_the_first_lightpath_outside_of_the_channels_is_named_or_else_one_that_c
         copy, path = clash
         says = rf"^rank {sources[path]}→{(sources[path] + 1) % RANKS} \(row {path}, copy {copy}\): lightpaths share"
     else:
-        queued._check_channels(schedule, fabric, number)
+        verifier._check_queued_channels(schedule, fabric, number)
         return
     with pytest.raises(VerificationError, match=says):
-        queued._check_channels(schedule, fabric, number)
+        verifier._check_queued_channels(schedule, fabric, number)
 
 
 def without(schedule: Schedule, *rows: int) -> Schedule:
@@ -90,7 +90,7 @@ def with_row(schedule: Schedule, row: int, **changed: int) -> Schedule:
 
 def refused(schedule: Schedule, fabric: Fabric, says: str) -> None:
     with pytest.raises(VerificationError, match=says):
-        queued._replay(schedule, fabric)
+        verifier._replay_queued(schedule, fabric)
 
 
 @pytest.mark.parametrize("rank", range(4))
@@ -100,10 +100,10 @@ def test_what_a_chain_of_five_lacks_or_sends_twice_is_named(rank: int, chunk: in
     fabric, row, last = wdm_ring(5, 8), 2 * rank + chunk, rank == 3
     down, up = chained("broadcast", 5, 2, 1e4), chained("reduce", 5, 2, 1e4)
     for schedule in (down, up):
-        queued._replay(schedule, fabric)
+        verifier._replay_queued(schedule, fabric)
     never = "is never sent: its source waits for something that does not come$"
     refused(without(down, row), fabric, f"rank 4 does not end with the complete chunk {chunk}$" if last else never)
-    queued._replay(down, Ring(ranks=5))
+    verifier._replay_queued(down, Ring(ranks=5))
     if not last:
         refused(without(down, row), Ring(ranks=5), never.removesuffix("$") + " before it$")
     refused(without(up, row), fabric, f"rank 0 does not end with the complete chunk {chunk}$")
@@ -118,10 +118,10 @@ def test_what_a_chain_of_five_lacks_or_sends_twice_is_named(rank: int, chunk: in
 def test_neither_sums_in_the_network_nor_steps_that_depend_on_each_other_are_queued() -> None:
     down = chained("broadcast", 5, 2, 1e4)
     with pytest.raises(VerificationError, match=r"sends from rank to rank, and this fabric reduces in the network$"):
-        queued.verify_queued(down, OpticalAverager(ranks=5))
+        verifier.verify_queued(down, OpticalAverager(ranks=5))
     with pytest.raises(VerificationError, match=r"no steps that could depend on each other$"):
-        queued.verify_queued(replace(down, dependencies=np.zeros((0, 2), np.int64)), wdm_ring(5, 8))
-    queued.verify_queued(down, wdm_ring(5, 8))
+        verifier.verify_queued(replace(down, dependencies=np.zeros((0, 2), np.int64)), wdm_ring(5, 8))
+    verifier.verify_queued(down, wdm_ring(5, 8))
 
 
 @pytest.mark.parametrize(("ranks", "block"), [(4, 1), (6, 1), (6, 3)])
@@ -131,7 +131,7 @@ def test_parts_of_an_all_to_all_begin_at_their_owners_and_end_at_their_readers(r
     schedule: Any = SimpleNamespace(collective=Collective("all-to-all", ranks, 1e4), chunks=chunks)
     chunk = np.arange(chunks)
     for period in (each for each in range(1, ranks + 1) if ranks % each == 0):
-        cells = queued._ends_of_parts(schedule, period)
+        cells = verifier._ends_of_parts(schedule, period)
         for found, holder in zip(cells, (chunk // (ranks * block), chunk // block % ranks), strict=True):
             expected = [rank * chunks + own for rank in range(period) for own in chunk[holder == rank].tolist()]
             assert sorted(found.tolist()) == expected
@@ -147,4 +147,4 @@ def test_rows_are_sent_queue_by_queue_in_the_order_of_their_steps_and_as_listed(
 ) -> None:
     queue, step = np.array(rows, np.int64).reshape(-1, 2).T
     schedule: Any = SimpleNamespace(steps=int(step.max(initial=-1)) + 1, step=step)
-    assert queued._in_queues(schedule, queue).tolist() == sorted(range(len(rows)), key=lambda row: rows[row])
+    assert verifier._in_queues(schedule, queue).tolist() == sorted(range(len(rows)), key=lambda row: rows[row])

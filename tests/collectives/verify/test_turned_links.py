@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lightloom.collectives.schedule.columns import Folding
-from lightloom.collectives.verify import queued
+from lightloom.collectives.verify import verifier
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import VerificationError
 
@@ -100,7 +100,7 @@ def verdict(ways: Ways, at_once: int) -> str:
 
 @pytest.mark.parametrize("at_once", [1, 3, COPIES])
 def test_links_turn_into_links_of_their_own(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(queued, "_BLOCK", 3 * at_once)
+    monkeypatch.setattr(verifier, "_COPIES_AT_ONCE", 3 * at_once)
     rng, seen = np.random.default_rng(at_once), set()
     schedule: Any = Turned()
     for _ in range(400):
@@ -108,7 +108,7 @@ def test_links_turn_into_links_of_their_own(monkeypatch: pytest.MonkeyPatch, at_
         expected = verdict(fabric, at_once)
         seen.add(expected.split(" ")[-1])
         try:
-            queued._check_rotation(schedule, fabric, np.arange(3))
+            verifier._check_rotation(schedule, fabric, np.arange(3))
         except VerificationError as error:
             assert expected and expected in str(error), (expected, str(error))
         else:
@@ -131,8 +131,8 @@ def test_only_copies_of_one_group_are_turned() -> None:
     fabric: Any = ways(np.random.default_rng(0))
     fabric.seconds[2] *= 2
     with pytest.raises(VerificationError, match="copy 2 of the rows"):
-        queued._check_rotation(schedule, fabric, np.arange(3))
+        verifier._check_rotation(schedule, fabric, np.arange(3))
     fabric.groups = 2
-    queued._check_rotation(schedule, fabric, np.arange(3))
+    verifier._check_rotation(schedule, fabric, np.arange(3))
     fabric.groups, schedule.folding = 1, None
-    queued._check_rotation(schedule, fabric, np.arange(3))
+    verifier._check_rotation(schedule, fabric, np.arange(3))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.joint import GroupPart, Part, ShiftPart
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.verify.stepped import verify_joint
+from lightloom.collectives.verify.verifier import verify_joint
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.clusters.cluster import Cluster, TrainingSettings

@@ -22,7 +22,7 @@ from lightloom.collectives.files.chakra_nodes import (
     Node,
     read_trace,
 )
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.planning.export.chakra_folder import (

@@ -10,7 +10,7 @@ from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.registry import algorithms, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster

@@ -14,7 +14,7 @@ from lightloom.collectives.collective import Collective
 from lightloom.collectives.evaluate import evaluate_all
 from lightloom.collectives.joint import GroupPart
 from lightloom.collectives.registry import build, find
-from lightloom.collectives.verify.stepped import verify_joint
+from lightloom.collectives.verify.verifier import verify_joint
 from lightloom.core.errors import ConfigError, InputError, VerificationError
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster

@@ -24,7 +24,7 @@ from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine import effort
 from lightloom.collectives.synthesis.synthesized import synthesized
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.exchange.execution import ScheduleExecutor
 from lightloom.exchange.execution_trial import (

@@ -15,7 +15,7 @@ from lightloom.collectives.collective import KINDS, Collective, Sizes
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.synthesized import synthesized
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import ConfigError, VerificationError
 from lightloom.exchange.execution import (
     Movement,

@@ -29,7 +29,7 @@ from lightloom.collectives.files.document import parts_of
 from lightloom.collectives.files.formats import LARGEST, export_schedule, export_size, import_schedule
 from lightloom.collectives.registry import algorithms, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.verify.stepped import verify as verify_on
+from lightloom.collectives.verify.verifier import verify as verify_on
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.results import Document, Result, plain, provenance
 from lightloom.core.units import (

@@ -24,6 +24,7 @@ from lightloom.collectives.schedule.build import (
     Moves,
     Rows,
     Stage,
+    all_gather_by_moves,
     assemble,
     assign_wavelengths,
     from_all_gather,
@@ -160,7 +161,7 @@ def serpentine(collective: Collective, fabric: Fabric, *, striped: bool = False)
 
 
 def declines_serpentine(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - both kinds alike
-    """Why light cannot be read by all; None where it can."""
+    """Return why light cannot be read by all; None where it can."""
     if fabric.taps >= fabric.ranks - 1:
         return None
     return f"serpentine needs light that {fabric.ranks - 1} ranks can tap, and this fabric's serves {fabric.taps}"
@@ -195,18 +196,14 @@ SERPENTINE = Algorithm(
 def mesh_broadcast(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
     """Along the rows, then along the columns."""
     logical = _phases(_ranks(fabric), 1, 0)
-    return from_all_gather(
-        collective, fabric, lambda gather: assign_wavelengths("mesh-broadcast", gather, fabric, fabric.ranks, logical)
-    )
+    return all_gather_by_moves("mesh-broadcast", collective, fabric, fabric.ranks, logical)
 
 
 def both_axes(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
     """Half of every share along the rows first, the other half along the columns first."""
-    grid, name = _ranks(fabric), "mesh-broadcast-both-axes"
-    logical = [_together(a, b) for a, b in zip(_phases(grid, 2, 0), _phases(grid.T, 2, 1), strict=True)]
-    return from_all_gather(
-        collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, 2 * fabric.ranks, logical)
-    )
+    grid = _ranks(fabric)
+    logical = [_join_moves(a, b) for a, b in zip(_phases(grid, 2, 0), _phases(grid.T, 2, 1), strict=True)]
+    return all_gather_by_moves("mesh-broadcast-both-axes", collective, fabric, 2 * fabric.ranks, logical)
 
 
 def _ranks(fabric: Fabric) -> Ints:
@@ -216,14 +213,12 @@ def _ranks(fabric: Fabric) -> Ints:
 
 
 def declines_mesh_broadcast(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - all kinds alike
-    """Why there is no mesh; None where there is."""
-    return (
-        None if fabric.grid is not None else f"mesh-broadcast needs a grid of ranks, and a {fabric.kind_name} has none"
-    )
+    """Return why there is no mesh; None where there is."""
+    return None if fabric.grid else f"mesh-broadcast needs a grid of ranks, and a {fabric.kind_name} has none"
 
 
 def declines_oblong(kind: str, fabric: Fabric) -> str | None:
-    """Why both axes cannot keep step; None where they can."""
+    """Return why both axes cannot keep step; None where they can."""
     grid = fabric.grid
     if grid is None or grid.rows == grid.columns:
         return declines_mesh_broadcast(kind, fabric)
@@ -250,14 +245,13 @@ def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[Moves]:
             sends = (origin >= 0) & (origin < length) & (to >= 0) & (to < length)
             source, destination = lines[:, place[sends], None], lines[:, to[sends], None]
             parts.append(moves(source, destination, held[:, origin[sends]] * halves + half))
-        logical.append(_together(*parts))
+        logical.append(_join_moves(*parts))
     return logical
 
 
-def _together(first: Moves, second: Moves) -> Moves:
-    return moves(
-        *(np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("source", "destination", "chunk"))
-    )
+def _join_moves(one: Moves, other: Moves) -> Moves:
+    columns = (np.append(getattr(one, name), getattr(other, name)) for name in ("source", "destination", "chunk"))
+    return moves(*columns)
 
 
 MESH_BROADCAST = Algorithm(

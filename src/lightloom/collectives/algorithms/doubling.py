@@ -32,7 +32,13 @@ from lightloom.collectives.collective import (
     Kind,
 )
 from lightloom.collectives.composition import Phase, lower
-from lightloom.collectives.schedule.build import Moves, assign_wavelengths, from_all_gather, moves
+from lightloom.collectives.schedule.build import (
+    Moves,
+    all_gather_by_moves,
+    assign_wavelengths,
+    from_all_gather,
+    moves,
+)
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.core.arrays import Ints
 from lightloom.machines.fabrics.fabric import Axis, Fabric
@@ -42,23 +48,19 @@ def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool 
     """Recursive doubling; as reduce-scatter it is run backwards (recursive halving)."""
     name = "recursive-doubling-striped" if striped else "recursive-doubling"
     if collective.kind == "all-reduce":
-        return assign_wavelengths(name, collective, fabric, 1, _whole_vectors(collective.ranks), striped=striped)
-    return _halving_and_doubling(name, collective, fabric, striped)
+        n = collective.ranks
+        logical = [moves(source, partner, 0, reduces=True) for source, partner in _partners(n)]
+        folded = _members(n)[1]
+        if len(folded):
+            logical.append(moves(folded - 1, folded, 0))
+        return assign_wavelengths(name, collective, fabric, 1, logical, striped=striped)
+    return all_gather_by_moves(name, collective, fabric, collective.ranks, _shares(collective.ranks), striped=striped)
 
 
 def halving_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Rabenseifner's all-reduce, for any number of ranks (folded to a power of two)."""
-    return _halving_and_doubling(
-        "halving-doubling-striped" if striped else "halving-doubling", collective, fabric, striped
-    )
-
-
-def _halving_and_doubling(name: str, collective: Collective, fabric: Fabric, striped: bool) -> Schedule:
-    n = collective.ranks
-    logical = _shares(n)
-    return from_all_gather(
-        collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
-    )
+    name = "halving-doubling-striped" if striped else "halving-doubling"
+    return all_gather_by_moves(name, collective, fabric, collective.ranks, _shares(collective.ranks), striped=striped)
 
 
 def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
@@ -98,13 +100,7 @@ def _shares(n: int) -> list[Moves]:
     return logical
 
 
-def _whole_vectors(n: int) -> list[Moves]:
-    logical = [moves(source, partner, 0, reduces=True) for source, partner in _partners(n)]
-    folded = _members(n)[1]
-    return [*logical, moves(folded - 1, folded, 0)] if len(folded) else logical
-
-
-def _recursive_doubling_longest_links(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
+def _links_to_partners(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
     return max(longest_links(fabric, source, partner) for source, partner in _partners(fabric.ranks))
 
 
@@ -112,7 +108,7 @@ RECURSIVE_DOUBLING = Algorithm(
     name="recursive-doubling",
     build=recursive_doubling,
     by_structure=True,
-    longest_lightpath=_recursive_doubling_longest_links,
+    longest_lightpath=_links_to_partners,
     rows=rows_by_rank,
     summary="exchange everything with partners at distance 1, 2, 4, ...",
 )
@@ -121,7 +117,7 @@ HALVING_DOUBLING = Algorithm(
     name="halving-doubling",
     build=halving_doubling,
     by_structure=True,
-    longest_lightpath=_recursive_doubling_longest_links,
+    longest_lightpath=_links_to_partners,
     kinds=("all-reduce",),
     summary="recursive halving, then recursive doubling (Rabenseifner)",
 )
@@ -175,11 +171,7 @@ def _senders(fabric: Fabric) -> int:
     return 1 if all((way == way[0]).all() for way in ways) else fabric.ranks
 
 
-def _rows(kind: str, fabric: Fabric) -> int:
-    return rows_by_pair(kind, fabric) * _senders(fabric) // fabric.ranks
-
-
-def _bruck_longest_links(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
+def _links_to_receivers(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
     rank = np.arange(fabric.ranks)
     return max(longest_links(fabric, rank, (rank + distance) % fabric.ranks) for distance in _distances(fabric.ranks))
 
@@ -187,8 +179,8 @@ def _bruck_longest_links(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - al
 BRUCK = Algorithm(
     name="bruck",
     build=bruck,
-    longest_lightpath=_bruck_longest_links,
-    rows=_rows,
+    longest_lightpath=_links_to_receivers,
+    rows=lambda kind, fabric: rows_by_pair(kind, fabric) * _senders(fabric) // fabric.ranks,
     by_structure=True,
     summary="pass everything on to the rank 1, 2, 4, ... further on (Bruck's doubling)",
 )

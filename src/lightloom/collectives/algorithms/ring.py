@@ -38,8 +38,8 @@ from lightloom.collectives.schedule.build import (
     Moves,
     Rows,
     Stage,
+    all_gather_by_moves,
     assemble,
-    assign_wavelengths,
     from_all_gather,
     from_broadcast,
     moves,
@@ -134,7 +134,7 @@ def _chains(name: str, collective: Collective, fabric: Fabric, directions: int, 
 
 
 def _senders(fabric: Fabric) -> int:
-    """Places around the ring whose sends are written out: one where all ranks do the same, else all."""
+    """Return the places around the ring whose sends are written out: one where all ranks do the same, else all."""
     order = fabric.ring_order()
     return 1 if np.array_equal(order, np.arange(fabric.ranks)) else fabric.ranks
 
@@ -181,7 +181,7 @@ class _Hops(NamedTuple):
 def _neighbours(
     name: str, collective: Collective, fabric: Fabric, hops: _Hops, *, striped: bool, pieces: int = 1
 ) -> Schedule:
-    """The schedule of these transfers, of shares in so many pieces."""
+    """Return the schedule of these transfers, of shares in so many pieces."""
     n, order = collective.ranks, fabric.ring_order().astype(np.int32)
     step, position, heading, piece, owner = hops
     source, destination = order[position], order[(position + heading) % n]
@@ -211,7 +211,7 @@ def _neighbours(
 
 
 def _rows(kind: str, fabric: Fabric) -> int:
-    """Rows of a schedule: of an all-to-all N²/4 blocks a sender, in halves where they go both ways."""
+    """Return the rows of a schedule: of an all-to-all N²/4 blocks a sender, in halves where they go both ways."""
     if kind in ROOTED:
         return rows_by_pair(kind, fabric)
     if kind in _PASSED_ON:
@@ -264,10 +264,7 @@ def neighbour_exchange_steps(ranks: int) -> int:
 def neighbour_exchange(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Two shares a step follow each other on one lightpath (which bundles all wavelengths when striped)."""
     name = "neighbour-exchange-striped" if striped else "neighbour-exchange"
-    n = collective.ranks
-    return from_all_gather(
-        collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, n, _moves(n), striped=striped)
-    )
+    return all_gather_by_moves(name, collective, fabric, collective.ranks, _moves(collective.ranks), striped=striped)
 
 
 def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it

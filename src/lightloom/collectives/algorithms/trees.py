@@ -21,7 +21,7 @@ from lightloom.collectives.collective import (
     TO_OR_FROM_ROOT,
     Collective,
 )
-from lightloom.collectives.schedule.build import Moves, assign_wavelengths, from_all_gather, from_broadcast, moves
+from lightloom.collectives.schedule.build import Moves, all_gather_by_moves, assign_wavelengths, from_broadcast, moves
 from lightloom.collectives.schedule.columns import Pipeline, Schedule
 from lightloom.core.arrays import Ints, Mask
 from lightloom.machines.fabrics.fabric import Fabric
@@ -63,10 +63,9 @@ def _level(places: tuple[Ints, Ints], parent: Ints, chosen: Ints, *, up: bool) -
 
 
 def declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - it serves one kind
-    """Why pieces cannot follow each other; None where they can."""
-    return (
-        "double-binary-tree sends pieces of packets, and this fabric is circuit-switched" if fabric.exclusive else None
-    )
+    """Return why pieces cannot follow each other; None where they can."""
+    why = "double-binary-tree sends pieces of packets, and this fabric is circuit-switched"
+    return why if fabric.exclusive else None
 
 
 DOUBLE_TREE = Algorithm(
@@ -131,13 +130,7 @@ def worker_aggregator(collective: Collective, fabric: Fabric, *, striped: bool =
     return _up_and_down("worker-aggregator", collective, fabric, star_levels(collective.ranks), striped)
 
 
-def _up_and_down(
-    name: str,
-    collective: Collective,
-    fabric: Fabric,
-    levels: Levels,
-    striped: bool,
-) -> Schedule:
+def _up_and_down(name: str, collective: Collective, fabric: Fabric, levels: Levels, striped: bool) -> Schedule:
     name = f"{name}-striped" if striped else name
     n = collective.ranks
     if collective.kind == "all-reduce":
@@ -154,9 +147,7 @@ def _up_and_down(
     subtrees = [(np.arange(n) >= child[:, None]) & (np.arange(n) < child[:, None] + size) for child, _, size in levels]
     logical = [_shares(child, parent, own) for (child, parent, _), own in zip(levels, subtrees, strict=True)]
     logical += [_shares(parent, child, ~own) for (child, parent, _), own in zip(levels, subtrees, strict=True)][::-1]
-    return from_all_gather(
-        collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
-    )
+    return all_gather_by_moves(name, collective, fabric, n, logical, striped=striped)
 
 
 def _subtrees_alone(name: str, collective: Collective, fabric: Fabric, levels: Levels, striped: bool) -> Schedule:

@@ -27,7 +27,7 @@ from lightloom.collectives.schedule.columns import (
     Pipeline,
     Schedule,
 )
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Column
 from lightloom.core.configfile import validate
 from lightloom.core.documents import load_json
@@ -154,7 +154,7 @@ class Header(Config):
     fabric: dict[str, Any] | None
 
 
-def _entry(kind: type[np.generic]) -> object:
+def _entry_type(kind: type[np.generic]) -> object:
     if kind is np.bool_:
         return Truth
     limits = np.iinfo(kind)  # type: ignore[type-var]
@@ -164,7 +164,7 @@ def _entry(kind: type[np.generic]) -> object:
 Columns: Any = create_model(
     "Columns",
     __base__=Config,
-    **{name: (list[_entry(kind)], ...) for name, kind in COLUMNS.items()},  # type: ignore
+    **{name: (list[_entry_type(kind)], ...) for name, kind in COLUMNS.items()},  # type: ignore
 )
 
 
@@ -228,7 +228,7 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
     Raises:
         ConfigError: a field is missing, unknown, of another type or out of range.
     """
-    fields = _checked(Header, header, where)
+    fields = _validated(Header, header, where)
     rows, entry = len(columns["step"]), fields.folding
     folding = None
     if entry is not None:
@@ -295,7 +295,7 @@ def columns_from(entries: object, where: str) -> dict[str, Column]:
     Raises:
         ConfigError: names the column and the row.
     """
-    lists = _checked(Columns, entries, f"{where}: columns")
+    lists = _validated(Columns, entries, f"{where}: columns")
     columns = {name: np.array(getattr(lists, name), dtype=kind) for name, kind in COLUMNS.items()}
     for name, column in columns.items():
         if len(column) != len(columns["step"]):
@@ -305,7 +305,7 @@ def columns_from(entries: object, where: str) -> dict[str, Column]:
     return columns
 
 
-def _checked(kind: type[M], entry: object, where: str) -> M:
+def _validated(kind: type[M], entry: object, where: str) -> M:
     if not isinstance(entry, Mapping):
         names = ", ".join(field.alias or name for name, field in kind.model_fields.items())
         raise ConfigError(f"{where}: expected a mapping with fields {names}, got {str(entry)[:60]!r}")
@@ -324,7 +324,7 @@ def to_json(schedule: Schedule, fabric: Fabric | None) -> str:
     return "{\n" + ",\n".join(lines) + ',\n"columns": {\n' + table + "\n}\n}\n"
 
 
-def _line(value: object) -> str:
+def _compact_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -351,14 +351,14 @@ KEY = b"lightloom.schedule"
 
 def to_parquet(schedule: Schedule, fabric: Fabric | None) -> bytes:
     """Return the content of a Parquet file."""
-    table, buffer = _table(schedule, fabric), io.BytesIO()
+    table, buffer = _table_of(schedule, fabric), io.BytesIO()
     import_module("pyarrow.parquet").write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
 
 
 def to_arrow(schedule: Schedule, fabric: Fabric | None) -> bytes:
     """Return the content of an Arrow IPC file."""
-    arrow, table, buffer = _pyarrow(), _table(schedule, fabric), io.BytesIO()
+    arrow, table, buffer = _pyarrow(), _table_of(schedule, fabric), io.BytesIO()
     with arrow.ipc.new_file(buffer, table.schema) as writer:
         writer.write_table(table)
     return buffer.getvalue()
@@ -376,38 +376,38 @@ def from_arrow(path: Path) -> tuple[Schedule, Fabric | None]:
     except OSError as error:
         raise cannot_read(path, error) from error
     try:
-        table = _read(arrow, content, path.suffix == ".parquet")
+        table = _read_table(arrow, content, path.suffix == ".parquet")
         # pyarrow checks values only when they are used.
         table.validate(full=True)
     except (arrow.ArrowException, OSError, ValueError, KeyError) as error:
         reason = (str(error).splitlines() or ["no reason given"])[0]
         kind = "a Parquet" if path.suffix == ".parquet" else "an Arrow IPC"
         raise ConfigError(f"{path}: not {kind} file, or a damaged one: {reason}") from error
-    return schedule_from(_header(table, path), _columns(table, path), str(path))
+    return schedule_from(_table_header(table, path), _table_columns(table, path), str(path))
 
 
-def _read(arrow: Any, content: bytes, parquet: bool) -> Any:
+def _read_table(arrow: Any, content: bytes, parquet: bool) -> Any:
     if parquet:
         return import_module("pyarrow.parquet").read_table(io.BytesIO(content))
     with arrow.ipc.open_file(io.BytesIO(content)) as reader:
         return reader.read_all()
 
 
-def _table(schedule: Schedule, fabric: Fabric | None) -> Any:
+def _table_of(schedule: Schedule, fabric: Fabric | None) -> Any:
     header = json.dumps(header_of(schedule, fabric), separators=(",", ":"), allow_nan=False)
     arrow = _pyarrow()
     columns = {name: arrow.array(column) for name, column in schedule.columns().items()}
     return arrow.table(columns).replace_schema_metadata({KEY: header.encode()})
 
 
-def _header(table: Any, path: Path) -> object:
+def _table_header(table: Any, path: Path) -> object:
     text = (table.schema.metadata or {}).get(KEY)
     if text is None:
         raise ConfigError(f"{path}: metadata {KEY.decode()!r} is missing: not a schedule")
     return parse_header(text, f"{path}: metadata {KEY.decode()!r}")
 
 
-def _columns(table: Any, path: Path) -> dict[str, Column]:
+def _table_columns(table: Any, path: Path) -> dict[str, Column]:
     arrow, columns = _pyarrow(), {}
     for name in table.column_names:
         if name not in COLUMNS or table.column_names.count(name) > 1:

@@ -384,7 +384,7 @@ def bundled(
     """Return a schedule of one stage after the other, whose rows carry lists of chunks.
 
     Args:
-        name: of the algorithm.
+        name: name of the algorithm.
         collective: what the schedule serves.
         fabric: one of circuits.
         stages: in order.
@@ -566,6 +566,15 @@ def from_all_gather(
         return gather
     scatter = reverse(gather, fabric, mirrored=mirrored)
     return scatter if collective.kind == "reduce-scatter" else sequence(scatter, gather, collective)
+
+
+def all_gather_by_moves(
+    name: str, collective: Collective, fabric: Fabric, chunks: int, logical: list[Moves], *, striped: bool = False
+) -> Schedule:
+    """Serve any of the three kinds from the moves of an all-gather, one logical step after the other."""
+    return from_all_gather(
+        collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, chunks, logical, striped=striped)
+    )
 
 
 def from_broadcast(collective: Collective, fabric: Fabric, broadcast: Callable[[Collective], Schedule]) -> Schedule:

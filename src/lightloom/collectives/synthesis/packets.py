@@ -27,13 +27,12 @@ from lightloom.collectives.collective import FROM_ALL_GATHER, ROOTED, Collective
 from lightloom.collectives.cost.loads import at_size, step_loads
 from lightloom.collectives.cost.queued import Hops, cells_of, hops_of
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.schedule.build import Rows, joined, lightpaths_of, without_barriers
+from lightloom.collectives.schedule.build import Rows, assemble, joined, lightpaths_of, without_barriers
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.synthesis.engine.effort import effort
 from lightloom.collectives.synthesis.grid import flowing
-from lightloom.collectives.synthesis.grid_links import neighbours_join
-from lightloom.collectives.synthesis.packet_transfers import Transfers
-from lightloom.collectives.verify.stepped import verify
+from lightloom.collectives.synthesis.grid_links import Transfers, neighbours_join
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Int32s, Ints, Mask, read_only
 from lightloom.core.errors import UnsupportedError, VerificationError
 from lightloom.machines.fabrics.fabric import Fabric
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def listed(schedule: Schedule, fabric: Fabric) -> Schedule:
-    """The same rows in the order in which they can begin; of a group of ranks, which shares its links, as they are.
+    """Return a schedule with its rows in the order in which they can begin; unchanged for a group that shares links.
 
     Where all rows add, they are listed backwards, as the copies that they would be in a schedule that ran the other way
     in time: what waits for many is late there, and sums wait for as little as possible.
@@ -65,15 +64,28 @@ def listed(schedule: Schedule, fabric: Fabric) -> Schedule:
     rows = kernels.OrderedRows(origin, target, read_only(schedule.reduces), begins, hops.link, hops.busy, hops.delay)
     if backward:
         rows, held = _backward(rows, hops, len(held))
-    link, turn = rows.link[begins[:-1]], np.empty(len(schedule), np.int64)
-    ranked = np.lexsort((-kernels.seconds_left(rows, len(held)), link))
-    place = np.empty(len(ranked), np.int64)
-    place[ranked] = np.arange(len(ranked))
-    first = np.searchsorted(link[ranked], np.arange(fabric.links + 1))
-    kernels.list_order(rows, kernels.Urgency(first, ranked, place), held, turn)
+    turn = turns(rows, held, fabric.links)
     order = np.argsort(-turn if backward else turn)
     columns = {name: column[order] for name, column in schedule.columns().items()}
     return schedule.with_columns(columns | {"step": np.arange(len(schedule))}, steps=len(schedule))
+
+
+def turns(rows: OrderedRows, held: Mask, links: int) -> Ints:
+    """Return each row's place in an order in which free links send what has the longest way left: [row].
+
+    Args:
+        held: cells, each a chunk at a rank, that hold data from the start: [cell].
+        links: number of links.
+    """
+    from lightloom.collectives.synthesis import packet_kernels as kernels
+
+    link, turn = rows.link[rows.begins[:-1]], np.empty(len(rows.origin), np.int64)
+    ranked = np.lexsort((-kernels.seconds_left(rows, len(held)), link))
+    place = np.empty(len(ranked), np.int64)
+    place[ranked] = np.arange(len(ranked))
+    first = np.searchsorted(link[ranked], np.arange(links + 1))
+    kernels.list_order(rows, kernels.Urgency(first, ranked, place), held, turn)
+    return turn
 
 
 def _backward(rows: OrderedRows, hops: Hops, cells: int) -> tuple[OrderedRows, Mask]:
@@ -122,38 +134,27 @@ def packed(collective: Collective, fabric: Fabric, pieces: int, hurry: float) ->
     nbytes = max(collective.nbytes, 1.0) / (roots * pieces)
     parts: list[Rows] = []
     if kind in ("reduce-scatter", "all-reduce", "reduce"):
-        parts.append(_rows(fabric, roots, pieces, nbytes, hurry, backward=True))
+        parts.append(_tree_rows(fabric, roots, pieces, nbytes, hurry, backward=True))
     if kind in ("all-gather", "all-reduce", "broadcast"):
-        parts.append(_rows(fabric, roots, pieces, nbytes, hurry, backward=False))
+        parts.append(_tree_rows(fabric, roots, pieces, nbytes, hurry, backward=False))
     if len(parts) == 2:
         parts[1] = parts[1]._replace(step=parts[1].step + int(parts[0].step.max()) + 1)
     rows = joined(parts)
-    schedule = Schedule(
-        algorithm="synthesized",
-        collective=collective,
+    rows = rows._replace(lightpath=lightpaths_of(fabric, rows.source, rows.destination, rows.route))
+    trees, what = len(parts[0].step) // (ranks - 1), "all data" if kind in ROOTED else "every share"
+    schedule = assemble(
+        "synthesized",
+        collective,
+        fabric,
+        rows,
         chunks=roots * pieces,
         steps=int(rows.step.max()) + 1,
-        step=rows.step,
-        lightpath=lightpaths_of(fabric, rows.source, rows.destination, rows.route),
-        source=rows.source,
-        destination=rows.destination,
-        route=rows.route,
-        fibre=rows.channel,
-        first_wavelength=rows.channel,
-        wavelength_count=rows.width,
-        chunk=rows.chunk,
-        reduces=rows.reduces,
-        queued=True,
-        notes=(f"{len(parts[0].step) // (ranks - 1)} trees packed onto the links, {_each(pieces, kind)}",),
+        notes=(f"{trees} trees packed onto the links, {pieces} for {what}",),
     )
-    return listed(schedule, fabric)
+    return listed(replace(schedule, queued=True), fabric)
 
 
-def _each(pieces: int, kind: str) -> str:
-    return f"{pieces} for {'all data' if kind in ROOTED else 'every share'}"
-
-
-def _rows(fabric: Fabric, roots: int, pieces: int, nbytes: float, hurry: float, *, backward: bool) -> Rows:
+def _tree_rows(fabric: Fabric, roots: int, pieces: int, nbytes: float, hurry: float, *, backward: bool) -> Rows:
     """The receptions of trees, or with ``backward`` their sends towards the roots, in steps by depth."""
     from lightloom.collectives.synthesis import packet_kernels as kernels
 
@@ -175,7 +176,7 @@ def _rows(fabric: Fabric, roots: int, pieces: int, nbytes: float, hurry: float, 
 
 
 def _depths(tap: Int32s, source: Ints) -> Ints:
-    """Links of the tree above each rank: [chunk, rank]."""
+    """Return the number of links of the tree above each rank: [chunk, rank]."""
     depth = np.where(tap < 0, 0, -1)
     parent = source[np.maximum(tap, 0)]
     while (depth < 0).any():
@@ -187,7 +188,7 @@ def _depths(tap: Int32s, source: Ints) -> Ints:
 _PLAIN = (ONE_STAGE, HALVING_DOUBLING, RECURSIVE_DOUBLING, BINOMIAL_TREE, RING_TWO_WAY.bundled(), DOUBLE_TREE)
 _PIECES = (1, 2, 4, 8, 16, 32)
 _TREES = (1, 2, 4, 8)
-"""For every share."""
+"""Trees for every share."""
 _ROOTED_TREES = tuple(16 << doubling for doubling in range(9))
 """For all data of a root: the last bytes pass as many links as a tree is deep, which takes less the smaller pieces
 are."""
@@ -197,7 +198,7 @@ _HURRIES = (1.0, 0.1)
 _MANY = 128
 """Ranks above which plain algorithms have too many rows to be tried beside compositions."""
 _MOST_ROWS, _MOST_CROSSING = 1 << 19, 1 << 16
-"""Of a schedule that is listed, and of one whose rows wait for each other's links on their way."""
+"""Most rows of a schedule that is listed, and of one whose rows wait for each other's links on their way."""
 _MOST_STRAIGHT = 1 << 12
 """Rows of an all-to-all straight from rank to rank that is listed."""
 _MOST_PACKED, _MOST_PACKED_ROOTED = 1 << 19, 1 << 22
@@ -221,10 +222,10 @@ def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
         played += len(schedule) if schedule.queued else 0
         if least <= enough or played > effort(fabric.ranks):
             break
-    if least > enough:
-        for schedule, seconds in _in_rounds(collective, fabric):
-            if seconds < least:
-                best, least = schedule, seconds
+    if least > enough and collective.kind in FROM_ALL_GATHER and neighbours_join(fabric):
+        schedule, seconds = flowing(collective, fabric)
+        if seconds < least:
+            best, least = schedule, seconds
     if best is None:
         raise UnsupportedError(f"no schedule found for {collective.kind} on this {fabric.kind_name}")
     return replace(best, algorithm="synthesized")
@@ -234,7 +235,7 @@ def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Plain algorithms, and compositions; among many ranks that links join, in domains or on grids, only what suits."""
     many = fabric.ranks > _MANY and collective.kind not in ROOTED and (_by_axis(fabric) or fabric.joins_ranks)
     for algorithm in (_suited(fabric),) if many else (*_PLAIN, HIERARCHICAL):
-        steps = _steps_of(algorithm, collective, fabric)
+        steps = steps_of(algorithm, collective, fabric)
         if steps is None:
             continue
         if steps.pipeline is not None:
@@ -242,23 +243,28 @@ def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         yield replace(steps, notes=steps.notes or (f"steps of {algorithm.name}",))
 
 
-def _steps_of(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule | None:
+def steps_of(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule | None:
+    """Return the schedule of an algorithm, not yet verified; None where the algorithm refuses or cannot build it."""
     if algorithm.refusal(collective.kind, fabric) is not None:
         return None
+    carrier = algorithm.carried_as(collective.kind)
     try:
-        return algorithm.build(collective, fabric, striped=algorithm.striped)
+        if carrier == collective.kind:
+            return algorithm.build(collective, fabric, striped=algorithm.striped)
+        schedule = algorithm.build(collective.of_kind(carrier), fabric, striped=algorithm.striped)
     except UnsupportedError:
         return None
+    return schedule.carrying(collective, fabric.fibre_channels)
 
 
 def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    steps, joined = _steps_of(_suited(fabric), collective, fabric), neighbours_join(fabric)
+    steps, joined = steps_of(_suited(fabric), collective, fabric), neighbours_join(fabric)
     steps = None if steps is None else _folded(steps, fabric)
     if steps is not None:
         most = _MOST_CROSSING if joined and fabric.hops(*steps.ends(slice(None))).max(initial=1) > 1 else _MOST_ROWS
         yield from _in_pieces(steps, fabric, [pieces for pieces in _PIECES if len(steps) * pieces <= most])
     if collective.kind == "all-to-all":
-        straight = _steps_of(ONE_STAGE, collective, fabric)
+        straight = steps_of(ONE_STAGE, collective, fabric)
         if straight is not None and len(straight) <= _MOST_STRAIGHT:
             yield listed(without_barriers(straight, fabric), fabric)
     elif collective.kind in ROOTED:
@@ -267,18 +273,12 @@ def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
         yield from _packed(collective, fabric)
 
 
-def _in_rounds(collective: Collective, fabric: Fabric) -> Iterator[tuple[Schedule, float]]:
-    """The fastest schedule from neighbour to neighbour where links join all ranks, and its seconds."""
-    if collective.kind in FROM_ALL_GATHER and neighbours_join(fabric):
-        yield flowing(collective, fabric)
-
-
 def _by_axis(fabric: Fabric) -> bool:
     return len(fabric.axes) > 1
 
 
 def _suited(fabric: Fabric) -> Algorithm:
-    """The steps that are worth sending without barriers."""
+    """Return the algorithm whose steps are worth sending without barriers."""
     return HIERARCHICAL if _by_axis(fabric) else RING_TWO_WAY.bundled()
 
 
@@ -315,7 +315,7 @@ def _folded(steps: Schedule, fabric: Fabric) -> Schedule | None:
 
 
 def _holds(schedule: Schedule, fabric: Fabric) -> bool:
-    """Whether a folded schedule is proved on this fabric."""
+    """Return True when a folded schedule passes the verifier on this fabric."""
     try:
         verify(schedule, fabric)
     except VerificationError:
@@ -350,5 +350,5 @@ def _packed_from_root(collective: Collective, fabric: Fabric) -> Iterator[Schedu
 
 
 def _choices(fabric: Fabric) -> int:
-    """Transfers that one tree chooses among."""
+    """Return the number of transfers that one tree chooses among."""
     return fabric.ranks * (8 if neighbours_join(fabric) else fabric.ranks)

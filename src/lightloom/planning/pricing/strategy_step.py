@@ -15,7 +15,7 @@ from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.joint import GroupPart, Part, ShiftPart
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.verify.stepped import verify_joint
+from lightloom.collectives.verify.verifier import verify_joint
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.timeline import Timeline
 from lightloom.planning.gradients import sent_ratio
@@ -35,7 +35,7 @@ from lightloom.planning.pricing.division import (
     Division,
     divided,
 )
-from lightloom.planning.pricing.group_prices import GroupPrices, Pricing
+from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import Held, Job
 from lightloom.planning.pricing.step import (
     GATHER,
@@ -316,7 +316,7 @@ def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
     """The step with schedules for each size, or with those of one size throughout, whose circuits stay: the faster."""
     plan = job.data_parallel_plan(strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
-    options = [price]
+    own, options = price, [price]
     first = None
     if isinstance(price, CheapestPrices) and plan.exchanges:
         first = price.choice(plan.exchanges[0].kind, plan.exchanges[0].nbytes)
@@ -328,14 +328,10 @@ def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
     step = partial(simulate_step, plan, job.accelerator, job.fabric, overlap=job.overlap, computing=computing)
     steps = [(step(each), each) for each in options]
     result, price = min(steps, key=lambda step: (step[0].step_time, step[0].communication_time))
-    names = [
-        job.pricing.algorithm(each.kind, each.nbytes, strategy.algorithm, strategy.dp, strategy.exchange)
+    uses = [
+        ExchangeUse(each.kind, strategy.dp, 1, each.nbytes, own(each.kind, each.nbytes).algorithm)
         for each in plan.exchanges
         if strategy.dp > 1
-    ]
-    uses = [
-        ExchangeUse(each.kind, strategy.dp, 1, each.nbytes, name)
-        for each, name in zip(plan.exchanges, names, strict=False)
     ]
     return StrategyStep(
         step_time=result.step_time,
@@ -371,37 +367,24 @@ def exchange_costs(
         uses: takes the exchanges.
     """
 
-    if (shares := job.shares) is not None:
-        return AxisTimes(lambda axis: _costs(partial(shares.pricing, axis), name, amount, uses))
-    return _costs(lambda: job.pricing, name, amount, uses)
+    def amounts(axis: Axis | None) -> ExchangeTime:
+        def of_collectives(kind: Kind, _: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:
+            if ranks[0] == 1:
+                return np.zeros_like(nbytes)
+            pricing = job.pricing if axis is None or job.shares is None else job.shares.pricing(axis)
+            count, apart = int(ranks[0]), int(stride[0])
+            price = pricing.price(name, count, int(exchange[0]), apart)
+            sizes, where = np.unique(nbytes, return_inverse=True)
+            priced = [price(kind, size) if size else None for size in sizes.tolist()]
+            if uses is not None:
+                known = zip(sizes.tolist(), priced, strict=True)
+                uses.extend(ExchangeUse(kind, count, apart, size, one.algorithm) for size, one in known if one)
+            of_size = [0.0 if one is None else amount(one.cost, count) for one in priced]
+            return np.array(of_size, np.float64)[where].reshape(nbytes.shape)
 
+        return of_collectives
 
-def _costs(
-    pricing_of: Callable[[], Pricing],
-    name: str,
-    amount: Callable[[Cost, int], float | None],
-    uses: list[ExchangeUse] | None,
-) -> ExchangeTime:
-    """Return the costs of exchanges at the prices that are asked for where several ranks exchange; as
-    :func:`exchange_costs`."""
-
-    def amounts(kind: Kind, _: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:
-        if ranks[0] == 1:
-            return np.zeros_like(nbytes)
-        group = name, int(ranks[0]), int(exchange[0]), int(stride[0])
-        pricing = pricing_of()
-        price = pricing.price(*group)
-        sizes, where = np.unique(nbytes, return_inverse=True)
-        of_size = [amount(price(kind, float(size)).cost, group[1]) if size else 0.0 for size in sizes]
-        if uses is not None:
-            uses.extend(
-                ExchangeUse(kind, group[1], group[3], size, pricing.algorithm(kind, size, *group))
-                for size in sizes.tolist()
-                if size
-            )
-        return np.array(of_size, np.float64)[where].reshape(nbytes.shape)
-
-    return amounts
+    return amounts(None) if job.shares is None else AxisTimes(amounts)
 
 
 def largest_uses(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:

@@ -23,7 +23,7 @@ from lightloom.collectives.evaluate import evaluate_all
 from lightloom.collectives.joint import GroupPart, Part, max_min_rates
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.verify.stepped import verify_joint, verify_light
+from lightloom.collectives.verify.verifier import verify_joint, verify_light
 from lightloom.core.arrays import Effort, Floats, Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.clusters.cluster import Cluster, TrainingSettings
