@@ -13,6 +13,5 @@ from lightloom.planning.calibration.fit import random_folds
 @pytest.fixture(scope="module", autouse=True)
 def two_folds() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("calibrate", "accuracy"):
-            patch.setattr(f"lightloom.planning.calibration.{module}.random_folds", partial(random_folds, folds=2))
+        patch.setattr("lightloom.planning.calibration.accuracy.random_folds", partial(random_folds, folds=2))
         yield

@@ -17,7 +17,6 @@ from lightloom.planning.economics.job import (
     cycle_time,
     optimal_interval,
     reconfigurable_share,
-    segment_time,
     spare_share,
     static_share,
     time_shares,
@@ -25,6 +24,11 @@ from lightloom.planning.economics.job import (
 )
 
 MTBFS = st.floats(600, 1e7)
+
+
+def segment_time(interval: float, stall: float, mtbf: float, restart: float, downtime: float = 0.0) -> float:
+    """The expected seconds for ``interval`` useful ones and their checkpoint: Daly's equation 9."""
+    return (mtbf + downtime) * math.exp(restart / mtbf) * math.expm1((interval + stall) / mtbf)
 
 
 @given(mtbf=MTBFS, stall=st.floats(0.1, 5000), restart=st.floats(0, 3000), downtime=st.floats(0, 3000))

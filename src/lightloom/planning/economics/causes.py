@@ -123,21 +123,20 @@ def causes_of(bill: Bill, log: InterruptionLog | None, mtbf: Mapping[str, float]
         UnknownNameError: ``mtbf`` names neither a part of the bill nor a group.
         ConfigError: ``mtbf`` names a group and a part of it.
     """
-    causes = _of_bill(bill) if log is None else _of_log(log)
+    if log is None:
+        causes = _causes_of_parts(bill)
+    else:
+        source = f"{log.name}: {log.source}"
+        causes = [
+            Cause(name=name, group=name, kind=None, rate=log.rate(name), source=source) for name in log.interruptions
+        ]
     for name, seconds in mtbf.items():
-        causes = _stated(causes, name, seconds, bill if log is None else None)
+        causes = _with_stated_time(causes, name, seconds, bill if log is None else None)
     order = get_args(Group)
     return tuple(sorted(causes, key=lambda cause: order.index(cause.group)))
 
 
-def _of_log(log: InterruptionLog) -> list[Cause]:
-    source = f"{log.name}: {log.source}"
-    return [
-        Cause(name=group, group=group, kind=None, rate=log.rate(group), source=source) for group in log.interruptions
-    ]
-
-
-def _of_bill(bill: Bill) -> list[Cause]:
+def _causes_of_parts(bill: Bill) -> list[Cause]:
     causes: dict[str, Cause] = {}
     for line in bill.lines:
         part, total = line.part, line.total("mtbf")
@@ -170,7 +169,7 @@ def _of_bill(bill: Bill) -> list[Cause]:
     return [*causes.values(), software]
 
 
-def _stated(causes: list[Cause], name: str, seconds: float, bill: Bill | None) -> list[Cause]:
+def _with_stated_time(causes: list[Cause], name: str, seconds: float, bill: Bill | None) -> list[Cause]:
     """Return the causes with one mean time stated: of a group for each rank, of a part for each one."""
     group = next((group for group in get_args(Group) if group == name), None)
     if group is not None:
@@ -199,8 +198,8 @@ def _stated(causes: list[Cause], name: str, seconds: float, bill: Bill | None) -
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One part of a restart."""
+class RestartPart:
+    """Duration of one part of a restart."""
 
     seconds: float
     source: str
@@ -212,41 +211,35 @@ class Step:
         return self.source.startswith("assumption")
 
 
-DEFAULTS: Mapping[str, Step] = MappingProxyType(
+_BYTECHECKPOINT = "assumption: ByteCheckpoint, arXiv 2407.20143, table 8, a model of 405B on 8,960 GPUs, taken for all"
+DEFAULTS: Mapping[str, RestartPart] = MappingProxyType(
     {
-        "detection": Step(
+        "detection": RestartPart(
             600.0,
             "assumption: an upper limit, MegaScale, NSDI 2024, section 6.3: detection and diagnosis take less than 10 "
             "minutes in the mean",
         ),
-        "network_detection": Step(30.0, "ByteRobust, arXiv 2509.16293: network failures are detected within 30 s"),
-        "swap": Step(60.0, "assumption: a warm spare takes a node's place within a minute; no source was found"),
-        "rewiring": Step(
+        "network_detection": RestartPart(
+            30.0, "ByteRobust, arXiv 2509.16293: network failures are detected within 30 s"
+        ),
+        "swap": RestartPart(60.0, "assumption: a warm spare takes a node's place within a minute; no source was found"),
+        "rewiring": RestartPart(
             0.0435, "MixNet, SIGCOMM 2025, appendix C: 41.4 to 46.8 ms in the mean for 1 to 16 pairs of circuits"
         ),
-        "link_up": Step(
+        "link_up": RestartPart(
             5.67, "MixNet, SIGCOMM 2025, appendix C: 5.67 s in the mean until the link of the network card is up"
         ),
-        "initialisation": Step(
+        "initialisation": RestartPart(
             30.0,
             "assumption: an upper limit, MegaScale, NSDI 2024, section 6.3: less than 5 s on 2,048 GPUs and less "
             "than 30 s on more than 10,000",
         ),
-        "loading": Step(
-            129.0, "assumption: ByteCheckpoint, arXiv 2407.20143, table 8, a model of 405B on 8,960 GPUs, taken for all"
-        ),
+        "loading": RestartPart(129.0, _BYTECHECKPOINT),
     }
 )
 """Parts of a restart by name."""
-CHECKPOINT_DEFAULTS: Mapping[str, Step] = MappingProxyType(
-    {
-        "stall": Step(
-            0.59, "assumption: ByteCheckpoint, arXiv 2407.20143, table 8, a model of 405B on 8,960 GPUs, taken for all"
-        ),
-        "save": Step(
-            51.0, "assumption: ByteCheckpoint, arXiv 2407.20143, table 8, a model of 405B on 8,960 GPUs, taken for all"
-        ),
-    }
+CHECKPOINT_DEFAULTS: Mapping[str, RestartPart] = MappingProxyType(
+    {"stall": RestartPart(0.59, _BYTECHECKPOINT), "save": RestartPart(51.0, _BYTECHECKPOINT)}
 )
 """Seconds that training stops for an asynchronous checkpoint, and until it is durable."""
 
@@ -255,7 +248,7 @@ CHECKPOINT_DEFAULTS: Mapping[str, Step] = MappingProxyType(
 class Recovery:
     """The parts of restarts on one cluster."""
 
-    steps: Mapping[str, Step]
+    steps: Mapping[str, RestartPart]
     circuits: bool
     """True if optical circuits join the nodes, so that a spare node needs rewiring."""
     whole: float | None = None
@@ -271,14 +264,14 @@ class Recovery:
         for name in given:
             if name not in DEFAULTS:
                 raise UnknownNameError("part of a restart", name, DEFAULTS)
-        stated = {name: Step(seconds, "given") for name, seconds in given.items()}
+        stated = {name: RestartPart(seconds, "given") for name, seconds in given.items()}
         return cls(MappingProxyType({**DEFAULTS, **stated}), circuits, whole)
 
-    def with_step(self, name: str, seconds: float, source: str) -> Recovery:
+    def with_part(self, name: str, seconds: float, source: str) -> Recovery:
         """Return the recovery with one default replaced by a fabric's own figure; a part that was given stays."""
         if self.steps[name].source == "given":
             return self
-        return replace(self, steps=MappingProxyType({**self.steps, name: Step(seconds, source)}))
+        return replace(self, steps=MappingProxyType({**self.steps, name: RestartPart(seconds, source)}))
 
     def parts(self, remedy: str) -> tuple[str, ...]:
         """Return the names of the parts of a restart: of ``node``, ``rewire``, ``damaged`` or ``software``."""
@@ -318,33 +311,24 @@ _CHANNELS_OF_A_LASER = 16
 """Wavelengths of one light source (a SuperNova of Ayar Labs has 16)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DamagePrice:
-    """Times as long as an all-reduce takes around a failure."""
+def damage_slowdown(fabric: Fabric, kind: Kind | None, nbytes: float) -> tuple[float | None, str]:
+    """Return the slowdown of an all-reduce of ``nbytes`` after one part of this kind has failed, and what was priced.
 
-    slowdown: float | None
-    """None where the option cannot be priced; ``why`` says why then, and otherwise what was priced."""
-    why: str
-
-
-def damage_price(fabric: Fabric, kind: Kind | None, nbytes: float) -> DamagePrice:
-    """Return the slowdown of an all-reduce of ``nbytes`` after one part of this kind has failed."""
+    The slowdown is None where the failure cannot be priced; the text then says why.
+    """
     if not fabric.may_fail or fabric.damaged:
-        return DamagePrice(slowdown=None, why=f"lightloom damage does not serve a fabric of kind {fabric.kind_name}")
+        return None, f"lightloom damage does not serve a fabric of kind {fabric.kind_name}"
     failures = [failure for failure in _failures(fabric, kind) if failure.what in fabric.may_fail]
     if not failures:
-        return DamagePrice(slowdown=None, why=f"lightloom damage has no failure for a {kind or 'network'} part")
+        return None, f"lightloom damage has no failure for a {kind or 'network'} part"
     ranks = min(fabric.ranks, MOST_RANKS)
     part = fabric if ranks == fabric.ranks else fabric.group(ranks)
     if part is None:
-        return DamagePrice(slowdown=None, why=f"a {fabric.kind_name} of {fabric.ranks:,} ranks has no part of {ranks}")
-    request = Collective("all-reduce", ranks, nbytes)
-    slowdown = around_failures(request, part, [[], failures])[1]["slowdown"]
+        return None, f"a {fabric.kind_name} of {fabric.ranks:,} ranks has no part of {ranks}"
+    slowdown = around_failures(Collective("all-reduce", ranks, nbytes), part, [[], failures])[1]["slowdown"]
     named = failures[0].text() if len(failures) == 1 else f"{failures[0].text()} to {failures[-1].text()}"
-    return DamagePrice(
-        slowdown=max(float(slowdown), 1.0),
-        why=f"{slowdown:.3g} times the time of an all-reduce of {format_size(nbytes)} on {ranks} ranks, around {named}",
-    )
+    why = f"{slowdown:.3g} times the time of an all-reduce of {format_size(nbytes)} on {ranks} ranks, around {named}"
+    return max(float(slowdown), 1.0), why
 
 
 def _failures(fabric: Fabric, kind: Kind | None) -> list[Failure]:
@@ -408,17 +392,15 @@ def responses(
 
 
 def _rewire(fabric: Fabric, recovery: Recovery, options: GoodputOptions) -> Response:
+    possible = False
     if not (recovery.circuits or fabric.wavelength_routed):
-        return Response(
-            remedy="rewire", possible=False, why=f"a fabric of kind {fabric.kind_name} has no circuits to rewire"
-        )
-    if options.spare_channels == 0:
-        return Response(remedy="rewire", possible=False, why="no rank has a spare channel (spare_channels is 0)")
-    return Response(
-        remedy="rewire",
-        restart=recovery.seconds("rewire"),
-        why=f"{options.spare_channels} spare channels of every rank",
-    )
+        why = f"a fabric of kind {fabric.kind_name} has no circuits to rewire"
+    elif options.spare_channels == 0:
+        why = "no rank has a spare channel (spare_channels is 0)"
+    else:
+        possible, why = True, f"{options.spare_channels} spare channels of every rank"
+    restart = recovery.seconds("rewire") if possible else 0.0
+    return Response(remedy="rewire", restart=restart, possible=possible, why=why)
 
 
 def _damaged(cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool) -> Response:
@@ -427,10 +409,10 @@ def _damaged(cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputO
     elif not price and fabric.may_fail:
         return Response(remedy="damaged", possible=False, why="not priced here: lightloom goodput does")
     else:
-        priced = damage_price(fabric, cause.kind, options.message)
-        if priced.slowdown is None:
-            return Response(remedy="damaged", possible=False, why=priced.why)
-        slowdown, why = priced.slowdown, priced.why
+        priced, why = damage_slowdown(fabric, cause.kind, options.message)
+        if priced is None:
+            return Response(remedy="damaged", possible=False, why=why)
+        slowdown = priced
     share = 1.0 if options.communication is None else options.communication
     note = "assumption: all of a step is communication" if options.communication is None else f"{share:.0%} of a step"
     return Response(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -123,7 +123,10 @@ class Estimate:
     @cached_property
     def missing(self) -> tuple[str, ...]:
         """Causes whose rate nothing states."""
-        return tuple(_lacking(answer.cause) for answer in self.answers if answer.cause.rate is None)
+        causes = [answer.cause for answer in self.answers if answer.cause.rate is None]
+        return tuple(
+            cause.name if cause.kind is None else f"mean time between failures of {cause.name}" for cause in causes
+        )
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
@@ -131,9 +134,8 @@ class Estimate:
         options, lines = self.options, list(self.recovery.assumptions())
         checkpoint = self.job.checkpoint
         if options.stall is None:
-            lines += [
-                f"checkpoint: {name} {step.seconds:g} s, {step.source}" for name, step in CHECKPOINT_DEFAULTS.items()
-            ]
+            defaults = CHECKPOINT_DEFAULTS.items()
+            lines += [f"checkpoint: {name} {part.seconds:g} s, {part.source}" for name, part in defaults]
         elif checkpoint.save == 0:
             lines.append("checkpoints block: training waits until they are written")
         if options.interruption_time is not None:
@@ -161,17 +163,14 @@ def recovery_of(machine: Machine, options: GoodputOptions) -> Recovery:
     """Return the parts of restarts on a machine: rewiring and link-up as its circuit switches have them."""
     fabric = machine.fabric
     components = (line.part for line in machine.bill.lines)
-    parts = [each for each in components if each.kind in ("circuit-switch", "circuit-switch-port")]
-    recovery = Recovery.of(options.recovery, circuits=bool(parts) or fabric.switch_planes, whole=options.restart)
-    for part in parts[:1]:
-        for step, seconds in (("rewiring", part.reconfiguration_time), ("link_up", part.link_up_time)):
-            if seconds is not None:
-                field = "reconfiguration_time" if step == "rewiring" else "link_up_time"
-                recovery = recovery.with_step(step, seconds, f"{part.name}: {part.sources.get(field, 'its part')}")
-    for step, field in (("rewiring", "reconfiguration_time"), ("link_up", "link_up_time")):
-        value = getattr(fabric, field, None)
-        if value is not None:
-            recovery = recovery.with_step(step, value, f"the fabric's {field}")
+    switch = next((part for part in components if part.kind in ("circuit-switch", "circuit-switch-port")), None)
+    circuits = switch is not None or fabric.switch_planes
+    recovery = Recovery.of(options.recovery, circuits=circuits, whole=options.restart)
+    for name, field in (("rewiring", "reconfiguration_time"), ("link_up", "link_up_time")):
+        if switch is not None and (seconds := getattr(switch, field)) is not None:
+            recovery = recovery.with_part(name, seconds, f"{switch.name}: {switch.sources.get(field, 'its part')}")
+        if (seconds := getattr(fabric, field, None)) is not None:
+            recovery = recovery.with_part(name, seconds, f"the fabric's {field}")
     return recovery
 
 
@@ -201,10 +200,10 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
         for cause in causes
         if cause.group == "network" and cause.rate
     }
-    chosen = {name: _first(given, options) for name, given in choices.items()}
+    chosen = {name: _first_response(given, options) for name, given in choices.items()}
 
     def job_with(picked: Mapping[str, Response]) -> Estimate:
-        job, speed = _job(machine, options, recovery, causes, picked, ratio)
+        job, speed = _job_and_speed(machine, options, recovery, causes, picked, ratio)
         return result_with(job=job, speed=speed, answers=())
 
     alternatives: dict[str, tuple[tuple[Response, float | None], ...]] = {}
@@ -218,7 +217,7 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
         Answer(
             cause=cause,
             chosen=chosen.get(cause.name),
-            restart=chosen[cause.name].restart if cause.name in chosen else _restart(cause, recovery),
+            restart=chosen[cause.name].restart if cause.name in chosen else _restart_seconds(cause, recovery),
             alternatives=alternatives.get(cause.name, ()),
         )
         for cause in causes
@@ -226,11 +225,11 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
     return replace(job_with(chosen), answers=answers)
 
 
-def _restart(cause: Cause, recovery: Recovery) -> float:
+def _restart_seconds(cause: Cause, recovery: Recovery) -> float:
     return recovery.seconds("node" if cause.group in _OUT else "software")
 
 
-def _first(given: tuple[Response, ...], options: GoodputOptions) -> Response:
+def _first_response(given: tuple[Response, ...], options: GoodputOptions) -> Response:
     """Return the response to begin with: the one asked for, or a restart."""
     response = next(r for r in given if r.remedy == (options.remedy or "restart"))
     if not response.possible:
@@ -238,7 +237,7 @@ def _first(given: tuple[Response, ...], options: GoodputOptions) -> Response:
     return response
 
 
-def _job(
+def _job_and_speed(
     machine: Machine,
     options: GoodputOptions,
     recovery: Recovery,
@@ -255,7 +254,7 @@ def _job(
         if cause.group in _OUT or (response is not None and response.remedy == "restart"):
             out += cause.rate or 0.0
         elif rate:
-            restart = _restart(cause, recovery) if response is None else response.restart
+            restart = _restart_seconds(cause, recovery) if response is None else response.restart
             times = 1 if response is None else response.restarts
             others.append(Interruption(name=cause.name, rate=rate * times, restart=restart))
             speed *= 1.0 if response is None else response.speed(rate, repair)
@@ -305,10 +304,6 @@ def _spare_ratio(options: GoodputOptions, node: Total) -> float:
             f"which lacks {missing_text(node.missing)}: expected node_price beside it"
         )
     return options.spare_price / node.value
-
-
-def _lacking(cause: Cause) -> str:
-    return cause.name if cause.kind is None else f"mean time between failures of {cause.name}"
 
 
 # The goodput of a cluster from its description: what the command, the Python API and plans call.
@@ -408,7 +403,7 @@ def goodput_of(cluster: Cluster, ledger: ClusterLedger) -> ClusterGoodput:
     return ClusterGoodput(result.most_goodput, result.missing, result.job.spares / result.job.nodes)
 
 
-# What a change is worth: the price at which a machine with it trains as much for a dollar as without it.
+# Worth of a change: the price at which a machine with it trains as much for a dollar as without it.
 #
 # A machine that costs X keeps the share g of its time, and g' with the change. Both train as much for a dollar if the
 # change costs X (g'/g − 1). Cheaper than that, it pays.
@@ -455,28 +450,31 @@ class Slices:
 
 
 def changes(base: Estimate) -> tuple[Change, ...]:
-    """Return what single changes are worth, the most valuable first."""
-    return tuple(sorted(_changes(base), key=lambda change: -change.gain))
-
-
-def _changes(base: Estimate) -> Iterator[Change]:
-    job, options = base.job, base.options
-    checkpoint = job.checkpoint
+    """Return single changes with what each is worth, the most valuable first."""
+    job, options, checkpoint = base.job, base.options, base.job.checkpoint
     faster = Checkpoint(stall=checkpoint.stall / 2, save=checkpoint.save / 2)
-    yield _change(base, "checkpoints that take half as long", replace(job, checkpoint=faster))
     sooner = tuple(replace(kind, restart=max(kind.restart - 60, 0)) for kind in job.others)
-    name = "restarts that are a minute shorter"
-    yield _change(base, name, replace(job, others=sooner, node_restart=max(job.node_restart - 60, 0)))
     rarer = tuple(replace(kind, rate=kind.rate / 2) for kind in job.others)
-    yield _change(base, "half the interruptions", replace(job, others=rarer, node_rate=job.node_rate / 2))
+    changed = {
+        "checkpoints that take half as long": replace(job, checkpoint=faster),
+        "restarts that are a minute shorter": replace(job, others=sooner, node_restart=max(job.node_restart - 60, 0)),
+        "half the interruptions": replace(job, others=rarer, node_rate=job.node_rate / 2),
+    }
     if options.interruption_time is None:
-        yield _change(base, "one more spare node", job.with_spares(job.spares + 1))
-        if _spare_channels_help(base):
-            fields = {"spare_channels": 1, "spares": job.spares, "spare_price": None}
-            spare = estimate(base.machine, options.model_copy(update=fields), price_damage=False)
-            name = f"a spare {'wavelength' if base.machine.fabric.wavelength_routed else 'port'} of every rank"
-            # Damage is not priced again: what was chosen without a spare channel stays possible.
-            yield _gain(base, name, max(spare.most_goodput, base.most_goodput))
+        changed["one more spare node"] = job.with_spares(job.spares + 1)
+    goodputs = {name: better.goodput * base.speed for name, better in changed.items()}
+    if options.interruption_time is None and _spare_channels_help(base):
+        fields = {"spare_channels": 1, "spares": job.spares, "spare_price": None}
+        spare = estimate(base.machine, options.model_copy(update=fields), price_damage=False)
+        channel = "wavelength" if base.machine.fabric.wavelength_routed else "port"
+        # Damage is not priced again: what was chosen without a spare channel stays possible.
+        goodputs[f"a spare {channel} of every rank"] = max(spare.most_goodput, base.most_goodput)
+    found = []
+    for name, goodput in goodputs.items():
+        gain = goodput / base.most_goodput - 1 if base.most_goodput else 0.0
+        dollars = None if base.dollars is None else gain * base.dollars
+        found.append(Change(name=name, goodput=goodput, gain=gain, dollars=dollars))
+    return tuple(sorted(found, key=lambda change: -change.gain))
 
 
 def _spare_channels_help(base: Estimate) -> bool:
@@ -487,37 +485,21 @@ def _spare_channels_help(base: Estimate) -> bool:
     return all(cause.rate for cause in links) and (base.recovery.circuits or base.machine.fabric.wavelength_routed)
 
 
-def _change(base: Estimate, name: str, job: Job) -> Change:
-    return _gain(base, name, job.goodput * base.speed)
-
-
-def _gain(base: Estimate, name: str, goodput: float) -> Change:
-    gain = goodput / base.most_goodput - 1 if base.most_goodput else 0.0
-    return Change(name=name, goodput=goodput, gain=gain, dollars=None if base.dollars is None else gain * base.dollars)
-
-
 def spare_counts(base: Estimate) -> tuple[SpareCount, ...]:
     """Return numbers of spares around the chosen one, each with the price below which its last node pays."""
     job = base.job
     price = base.node_price.value
-    rows = []
-    for spares in range(max(job.spares - _SHOWN, 0), job.spares + _SHOWN + 1):
-        here = job.with_spares(spares).goodput * base.speed
-        worth = 0.0
+
+    def row(spares: int) -> SpareCount:
+        here, worth = job.with_spares(spares).goodput * base.speed, 0.0
         if spares:
             before = job.with_spares(spares - 1).goodput * base.speed
             cost = job.nodes + (spares - 1) * base.spare_ratio
             worth = cost * (here / before - 1) if before else float("inf")
-        rows.append(
-            SpareCount(
-                spares=spares,
-                goodput=here,
-                worth=None if price is None or not spares else worth * price,
-                relative_worth=worth,
-                chosen=spares == job.spares,
-            )
-        )
-    return tuple(rows)
+        dollars = None if price is None or not spares else worth * price
+        return SpareCount(spares=spares, goodput=here, worth=dollars, relative_worth=worth, chosen=spares == job.spares)
+
+    return tuple(row(spares) for spares in range(max(job.spares - _SHOWN, 0), job.spares + _SHOWN + 1))
 
 
 def slices_of(base: Estimate, ranks: int, block_ranks: int | None = None, host: float | None = None) -> Slices:

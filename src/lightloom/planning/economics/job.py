@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -37,6 +37,14 @@ from lightloom.core.fields import (
 # (e^{(τ+C)/M} − 1) in the mean.
 
 
+def _check_numbers(holder: object, names: Sequence[str], owner: str = "", kind: str = "a number") -> None:
+    """Raise ConfigError where a field is negative or not finite; ``owner`` follows its name in the message."""
+    for name in names:
+        value = getattr(holder, name)
+        if not 0 <= value < math.inf:
+            raise ConfigError(f"{name.replace('_', ' ')}{owner} {value!r}: expected {kind}, 0 or more")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruption:
     """One kind of interruption of a job: how often it comes, and how long the job takes to compute again."""
@@ -50,10 +58,7 @@ class Interruption:
     """Seconds before the restart in which nothing fails."""
 
     def __post_init__(self) -> None:
-        for name in ("rate", "restart", "downtime"):
-            value = getattr(self, name)
-            if not 0 <= value < math.inf:
-                raise ConfigError(f"{name} of {self.name}: {value!r}: expected a number, 0 or more")
+        _check_numbers(self, ("rate", "restart", "downtime"), f" of {self.name}:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +72,7 @@ class Checkpoint:
     """Seconds after the stall until it is durable; 0 for blocking checkpoints."""
 
     def __post_init__(self) -> None:
-        for name in ("stall", "save"):
-            value = getattr(self, name)
-            if not 0 <= value < math.inf:
-                raise ConfigError(f"{name} of a checkpoint: {value!r}: expected seconds, 0 or more")
+        _check_numbers(self, ("stall", "save"), " of a checkpoint:", "seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +94,8 @@ class Shares:
 
     def available(self, share: float) -> Shares:
         """Return the shares where the job can run for ``share`` of the time and waits for the rest."""
-        return Shares(
-            useful=self.useful * share,
-            stalled=self.stalled * share,
-            recomputed=self.recomputed * share,
-            restarting=self.restarting * share,
-            waiting=1 - share,
-        )
+        running = ("useful", "stalled", "recomputed", "restarting")
+        return Shares(**{name: getattr(self, name) * share for name in running}, waiting=1 - share)
 
     def at_speed(self, speed: float) -> Shares:
         """Return the shares where training runs at ``speed`` of what a sound cluster does."""
@@ -124,11 +121,6 @@ def optimal_interval(mtbf: float, checkpoint: Checkpoint) -> float:
         if slope > 0:
             x = max(x - (x + math.expm1(-(x + stall))) / slope, 0.0)
     return max(x * mtbf, checkpoint.save - checkpoint.stall, 0.0)
-
-
-def segment_time(interval: float, stall: float, mtbf: float, restart: float, downtime: float = 0.0) -> float:
-    """Return the expected seconds for ``interval`` useful ones and their checkpoint: Daly's equation 9."""
-    return (mtbf + downtime) * math.exp(restart / mtbf) * math.expm1((interval + stall) / mtbf)
 
 
 def interruption_rate(interruptions: Sequence[Interruption]) -> float:
@@ -205,7 +197,7 @@ def reconfigurable_share(blocks: int, needed: int, block: float) -> float:
         needed: blocks of one slice.
         block: probability that a block works.
     """
-    _check(blocks, needed, block)
+    _check_share(blocks, needed, block)
     from scipy.special import bdtrc
 
     # The sum of floor(k / needed) over the distribution is the sum over j of P(k >= j needed).
@@ -215,19 +207,19 @@ def reconfigurable_share(blocks: int, needed: int, block: float) -> float:
 
 def static_share(blocks: int, needed: int, block: float) -> float:
     """Return the expected share of the ranks in slices that can run, where slices are fixed and aligned."""
-    _check(blocks, needed, block)
+    _check_share(blocks, needed, block)
     return blocks // needed * needed / blocks * block**needed
 
 
 def spare_share(nodes: int, needed: int, host: float) -> float:
     """Return the probability that at least ``needed`` of ``nodes`` work."""
-    _check(nodes, needed, host)
+    _check_share(nodes, needed, host)
     from scipy.special import bdtrc
 
     return float(bdtrc(needed - 1, nodes, host))
 
 
-def _check(units: int, needed: int, share: float) -> None:
+def _check_share(units: int, needed: int, share: float) -> None:
     if not 1 <= needed <= units:
         raise ConfigError(f"{needed} of {units} units: expected 1 to {units}")
     if not 0 <= share <= 1:
@@ -260,10 +252,7 @@ class Job:
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.spares < 0:
             raise ConfigError(f"{self.nodes} nodes and {self.spares} spares: expected 1 or more, and 0 or more")
-        for name in ("node_rate", "node_restart", "repair"):
-            value = getattr(self, name)
-            if not 0 <= value < math.inf:
-                raise ConfigError(f"{name.replace('_', ' ')} {value!r}: expected a number, 0 or more")
+        _check_numbers(self, ("node_rate", "node_restart", "repair"))
         if self.fixed_interval is not None and not 0 < self.fixed_interval < math.inf:
             raise ConfigError(f"interval {self.fixed_interval!r}: expected seconds, more than 0")
 
@@ -314,19 +303,12 @@ def total_job(mtbf: float, restart: float, checkpoint: Checkpoint, interval: flo
     """
     if not mtbf > 0:
         raise ConfigError(f"mean time to interruption {mtbf!r}: expected more than 0 s")
-    every = Interruption(name="all", rate=1 / mtbf, restart=restart)
-    return Job(
-        nodes=1,
-        node_rate=0.0,
-        node_restart=restart,
-        repair=0.0,
-        others=(every,),
-        checkpoint=checkpoint,
-        fixed_interval=interval,
-    )
+    others = (Interruption(name="all", rate=1 / mtbf, restart=restart),)
+    nodes: dict[str, Any] = {"nodes": 1, "node_rate": 0.0, "node_restart": restart, "repair": 0.0}
+    return Job(**nodes, others=others, checkpoint=checkpoint, fixed_interval=interval)
 
 
-# What a user states of failures, checkpoints and restarts; everything else has a default that is shown.
+# Inputs that a user states of failures, checkpoints and restarts; everything else has a default that is shown.
 
 _Positive = Annotated[Seconds, Field(gt=0)]
 Remedy = Literal["restart", "rewire", "damaged"]
@@ -415,7 +397,7 @@ def options_of(given: GoodputOptions | Mapping[str, object] | None) -> GoodputOp
 
 # Months of training, played event by event: failures, repairs, spares and checkpoints as they come.
 #
-# It shares nothing with the closed form but its inputs, and also plays what the closed form leaves out: lifetimes
+# The simulation shares nothing with the closed form but its inputs, and adds what that leaves out: lifetimes
 # that are not exponential, repairs that wait for a crew, and racks whose nodes fail together.
 
 

@@ -11,8 +11,8 @@ failures and not their watts again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Self
@@ -165,15 +165,9 @@ class ClusterLedger:
     @classmethod
     def of_fabric(cls, fabric: Fabric, site: Site | None = None) -> ClusterLedger:
         """Return the ledger of a fabric alone, without boards and hosts."""
-        site, nothing = site or Site(), Bill(fabric.ranks)
-        return cls(
-            name=fabric.kind_name,
-            ranks=fabric.ranks,
-            site=site,
-            boards=nothing,
-            hosts=nothing,
-            fabric=fabric_bill(fabric, site),
-        )
+        site, nothing, name = site or Site(), Bill(fabric.ranks), fabric.kind_name
+        bill = fabric_bill(fabric, site)
+        return cls(name=name, ranks=fabric.ranks, site=site, boards=nothing, hosts=nothing, fabric=bill)
 
     @cached_property
     def bill(self) -> Bill:
@@ -194,11 +188,6 @@ class ClusterLedger:
     def dynamic_power(self) -> Total:
         """Watts per rank that the fabric adds while every part of it carries all that it can."""
         return self.fabric.dynamic_power
-
-    @cached_property
-    def failure_rate(self) -> Total:
-        """Failures a second, per rank."""
-        return self.bill.failure_rate
 
     @cached_property
     def cost_rate(self) -> Total:
@@ -401,18 +390,10 @@ class StepEnergy:
 
     def to_json(self) -> Document:
         """Return every part, the sums, and what is missing."""
-        return {
-            "total_j": self.total_j,
-            "known_j": self.known_j,
-            "low_j": self.total.low,
-            "high_j": self.total.high,
-            "compute_j": self.compute.value,
-            "host_j": self.host.value,
-            "transmission_j": self.transmission.value,
-            "interface_j": self.interface.value,
-            "missing": list(self.missing),
-            "assumptions": list(self.total.assumptions),
-        }
+        total = self.total
+        sums = {"total_j": self.total_j, "known_j": self.known_j, "low_j": total.low, "high_j": total.high}
+        parts = {f"{part.name}_j": getattr(self, part.name).value for part in fields(self)}
+        return {**sums, **parts, "missing": list(total.missing), "assumptions": list(total.assumptions)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -502,35 +483,30 @@ class StepLedger:
         kept = samples.times(self.goodput / (1 + self.spare_share))
         return replace(kept, missing=(*kept.missing, *self.goodput_missing))
 
-    def lacking(self) -> dict[str, tuple[str, ...]]:
-        """Return what each of the five figures misses, by name."""
+    def _known_and_missing(self) -> dict[str, tuple[float | None, tuple[str, ...]]]:
+        """Return the five figures by name: the value as far as it is known, and the names of what it leaves out."""
+        no_samples = () if self.samples else (_NO_SAMPLES,)
+        no_goodput = self.goodput_missing if self.goodput is not None else (_NO_GOODPUT,)
         return {
-            "watts_per_rank": self.watts.missing,
-            "dollars_per_step": self.dollars.missing,
-            "samples_per_dollar": self._without_samples(self.dollars.missing),
-            "samples_per_joule": self._without_samples(self.metered.missing),
-            "goodput": self.goodput_missing if self.goodput is not None else (_NO_GOODPUT,),
+            "watts_per_rank": (self.watts.value, self.watts.missing),
+            "dollars_per_step": (self.dollars.value, self.dollars.missing),
+            "samples_per_dollar": (self.samples_per_dollar.value, (*self.dollars.missing, *no_samples)),
+            "samples_per_joule": (self.samples_per_joule.value, (*self.metered.missing, *no_samples)),
+            "goodput": (self.goodput, no_goodput),
         }
 
     def figures(self) -> dict[str, float | None]:
         """Return the five figures by name, each None where it misses something."""
-        values = {
-            "watts_per_rank": self.watts.value,
-            "dollars_per_step": self.dollars.value,
-            "samples_per_dollar": self.samples_per_dollar.value,
-            "samples_per_joule": self.samples_per_joule.value,
-            "goodput": self.goodput,
-        }
-        lacking = self.lacking()
-        return {name: None if lacking[name] else value for name, value in values.items()}
+        return {name: None if missing else value for name, (value, missing) in self._known_and_missing().items()}
 
     def to_json(self) -> Document:
         """Return the five figures, null where a part is missing and named, and what is known of them in ``ledger``."""
+        missing = {name: list(parts) for name, (_, parts) in self._known_and_missing().items() if parts}
         samples = {"dollar": self.samples_per_dollar, "joule": self.samples_per_joule}
         after = {name: self.after_goodput(each) for name, each in samples.items()}
         return {
             **self.figures(),
-            "missing": {name: list(parts) for name, parts in self.lacking().items() if parts},
+            "missing": missing,
             "ledger": {
                 "dollars_per_rank": self.cluster.dollars.to_json(),
                 "watts_per_rank": self.watts.to_json(),
@@ -543,11 +519,8 @@ class StepLedger:
             },
         }
 
-    def _without_samples(self, missing: tuple[str, ...]) -> tuple[str, ...]:
-        return missing if self.samples else (*missing, _NO_SAMPLES)
 
-
-# What steps cost, as rows for terminals and pages: one column for each place where they run.
+# Costs of steps as rows for terminals and pages: one column for each place where they run.
 
 TITLE = "Dollars, watts and joules"
 MARKS: Mapping[Bound, str] = {"": "", "at least": "≥ ", "at most": "≤ ", "about": "~ "}
@@ -565,20 +538,18 @@ def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tu
     :func:`ledger_notes` names these.
     """
     steps = list(ledgers.values())
-    rows = [
-        ("dollars a rank", *(amount(step.cluster.dollars) for step in steps)),
-        ("watts a rank", *(amount(step.watts) for step in steps)),
-        (f"joules a {run}", *(amount(step.energy.total) for step in steps)),
-        ("at the meter", *(amount(step.metered) for step in steps)),
-        (f"dollars a {run}", *(amount(step.dollars) for step in steps)),
-    ]
+    figures: dict[str, Callable[[StepLedger], str]] = {
+        "dollars a rank": lambda step: amount(step.cluster.dollars),
+        "watts a rank": lambda step: amount(step.watts),
+        f"joules a {run}": lambda step: amount(step.energy.total),
+        "at the meter": lambda step: amount(step.metered),
+        f"dollars a {run}": lambda step: amount(step.dollars),
+    }
     if any(step.samples for step in steps):
-        rows += [
-            ("samples per dollar", *(amount(step.samples_per_dollar) for step in steps)),
-            ("samples per joule", *(amount(step.samples_per_joule) for step in steps)),
-            ("goodput", *(_goodput(step) for step in steps)),
-        ]
-    return rows
+        figures["samples per dollar"] = lambda step: amount(step.samples_per_dollar)
+        figures["samples per joule"] = lambda step: amount(step.samples_per_joule)
+        figures["goodput"] = _goodput
+    return [(name, *map(text, steps)) for name, text in figures.items()]
 
 
 def ledger_notes(ledgers: Mapping[str, StepLedger]) -> list[str]:
