@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node 2 examples/train_with_hook.py
 
-The two lines that lightloom adds to an ordinary DDP script are the import and ``attach_inceptionn``.
+The two lines that lightloom adds to an ordinary DDP script are the import and ``exchange.attach``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from lightloom.exchange.hooks import attach_inceptionn
+from lightloom import exchange
 
 STEPS = 20
 
@@ -25,7 +25,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     torch.manual_seed(0)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(32, 256), nn.ReLU(), nn.Linear(256, 1)))
-    state = attach_inceptionn(model, adaptive=False)  # once, before the first backward pass
+    state = exchange.attach(model, "inceptionn:bound=2^-10", adaptive=False)  # once, before the first backward pass
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     torch.manual_seed(1 + dist.get_rank())
     losses = []

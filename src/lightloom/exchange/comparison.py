@@ -1,4 +1,4 @@
-"""What a comparison says of each method: bytes, loss beside the plain exchange's, and loss after equal time."""
+"""Training runs that compare exchanges: bytes sent, loss beside plain training's, and loss after equal time."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ class Case:
 
 @dataclass(slots=True)
 class Result:
-    """What a run showed; lists have an entry for each validation."""
+    """Measurements of one training run; lists have an entry for each validation."""
 
     case: Case
     steps: list[int] = field(default_factory=list)
@@ -361,7 +361,7 @@ class Comparison:
     """Mean loss when plain training has done half its steps over that link; the last one where the run had ended."""
     replicas_equal: bool
     on_front: bool = False
-    """Whether no other method has both fewer bytes and a lower loss."""
+    """True where no other method has both fewer bytes and a lower loss."""
 
 
 def run_all(

@@ -26,14 +26,14 @@ class DataFile:
     """One file of a data set."""
 
     names: Sequence[str]
-    """Relative to the data folder, in the order in which they are tried; ``.gz`` is unpacked."""
+    """Paths relative to the data folder, in the order in which they are tried; ``.gz`` is unpacked."""
     sha256: str
-    """Of the unpacked content, so that a re-packed file passes."""
+    """SHA-256 of the unpacked content, so that a re-packed file passes."""
     origin: str
-    """Where users get it."""
+    """Address from which users get the file."""
 
     def find(self, folder: Path | None = None) -> Path:
-        """Where the file is; it is not read.
+        """Return the path of the file, which is not read.
 
         Raises:
             ConfigError: no folder, or no such file.
@@ -41,7 +41,7 @@ class DataFile:
         return find_first(self.names, folder, self.origin)
 
     def read(self, folder: Path | None = None) -> bytes:
-        """The unpacked content.
+        """Return the unpacked content of the file after checking its SHA-256.
 
         Args:
             folder: the data folder; ``$LIGHTLOOM_DATA`` unless given.
@@ -80,7 +80,7 @@ def find_first(names: Sequence[str], folder: Path | None, origin: str) -> Path:
 
 
 def data_folder(folder: Path | None = None) -> Path:
-    """The given folder, else ``$LIGHTLOOM_DATA``.
+    """Return the given folder, else ``$LIGHTLOOM_DATA``.
 
     Raises:
         ConfigError: neither is there, or it is no folder.
@@ -104,7 +104,7 @@ VALUES = 3 * SIDE * SIDE
 FOLDERS = ("cifar-100-python", "cifar-100-binary")
 _CIFAR_ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar.html"
 _MD5 = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"}
-"""Of the pickles; the files of the binary version have no published sums of their own."""
+"""MD5 sums of the pickles; the files of the binary version have no published sums."""
 _COUNTS = {"train": 50_000, "test": 10_000}
 
 
@@ -117,12 +117,12 @@ class Images:
 
 
 def is_there(folder: Path) -> bool:
-    """Whether the data folder holds CIFAR-100 in either version."""
+    """Return whether the data folder holds CIFAR-100 in either version."""
     return any((folder / name).is_dir() for name in FOLDERS)
 
 
 def read(part: str, folder: Path | None = None, official: bool = True) -> Images:
-    """One part of the data set, from ``cifar-100-python/`` or ``cifar-100-binary/``.
+    """Read one part of CIFAR-100, from ``cifar-100-python/`` or ``cifar-100-binary/``.
 
     Args:
         part: ``train`` or ``test``.
@@ -146,7 +146,7 @@ def read(part: str, folder: Path | None = None, official: bool = True) -> Images
 
 
 def _of_binary(content: bytes, name: str) -> Images:
-    """Records of one coarse label, one fine label and 3072 pixels."""
+    """Parse records of one coarse label, one fine label and 3072 pixels."""
     if not content or len(content) % (VALUES + 2):
         raise ConfigError(f"{name!r} has {len(content)} bytes: expected records of {VALUES + 2}")
     records = np.frombuffer(content, np.uint8).reshape(-1, VALUES + 2)
@@ -233,12 +233,12 @@ class Digits:
 
 
 def training_digits(folder: Path | None = None) -> Digits:
-    """The 60,000 training images; raises as ``DataFile.read`` does."""
+    """Return the 60,000 training images; raises as ``DataFile.read`` does."""
     return _digits(TRAIN_IMAGES, TRAIN_LABELS, folder)
 
 
 def test_digits(folder: Path | None = None) -> Digits:
-    """The 10,000 test images; raises as ``DataFile.read`` does."""
+    """Return the 10,000 test images; raises as ``DataFile.read`` does."""
     return _digits(TEST_IMAGES, TEST_LABELS, folder)
 
 

@@ -5,8 +5,7 @@
 
 Tensors are flat, and lie as those of ``torch.distributed``: shares and blocks follow each other by rank. Reductions are
 sums. Where a rank brings nothing, as most do to a broadcast or a scatter, its tensor only says of what type and how
-long its result is, as there. :mod:`lightloom.exchange.execution` says in which order messages go, and why no
-rank waits for ever.
+long its result is, as there. The comment below says in which order messages go, and why no rank waits for ever.
 """
 
 from __future__ import annotations
@@ -108,11 +107,11 @@ class Movement:
         return digest.digest()
 
     def held(self, rank: int) -> Ints:
-        """Chunks of the input of ``rank``, in its order."""
+        """Return the chunks of the input of ``rank``, in order."""
         return self._chunks_of(self.collective.begins_at(self.part), rank)
 
     def wanted(self, rank: int) -> Ints:
-        """Chunks of the output of ``rank``, in its order."""
+        """Return the chunks of the output of ``rank``, in order."""
         return self._chunks_of(self.collective.ends_at(self.part), rank)
 
     def _chunks_of(self, holder: Ints, rank: int) -> Ints:
@@ -121,22 +120,22 @@ class Movement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Message:
-    """What one rank sends to a peer, or receives from it."""
+    """A message of one rank's program, to a peer or from it."""
 
     peer: int
     cells: slice | Ints
     """Rows of the rank's working memory; a slice where they follow each other."""
     adds: bool
     after: int
-    """Of a send: receives that come before it. Of a receive: its own number."""
+    """Number of receives that come before a send; of a receive, its own number."""
     in_place: bool
-    """Whether it may use these cells as its buffer: they follow each other, and nothing writes them after a send, or
+    """True if it may use these cells as its buffer: they follow each other, and nothing writes them after a send, or
     held or wrote them before a receive."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """What one rank does: receives in order, and each send once as many receives have come as it says."""
+    """Program of one rank: receives in order, and each send once as many receives have come as it says."""
 
     rank: int
     chunks: Ints
@@ -154,7 +153,7 @@ class Program:
         return len(self.chunks)
 
     def in_values(self, sizes: Ints) -> Program:
-        """The same with cells of so many values each, [cell], all cells named by the places of their values."""
+        """Return the program with cells of ``sizes`` values [cell], each cell named by the positions of its values."""
         begins = np.concatenate([[0], np.cumsum(sizes)])
 
         def values(cells: slice | Ints) -> slice | Ints:
@@ -172,7 +171,7 @@ class Program:
 
 
 def movement_of(schedule: Schedule) -> Movement:
-    """The messages of a schedule; a verified one, if they shall do what its collective promises.
+    """Return the messages of a schedule, which do what its collective promises if it is a verified one.
 
     Raises:
         UnsupportedError: a switch takes part that reduces in the network: no process stands for it.
@@ -201,7 +200,7 @@ def movement_of(schedule: Schedule) -> Movement:
 
 
 def program_of(movement: Movement, rank: int) -> Program:
-    """The part of ``rank``."""
+    """Return the program by which ``rank`` takes part in a movement."""
     mine = np.flatnonzero((movement.source == rank) | (movement.destination == rank))
     carried = {int(m): movement.chunk[movement.first[m] : movement.first[m + 1]] for m in mine}
     held, wanted = movement.held(rank), movement.wanted(rank)
@@ -242,7 +241,7 @@ def _place(cells: Ints) -> slice | Ints:
 
 
 def replicas_agree(movement: Movement) -> bool:
-    """Whether all ranks end with the same bits of each chunk, however sums round.
+    """Return whether all ranks end with the same bits of each chunk, however sums round.
 
     They do if every rank's result comes from the same additions, each in either order of its two terms. Additions are
     told apart by hashes of 64 bits.
@@ -264,7 +263,7 @@ def replicas_agree(movement: Movement) -> bool:
 
 
 def _scattered(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The mixing step of SplitMix64."""
+    """Hash each value by the mixing step of SplitMix64."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -272,7 +271,7 @@ def _scattered(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _depths(schedule: Schedule) -> Ints:
-    """Steps on the longest path to each step."""
+    """Return the number of steps on the longest path of dependencies to each step."""
     if schedule.dependencies is None:
         return np.arange(schedule.steps)
     pairs = np.asarray(schedule.dependencies, np.int64).reshape(-1, 2)
@@ -287,7 +286,7 @@ def _depths(schedule: Schedule) -> Ints:
 
 
 def _rounds(schedule: Schedule) -> Ints:
-    """The round in which each row of a queued schedule is sent."""
+    """Return the round in which each row of a queued schedule is sent."""
     chunks = schedule.chunks
     reads = schedule.source.astype(np.int64) * chunks + schedule.chunk
     writes = schedule.destination.astype(np.int64) * chunks + schedule.chunk
@@ -332,7 +331,7 @@ class UnevenMemory:
     kept: Ints
     """Places of the output's values, in its order."""
     values: int
-    """Of all chunks that the rank ever holds, padding included."""
+    """Number of values in all chunks that the rank ever holds, padding included."""
 
     @property
     def padding(self) -> int:
@@ -385,7 +384,7 @@ def uneven_memory(movement: Movement, program: Program, itemsize: int) -> Uneven
 _AHEAD = 16
 """Receives that are posted before their turn, so that peers need not wait until it comes."""
 _DATA, _HEADER = 0, 1
-"""Tags of messages."""
+"""Tags of gloo messages with values, and with what a rank is about to execute."""
 _FAULT = "lightloom/execution/fault"
 _DTYPES = (
     torch.uint8,
@@ -407,7 +406,7 @@ class Shape:
     blocks: int
     """One, or one for each rank (the input of a reduce-scatter or an all-to-all, and of the root of a scatter)."""
     values: int
-    """Of a block."""
+    """Number of values in a block."""
     pieces: int
     """Chunks of a block."""
 
@@ -476,7 +475,7 @@ class ScheduleExecutor:
         return uneven_memory(self.movement, self.program, itemsize).padding
 
     def __call__(self, tensor: Tensor) -> Tensor:
-        """What the collective makes of all ranks' tensors, flat; the input is left alone.
+        """Execute the collective on all ranks' tensors and return this rank's result, flat; the input is left alone.
 
         Sums are added in the type of the tensor. A sum of n floats is within (n − 1) u / (1 − (n − 1) u) times the sum
         of their magnitudes of the exact one, u half the type's ``eps``: whatever the order, each value takes part in at
@@ -598,6 +597,6 @@ class ScheduleExecutor:
 
 
 def _brings(header: Tensor) -> str:
-    """What a rank is about to execute, in words."""
+    """Return what a rank is about to execute, in words."""
     content, (dtype, values, calls) = header[:4].numpy().tobytes().hex()[:12], header[4:].tolist()
     return f"brings {values} values of {str(_DTYPES[dtype]).removeprefix('torch.')} to schedule {content}, call {calls}"

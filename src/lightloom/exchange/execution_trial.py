@@ -37,7 +37,7 @@ _EXCHANGED = 7
 
 
 def draw(rank: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
-    """What ``rank`` brings: integers over their whole range (sums wrap), or normal floats of widely different sizes."""
+    """Draw a rank's input: integers over their whole range (sums wrap), or normal floats of widely different sizes."""
     random = torch.Generator().manual_seed(1000 * seed + rank)
     if not dtype.is_floating_point:
         range_ = torch.iinfo(dtype)
@@ -47,7 +47,7 @@ def draw(rank: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
 
 
 def brought(execute: ScheduleExecutor, values: int, itemsize: int) -> int:
-    """Values that this rank's tensor has, where each part of the collective has ``values``, or its own number."""
+    """Return the number of values of this rank's input, where each part has ``values``, or a number of its own."""
     movement, rank = execute.movement, execute.rank
     held, wanted = (chunks // movement.pieces for chunks in (movement.held(rank), movement.wanted(rank)))
     if movement.collective.sizes is not None:
@@ -56,7 +56,7 @@ def brought(execute: ScheduleExecutor, values: int, itemsize: int) -> int:
 
 
 def reference(execute: ScheduleExecutor, tensor: Tensor, itemsize: int) -> Tensor:
-    """What ``torch.distributed``'s own collectives make of it; a permute is a send and a receive.
+    """Return the result of ``torch.distributed``'s own collectives; a permute is a send and a receive.
 
     A barrier is an all-gather of tokens, and a reduce-scatter of parts that differ in size a part of an all-reduce.
 
@@ -121,7 +121,7 @@ def _exchanged(tensor: Tensor, destinations: tuple[int, ...], rank: int, group: 
 
 
 def error_over_bound(execute: ScheduleExecutor, ours: Tensor, tensor: Tensor) -> float:
-    """The largest error of a sum of floats, as a fraction of what ``ScheduleExecutor`` promises.
+    """Return the largest error of a sum of floats, as a fraction of what ``ScheduleExecutor`` promises.
 
     It is measured against a sum in float64, which for float64 may itself be off by as much.
 
@@ -172,29 +172,29 @@ def _timed(action: Callable[[], object]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What a schedule did in real processes."""
+    """Results and times of a schedule that real processes executed."""
 
     content: str
     """Hash of the schedule's movement (``Movement.digest``), its first 16 digits."""
     dtype: str
     values: int
-    """Of a rank's input; of the largest one where inputs differ."""
+    """Number of values in a rank's input; in the largest one where inputs differ."""
     padding: int
     """Zeros added to each of its blocks, so that it divides into chunks."""
     messages: int
-    """That all ranks send."""
+    """Number of messages that all ranks together send."""
     same_bits: bool
-    """Whether every rank had the bits of ``torch.distributed``'s own collective."""
+    """True if every rank had the bits of ``torch.distributed``'s own collective."""
     error_over_bound: float
     """Largest error of a sum of floats, of any rank, over what its order of additions can be off by."""
     seconds: float
     """Median over rounds of the slowest rank."""
     reference_seconds: float
-    """The same of ``torch.distributed``'s own collective."""
+    """Median seconds of ``torch.distributed``'s own collective, by the slowest rank of each round."""
 
     @property
     def right(self) -> bool:
-        """Whether the schedule did what its collective promises."""
+        """True if the schedule did what its collective promises."""
         return self.error_over_bound <= 1
 
 

@@ -1,15 +1,16 @@
-"""Communication hooks for training with PyTorch: gradients compressed, averaged by light, or exchanged by a schedule.
+"""Communication hooks of ``DistributedDataParallel`` and FSDP2 that take objects rather than names of methods.
 
-    from lightloom.exchange.hooks import attach_inceptionn
+    state = attach_schedule(ddp_model, schedule)            # an all-reduce by the rows of a schedule
 
-    state = attach_inceptionn(ddp_model)
-
-Names are loaded when they are first used.
+``lightloom.exchange.attach`` and ``attach_fsdp`` take any method by name. ``attach_inceptionn``,
+``attach_inceptionn_fsdp`` and ``attach_optical_average`` are older names of the same hooks and warn where the newer
+ones do the same; only here are counts of tags, addresses of ranks, averagers as objects, their rounding and seeds.
 """
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.compression.codec import Codec
 from lightloom.exchange.compression.inceptionn import Inceptionn
 from lightloom.exchange.distributed.adaptive import OpticalCounts, OpticalStatistics, Statistics
-from lightloom.exchange.distributed.ddp import DdpHookState, ExchangerState, attach_hook, real_length
+from lightloom.exchange.distributed.ddp import DdpHookState, ExchangerState, attach_hook, average_hook, real_length
 from lightloom.exchange.distributed.exchanger import Exchanger, PlainExchanger, Stepwise
 from lightloom.exchange.distributed.fsdp import FsdpState, all_shards, common_group, sharded_modules, tensor_sizes
 from lightloom.exchange.distributed.group import OwnGroup, raw_nbytes
@@ -40,9 +41,6 @@ from lightloom.photonics.registry import find_averager
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
 
-    from lightloom.exchange.distributed.ddp import average_hook as average_hook
-
-
 __all__ = [
     "InceptionnFsdpState",
     "InceptionnState",
@@ -55,17 +53,26 @@ __all__ = [
     "average_hook",
 ]
 
+_ONLY_HERE = {"tag_histogram", "host", "parameters", "rounding", "seed"}
+"""Options that ``lightloom.exchange`` does not have."""
 
-# INCEPTIONN as a communication hook of ``DistributedDataParallel``.
-#
-# model = DistributedDataParallel(net)
-# state = attach_inceptionn(model)                       # before the first backward pass
-# ...
-# print(state.statistics)
-#
-# DDP calls its hook with the gradients of this rank and takes what it returns: here the average over ranks, the same
-# bits on all of them. Where plain all-reduce is faster the hook uses it (``training.gradients.adaptive``) and does
-# what DDP does without a hook.
+
+def _warn_of(old: str, new: str, options: Iterable[str]) -> None:
+    """Warn the caller's caller that a hook has a newer name, unless an option has no counterpart there."""
+    if not _ONLY_HERE.intersection(options):
+        warnings.warn(f"{old} is deprecated: use lightloom.exchange.{new}", DeprecationWarning, stacklevel=3)
+
+
+def _method_name(codec: Codec | None, options: dict[str, Any]) -> str:
+    """Return the name of the exchange method that runs a codec with these options, for messages."""
+    feedback = "feedback" if options.get("error_feedback", True) else "feedback=no"
+    codec = codec or Inceptionn()
+    known = type(codec) is Inceptionn
+    return f"inceptionn:bound=2^-{codec.exponent},{feedback}" if known else f"codec:name=({codec.name}),{feedback}"
+
+
+# INCEPTIONN, or any other codec, around a ring: as a hook of ``DistributedDataParallel``, and as the reduce-scatter of
+# FSDP2. Gathering parameters stays torch's: weights are not gradients, they do not compress.
 
 
 class InceptionnState(ExchangerState):
@@ -134,20 +141,11 @@ def attach_inceptionn(model: DistributedDataParallel, codec: Codec | None = None
         TransportError: a rank did not connect in time.
         LightloomError: the model has a hook already, or its backward pass has begun.
     """
+    _warn_of("attach_inceptionn", f"attach(model, {_method_name(codec, options)!r})", options)
     options.setdefault("parameters", model.module.named_parameters())
     state = InceptionnState(codec or Inceptionn(), model.process_group, **options)
     attach_hook(model, state)
     return state
-
-
-# INCEPTIONN as the reduce-scatter of FSDP2 (``torch.distributed.fsdp.fully_shard``).
-#
-# for layer in net:
-# fully_shard(layer)
-# fully_shard(net)
-# state = attach_inceptionn_fsdp(net)
-#
-# Gathering parameters stays torch's: weights are not gradients, they do not compress.
 
 
 class InceptionnFsdpState(FsdpState):
@@ -197,6 +195,7 @@ def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **optio
         UnsupportedError: the model does not use FSDP2, or torch does not let its reduce-scatter be replaced.
         TransportError: a rank did not connect in time.
     """
+    _warn_of("attach_inceptionn_fsdp", f"attach_fsdp(model, {_method_name(codec, options)!r})", options)
     modules = sharded_modules(model)
     group = common_group(
         modules, "lightloom.exchange.distributed.fsdp.attach_fsdp compresses between the nodes of hybrid sharding"
@@ -212,11 +211,6 @@ def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **optio
 
 
 # OptINC's averaging as a communication hook of ``DistributedDataParallel``.
-#
-# model = DistributedDataParallel(net)
-# state = attach_optical_average(model)                  # 16 bits, exact mean, half-up
-# ...
-# print(state.statistics)
 #
 # Gradients are quantised to blocks of one power-of-two scale, the codes of all ranks are averaged by an averager
 # (exact, a network with its noise, Table II's errors), and every rank restores the same mean codes: replicas stay
@@ -258,7 +252,12 @@ class OpticalAverageState(ExchangerState):
         """
         group = group_or_default(process_group)
         self.rank = group.rank()
-        self.averager = _chosen(averager, group.size(), bits, rounding, rank_seed(seed, self.rank))
+        if averager is None or isinstance(averager, str):
+            own_seed, bits = rank_seed(seed, self.rank), 16 if bits is None else bits
+            averager = find_averager(averager or "ideal", group.size(), bits, rounding or "half-up", own_seed)
+        else:
+            _check_averager(averager, group.size(), bits, rounding)
+        self.averager = averager
         self.statistics = OpticalStatistics()
         self._optical = OpticalExchanger(self.averager, OwnGroup(group, timeout), block=block)
         super().__init__(self._optical, group)
@@ -280,17 +279,13 @@ class OpticalAverageState(ExchangerState):
         return average
 
 
-def _chosen(
-    averager: Averager | str | None, ranks: int, bits: int | None, rounding: Rounding | None, seed: int
-) -> Averager:
-    if averager is None or isinstance(averager, str):
-        return find_averager(averager or "ideal", ranks, 16 if bits is None else bits, rounding or "half-up", seed)
+def _check_averager(averager: Averager, ranks: int, bits: int | None, rounding: Rounding | None) -> None:
+    """Raise ConfigError if an averager is for another number of ranks, or other bits or rounding where given."""
     own = (averager.servers, averager.bits, averager.rounding)
     expected = (ranks, averager.bits if bits is None else bits, averager.rounding if rounding is None else rounding)
     if own != expected:
         words = [f"{servers} servers, {bits} bits, {kind}" for servers, bits, kind in (own, expected)]
         raise ConfigError(f"the averager is for {words[0]}: expected {words[1]}")
-    return averager
 
 
 def attach_optical_average(
@@ -306,16 +301,14 @@ def attach_optical_average(
         ConfigError, UnknownNameError: an option is invalid.
         LightloomError: the model has a hook already, or its backward pass has begun.
     """
+    if averager is None or isinstance(averager, str):
+        bits, block = options.get("bits") or 16, options.get("block", 256)
+        text = f"optical:averager=({averager or 'ideal'}),bits={bits},block={block}"
+        _warn_of("attach_optical_average", f"attach(model, {text!r})", options)
     options.setdefault("process_group", model.process_group)
     state = OpticalAverageState(averager, **options)
     attach_hook(model, state)
     return state
-
-
-# A schedule as a communication hook of ``DistributedDataParallel``: gradients are averaged as its rows say.
-#
-# model = DistributedDataParallel(net)
-# state = attach_schedule(model, schedule)               # an all-reduce, the same on all ranks
 
 
 class ScheduleState(DdpHookState):

@@ -30,18 +30,18 @@ class KernelRates:
     encode: float
     """Bytes of float32 per second: of the gradient's values."""
     decode: float
-    """The same: of the values in messages."""
+    """Bytes of float32 per second: of the values in messages."""
     encode_message: float
-    """Seconds of a call, whatever its size."""
+    """Seconds of encoding a message, whatever its size."""
     decode_message: float
     kernel: str
-    """What was measured."""
+    """Name of the kernels that were measured."""
     flops: float | None = None
     """Floating-point operations per second of products with narrow matrices, for low-rank methods."""
 
 
 def rates_path() -> Path:
-    """The file in the cache."""
+    """Return the path of the file of rates in the cache."""
     return cache_directory() / "exchange-rates.json"
 
 
@@ -76,11 +76,11 @@ _LARGE, _SMALL = 1 << 22, 256
 _ROUNDS, _CALLS = 5, 50
 _COLUMNS = 1024
 _SCALE = 1e-3
-"""Of the normally distributed values that are coded."""
+"""Standard deviation of the normally distributed values that are coded."""
 
 
 def measurable(method: ExchangeMethod) -> bool:
-    """Whether a method codes values, and by kernels that ``measure`` times."""
+    """Return whether a method codes values by kernels that ``measure`` times."""
     return isinstance(method.coding, BlockExchange | RingCodecExchange | TopKExchange | PowerSgdExchange)
 
 

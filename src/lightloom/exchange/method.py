@@ -1,4 +1,4 @@
-"""What an exchange of gradients sends and does, for plans that price it and for hooks that run it.
+"""Descriptions of gradient exchanges, their bytes and work, for plans that price them and hooks that run them.
 
 A method turns the gradients of all ranks into what every rank applies. It has *phases*, each one collective with a
 number of bytes, and *work* on the values. Methods that act less often than every step say so by ``every``.
@@ -24,7 +24,7 @@ Placement = Literal["everywhere", "in a node", "between nodes"]
 
 @dataclass(frozen=True, slots=True)
 class CodedSums:
-    """What a codec whose codes differ in size makes of sums of gradients, as measured."""
+    """Measured bits of a value under a codec of variable length, by the number of gradients in a sum."""
 
     codec: str
     """Name of the codec, as :func:`lightloom.exchange.compression.registry.find` reads it."""
@@ -70,12 +70,12 @@ class Phase:
     add up, as around a ring; empty where it does not."""
     where: Placement = "everywhere"
     hideable: bool = True
-    """Whether it may run behind the backward pass."""
+    """True if it may run behind the backward pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What each rank computes in one exchange, besides sending."""
+    """Computation of one rank in one exchange, besides sending."""
 
     encoded_values: float = 0.0
     decoded_values: float = 0.0
@@ -92,7 +92,7 @@ class ExchangeMethod(ABC):
     """A gradient exchange with its options; equal methods have equal names."""
 
     feedback: bool = False
-    """Whether the error of each encoding is added to the next gradient."""
+    """True if the error of each encoding is added to the next gradient."""
 
     @property
     @abstractmethod
@@ -102,7 +102,7 @@ class ExchangeMethod(ABC):
     @property
     @abstractmethod
     def scale_free(self) -> bool:
-        """Whether gradients times a power of two give the result times that power, bit for bit."""
+        """True if gradients times a power of two give the result times that power, bit for bit."""
 
     @abstractmethod
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
@@ -110,7 +110,7 @@ class ExchangeMethod(ABC):
 
     @abstractmethod
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """What each rank computes in one exchange; the largest over ranks where shares differ."""
+        """Return the computation of a rank in one exchange; the largest over ranks where shares differ."""
 
     def ranks_of(self, phase: Phase, ranks: int) -> int:
         """Number of ranks that exchange with each other in a phase, of ``ranks`` in all."""
@@ -118,7 +118,7 @@ class ExchangeMethod(ABC):
 
     @property
     def needs_values(self) -> bool:
-        """Whether the bytes depend on the gradient's values (``Gradient.coded``): without measured sizes, phases have
+        """True if the bytes depend on the gradient's values (``Gradient.coded``): without measured sizes, phases have
         the largest that may occur."""
         return False
 
@@ -129,7 +129,7 @@ class ExchangeMethod(ABC):
 
     @property
     def fused(self) -> bool:
-        """Whether one kernel codes a message on accelerators, rather than operations of a library one by one."""
+        """True if one kernel codes a message on accelerators, rather than operations of a library one by one."""
         return True
 
     @property
@@ -144,7 +144,7 @@ class ExchangeMethod(ABC):
 
     @property
     def synchronous(self) -> bool:
-        """Whether all ranks apply the same gradient at every step; plans of other methods do other training."""
+        """True if all ranks apply the same gradient at every step; plans of other methods do other training."""
         return self.every == 1
 
     def sent_bytes(self, gradient: Gradient, ranks: int) -> float:
@@ -181,11 +181,6 @@ def nbytes_of_terms(phase: Phase, terms: int) -> float:
         return phase.nbytes
     counts, sizes = zip(*phase.nbytes_by_terms, strict=True)
     return float(interp(log2(terms), log2(counts), sizes))
-
-
-def matrix_shapes(shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
-    """(rows, columns) of the tensors that have two dimensions or more, all but the first flattened."""
-    return [(shape[0], prod(shape[1:])) for shape in shapes if len(shape) > 1]
 
 
 # A family of methods: the ones that differ in their options.
@@ -323,7 +318,7 @@ class Evidence:
     method: str
     """Name with all options."""
     task: str
-    """What was trained, in words: data, network, optimizer."""
+    """Description of the training: data, network, optimizer."""
     steps: int
     seeds: int
     ranks: int
@@ -332,7 +327,7 @@ class Evidence:
     spread: float
     """Standard deviation of these differences over seeds; 0 for one seed."""
     command: str
-    """What reproduces it."""
+    """Command line that reproduces the figures."""
 
     def __str__(self) -> str:
         spread = f" ± {self.spread:.2g}" if self.seeds > 1 else ""
@@ -341,7 +336,7 @@ class Evidence:
         return f"{self.loss_difference:+.3g}{spread} in loss on {self.task} ({runs})"
 
     def to_json(self) -> dict[str, object]:
-        """Return the row in plain types."""
+        """Return the row as a JSON object."""
         return asdict(self)
 
 
@@ -383,6 +378,6 @@ def evidence_of(method: str) -> tuple[Evidence, ...]:
 
 
 def accuracy_note(method: str) -> str:
-    """What is known of a method's effect on the loss, in a line."""
+    """Return a line that says what was measured of a method's effect on the loss."""
     rows = evidence_of(method)
     return "measured: " + "; ".join(map(str, rows)) if rows else "not measured"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from math import ceil, prod
+from types import MappingProxyType
+from typing import Any
 
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import plugins_of
@@ -34,29 +37,17 @@ from lightloom.exchange.method import (
 class PlainExchange(ExchangeMethod):
     """The plain exchange: one all-reduce of float32 values, nothing coded."""
 
+    scale_free = True
+
     @property
     def name(self) -> str:
         return "float32"
-
-    @property
-    def scale_free(self) -> bool:
-        return True
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
         return (Phase(kind="all-reduce", nbytes=4.0 * gradient.values),)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
         return Work()
-
-
-def _plain_build(text: str, options: dict[str, str], _find: Find) -> PlainExchange:
-    read(text, options, {})
-    return PlainExchange()
-
-
-PLAIN_FAMILIES = (
-    Family(name="float32", summary="all-reduce of float32, as without a hook", options=(), build=_plain_build),
-)
 
 
 # Narrow formats, summed in float32: each rank sends its shares to their owners, which add up and send the sums back.
@@ -78,7 +69,7 @@ class Width:
     """Default number of values that share a scale; 0 where values have no scale."""
     summary: str
     feedback: bool
-    """Whether error feedback is the default: without it, the loss grows visibly (docs/exchange.md)."""
+    """True if error feedback is the default: without it, the loss grows visibly (docs/exchange.md)."""
 
 
 WIDTHS = (
@@ -121,7 +112,7 @@ class BlockExchange(ExchangeMethod):
         return self.width.name != "fp8"
 
     def nbytes(self, values: int) -> int:
-        """Size of the codes of one tensor, whose last block is padded."""
+        """Return the bytes of the codes and scales of one tensor, whose last block is padded."""
         if not self.block:
             return values * self.width.bits // 8
         return -(-values // self.block) * (SCALE_BYTES + self.block * self.width.bits // 8)
@@ -140,33 +131,11 @@ class BlockExchange(ExchangeMethod):
         )
 
 
-def _family(width: Width) -> Family:
-    def build(text: str, options: dict[str, str], _find: Find) -> BlockExchange:
-        readers = {"feedback": flag} | ({"block": _power_of_two} if width.block else {})
-        values = {"block": width.block, "feedback": width.feedback} | read(text, options, readers)
-        return BlockExchange(width=width, **values)
-
-    described = (("block", f"values that share a scale, {width.block} by default"),) if width.block else ()
-    default = "on" if width.feedback else "off"
-    return Family(
-        name=width.name,
-        summary=f"{width.summary}; sums in float32",
-        options=(
-            *described,
-            ("feedback", f"add the error of each encoding to the next gradient, {default} by default"),
-        ),
-        build=build,
-    )
-
-
 def _power_of_two(text: str) -> int:
     value = whole(8, 4096)(text)
     if value & (value - 1):
         raise ValueError("expected a power of two from 8 to 4096")
     return value
-
-
-BLOCKS_FAMILIES = tuple(_family(width) for width in WIDTHS)
 
 
 # Top-k: of each tensor the values of largest size, with their indices; all ranks gather all ranks' and add them up.
@@ -182,6 +151,8 @@ PAIR_BYTES = 8
 class TopKExchange(ExchangeMethod):
     """All-gather of the largest values and their indices."""
 
+    scale_free = True
+    fused = False
     share: float
     """Values of each tensor that are sent, as a share of all; at least one."""
 
@@ -189,16 +160,8 @@ class TopKExchange(ExchangeMethod):
     def name(self) -> str:
         return f"topk:share={self.share!r},{'feedback' if self.feedback else 'feedback=no'}"
 
-    @property
-    def scale_free(self) -> bool:
-        return True
-
-    @property
-    def fused(self) -> bool:
-        return False
-
     def kept(self, values: int) -> int:
-        """Values that are sent of a tensor of so many."""
+        """Return the number of values that are sent of a tensor of ``values`` values."""
         return min(max(ceil(self.share * values), 1), values)
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
@@ -206,7 +169,7 @@ class TopKExchange(ExchangeMethod):
         return (Phase(kind="all-gather", nbytes=float(ranks * PAIR_BYTES * kept)),)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Every value is looked at once; what all ranks sent is added up."""
+        """Return the work: every value is looked at once; what all ranks sent is added up."""
         kept = sum(self.kept(Gradient((shape,)).values) for shape in gradient.shapes)
         return Work(
             encoded_values=gradient.values,
@@ -214,24 +177,6 @@ class TopKExchange(ExchangeMethod):
             encoded_messages=1,
             decoded_messages=ranks,
         )
-
-
-def _sparse_build(text: str, options: dict[str, str], _find: Find) -> TopKExchange:
-    values = read(text, options, {"share": real(1e-6, 1.0), "feedback": flag})
-    return TopKExchange(**{"share": 0.01, "feedback": True} | values)
-
-
-SPARSE_FAMILIES = (
-    Family(
-        name="topk",
-        summary="the largest values of each tensor with their indices, gathered from all ranks",
-        options=(
-            ("share", "values that are sent, from 1e-6 to 1; 0.01 by default"),
-            ("feedback", "keep what is not sent for the next gradient, on by default"),
-        ),
-        build=_sparse_build,
-    ),
-)
 
 
 # PowerSGD: each gradient matrix M [rows, columns] as P Qᵀ of low rank, P and Q being averaged over ranks.
@@ -248,17 +193,14 @@ _BYTES = 4
 class PowerSgdExchange(ExchangeMethod):
     """All-reduces of the factors of each matrix."""
 
+    scale_free = False
+    """It would take an orthogonalisation whose rounding does not depend on the scale."""
     rank: int
     """Columns of each factor."""
 
     @property
     def name(self) -> str:
         return f"powersgd:rank={self.rank},{'feedback' if self.feedback else 'feedback=no'}"
-
-    @property
-    def scale_free(self) -> bool:
-        """Not promised: it would take an orthogonalisation whose rounding does not depend on the scale."""
-        return False
 
     def factors(self, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
         """(rows, columns, rank) of the factors of a tensor, all dimensions but the first being its columns; None for a
@@ -280,7 +222,7 @@ class PowerSgdExchange(ExchangeMethod):
         return tuple(Phase(kind="all-reduce", nbytes=float(_BYTES * size)) for size in sizes if size)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """M Q, Mᵀ P and P Qᵀ, each of which reads or writes M once, and Gram-Schmidt of the columns of P."""
+        """Return the work of M Q, Mᵀ P and P Qᵀ, each of which passes over M once, and of Gram-Schmidt on P."""
         matrices = self._matrices(gradient)
         values = sum(rows * columns for rows, columns, _ in matrices)
         flops = sum(6 * rows * columns * rank + 2 * rows * rank * rank for rows, columns, rank in matrices)
@@ -295,24 +237,6 @@ class PowerSgdExchange(ExchangeMethod):
         return [factors for shape in gradient.shapes if (factors := self.factors(shape)) is not None]
 
 
-def _low_rank_build(text: str, options: dict[str, str], _find: Find) -> PowerSgdExchange:
-    values = read(text, options, {"rank": whole(1, 1024), "feedback": flag})
-    return PowerSgdExchange(**{"rank": 2, "feedback": True} | values)
-
-
-LOW_RANK_FAMILIES = (
-    Family(
-        name="powersgd",
-        summary="each gradient matrix as a product of two narrow ones, which are averaged",
-        options=(
-            ("rank", "columns of the narrow matrices, from 1 to 1024; 2 by default"),
-            ("feedback", "add what the product leaves out to the next gradient, on by default"),
-        ),
-        build=_low_rank_build,
-    ),
-)
-
-
 # Codecs of floats around a ring: every hop encodes a partial sum anew, the finished sum goes round as it is.
 #
 # reduce-scatter   hop h carries sums of h gradients, h = 1 ... ranks - 1
@@ -324,7 +248,7 @@ LOW_RANK_FAMILIES = (
 # Sources: Li et al., MICRO 2018, Algorithms 1 to 3; ``lightloom.exchange.transport.ring_all_reduce``.
 
 STREAM_BYTES = 32
-"""Header of a coded message and of its first frame (``compression.header``); a frame more every 65,536 values."""
+"""Header of a coded message and of its first frame (``compression.stream``); a frame more every 65,536 values."""
 FRAME_BYTES, FRAME_VALUES = 8, 1 << 16
 LENGTH_BYTES = 4
 """Scaled, a message is a stream for each tensor, behind its length, so that scales do not depend on DDP's buckets."""
@@ -338,7 +262,7 @@ class RingCodecExchange(ExchangeMethod):
     """All-reduce around a ring whose hops carry coded partial sums."""
 
     scaled: bool = False
-    """Whether every message is scaled by a power of two of its own before it is coded."""
+    """True if every message is scaled by a power of two of its own before it is coded."""
 
     @property
     def codec(self) -> str:
@@ -346,7 +270,7 @@ class RingCodecExchange(ExchangeMethod):
         raise NotImplementedError
 
     def value_bits(self, gradient: Gradient) -> tuple[tuple[int, float], ...]:
-        """(number of summed gradients, bits of a value on average, tags included)."""
+        """Return pairs (number of summed gradients, average bits of a value, tags included)."""
         raise NotImplementedError
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
@@ -374,6 +298,7 @@ class RingCodecExchange(ExchangeMethod):
 class InceptionnExchange(RingCodecExchange):
     """INCEPTIONN's codec around its ring; scaled, its bound is relative to the root mean square of each message."""
 
+    needs_values = True
     exponent: int
     """k of the bound 2^-k."""
 
@@ -389,10 +314,6 @@ class InceptionnExchange(RingCodecExchange):
     @property
     def scale_free(self) -> bool:
         return self.scaled
-
-    @property
-    def needs_values(self) -> bool:
-        return True
 
     def value_bits(self, gradient: Gradient) -> tuple[tuple[int, float], ...]:
         return gradient.bits_by_terms(self.codec) or ((1, _LARGEST_BITS),)
@@ -426,6 +347,9 @@ class TruncatedExchange(RingCodecExchange):
 class CodecExchange(RingCodecExchange):
     """Any registered codec around a ring, those of plug-ins too."""
 
+    scale_free = False
+    """Nothing is known of other people's codecs."""
+    needs_values = True
     coder: str
     """Full name of the codec."""
 
@@ -436,15 +360,6 @@ class CodecExchange(RingCodecExchange):
     @property
     def codec(self) -> str:
         return self.coder
-
-    @property
-    def scale_free(self) -> bool:
-        """Nothing is known of other people's codecs."""
-        return False
-
-    @property
-    def needs_values(self) -> bool:
-        return True
 
     def value_bits(self, gradient: Gradient) -> tuple[tuple[int, float], ...]:
         return gradient.bits_by_terms(self.codec) or ((1, 32.0),)
@@ -465,56 +380,6 @@ def _read_dropped(text: str) -> int:
     if text not in ("16", "22", "24"):
         raise ValueError("expected 16, 22 or 24")
     return int(text)
-
-
-def _inceptionn(text: str, options: dict[str, str], _find: Find) -> InceptionnExchange:
-    values = read(text, options, {"bound": _read_bound, "scaled": flag, "feedback": flag})
-    return InceptionnExchange(
-        exponent=values.get("bound", 10), scaled=values.get("scaled", False), feedback=values.get("feedback", True)
-    )
-
-
-def _truncate(text: str, options: dict[str, str], _find: Find) -> TruncatedExchange:
-    return TruncatedExchange(**{"bits": 16} | read(text, options, {"bits": _read_dropped, "feedback": flag}))
-
-
-def _codec(text: str, options: dict[str, str], _find: Find) -> CodecExchange:
-    values = read(text, options, {"name": lambda name: find_codec(name).name, "feedback": flag})
-    return CodecExchange(coder=values.get("name", "block-fixed-point:8"), feedback=values.get("feedback", False))
-
-
-RING_CODEC_FAMILIES = (
-    Family(
-        name="codec",
-        compared=(),
-        summary="any codec that `lightloom catalog` lists, plug-ins too, around a ring",
-        options=(
-            ("name", "the codec, block-fixed-point:8 by default"),
-            ("feedback", "add the error of each encoding to the next gradient, off by default"),
-        ),
-        build=_codec,
-    ),
-    Family(
-        name="inceptionn",
-        compared=("inceptionn", "inceptionn:scaled"),
-        summary="INCEPTIONN around a ring: 0, 8, 16 or 32 bits a value, more for larger gradients and sums",
-        options=(
-            ("bound", "largest error of an encoding, a power of two from 2^-1 to 2^-14; 2^-10 by default"),
-            ("scaled", "scale each message by a power of two first; off by default: an absolute bound"),
-            ("feedback", "add the error of each encoding to the next gradient, on by default"),
-        ),
-        build=_inceptionn,
-    ),
-    Family(
-        name="truncate",
-        summary="float32 without its low bits, around a ring",
-        options=(
-            ("bits", "low bits that are cut off: 16 (the default), 22 or 24"),
-            ("feedback", "add the error of each encoding to the next gradient, off by default"),
-        ),
-        build=_truncate,
-    ),
-)
 
 
 # Averages of integer codes by an averager of light: OptINC's servers around a chip.
@@ -544,7 +409,7 @@ class OpticalExchange(ExchangeMethod):
 
     @property
     def scale_free(self) -> bool:
-        """Whether the averager gives equal codes the same mean: without noise or errors of its own."""
+        """True if the averager gives equal codes the same mean: without noise or errors of its own."""
         return self.averager == "ideal"
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
@@ -564,35 +429,11 @@ class OpticalExchange(ExchangeMethod):
 
 
 def _read_averager(text: str) -> str:
-    from lightloom.core.errors import UnknownNameError
     from lightloom.photonics.registry import KNOWN
 
     if text.partition(":")[0] not in KNOWN:
         raise UnknownNameError("averager", text, KNOWN)
     return text
-
-
-def _optical_build(text: str, options: dict[str, str], _find: Find) -> OpticalExchange:
-    readers = {"averager": _read_averager, "bits": whole(2, 32), "block": whole(1, 1 << 20)}
-    values = read(text, options, readers)
-    return OpticalExchange(
-        averager=values.get("averager", "ideal"), bits=values.get("bits", 16), block=values.get("block", 256)
-    )
-
-
-OPTICAL_FAMILIES = (
-    Family(
-        name="optical",
-        compared=(),
-        summary="integer codes with a scale a block, averaged by light",
-        options=(
-            ("averager", "ideal (the default) or another averager, in parentheses; see docs/photonics/averaging.md"),
-            ("bits", "bits of a code, from 2 to 32; 16 by default"),
-            ("block", "values that share a scale; 256 by default"),
-        ),
-        build=_optical_build,
-    ),
-)
 
 
 # Methods inside methods: ``inner=(int4:block=128,feedback)``.
@@ -633,7 +474,7 @@ class TwoLevelExchange(ExchangeMethod):
     """Reduce-scatter and all-gather in a node around a method between nodes."""
 
     between: ExchangeMethod
-    """What averages the slots of nodes."""
+    """Method that averages each slot between the nodes."""
     node: int
     """Ranks of a node."""
 
@@ -661,11 +502,11 @@ class TwoLevelExchange(ExchangeMethod):
         return self.node if phase.where == "in a node" else self._nodes(ranks)
 
     def slot(self, gradient: Gradient) -> Gradient:
-        """What a rank exchanges between nodes: its share of all tensors, one after the other."""
+        """Return the gradient that a rank exchanges between nodes: its share of all tensors, one after the other."""
         return replace(gradient, shapes=((-(-gradient.values // self.node),),))
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Collectives in order.
+        """Return the collectives in the node and between nodes, in order.
 
         Raises:
             ConfigError: the ranks do not fill nodes.
@@ -708,27 +549,6 @@ def _between_reader(find: Find) -> Find:
     return read_between
 
 
-def _two_level_build(text: str, options: dict[str, str], find: Find) -> TwoLevelExchange:
-    readers = {"inside": _read_inside, "between": _between_reader(find), "node": whole(2, 4096)}
-    values = read(text, options, readers)
-    return TwoLevelExchange(between=values.get("between") or find("int4"), node=values.get("node", 8))
-
-
-TWO_LEVEL_FAMILIES = (
-    Family(
-        name="two-level",
-        compared=(),
-        summary="float32 inside a node, another method between nodes",
-        options=(
-            ("inside", "float32, what ranks of a node exchange"),
-            ("between", "method between nodes, in parentheses; int4 by default"),
-            ("node", "ranks of a node; 8 by default"),
-        ),
-        build=_two_level_build,
-    ),
-)
-
-
 # Methods that exchange weights every so many steps, in between each rank trains alone.
 #
 # LocalSGD averages the weights. DiLoCo averages what they moved by, the *pseudo-gradient*, with any method, and lets
@@ -745,6 +565,8 @@ _MOST_STEPS = 100_000
 class LocalSgdExchange(ExchangeMethod):
     """All-reduce of the weights every so many steps."""
 
+    scale_free = True
+    synchronous = False
     steps: int
     """Steps from one exchange to the next."""
 
@@ -753,16 +575,8 @@ class LocalSgdExchange(ExchangeMethod):
         return f"localsgd:every={self.steps}"
 
     @property
-    def scale_free(self) -> bool:
-        return True
-
-    @property
     def every(self) -> int:
         return self.steps
-
-    @property
-    def synchronous(self) -> bool:
-        return False
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
         return (Phase(kind="all-reduce", nbytes=4.0 * gradient.values, hideable=False),)
@@ -775,10 +589,11 @@ class LocalSgdExchange(ExchangeMethod):
 class DiLoCoExchange(ExchangeMethod):
     """Pseudo-gradients averaged by another method, an outer optimizer on every rank."""
 
+    synchronous = False
     steps: int
     """Inner steps from one exchange of a fragment to its next."""
     inner: ExchangeMethod
-    """What averages pseudo-gradients."""
+    """Method that averages the pseudo-gradients."""
     fragments: int
     outer_lr: float
     outer_momentum: float
@@ -799,10 +614,6 @@ class DiLoCoExchange(ExchangeMethod):
         return self.steps
 
     @property
-    def synchronous(self) -> bool:
-        return False
-
-    @property
     def needs_values(self) -> bool:
         return self.inner.needs_values
 
@@ -819,7 +630,7 @@ class DiLoCoExchange(ExchangeMethod):
         return self.inner.ranks_of(phase, ranks)
 
     def parts(self, gradient: Gradient) -> tuple[Gradient, ...]:
-        """Fragments in the order of the tensors: consecutive tensors, about equally many values each, none empty."""
+        """Return the fragments: consecutive tensors, about equally many values each, none empty."""
         shapes, sums = gradient.shapes, [0]
         for shape in gradient.shapes:
             sums.append(sums[-1] + Gradient((shape,)).values)
@@ -830,11 +641,11 @@ class DiLoCoExchange(ExchangeMethod):
         return tuple(replace(gradient, shapes=shapes[begin:end]) for begin, end in pairwise([*ends, len(shapes)]))
 
     def turn(self, fragment: int) -> int:
-        """The step within a round of ``every`` steps, from 1 on, after which a fragment is exchanged."""
+        """Return the step within a round of ``every`` steps, from 1 on, after which a fragment is exchanged."""
         return self.steps * (fragment + 1) // self.fragments
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Those of all fragments of a round."""
+        """Return the collectives of all fragments of a round."""
         return tuple(
             replace(phase, hideable=False) for part in self.parts(gradient) for phase in self.inner.phases(part, ranks)
         )
@@ -844,8 +655,47 @@ class DiLoCoExchange(ExchangeMethod):
         return Work(**{field.name: sum(getattr(work, field.name) for work in works) for field in fields(Work)})
 
 
-def _localsgd(text: str, options: dict[str, str], _find: Find) -> LocalSgdExchange:
-    return LocalSgdExchange(steps=read(text, options, {"every": whole(1, _MOST_STEPS)}).get("every", 20))
+# All methods that lightloom has: what each does, its options with what reads them, and how it is built.
+
+Options = tuple[tuple[str, str], ...]
+Readers = Mapping[str, Callable[[str], Any]]
+
+
+def _family(
+    name: str,
+    summary: str,
+    make: Callable[..., ExchangeMethod],
+    options: Options = (),
+    readers: Readers = MappingProxyType({}),
+    compared: tuple[str, ...] | None = None,
+) -> Family:
+    """Return a family whose methods ``make`` builds from the options that a name gives, each read by its reader."""
+
+    def build(text: str, given: dict[str, str], _find: Find) -> ExchangeMethod:
+        return make(**read(text, given, readers))
+
+    return Family(name=name, summary=summary, options=options, build=build, compared=compared)
+
+
+def _feedback(words: str, default: str) -> tuple[str, str]:
+    return "feedback", f"{words} next gradient, {default} by default"
+
+
+def _narrow(width: Width) -> Family:
+    block = (("block", f"values that share a scale, {width.block} by default"),) if width.block else ()
+    return _family(
+        width.name,
+        f"{width.summary}; sums in float32",
+        partial(BlockExchange, width=width, block=width.block, feedback=width.feedback),
+        (*block, _feedback(_ADDED, "on" if width.feedback else "off")),
+        {"feedback": flag} | ({"block": _power_of_two} if width.block else {}),
+    )
+
+
+def _two_level(text: str, options: dict[str, str], find: Find) -> TwoLevelExchange:
+    readers = {"inside": _read_inside, "between": _between_reader(find), "node": whole(2, 4096)}
+    values = read(text, options, readers)
+    return TwoLevelExchange(between=values.get("between") or find("int4"), node=values.get("node", 8))
 
 
 def _diloco(text: str, options: dict[str, str], find: Find) -> DiLoCoExchange:
@@ -857,26 +707,71 @@ def _diloco(text: str, options: dict[str, str], find: Find) -> DiLoCoExchange:
         "outer_lr": real(0.0, 10.0),
         "outer_momentum": real(0.0, 0.9999),
     }
-    values = read(text, options, readers)
-    return DiLoCoExchange(
-        steps=every,
-        inner=values.get("inner") or find("float32"),
-        fragments=values.get("fragments", 1),
-        outer_lr=values.get("outer_lr", 0.7),
-        outer_momentum=values.get("outer_momentum", 0.9),
-    )
+    defaults = {"fragments": 1, "outer_lr": 0.7, "outer_momentum": 0.9}
+    values = defaults | {"inner": None} | read(text, options, readers) | {"every": every}
+    return DiLoCoExchange(steps=values.pop("every"), inner=values.pop("inner") or find("float32"), **values)
 
 
-PERIODIC_FAMILIES = (
-    Family(
-        name="localsgd",
-        summary="weights averaged every so many steps; other training than data parallelism",
-        options=(("every", "steps from one average to the next; 20 by default"),),
-        build=_localsgd,
+_ADDED = "add the error of each encoding to the"
+BUILT_IN: tuple[Family, ...] = (
+    _family("float32", "all-reduce of float32, as without a hook", PlainExchange),
+    *map(_narrow, WIDTHS),
+    _family(
+        "codec",
+        "any codec that `lightloom catalog` lists, plug-ins too, around a ring",
+        lambda name="block-fixed-point:8", feedback=False: CodecExchange(coder=name, feedback=feedback),
+        (("name", "the codec, block-fixed-point:8 by default"), _feedback(_ADDED, "off")),
+        {"name": lambda name: find_codec(name).name, "feedback": flag},
+        compared=(),
+    ),
+    _family(
+        "inceptionn",
+        "INCEPTIONN around a ring: 0, 8, 16 or 32 bits a value, more for larger gradients and sums",
+        lambda bound=10, feedback=True, **scaled: InceptionnExchange(exponent=bound, feedback=feedback, **scaled),
+        (
+            ("bound", "largest error of an encoding, a power of two from 2^-1 to 2^-14; 2^-10 by default"),
+            ("scaled", "scale each message by a power of two first; off by default: an absolute bound"),
+            _feedback(_ADDED, "on"),
+        ),
+        {"bound": _read_bound, "scaled": flag, "feedback": flag},
+        compared=("inceptionn", "inceptionn:scaled"),
+    ),
+    _family(
+        "truncate",
+        "float32 without its low bits, around a ring",
+        partial(TruncatedExchange, bits=16),
+        (("bits", "low bits that are cut off: 16 (the default), 22 or 24"), _feedback(_ADDED, "off")),
+        {"bits": _read_dropped, "feedback": flag},
+    ),
+    _family(
+        "topk",
+        "the largest values of each tensor with their indices, gathered from all ranks",
+        partial(TopKExchange, share=0.01, feedback=True),
+        (
+            ("share", "values that are sent, from 1e-6 to 1; 0.01 by default"),
+            _feedback("keep what is not sent for the", "on"),
+        ),
+        {"share": real(1e-6, 1.0), "feedback": flag},
+    ),
+    _family(
+        "powersgd",
+        "each gradient matrix as a product of two narrow ones, which are averaged",
+        partial(PowerSgdExchange, rank=2, feedback=True),
+        (
+            ("rank", "columns of the narrow matrices, from 1 to 1024; 2 by default"),
+            _feedback("add what the product leaves out to the", "on"),
+        ),
+        {"rank": whole(1, 1024), "feedback": flag},
+    ),
+    _family(
+        "localsgd",
+        "weights averaged every so many steps; other training than data parallelism",
+        lambda every=20: LocalSgdExchange(steps=every),
+        (("every", "steps from one average to the next; 20 by default"),),
+        {"every": whole(1, _MOST_STEPS)},
     ),
     Family(
         name="diloco",
-        compared=("diloco:every=20",),
         summary="what weights moved by averaged every so many steps, with an outer optimizer; other training",
         options=(
             ("every", "inner steps from one exchange to the next; 50 by default"),
@@ -886,19 +781,31 @@ PERIODIC_FAMILIES = (
             ("outer_momentum", "Nesterov momentum of the outer optimizer; 0.9 by default"),
         ),
         build=_diloco,
+        compared=("diloco:every=20",),
     ),
-)
-
-
-BUILT_IN: tuple[Family, ...] = (
-    *PLAIN_FAMILIES,
-    *BLOCKS_FAMILIES,
-    *RING_CODEC_FAMILIES,
-    *SPARSE_FAMILIES,
-    *LOW_RANK_FAMILIES,
-    *PERIODIC_FAMILIES,
-    *TWO_LEVEL_FAMILIES,
-    *OPTICAL_FAMILIES,
+    Family(
+        name="two-level",
+        summary="float32 inside a node, another method between nodes",
+        options=(
+            ("inside", "float32, what ranks of a node exchange"),
+            ("between", "method between nodes, in parentheses; int4 by default"),
+            ("node", "ranks of a node; 8 by default"),
+        ),
+        build=_two_level,
+        compared=(),
+    ),
+    _family(
+        "optical",
+        "integer codes with a scale a block, averaged by light",
+        partial(OpticalExchange, averager="ideal", bits=16, block=256),
+        (
+            ("averager", "ideal (the default) or another averager, in parentheses; see docs/photonics/averaging.md"),
+            ("bits", "bits of a code, from 2 to 32; 16 by default"),
+            ("block", "values that share a scale; 256 by default"),
+        ),
+        {"averager": _read_averager, "bits": whole(2, 32), "block": whole(1, 1 << 20)},
+        compared=(),
+    ),
 )
 
 

@@ -46,6 +46,15 @@ def test_training_with_the_hook(processes: Processes) -> None:
         assert r["consistent"]
         assert r["buckets"][0] < r["buckets"][1]
 
+    # Older names of hooks say the newer ones, where these do the same.
+    inceptionn, truncated, counted, optical, rounded = same(run("deprecated"))  # type: ignore[arg-type]
+    assert inceptionn == (
+        "attach_inceptionn is deprecated: use lightloom.exchange.attach(model, 'inceptionn:bound=2^-10,feedback')"
+    )
+    assert truncated.endswith("attach(model, 'codec:name=(truncate:16),feedback=no')")
+    assert optical.endswith("attach(model, 'optical:averager=(ideal),bits=16,block=256')")
+    assert counted == rounded == ""
+
     # Without a codec the hook is an all-reduce.
     for r in run("exact_ring"):
         assert r["worst"] < 1e-6

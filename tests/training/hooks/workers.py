@@ -6,6 +6,8 @@ import copy
 import hashlib
 import os
 import signal
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lightloom import exchange
 from lightloom.exchange.compression.inceptionn import Inceptionn
+from lightloom.exchange.compression.truncation import Truncation
 from lightloom.exchange.distributed.ddp import average_hook
-from lightloom.exchange.hooks import InceptionnState, attach_inceptionn
+from lightloom.exchange.hooks import InceptionnState, attach_inceptionn, attach_optical_average
 from lightloom.exchange.transport.channel import TransportError
 from lightloom.exchange.transport.worker import Worker
 
@@ -94,6 +97,7 @@ def everything(worker: Worker) -> dict[str, Any]:
         deciding,
         alternating,
         checkpointed_by_0_1,
+        deprecated,
     )
     return {run.__name__: run(worker) for run in runs}
 
@@ -247,6 +251,24 @@ def checkpointed_by_0_1(worker: Worker) -> bool:
     assert fresh.adaptive is not None
     same = all(torch.equal(a, b) and a.any() for a, b in zip(_residuals(state), _residuals(fresh), strict=True))
     return same and fresh.adaptive.use_plain and fresh.adaptive.state_dict() == choice
+
+
+def deprecated(worker: Worker) -> list[str]:
+    """Warnings of the older names of hooks, one for each call: none where there is no newer one."""
+    said = []
+    calls: tuple[Callable[[DistributedDataParallel], Any], ...] = (
+        attach_inceptionn,
+        lambda model: attach_inceptionn(model, Truncation(16), error_feedback=False),
+        lambda model: attach_inceptionn(model, tag_histogram=True),
+        attach_optical_average,
+        lambda model: attach_optical_average(model, rounding="floor"),
+    )
+    for call in calls:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", DeprecationWarning)
+            call(wrapped()).close()
+        said.append("; ".join(str(warning.message) for warning in caught if "lightloom" in str(warning.message)))
+    return said
 
 
 def unnamed(worker: Worker) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class BlockFormat:
 
     @property
     def mean_scale(self) -> bool:
-        """Whether the scale is the mean size of the block's values, not their largest size."""
+        """True if the scale is the mean size of the block's values, False if it is their largest size."""
         return self.kind in ("lloyd", "sign")
 
     @property
@@ -124,7 +124,7 @@ def fp8_values() -> list[float]:
 
 
 def decoded_codes(fmt: BlockFormat) -> list[float]:
-    """What each code stands for, in scales, by code."""
+    """Return the decoded value of each code, in multiples of the block's scale."""
     if fmt.kind == "linear":
         half = 1 << (fmt.bits - 1)
         return [float((code + half) % (2 * half) - half) for code in range(2 * half)]
@@ -141,7 +141,7 @@ _PIECE: Effort = 1 << 15
 
 
 _FP8_VALUES = np.array(fp8_values(), np.float32)
-"""By code."""
+"""Decoded value of each fp8 code, float32 [256]."""
 
 
 class Portable:
@@ -391,7 +391,7 @@ Kernel = Portable | Native
 
 @cache
 def load(name: str) -> Kernel | None:
-    """Return the kernel of that name, one of ``native.NAMES``; None if this machine cannot run it."""
+    """Return the kernel of that name, one of ``kernels.NAMES``; None if this machine cannot run it."""
     if name == "fallback":
         return Portable()
     library = shared_object(Path(__file__).with_name("_blocks"), _SIGNATURES)

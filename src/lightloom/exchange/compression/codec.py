@@ -1,7 +1,7 @@
 """The codec interface: float32 values to a byte stream and back, within a stated error.
 
 A codec implements :attr:`Codec.name`, :meth:`Codec.encode` and :meth:`Codec.decode`; the rest has defaults.
-:mod:`lightloom.exchange.compression.codec` turns what callers pass into flat NumPy arrays and checks it.
+The functions below it turn what callers pass into flat NumPy arrays and check it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Codec(ABC):
 
 
 def float32_values(array: object) -> Float32s:
-    """The values of ``array`` in C order, flat: a view where the memory is contiguous, else a copy.
+    """Return the values of ``array`` in C order, flat: a view where the memory is contiguous, else a copy.
 
     Raises:
         InputError: not float32, or not in CPU memory (names the type).
@@ -109,7 +109,7 @@ def float32_values(array: object) -> Float32s:
 
 
 def float32_target(out: object, count: int) -> Float32s:
-    """A flat, writable view of ``out``, which must hold exactly ``count`` contiguous float32.
+    """Return a flat, writable view of ``out``, which must hold exactly ``count`` contiguous float32.
 
     Raises:
         InputError: not float32, not contiguous, not writable or not in CPU memory.
@@ -124,7 +124,7 @@ def float32_target(out: object, count: int) -> Float32s:
 
 
 def byte_target(out: Bytes, size: int) -> Bytes:
-    """``out`` itself, if it is a flat, contiguous, writable uint8 array of at least ``size`` bytes.
+    """Return ``out``, checked to be a flat, contiguous, writable uint8 array of at least ``size`` bytes.
 
     Raises:
         InputError: it is not.
@@ -150,7 +150,7 @@ def _as_numpy(array: object, purpose: str) -> Float32s:
 
 
 def stream_bytes(buffer: object) -> Bytes:
-    """A read-only view of the bytes of a buffer (bytes, bytearray, memoryview, uint8 array, CPU torch tensor).
+    """Return a read-only view of a buffer's bytes (bytes, bytearray, memoryview, uint8 array, CPU torch tensor).
 
     Raises:
         InputError: not a contiguous buffer.

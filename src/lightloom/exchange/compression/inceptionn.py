@@ -33,7 +33,7 @@ LARGEST_EXPONENT = 14
 
 @dataclass(frozen=True, repr=False)
 class _Inceptionn(FramedCodec):
-    """What both forms share; ``bound`` is a power of two from 2^-1 to 2^-14."""
+    """Frames and headers common to both forms; ``bound`` is a power of two from 2^-1 to 2^-14."""
 
     bound: float = 2.0**-10
 
@@ -220,7 +220,7 @@ def _scaled(values: Float32s, power: int, out: Float32s | None = None) -> Float3
 
 
 def power_of(values: Float32s) -> int:
-    """The power of two that brings the root mean square of ``values`` near 2^-5; infinite values and NaN do not count.
+    """Return the exponent p for which 2^p brings the root mean square near 2^-5; infinite values and NaN do not count.
 
     Values times 2^k have a power smaller by k.
     """
@@ -260,7 +260,7 @@ BUFFER_BITS = 2 * BURST_BITS
 
 
 def compression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
-    """Cycles and stalls of the alignment unit over groups of 16 to 272 bits; a group enters, a burst leaves a cycle."""
+    """Count cycles and stalls of the alignment unit for groups of 16-272 bits; one enters, a burst leaves a cycle."""
     held = cycles = stalls = 0
     for bits in group_bits:
         cycles += 1
@@ -273,7 +273,7 @@ def compression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
 
 
 def decompression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
-    """Cycles and stalls of the burst buffer over groups of 16 to 272 bits; a burst enters, a group leaves a cycle."""
+    """Count cycles and stalls of the burst buffer for groups of 16-272 bits; a burst enters, a group leaves a cycle."""
     groups = list(group_bits)
     coming = sum(groups)
     held = cycles = stalls = done = 0
@@ -297,7 +297,7 @@ def decompression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
 
 
 def group_bits(codec: Inceptionn | InceptionnPrinted, array: object) -> Ints:
-    """The size in bits of every group of eight, from the values alone; what the cycle counts need."""
+    """Return the size in bits of every group of eight values, from which cycles are counted, without encoding."""
     size = float32_values(array).view(np.uint32) & 0x7FFFFFFF
     k = codec.exponent
     thresholds = [(127 - k) << 23, (127 - k // 2) << 23, 127 << 23]

@@ -60,7 +60,7 @@ def shared_object(stem: Path, signatures: Mapping[str, tuple[Any, list[Any]]]) -
 
 
 def requested() -> str:
-    """What the environment variable LIGHTLOOM_KERNEL asks for; empty where it asks for nothing."""
+    """Return the value of the environment variable LIGHTLOOM_KERNEL; empty if it is not set."""
     return os.environ.get(_VARIABLE, "")
 
 
@@ -155,11 +155,6 @@ class _Native:
         return int(self._library.lightloom_xxh64(data.ctypes.data, data.size, seed))
 
 
-@cache
-def _library() -> ctypes.CDLL | None:
-    return shared_object(Path(__file__).with_name("_inceptionn"), _SIGNATURES)
-
-
 Kernel = _Fallback | _Native
 
 
@@ -174,7 +169,7 @@ def load(name: str) -> Kernel | None:
         raise ConfigError(f"kernel {name!r}: expected one of {', '.join(NAMES)}")
     if name == "fallback":
         return _Fallback()
-    library = _library()
+    library = shared_object(Path(__file__).with_name("_inceptionn"), _SIGNATURES)
     if library is None or library.lightloom_best_path() < PATHS[name]:
         return None
     return _Native(library, name)

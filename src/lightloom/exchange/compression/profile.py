@@ -68,7 +68,7 @@ class CodecProfile(Config):
     """Measurements of one codec on the gradients of one model."""
 
     codec: str
-    """As :func:`lightloom.exchange.compression.registry.find` understands it."""
+    """Name of the codec, as :func:`lightloom.exchange.compression.registry.find` reads it."""
     whole: Fit
     """Over all tensors and steps together."""
     steps: dict[int, float]
@@ -88,7 +88,7 @@ class CompressionProfile(Config):
 
     schema_name: Literal["lightloom.compression-profile/1"] = Field(default=SCHEMA, alias="schema")
     model: str
-    """As given to ``lightloom plan``."""
+    """Name of the model, as ``lightloom plan`` takes it."""
     parameters: Count
     gradients: str
     """Where they come from, in words; says so where inputs were random."""
@@ -137,7 +137,7 @@ def store(profile: CompressionProfile, key: str) -> list[Path]:
 
 
 def cache_path(key: str, codec: str) -> Path:
-    """Where the profile of a model's gradients under one codec is kept."""
+    """Return the path at which the profile of a model's gradients under one codec is kept."""
     return cache_directory() / "profiles" / f"{content_hash([key, codec, SCHEMA])}.json"
 
 
@@ -215,7 +215,7 @@ class _Measured:
     steps: dict[int, float] = field(default_factory=dict)
     sums: dict[int, float] = field(default_factory=dict)
     _ratio: float = 0.0
-    """Of the latest gradient that is no sum."""
+    """Compression ratio of the latest gradient that is not a sum of several."""
 
     def add_sum(self, terms: int, gradients: Gradients) -> None:
         """Add a sum of gradients, of which one was the latest that was added."""
@@ -291,17 +291,9 @@ def measure(
 
 def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
     """Return the rates of encoding and decoding, the fastest of a few rounds after a warm-up round."""
-    out = np.empty_like(values)
-    encode, decode = np.inf, np.inf
-    for counted in range(_ROUNDS + 1):
-        start = time.perf_counter()
-        encoded = codec.encode(values, threads=threads)
-        middle = time.perf_counter()
-        codec.decode(encoded, out=out, threads=threads)
-        end = time.perf_counter()
-        if counted:
-            encode, decode = min(encode, middle - start), min(decode, end - middle)
-    calls = _message_seconds(codec, values[:_MESSAGE_VALUES], threads)
+    _fastest(codec, values, threads, 1)
+    encode, decode = _fastest(codec, values, threads, _ROUNDS)
+    calls = _fastest(codec, values[:_MESSAGE_VALUES], threads, _CALLS)
     return Rates(
         threads=threads,
         encode=values.nbytes / encode,
@@ -311,11 +303,11 @@ def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
     )
 
 
-def _message_seconds(codec: Codec, values: Float32s, threads: int) -> tuple[float, float]:
-    """Seconds of encoding and of decoding a message of a few values, the fastest of many calls."""
+def _fastest(codec: Codec, values: Float32s, threads: int, rounds: int) -> tuple[float, float]:
+    """Return the seconds of encoding and of decoding ``values``, each the fastest of some rounds."""
     out = np.empty_like(values)
     encode, decode = np.inf, np.inf
-    for _ in range(_CALLS):
+    for _ in range(rounds):
         start = time.perf_counter()
         encoded = codec.encode(values, threads=threads)
         middle = time.perf_counter()

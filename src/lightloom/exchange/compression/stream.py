@@ -41,7 +41,7 @@ from lightloom.exchange.compression.codec import (
 )
 from lightloom.exchange.compression.kernels import REASONS, SLACK, current
 
-# The 24 bytes with which every stream begins; ``compression.stream`` describes the whole stream.
+# The 24 bytes with which every stream begins.
 
 MAGIC = b"LLGC"
 VERSION = 1
@@ -82,7 +82,7 @@ class Header:
 
     @property
     def frames(self) -> int:
-        """Number of frames."""
+        """Number of frames in the stream."""
         return -(-self.count // self.chunk)
 
     def pack(self) -> bytes:
@@ -147,7 +147,7 @@ class FramedCodec(Codec):
         """Fill ``out`` from the frames in ``data``; returns the bytes read, or ``-(8 frame + reason)``."""
 
     def encode(self, array: object, *, threads: int = 1, out: Bytes | None = None) -> memoryview:
-        """As :meth:`Codec.encode`; the stream is the beginning of ``out`` where memory of :meth:`room` bytes is given.
+        """Compress as :meth:`Codec.encode` does, into the beginning of ``out`` if that is given, of :meth:`room` bytes.
 
         Raises:
             InputError: not float32 or not in CPU memory; ``out`` is no flat, writable uint8 array, or too small.
@@ -263,7 +263,7 @@ class StreamDecoder:
 
     @property
     def finished(self) -> bool:
-        """Whether every value has been returned."""
+        """True once every value has been returned."""
         return self._header is not None and self._frame == self._header.frames
 
     def feed(self, piece: bytes | bytearray | memoryview) -> Float32s:

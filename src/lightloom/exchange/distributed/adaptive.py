@@ -1,4 +1,4 @@
-"""Whether compression pays: steps with and without it are timed, and the faster kind is used until the next probe.
+"""Choose between compressed and plain exchange: both are timed, and the faster one is used until the next probe.
 
 Plain is what torch itself would do: the all-reduce of DDP, the reduce-scatter of FSDP2.
 
@@ -58,7 +58,7 @@ class Decision:
     compressed: float
     plain: float
     use_plain: bool
-    """Whether the plain exchange was chosen."""
+    """True if the plain exchange was chosen."""
     plain_name: str = "plain all-reduce"
     """Name of the plain exchange."""
 
@@ -76,7 +76,7 @@ class AdaptiveCompression:
     def __init__(self, agree: Agree, *, log: bool = False, plain_name: str = "plain all-reduce") -> None:
         """Begin with the warm-up; with ``log``, each decision goes to the logger ``lightloom.exchange`` (INFO)."""
         self.use_plain = False
-        """Whether the present step is exchanged plainly."""
+        """True while the present step uses the plain exchange."""
         self._plain_name = plain_name
         self.decisions: list[Decision] = []
         self._agree = agree
@@ -172,7 +172,7 @@ class Counts:
     seconds: float = 0.0
     """Time spent encoding, exchanging and decoding, in seconds."""
     buckets: int = 0
-    """Buckets exchanged."""
+    """Number of buckets exchanged compressed."""
 
     @property
     def ratio(self) -> float:

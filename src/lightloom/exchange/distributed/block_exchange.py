@@ -115,8 +115,8 @@ class CastFormat(WireFormat):
                 left.sub_(target, alpha=divisor).nan_to_num_(0.0, 0.0, 0.0)
 
     def _divisor(self, ranks: int) -> int:
-        """What terms are divided by before they are cast: fp16 ends at 65,504, where a mean may begin to have one
-        large term."""
+        """Return the divisor of terms before they are cast: a mean that fp16, which ends at 65,504, can hold may have
+        one larger term."""
         return ranks if self.dtype == torch.float16 else 1
 
 

@@ -1,7 +1,7 @@
 """Any exchange as the communication hook of ``DistributedDataParallel``.
 
 DDP calls its hook with the gradients of this rank and takes what it returns: here the average over ranks, the same bits
-on all of them. Where plain all-reduce is faster the hook uses it (``training.gradients.adaptive``) and does what DDP
+on all of them. Where plain all-reduce is faster the hook uses it (``distributed.adaptive``) and does what DDP
 does without a hook.
 """
 
@@ -43,7 +43,7 @@ P = ParamSpec("P")
 
 
 class DdpHookState(ABC):
-    """What a hook keeps between buckets; its methods run in the thread of the backward pass."""
+    """State of a hook between buckets; its methods run in the thread of the backward pass."""
 
     def __init__(self, name: str) -> None:
         """Start the thread that exchanges buckets, whose name ends in ``name``."""

@@ -1,4 +1,4 @@
-"""What runs a method among the ranks of a group: averages of flat float32 buffers, the same bits on every rank."""
+"""Exchangers run a method among the ranks of a group: means of flat float32 buffers, the same bits on every rank."""
 
 from __future__ import annotations
 
@@ -82,18 +82,18 @@ class Exchanger(ABC):
     """An exchange with the state of one rank; a ``Stateful``. Used by one thread, in the same order by all ranks."""
 
     residuals: Residuals | None = None
-    """What encodings took away so far; None without error feedback."""
+    """Errors of the encodings so far, by tensor; None without error feedback."""
     any_type = False
-    """Whether ``average`` works in the type of the values; others work in float32."""
+    """True if ``average`` works in the type of the values, False if it works in float32."""
     shards = False
-    """Whether it has a ``reduce_scatter``."""
+    """True if ``reduce_scatter`` is implemented."""
     remark = ""
-    """What else all ranks must have in common, for messages."""
+    """End of the description by which ranks check that all exchange the same, for messages."""
 
     def __init__(
         self, name: str, group: OwnGroup, sizes: Mapping[str, int] | None = None, *, feedback: bool = False
     ) -> None:
-        """Begin without history.
+        """Connect the ranks and begin without residuals.
 
         Args:
             name: what it is called in messages.
@@ -291,7 +291,7 @@ class Stepwise:
         plain_name: str = "plain all-reduce",
         statistics: Statistics | None = None,
     ) -> None:
-        """Begin to count.
+        """Wrap an exchanger and start its statistics.
 
         Args:
             exchanger: what to run.
@@ -313,12 +313,12 @@ class Stepwise:
 
     @property
     def use_plain(self) -> bool:
-        """Whether the present step uses the plain exchange."""
+        """True while the present step uses the plain exchange."""
         return self.adaptive is not None and self.adaptive.use_plain
 
     @property
     def scale(self) -> float:
-        """What gradients are divided by for the exchange."""
+        """Loss scale: the number by which gradients are divided for the exchange."""
         return 1.0 if self._loss_scale is None else float(self._loss_scale())
 
     @contextmanager

@@ -81,7 +81,7 @@ class ReduceScatter:
 
 
 def sharded_modules(model: nn.Module) -> list[ShardedModule]:
-    """Modules of ``fully_shard`` that have trainable parameters of their own; the root need not be one of them.
+    """Return modules of ``fully_shard`` that have trainable parameters of their own; the root need not be one of them.
 
     Raises:
         UnsupportedError: there is none, or torch does not let collectives be replaced.
@@ -139,7 +139,7 @@ def plain_reduce_scatter(output: Tensor, gradients: Tensor, group: dist.ProcessG
 
 
 def shard_shape(parameter: nn.Parameter, ranks: int) -> tuple[int, ...]:
-    """Shape of a rank's shard, padded; complex values are pairs of real ones."""
+    """Return the shape of a rank's shard of a parameter, padded; complex values are pairs of real ones."""
     assert isinstance(parameter, DTensor)
     placement = parameter.placements[0]
     assert isinstance(placement, Shard)
@@ -182,7 +182,7 @@ class FsdpState:
     """
 
     def __init__(self, run: Stepwise, group: dist.ProcessGroup, geometries: list[Geometry], prefix: str = "") -> None:
-        """Begin without history.
+        """Keep the runner and the geometries of the gradients of each module.
 
         Args:
             run: what to run.
@@ -291,7 +291,7 @@ class FsdpState:
 
 
 def all_shards(module: ShardedModule, ranks: int) -> Geometry:
-    """Geometry of the shards of all ranks, side by side."""
+    """Return the geometry of a module's gradients as the shards of all ranks, side by side."""
     lengths = [(name, padded_length(parameter, ranks) // ranks) for name, parameter in module.parameters]
     pieces, offset = [], 0
     for rank in range(ranks):
@@ -302,7 +302,7 @@ def all_shards(module: ShardedModule, ranks: int) -> Geometry:
 
 
 def tensor_sizes(geometries: Sequence[Geometry]) -> dict[str, int]:
-    """Number of values by tensor."""
+    """Return the number of values of each tensor, by name."""
     sizes: dict[str, int] = {}
     for piece in (piece for geometry in geometries for piece in geometry.pieces):
         sizes[piece.tensor] = sizes.get(piece.tensor, 0) + piece.length
@@ -385,7 +385,7 @@ def attach_fsdp(
 
 
 def _one_shard(module: ShardedModule, ranks: int) -> Geometry:
-    """Geometry of this rank's shard, its parts of parameters as tensors of their own."""
+    """Return the geometry of this rank's shard, its parts of parameters as tensors of their own."""
     tensors, offset = [], 0
     for name, parameter in module.parameters:
         shape = shard_shape(parameter, ranks)

@@ -1,9 +1,9 @@
 """Connections of a hook's own among the ranks of a process group.
 
 DDP and the training loop use the model's group meanwhile, in an order that may differ between ranks; an exchange on the
-same group could meet their collectives. In CPU memory the connections are sockets of ``transport.mesh``, whose messages
-say which exchange they belong to. On other devices a new group of the same backend moves the values, and ranks compare
-what they exchange over the sockets whenever that is new.
+same group could meet their collectives. In CPU memory the connections are sockets of ``transport.meeting``, whose
+messages say which exchange they belong to. On other devices a new group of the same backend moves the values, and ranks
+compare what they exchange over the sockets whenever that is new.
 """
 
 from __future__ import annotations
@@ -248,12 +248,12 @@ class OwnGroup:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    """The memory of a flat, contiguous tensor."""
+    """Return the memory of a flat, contiguous tensor."""
     if not tensor.numel():
         return memoryview(bytearray())
     return tensor.detach().view(torch.uint8).numpy().data
 
 
 def raw_nbytes(values: int, ranks: int) -> int:
-    """Bytes that each rank of a ring all-reduce of float32 sends."""
+    """Return the bytes that each rank of a ring all-reduce of float32 sends."""
     return 2 * (ranks - 1) * 4 * values // ranks

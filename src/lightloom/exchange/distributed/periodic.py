@@ -44,7 +44,7 @@ _INNER = "inner/"
 
 
 class Periodic(ABC):
-    """What exchanges the weights of a model every so many steps; a ``Stateful`` for checkpoints of one rank."""
+    """Exchanger of a model's weights every so many steps; a ``Stateful`` for checkpoints of one rank."""
 
     def __init__(self, model: nn.Module, inner: ExchangeMethod, method: ExchangeMethod, own: OwnGroup) -> None:
         """Give all ranks the weights of rank 0; ``periodic`` checks the arguments."""
@@ -55,7 +55,7 @@ class Periodic(ABC):
         self.parameters = {name: torch.view_as_real(p) if p.is_complex() else p for name, p in named}
         """Trainable weights by name, not copied, complex ones as pairs of real ones."""
         self.steps = 0
-        """Steps so far."""
+        """Number of optimizer steps counted so far."""
         self._exchanger = exchanger(inner, own, {name: values.numel() for name, values in self.parameters.items()})
         self._exchanger.remark = f" in {method}"
 

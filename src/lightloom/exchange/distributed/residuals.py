@@ -26,7 +26,7 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 StateDict: TypeAlias = dict[str, Any]
 """Tensors and plain values by key, for ``torch.save`` and ``torch.distributed.checkpoint``."""
 SavedState: TypeAlias = Mapping[str, Any]
-"""The same, as a checkpoint gives it back."""
+"""State as a checkpoint returns it: read only, by key."""
 
 
 def with_prefix(state: SavedState, prefix: str) -> StateDict:
@@ -35,7 +35,7 @@ def with_prefix(state: SavedState, prefix: str) -> StateDict:
 
 
 def without_prefix(state: SavedState, prefix: str) -> StateDict:
-    """Undo ``with_prefix``.
+    """Return the state with ``prefix`` removed from every key, the inverse of ``with_prefix``.
 
     Raises:
         ConfigError: a key has another prefix, which names the rank.

@@ -1,4 +1,4 @@
-"""Codecs around a ring: ``training.transport.ring_all_reduce`` inside the interface of exchanges.
+"""Codecs around a ring: ``transport.ring_all_reduce`` inside the interface of exchanges.
 
 Residuals are stored in blocks, as a block plus its gradient is what is encoded, and encoding leaves the next residuals
 in the same memory.
@@ -170,7 +170,7 @@ class RingExchanger(Exchanger):
         feedback: bool = True,
         observe: StreamObserver | None = None,
     ) -> None:
-        """Connect the ring.
+        """Connect the ranks and keep the codec.
 
         Args:
             codec: codec of the values.
@@ -268,7 +268,7 @@ class OpticalExchanger(Exchanger):
     """Quantises gradients and lets an averager average the codes, as servers around it do."""
 
     def __init__(self, averager: Averager, group: OwnGroup, *, block: int = 256, name: str = "") -> None:
-        """Connect the ranks.
+        """Connect the ranks and check averager and block.
 
         Args:
             averager: for as many servers as there are ranks; its noise and errors should differ between ranks.
@@ -361,5 +361,5 @@ def rank_seed(seed: int, rank: int) -> int:
 
 
 def _bytes(codes: Codes) -> Tensor:
-    """The same memory as flat bytes, as gloo has no unsigned integers of more than one byte."""
+    """Return a view of codes as flat bytes: gloo has no unsigned integers of more than one byte."""
     return torch.from_numpy(codes.view(np.uint8)).view(-1)

@@ -98,7 +98,7 @@ class SparseExchanger(Exchanger):
 
 
 def largest(values: Tensor, count: int) -> Tensor:
-    """Indices of the ``count`` values of largest size, ascending; the first ones where sizes are equal.
+    """Return the indices of the ``count`` values of largest size, ascending; the first ones where sizes are equal.
 
     NaN counts as infinite. ``torch.topk`` alone leaves open which of equal values it returns.
     """
@@ -108,7 +108,7 @@ def largest(values: Tensor, count: int) -> Tensor:
 
 
 def largest_on_host(values: Tensor, count: int) -> Tensor:
-    """``largest`` in CPU memory: as integers, of which only those are parted that a sample finds large."""
+    """Compute ``largest`` in CPU memory, by partitioning only the sizes that a sample finds large."""
     sizes = values.contiguous().numpy().view(np.int32) & _SIZE
     np.minimum(sizes, _INFINITY, out=sizes)
     large = np.flatnonzero(sizes >= _likely_bound(sizes, count))
@@ -129,7 +129,7 @@ def _likely_bound(sizes: NDArray[np.int32], count: int) -> np.int32:
 
 
 def largest_on_device(values: Tensor, count: int) -> Tensor:
-    """``largest`` on any device, without waiting for it."""
+    """Compute ``largest`` on any device, without waiting for it."""
     sizes = values.abs().nan_to_num_(nan=torch.inf, posinf=torch.inf)
     least = sizes.topk(count, sorted=False).values.min()
     above, level = sizes > least, sizes == least
@@ -367,7 +367,7 @@ class TwoLevelExchanger(Exchanger):
         return f"slot{self._slot}/"
 
     def _length(self, values: int) -> int:
-        """Values of this slot of a tensor of so many."""
+        """Return the number of values of this rank's slot in a tensor of ``values`` values."""
         return values * (self._slot + 1) // self._inside.ranks - values * self._slot // self._inside.ranks
 
     def _cut(self, geometry: Geometry) -> tuple[TensorBlocks, Geometry]:

@@ -34,7 +34,7 @@ def linear_scale(size, bits: tl.constexpr):
 
 @triton.jit
 def mean_scale(size, layout: tl.constexpr):
-    """As ``linear_scale``, from the mean: sizes over their number are added by halves, two values at a time."""
+    """Scales of blocks from their mean size, as ``linear_scale``: sizes over their number are added by halves."""
     total = tl.reshape(size.to(tl.float32, bitcast=True), [layout.rows, layout.block]) * (1.0 / layout.block)
     for step in tl.static_range(layout.halvings):
         total = tl.sum(tl.reshape(total, [layout.rows, 2, layout.block >> (step + 1)]), 1)

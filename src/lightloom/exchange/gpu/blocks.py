@@ -33,7 +33,7 @@ _PROGRAM_VALUES = 1024
 OPTIONS = {"enable_fp_fusion": False}
 """How the kernels are compiled."""
 _IGNORED, _WRITTEN, _ADDED = range(3)
-"""What the kernel does with the errors of a codec: nothing, write them, or add those of before and write them."""
+"""Treatment of a codec's errors in the kernel: ignore them, write them, or add those of before and write them."""
 
 
 class Layout(NamedTuple):
@@ -247,7 +247,7 @@ def _linear_scale(size: Tensor, largest_code: int) -> Tensor:
 
 
 def _mean_scale(size: Tensor, most: int) -> Tensor:
-    """As :func:`_linear_scale`, of the mean, and at most ``most``."""
+    """Return bit patterns of scales, as :func:`_linear_scale` does, from the mean size, at most ``most``."""
     total = size * (1.0 / size.shape[1])
     while total.shape[1] > 1:
         half = total.shape[1] // 2

@@ -76,12 +76,12 @@ PAYLOAD, FAREWELL, ABORT = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What a message belongs to: both ends of a channel must have the same digest."""
+    """Identity of the exchange that a message belongs to: both ends of a channel must have the same digest."""
 
     digest: bytes = bytes(16)
     """At most 16 bytes."""
     words: str = "nothing in particular"
-    """The same for people."""
+    """Description of the exchange for error messages."""
 
     @classmethod
     def of(cls, words: str, *details: object) -> Stamp:
@@ -92,7 +92,7 @@ class Stamp:
 
 
 NO_STAMP = Stamp()
-"""Of messages that belong to nothing that ranks could disagree about."""
+"""Stamp of messages that belong to nothing that ranks could disagree about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +175,12 @@ class Channel:
 
     @property
     def sending(self) -> bool:
-        """Whether part of the offered message is not yet sent."""
+        """True while part of the offered message is not yet sent."""
         return bool(self._sends)
 
     @property
     def receiving(self) -> bool:
-        """Whether part of the expected message has not arrived."""
+        """True while part of the expected message has not arrived."""
         return self._expected is not None
 
     def may_mark(self, marked: bool) -> bool:

@@ -28,13 +28,13 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class RankJob:
-    """What one rank runs."""
+    """Arguments, environment and log file of one rank's process."""
 
     arguments: Sequence[str]
-    """Of ``worker.main``."""
+    """Arguments with which ``worker.main`` is called."""
     environment: Mapping[str, str]
     log: str
-    """File of its stdout and stderr."""
+    """Path of the file that gets its stdout and stderr."""
 
 
 class ForkedRank:

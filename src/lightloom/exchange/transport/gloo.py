@@ -75,7 +75,7 @@ class Attempt(Generic[T]):
 
     @property
     def made(self) -> T:
-        """What ``make`` returned on this rank."""
+        """Object that ``make`` returned on this rank."""
         (made,) = self._made
         return made
 

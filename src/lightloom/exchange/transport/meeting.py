@@ -59,7 +59,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a caller says of itself: its rank, the rank it calls, and which of their connections this is."""
+    """Identity that a caller states: its rank, the rank it calls, and which of their connections this is."""
 
     caller: int
     """Rank of the caller."""
@@ -80,7 +80,7 @@ class Handshakes:
     """The handshakes of one meeting."""
 
     secret: bytes
-    """What only the ranks of this job know."""
+    """Secret that only the ranks of this job know."""
     meeting: str
     """Name of the meeting; part of every proof."""
 
@@ -149,7 +149,7 @@ class _Conversation:
     steps: Steps
     deadline: float
     call: Introduction | None
-    """What this rank calls; None where it answers."""
+    """Connection that this rank calls for; None where it answers."""
     connecting: bool = False
     wanted: int = 0
     received: bytearray = field(default_factory=bytearray)
@@ -334,7 +334,7 @@ class Meeting:
         return TransportError(f"rank {self._rank} cannot reach rank {peer} at {host} port {port}: {reason}; {_REMEDY}")
 
     def _absence(self, incoming: Sequence[Introduction]) -> str:
-        """What is missing at the deadline, in words."""
+        """Return which connections are missing at the deadline, in words."""
         missing = {c.call for c in self._conversations.values() if c.call is not None} | set(self._due)
         if missing:
             peer = min(who.answerer for who in missing)
@@ -409,14 +409,14 @@ def address_for(own: str, callers: Iterable[str]) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this host reaches an address."""
+    """Return whether only this host reaches an address."""
     with suppress(ValueError):
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     return address == "localhost"
 
 
 def is_unspecified(address: str) -> bool:
-    """Whether an address stands for all addresses of a host, and so is none that another one can call."""
+    """Return whether an address stands for all addresses of a host, and so is none that another one can call."""
     with suppress(ValueError):
         return ipaddress.ip_address(address).is_unspecified
     return address == ""
@@ -425,8 +425,7 @@ def is_unspecified(address: str) -> bool:
 # How ranks find each other and connect: through a torch.distributed store.
 #
 # The store carries each rank's address and a secret that rank 0 draws for every meeting; ranks prove to each other
-# that they know it (``training.transport.handshake``). Whoever can read the store belongs to the job; nobody else
-# does.
+# that they know it (``Handshakes``). Whoever can read the store belongs to the job; nobody else does.
 
 
 class Store(Protocol):
@@ -509,7 +508,7 @@ def connect(
 
 
 class _Board:
-    """What the ranks of one meeting publish in the store."""
+    """Keys of one meeting in the store, where ranks publish addresses, routes and the secret."""
 
     def __init__(self, store: Store, key: str, rank: int, deadline: float, setup_timeout: float) -> None:
         self.key = key
@@ -596,7 +595,7 @@ class Mesh(ChannelGroup):
         """Takes over the sockets, by peer, each pair as (data, control)."""
         self._peers = {peer: Channel(rank, peer, *pair, what=_WHAT) for peer, pair in sorted(pairs.items())}
         self.stamp = NO_STAMP
-        """What the next messages belong to."""
+        """Stamp of the exchange that the next messages belong to."""
         super().__init__(rank, tuple(self._peers.values()), timeout=timeout, what=_WHAT)
 
     def channel(self, peer: int) -> Channel:
@@ -643,7 +642,7 @@ class MeshRing:
 def mesh_from_store(
     store: Store, rank: int, size: int, *, host: str | None = None, timeout: float, setup_timeout: float
 ) -> Mesh:
-    """Connect all ranks with each other; all must call this, equally often, as ``rendezvous.ring_from_store``.
+    """Connect all ranks with each other; all must call this, equally often, as ``ring_from_store``.
 
     Raises:
         TransportError: a rank did not connect in time, or cannot be reached.

@@ -6,7 +6,7 @@
 Source: INCEPTIONN, section VII (OpenMPI with compressing collectives) and Algorithm 1, corrected: every hop is encoded
 anew, and all ranks, the owner too, take the *decoded* values, so that results are the same bits everywhere. The paper
 marks such messages with ToS 0x28 for its network card; Open MPI has no parameter for it, so that here the codec runs in
-software, and messages are not marked (``training.transport`` marks its own).
+software, and messages are not marked (``transport.channel`` marks its own).
 
 All functions raise ``InputError`` where ranks bring different shapes or codecs (on all of them), or no float32, and
 ``UnsupportedError`` where mpi4py is not installed.

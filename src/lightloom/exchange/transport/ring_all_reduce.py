@@ -39,7 +39,7 @@ class RingExchange(Protocol):
 
     rank: int
     size: int
-    """Number of ranks."""
+    """Number of ranks in the ring."""
 
     def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
         """Send to the next rank and return what the previous one sent."""

@@ -36,12 +36,12 @@ _TRY = "LIGHTLOOM_TRY"
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What a worker function is called with."""
+    """Argument of a worker function: its place among the ranks, and the caller's arguments."""
 
     rank: int
     size: int
     arguments: dict[str, Any]
-    """As given to ``launch``; JSON."""
+    """Arguments given to ``launch``, from JSON."""
     host: str = "127.0.0.1"
     """IPv4 address of this rank, where the others reach it."""
 

@@ -29,7 +29,9 @@ from lightloom.exchange.compression.inceptionn import Inceptionn
 from lightloom.exchange.compression.registry import find
 from lightloom.exchange.compression.stream import tag_histogram
 from lightloom.exchange.datasets import Digits, test_digits, training_digits
-from lightloom.exchange.hooks import InceptionnState, OpticalAverageState, attach_inceptionn, attach_optical_average
+from lightloom.exchange.distributed.ddp import ExchangeState, attach
+from lightloom.exchange.hooks import OpticalAverageState, attach_optical_average
+from lightloom.exchange.methods import CodecExchange
 from lightloom.exchange.transport.worker import Worker
 from lightloom.models.torch.zoo.chains import hdc, lenet
 from lightloom.photonics.averaging.block_quantisation import Rounding
@@ -323,7 +325,7 @@ class _Run:
         return self.folder / f"checkpoint-{iteration}-rank{self.worker.rank}.pt"
 
 
-def _attached(model: DistributedDataParallel, recipe: Recipe) -> InceptionnState | OpticalAverageState | None:
+def _attached(model: DistributedDataParallel, recipe: Recipe) -> ExchangeState | OpticalAverageState | None:
     """Attach the hook that the recipe names."""
     family, _, averager = recipe.gradients.partition(":")
     if family == "none":
@@ -331,8 +333,8 @@ def _attached(model: DistributedDataParallel, recipe: Recipe) -> InceptionnState
     if family == "optical":
         options: dict[str, Any] = {"bits": recipe.bits, "rounding": recipe.rounding, "seed": recipe.seed}
         return attach_optical_average(model, averager or "ideal", timeout=_TIMEOUT, **options)
-    codec = find(recipe.gradients)
-    return attach_inceptionn(model, codec, error_feedback=recipe.error_feedback, adaptive=False, timeout=_TIMEOUT)
+    method = CodecExchange(coder=find(recipe.gradients).name, feedback=recipe.error_feedback)
+    return attach(model, method, adaptive=False, timeout=_TIMEOUT)
 
 
 def round_weights(parameters: Iterable[nn.Parameter], codec: Codec) -> None:
