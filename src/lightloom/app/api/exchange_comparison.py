@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lightloom.core.cache import cache_directory
 from lightloom.core.results import Document, Result, provenance
 from lightloom.core.units import format_time, parse
-from lightloom.exchange.comparison import REFERENCE, Case, Comparison, cases, compare, default_steps, run_all
+from lightloom.exchange.comparison import REFERENCE, Case, Comparison, cases, compare_runs, default_steps, run_all
 from lightloom.exchange.method import Evidence
 from lightloom.exchange.methods import compared
 from lightloom.reports.figures.comparisons import ExchangePoint, exchange_figure
@@ -159,7 +159,7 @@ def compare_exchanges(
         steps=count,
         seeds=seeds,
         link=float(speed),
-        methods=tuple(compare(results, float(speed))),
+        methods=tuple(compare_runs(results, float(speed))),
         losses=tuple((result.case.method, result.case.seed, tuple(result.loss)) for result in results),
         origin=provenance({"task": task, "methods": chosen, "ranks": ranks, "seeds": seeds, "steps": count}),
     )

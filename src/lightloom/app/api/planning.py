@@ -26,7 +26,7 @@ from lightloom.core.units import (
     format_time,
     parse,
 )
-from lightloom.exchange.compression.profile import read
+from lightloom.exchange.compression.profile import read_profile
 from lightloom.exchange.compression.registry import find as find_codec
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods import find
@@ -109,7 +109,7 @@ class ExchangeChoice(NamedTuple):
         if self.profile is not None and self.ratio is not None:
             raise ConfigError("give either --exchange-profile or --exchange-ratio")
         if self.profile is not None:
-            read(Path(self.profile))
+            read_profile(Path(self.profile))
         if self.ratio is not None:
             for method in methods:
                 self._ratio_of(method)

@@ -68,7 +68,7 @@ def _tables(components: list[Part]) -> Iterator[str | Table]:
     yield "lightloom catalog NAME prints a part with the source of each figure"
 
 
-def _shown(figure: Figure | None) -> str:
+def _shown(figure: Figure[float] | None) -> str:
     if figure is None:
         return "?"
     year = f" ({figure.year})" if figure.year else ""

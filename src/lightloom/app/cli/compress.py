@@ -18,7 +18,7 @@ from lightloom.core.errors import INSTALL_TORCH, CodecError, ConfigError, Worklo
 from lightloom.core.files import atomic_file, cannot_read, check_writable, write_atomically
 from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_size, format_time
-from lightloom.exchange.compression.profile import Sample, measure, read_gradients, store
+from lightloom.exchange.compression.profile import Sample, measure_codecs, read_gradients, store_profile
 from lightloom.exchange.compression.registry import codecs, find
 from lightloom.exchange.compression.stream import HEADER_BYTES, FramedCodec, Header, StreamDecoder
 from lightloom.models.zoo import load_workload
@@ -179,11 +179,11 @@ def profile(
             "data": data,
         }
         origin, values = _trained(model, graph, options)
-    measured = measure(model, graph.parameters, values, codecs, origin)
+    measured = measure_codecs(model, graph.parameters, values, codecs, origin)
     document = measured.to_json() | {"provenance": provenance([measured.to_json()], None if gradients else seed)}
     if out is not None:
         write_atomically(out, json.dumps(measured.to_json(), indent=2) + "\n")
-    store(measured, model_key(model))
+    store_profile(measured, model_key(model))
     print_result(document, as_json, _parts(measured), {"profile": out})
 
 

@@ -23,8 +23,8 @@ from lightloom.core.files import write_atomically
 from lightloom.core.results import provenance, provenance_line
 from lightloom.core.units import format_time
 from lightloom.exchange.measuring import keep_rates, measurable
-from lightloom.exchange.measuring import measure as measured
-from lightloom.exchange.method import merged
+from lightloom.exchange.measuring import measure_kernels as measured
+from lightloom.exchange.method import merge_evidence
 from lightloom.exchange.methods import compared, find
 from lightloom.reports.console import plain_table
 from lightloom.reports.progress import progress
@@ -64,7 +64,7 @@ def compare(
 
         save(result.figure(), figure, provenance_line(result.origin))
     if evidence is not None:
-        write_atomically(evidence, merged(evidence, result.evidence()))
+        write_atomically(evidence, merge_evidence(evidence, result.evidence()))
     print_result(result.to_json(), as_json, _parts(result), {"figure": figure, "evidence": evidence})
 
 

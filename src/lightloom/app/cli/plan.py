@@ -16,7 +16,7 @@ from rich.text import Text
 
 from lightloom.app.api.arguments import load_cluster
 from lightloom.app.api.planning import ALL, PlanRanking
-from lightloom.app.api.planning import plan as planning_plan
+from lightloom.app.api.planning import plan as rank_plans
 from lightloom.app.cli.options import (
     Amortisation,
     BoardPrice,
@@ -371,7 +371,7 @@ def _rank(options: PlanOptions) -> PlanRanking:
     names = dict.fromkeys(options.cluster or [_CLUSTER])
     clusters = [load_cluster(name, ranks, set=fields) for name in names for ranks in counts]
     _check_outputs(options)
-    arguments = {name: getattr(options, name) for name in signature(planning_plan).parameters if hasattr(options, name)}
+    arguments = {name: getattr(options, name) for name in signature(rank_plans).parameters if hasattr(options, name)}
     arguments |= {
         "cluster": clusters,
         "batch": options.batch if options.batch in (None, "max") else read_count(str(options.batch), "--batch"),
@@ -382,7 +382,7 @@ def _rank(options: PlanOptions) -> PlanRanking:
         "exchange": options.exchange or (),
         "site": site,
     }
-    return planning_plan(**arguments)
+    return rank_plans(**arguments)
 
 
 def _definitions(given: Sequence[str] | None) -> dict[str, str]:

@@ -43,9 +43,9 @@ def reproduce(
     runs = [find(name) for name in chosen]
     check_outputs(files=[report])
     results = []
-    if work is not None and (measurements := runs[0].measurements) is not None:
-        with progress("Training runs", measurements.job_count()) as advance:
-            measurements.run(work, data, advance)
+    if work is not None and runs[0].measures:
+        with progress("Training runs", runs[0].job_count()) as advance:
+            runs[0].measure(work, data, advance)
     with progress("Studies", len(runs)) as advance:
         for run in runs:
             results.append(run(work))

@@ -41,7 +41,7 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 if TYPE_CHECKING:
     from lightloom.collectives.schedule.columns import Schedule
-    from lightloom.exchange.execution_trial import Trial
+    from lightloom.exchange.execution_trial import ScheduleTrial
 
 
 schedule = typer.Typer(
@@ -223,7 +223,7 @@ def execute(
     print_result(document, as_json, _parts(document))
 
 
-def _document(schedule: Schedule, trial: Trial) -> Document:
+def _document(schedule: Schedule, trial: ScheduleTrial) -> Document:
     return {
         "schema": "lightloom.execution/1",
         "algorithm": schedule.algorithm,

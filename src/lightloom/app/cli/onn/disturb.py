@@ -89,7 +89,7 @@ def measured_accuracy(
     place = data_folder(run.data)
     with progress("Training twice", None):
         result = test_accuracy_under(how, network, arguments, place, run.iterations, run.seed, run.folder)
-    return {"schema": "lightloom.onn-test-accuracy/1", **result.to_json()}
+    return {"schema": "lightloom.onn-test-accuracy/1", **asdict(result)}
 
 
 def device_errors(fields: Mapping[str, float]) -> str:

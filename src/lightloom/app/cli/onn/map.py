@@ -63,7 +63,7 @@ from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
     from lightloom.photonics.averaging.mapped import MappedAverager
-    from lightloom.photonics.averaging.mapped import Part as MappedPart
+    from lightloom.photonics.averaging.mapped import Part as AveragerPart
     from lightloom.photonics.averaging.networks import FunctionArguments
     from lightloom.photonics.chip.floorplan import FloorPlan
     from lightloom.photonics.meshes.files import Part
@@ -396,7 +396,7 @@ def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion)
     }
 
 
-def _chip_row(name: str, part: MappedPart) -> Document:
+def _chip_row(name: str, part: AveragerPart) -> Document:
     levels = [decibels(float(gain)) for gain in part.gains]
     return {
         "name": name,
