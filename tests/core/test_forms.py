@@ -42,8 +42,8 @@ def test_json_is_recognised_by_the_keys_of_its_outermost_object(tmp_path: Path, 
 def test_keys_are_those_that_a_parser_finds(document: object) -> None:
     text = json.dumps(document)
     keys = {json.dumps(key)[1:-1] for key in document} if isinstance(document, dict) else set()
-    assert top_level_keys(text) == keys
-    assert top_level_keys(text[: len(text) // 2]) <= keys
+    assert set(top_level_keys(text)) == keys
+    assert set(top_level_keys(text[: len(text) // 2])) <= keys
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from lightloom.planning.parallelism.placement.placement import (
     Link,
     Placement,
     Reach,
-    _activations,
-    _within,
+    _activation_bytes,
+    _step_bytes,
 )
 from lightloom.planning.parallelism.plan import data_parallel
 from tests.parallelism.test_partition import network, seconds
@@ -115,13 +115,13 @@ def test_every_content_crosses_once_to_each_device_and_copies_meet_their_neighbo
         activations[device[y], to] += n
         held[to] += n * dropped[y]
     activations += activations.T
-    assert np.allclose(_activations(balanced, device, k).toarray(), activations)
+    assert np.allclose(_activation_bytes(balanced, device, k).toarray(), activations)
     assert np.allclose(_received(balanced, device, dropped, k), held)
     for x in range(1, size):
         if device[x - 1] != device[x]:
             activations[device[x - 1], device[x]] += synchronised[x]
             activations[device[x], device[x - 1]] += synchronised[x]
-    assert np.allclose(_within(balanced, device, k).toarray(), activations)
+    assert np.allclose(_step_bytes(balanced, device, k).toarray(), activations)
 
 
 def test_copies_exchange_their_gradients_with_the_neighbouring_part() -> None:

@@ -29,7 +29,7 @@ from lightloom.planning.parallelism.placement.kernels import (
 from lightloom.planning.parallelism.placement.place import (
     EFFORT,
     Problem,
-    _blocks,
+    _block_starts,
     fill,
     filled,
     initial_state,
@@ -312,7 +312,7 @@ def test_blocks_put_equal_places_of_all_operators_on_one_device(seed: int, size:
         part=(np.arange(size) - first[operator]).astype(np.int32),
     )
     problem = problem_of(balanced, 6, Reach(6, "peers"), None, LINK)
-    (start,) = _blocks(problem, width, 0)
+    (start,) = _block_starts(problem, width, 0)
     parts = np.diff(balanced.first).tolist()
     expected = [place * width // n for n in parts for place in range(n)]
     assert start.device.tolist() == expected

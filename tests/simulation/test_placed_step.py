@@ -215,7 +215,7 @@ def test_transfers_back_to_back_on_a_port_are_one_run(cuts: list[int], split: in
     rows = [(int(i >= split), a, b) for i, (a, b) in enumerate(pairwise(cuts))]
     listed = shuffle.sample(rows, len(rows))
     port, start, end = (np.array(column) for column in zip(*listed, strict=True))
-    order, first = placed_step._runs(port, start.astype(float), end.astype(float))
+    order, first = placed_step._back_to_back(port, start.astype(float), end.astype(float))
     assert [listed[i] for i in order] == sorted(rows)
     assert first.tolist() == [0, split][: 1 + (0 < split < len(rows))]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -100,7 +101,8 @@ def test_a_counter_adds_up_what_changes_until_each_moment(changes: list[tuple[in
     assert counter.values == tuple(values)
     seconds = range(int(min(counter.moments, default=0)), int(max(counter.moments, default=0)))
     held = [base + sum(change for at, change in changes if at <= second) for second in seconds]
-    assert counter.integral == sum(held)
+    spans = (end - start for start, end in pairwise(counter.moments))
+    assert sum(value * span for value, span in zip(counter.values, spans, strict=False)) == sum(held)
 
 
 def test_a_counter_drops_what_rounding_leaves() -> None:

@@ -26,7 +26,7 @@ _DAMAGE = (
     zipfile.BadZipFile,
 )  # fmt: skip
 """Exceptions that NumPy and the archive's reader raise for files that are damaged, or are no files of theirs."""
-_NPY, _ZIP = b"\x93NUMPY", b"PK"
+_ZIP = b"PK"
 T = TypeVar("T")
 
 
@@ -36,7 +36,7 @@ def read_npy(path: Path, *, mapped: bool = False) -> Column:
     Raises:
         ConfigError: unreadable, damaged, cut short, no such file, or an array of anything but numbers.
     """
-    return _checked(path, "a .npy file of numbers", lambda file: _array(path, file, mapped))
+    return _read_checked(path, "a .npy file of numbers", lambda file: _array(path, file, mapped))
 
 
 def read_npz(path: Path) -> dict[str, Column]:
@@ -45,10 +45,10 @@ def read_npz(path: Path) -> dict[str, Column]:
     Raises:
         ConfigError: unreadable, damaged, no such file, or more than :data:`MOST_UNPACKED` bytes.
     """
-    return _checked(path, "an .npz file of arrays", lambda file: _archive(path, file))
+    return _read_checked(path, "an .npz file of arrays", lambda file: _archive(path, file))
 
 
-def _checked(path: Path, expected: str, read: Callable[[IO[bytes]], T]) -> T:
+def _read_checked(path: Path, expected: str, read: Callable[[IO[bytes]], T]) -> T:
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of heads that Python 2 wrote

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from lightloom.core.documents import parse_yaml, read_text
 from lightloom.core.errors import ConfigError
-
-T = TypeVar("T")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -113,7 +112,9 @@ def parse_json(text: str, where: str) -> Any:
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         mapping = dict(pairs)
         if len(mapping) < len(pairs):
-            raise ConfigError(f"{where}: field {_twice(name for name, _ in pairs)!r} occurs twice")
+            names = [name for name, _ in pairs]
+            twice = next(name for place, name in enumerate(names) if name in names[:place])
+            raise ConfigError(f"{where}: field {twice!r} occurs twice")
         return mapping
 
     def no_number(word: str) -> NoReturn:
@@ -129,11 +130,6 @@ def parse_json(text: str, where: str) -> Any:
         raise ConfigError(f"{where}: not JSON: nested too deeply") from error
     except ValueError as error:
         raise ConfigError(f"{where}: not JSON: {error}") from error
-
-
-def _twice(names: Iterable[str]) -> str:
-    seen: set[str] = set()
-    return next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
 
 
 def parse_yaml(text: str, where: str) -> Any:

@@ -65,10 +65,12 @@ _CHAKRA_NODE = re.compile(r'"type":\s*"[A-Z_]+_NODE"')
 _LAYERS = re.compile(r"\ufeff?\s*[A-Z][A-Z_]+\b[^\n]*\n\s*\d+\s*\n")
 _SYSTEM = re.compile(r'"?(scheduling-policy|all-reduce-implementation|endpoint-delay|preferred-dataset-splits)"?\s*:')
 _NS3_LINKS = re.compile(r"\ufeff?\s*\d+ +\d+ +\d+ *\r?\n[\d \r\n]*? *\d+ +\d+ +[\d.]+[GMK]?bps ")
+_EVENTS = re.compile(r"\s*\[\s*\{")
+"""Begin of a list of trace events, the other form that trace viewers know."""
 _PROFILE = ("traceEvents", "baseTimeNanoseconds", "deviceProperties", "distributedInfo", "schemaVersion")
 
 _HEADS: Mapping[str, Callable[[str], object]] = {
-    "profile": lambda head: _keys(*_PROFILE)(head) or _is_events(head),
+    "profile": lambda head: _keys(*_PROFILE)(head) or (_EVENTS.match(head) and '"ph"' in head),
     "chakra-json": lambda head: _keys("workload_graph")(head) or _CHAKRA_NODE.search(head),
     "execution-trace": _keys("nodes", "start_ts", "finish_ts"),
     "graph": _schema("lightloom.graph/"),
@@ -129,21 +131,21 @@ def recognise(path: Path, purpose: Purpose) -> Form:
     candidates = [form for form in FORMS if _suffix(path) in form.suffixes]
     candidates = [form for form in candidates if form.is_head is None and form.purpose == purpose] or candidates
     if len(candidates) == 1 and candidates[0].is_head is None:
-        return _checked(path, candidates[0], purpose)
+        return _check_purpose(path, candidates[0], purpose)
     if not candidates:
         reason = f"unknown suffix {path.suffix!r}" if path.suffix else "has no suffix"
         raise ConfigError(f"{path}: {reason}: expected {expected_forms(purpose)}")
     head = read_head(path)
     for form in candidates:
         if form.is_head is None or form.is_head(head):
-            return _checked(path, form, purpose)
+            return _check_purpose(path, form, purpose)
     raise ConfigError(f"{path}{_described(head)}: expected {expected_forms(purpose)}")
 
 
 def expected_forms(purpose: Purpose) -> str:
     """Return the forms of files that describe this, with their suffixes, for a message."""
     return "; ".join(
-        f"{_list(form.suffixes)} ({form.title}{f': {form.marks}' if form.marks else ''})"
+        f"{' or '.join(form.suffixes)} ({form.title}{f': {form.marks}' if form.marks else ''})"
         for form in FORMS
         if form.purpose == purpose
     )
@@ -169,16 +171,12 @@ def read_head(path: Path) -> str:
         raise cannot_read(path, error) from error
 
 
-def top_level_keys(head: str) -> set[str]:
-    """Return the keys of the outermost JSON object, as far as these first characters show them."""
-    return set(_outer_keys(head))
-
-
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]:,]', re.DOTALL)
 """A text, which the end of the head may cut, or a mark."""
 
 
-def _outer_keys(head: str) -> Iterator[str]:
+def top_level_keys(head: str) -> Iterator[str]:
+    """Yield the keys of the outermost JSON object, as far as these first characters show them."""
     if not head.lstrip("\ufeff \t\r\n").startswith("{"):
         return
     depth, text = 0, ""
@@ -193,16 +191,11 @@ def _outer_keys(head: str) -> Iterator[str]:
         text = token[1:-1]
 
 
-def _is_events(head: str) -> bool:
-    """Return whether the head begins a list of trace events, the other form that trace viewers know."""
-    return re.match(r"\s*\[\s*\{", head) is not None and '"ph"' in head
-
-
 def _suffix(path: Path) -> str:
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
 
 
-def _checked(path: Path, form: Form, purpose: Purpose) -> Form:
+def _check_purpose(path: Path, form: Form, purpose: Purpose) -> Form:
     if form.purpose == purpose:
         return form
     raise ConfigError(
@@ -212,7 +205,7 @@ def _checked(path: Path, form: Form, purpose: Purpose) -> Form:
 
 def _described(head: str) -> str:
     """Return what a file of no form holds, with the place where its JSON ends to be JSON, if it does."""
-    keys = list(dict.fromkeys(_outer_keys(head)))
+    keys = list(dict.fromkeys(top_level_keys(head)))
     if head.lstrip().startswith(("{", "[")) and len(head.encode()) < _HEAD:
         try:
             json.loads(head)
@@ -224,7 +217,3 @@ def _described(head: str) -> str:
         return f": of no known form (keys {', '.join(keys[:6])}{', ...' if len(keys) > 6 else ''})"
     line = next((line.strip() for line in head.splitlines() if line.strip()), "")
     return f": of no known form (begins {line[:40]!r})" if line else ": empty"
-
-
-def _list(words: tuple[str, ...]) -> str:
-    return " or ".join(words)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 Share = Literal["compute", "communication", "reconfiguration", "idle"]
@@ -69,12 +69,6 @@ class Counter(NamedTuple):
         values = [base + value for value in accumulate(sums[moment] for moment in moments)]
         largest = max(map(abs, values), default=0.0)
         return cls(name, tuple(moments), tuple(0.0 if abs(value) < _REST * largest else value for value in values))
-
-    @property
-    def integral(self) -> float:
-        """The sum of value times seconds from the first moment to the last."""
-        spans = (end - start for start, end in pairwise(self.moments))
-        return sum(value * seconds for value, seconds in zip(self.values, spans, strict=False))
 
 
 @dataclass(frozen=True, slots=True)

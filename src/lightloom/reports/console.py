@@ -23,14 +23,7 @@ from rich.text import Text
 
 from lightloom.core.claims import Claim, Status
 from lightloom.core.files import visible
-from lightloom.core.units import (
-    format_claim,
-    format_energy,
-    format_rate,
-    format_ratio,
-    format_size,
-    format_time,
-)
+from lightloom.core.units import format_claim, format_energy, format_rate, format_ratio, format_size, format_time
 from lightloom.reports.figures.canvas import SHARES
 from lightloom.reports.report import FRONT, CollectiveRow, RankingRow
 

@@ -20,22 +20,9 @@ from markupsafe import Markup
 
 from lightloom.core.claims import status_counts
 from lightloom.core.files import write_atomically
-from lightloom.core.units import (
-    format_claim,
-    format_energy,
-    format_rate,
-    format_ratio,
-    format_size,
-    format_time,
-)
+from lightloom.core.units import format_claim, format_energy, format_rate, format_ratio, format_size, format_time
 from lightloom.reports.figures.canvas import INK, SHARES, to_svg
-from lightloom.reports.report import (
-    FRONT,
-    RankingRow,
-    Report,
-    Table,
-    page_data,
-)
+from lightloom.reports.report import FRONT, RankingRow, Report, Table, page_data
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -22,12 +22,7 @@ from lightloom.core.units import format_energy
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.reports.figures.canvas import SHARES, TASKS, cyclic_colours
 from lightloom.reports.figures.links import in_steps, lightpaths
-from lightloom.reports.figures.timelines import (
-    Stretch,
-    busiest,
-    kind_of,
-    stretches,
-)
+from lightloom.reports.figures.timelines import Stretch, busiest, kind_of, stretches
 
 # What a reader of a page may look at plan by plan: the timeline, what takes the time, the memory; and the light of a
 # schedule step by step. Plain data that the page's script draws.

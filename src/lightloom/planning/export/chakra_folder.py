@@ -16,7 +16,6 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,15 +23,7 @@ import numpy as np
 
 from lightloom.collectives.collective import Kind
 from lightloom.collectives.files.chakra import trace_path, write_traces
-from lightloom.collectives.files.chakra_nodes import (
-    COLLECTIVE,
-    COMPUTE,
-    RECEIVE,
-    SEND,
-    Node,
-    Value,
-    encode,
-)
+from lightloom.collectives.files.chakra_nodes import COLLECTIVE, COMPUTE, RECEIVE, SEND, Node, Value, encode
 from lightloom.collectives.files.formats import LARGEST, export_size
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import check_writable
@@ -50,31 +41,26 @@ from lightloom.planning.simulation.engine import Task, run
 
 def replayed_seconds(traces: StepTraces, *, one_at_a_time: bool = True) -> float:
     """Return the seconds of the step when every rank has one communication at a time, or sends beside collectives."""
-    index = {(stage, place): 0 for stage, operations in enumerate(traces.stages) for place in range(len(operations))}
-    index = {key: number for number, key in enumerate(index)}
-    sources = {
-        operation.tag: index[stage, place]
+    listed = [
+        ((stage, place), operation)
         for stage, operations in enumerate(traces.stages)
         for place, operation in enumerate(operations)
-        if operation.verb == "send"
-    }
-    task = partial(_task, traces, one_at_a_time)
+    ]
+    index = {key: number for number, (key, _) in enumerate(listed)}
+    sources = {operation.tag: index[key] for key, operation in listed if operation.verb == "send"}
+    after: list[list[int]] = []
     joined: dict[tuple[object, ...], list[int]] = {}
-    tasks: list[Task] = []
-    for stage, operations in enumerate(traces.stages):
-        for place, operation in enumerate(operations):
-            after = [index[stage, before] for before in (*operation.data, *operation.control)]
-            if operation.stages:
-                joined.setdefault((operation.use, operation.stages), []).extend(after)
-            if operation.verb == "receive":
-                after = [sources[operation.tag]]
-            tasks.append(task((stage, place), operation, tuple(after)))
-    # A collective of several stages begins when all of them are there.
-    for stage, operations in enumerate(traces.stages):
-        for place, operation in enumerate(operations):
-            if operation.stages:
-                number = index[stage, place]
-                tasks[number] = task((stage, place), operation, tuple(joined[operation.use, operation.stages]))
+    for (stage, _), operation in listed:
+        after.append([index[stage, before] for before in (*operation.data, *operation.control)])
+        if operation.stages:
+            joined.setdefault((operation.use, operation.stages), []).extend(after[-1])
+        if operation.verb == "receive":
+            after[-1] = [sources[operation.tag]]
+    tasks = []
+    for (key, operation), before in zip(listed, after, strict=True):
+        # A collective of several stages begins when all of them are there.
+        waits_for = joined[operation.use, operation.stages] if operation.stages else before
+        tasks.append(_task(traces, one_at_a_time, key, operation, tuple(waits_for)))
     return run(tasks).step_time
 
 
@@ -115,6 +101,10 @@ MOST_NODES = 5_000_000
 """Nodes of all ranks that are written."""
 MOST_GROUPS = 2147
 """Communicator groups: ASTRA-sim numbers the streams of each from its number times a million, in 32 bits."""
+
+
+_TYPES = {"compute": COMPUTE, "host": COMPUTE, "collective": COLLECTIVE, "send": SEND, "receive": RECEIVE}
+"""Type of a node in the trace, by the verb of its operation."""
 
 
 class Groups(NamedTuple):
@@ -200,7 +190,7 @@ def rank_nodes(traces: StepTraces, groups: Groups) -> Iterator[list[Node]]:
             Node(
                 id=first + index,
                 name=operation.name,
-                type=_type(operation),
+                type=_TYPES[operation.verb],
                 control=tuple(first + before for before in operation.control),
                 data=tuple(first + before for before in operation.data),
                 duration=duration,
@@ -208,11 +198,6 @@ def rank_nodes(traces: StepTraces, groups: Groups) -> Iterator[list[Node]]:
             )
             for index, (operation, duration) in enumerate(zip(operations, durations[stage], strict=True))
         ]
-
-
-def _type(operation: Operation) -> int:
-    types = {"compute": COMPUTE, "host": COMPUTE, "collective": COLLECTIVE, "send": SEND, "receive": RECEIVE}
-    return types[operation.verb]
 
 
 def _microseconds(operations: tuple[Operation, ...]) -> list[int]:
@@ -249,7 +234,6 @@ def comm_size(use: CollectiveUse) -> int:
 
 SCHEMA = "lightloom.step-traces/1"
 _MARK = "lightloom.json"
-_RING = ["ring"]
 
 
 def check_folder(folder: Path) -> None:
@@ -287,7 +271,7 @@ def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) ->
     """
     check_folder(folder)
     _check_size(traces)
-    document = _document(traces, about, node_count(traces))
+    document = _describe_export(traces, about, node_count(traces))
     groups = communicator_groups(traces)
     try:
         aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
@@ -351,7 +335,7 @@ def _write_schedules(aside: Path, traces: StepTraces) -> None:
 def _system(traces: StepTraces, names: dict[CollectiveUse, str]) -> dict[str, object]:
     """Return the system: the plan's schedules, and rings where there is none."""
     kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-    native = {f"{kind}-implementation": _RING * len(traces.network.dimensions) for kind in kinds}
+    native = {f"{kind}-implementation": ["ring"] * len(traces.network.dimensions) for kind in kinds}
     return {
         "scheduling-policy": "FIFO",
         "endpoint-delay": 1,  # at 0, collectives of ASTRA-sim's own lose their first event and never end
@@ -375,7 +359,7 @@ def command(traces: StepTraces) -> str:
     )
 
 
-def _document(traces: StepTraces, about: Mapping[str, object], nodes: int) -> dict[str, object]:
+def _describe_export(traces: StepTraces, about: Mapping[str, object], nodes: int) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         **about,

@@ -8,7 +8,7 @@ send         to the rank in the same place of another stage, and its receive the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
@@ -83,26 +83,18 @@ class StageOperations:
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
-        self._computed: tuple[int, ...] = ()
-        self._exchanged: tuple[int, ...] = ()
+        self.computed: tuple[int, ...] = ()
+        """Place of the last operation that computes; empty before the first."""
+        self.exchanged: tuple[int, ...] = ()
+        """Place of the last collective; empty before the first."""
         self._awaited: tuple[int, ...] = ()
-
-    @property
-    def computed(self) -> tuple[int, ...]:
-        """The last operation that computes; empty before the first."""
-        return self._computed
-
-    @property
-    def exchanged(self) -> tuple[int, ...]:
-        """The last collective; empty before the first."""
-        return self._exchanged
 
     def compute(self, name: str, seconds: float, *after: int, flops: int | None = None) -> int:
         """Add computing after the one before it; returns its place."""
-        data = tuple(dict.fromkeys((*self._computed, *self._awaited, *after)))
+        data = tuple(dict.fromkeys((*self.computed, *self._awaited, *after)))
         self._awaited = ()
         place = self._add(Operation(verb="compute", name=name, data=data, seconds=seconds, flops=flops))
-        self._computed = (place,)
+        self.computed = (place,)
         return place
 
     def wait_for(self, *places: int) -> None:
@@ -111,16 +103,16 @@ class StageOperations:
 
     def host(self, name: str, seconds: float, *after: int) -> int:
         """Add what happens in the network or on the host between two collectives; returns its place."""
-        place = self._add(Operation(verb="host", name=name, data=after, control=self._exchanged, seconds=seconds))
-        self._exchanged = (place,)
+        place = self._add(Operation(verb="host", name=name, data=after, control=self.exchanged, seconds=seconds))
+        self.exchanged = (place,)
         return place
 
     def collective(self, name: str, use: CollectiveUse, *after: int, stages: tuple[int, ...] = ()) -> int:
         """Add a collective behind the one before it: all ranks of a group issue theirs in the same order."""
         data = tuple(dict.fromkeys(after))
-        control = tuple(place for place in self._exchanged if place not in data)
+        control = tuple(place for place in self.exchanged if place not in data)
         place = self._add(Operation(verb="collective", name=name, data=data, control=control, use=use, stages=stages))
-        self._exchanged = (place,)
+        self.exchanged = (place,)
         return place
 
     def send(self, name: str, peer: int, nbytes: float, tag: int, *after: int) -> int:
@@ -213,14 +205,11 @@ def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
 def _recorder(priced: dict[_Priced, None], axis: Axis) -> ExchangeTime:
     def record(kind: Kind, _: Ints, ranks: Ints, __: Ints, ___: Ints, nbytes: Floats) -> Floats:
         if ranks[0] > 1:
-            priced.update(dict.fromkeys((axis, kind, int(ranks[0]), size) for size in _sizes(nbytes)))
+            sizes = (size for size in np.unique(nbytes).tolist() if size > 0)
+            priced.update(dict.fromkeys((axis, kind, int(ranks[0]), size) for size in sizes))
         return np.zeros_like(nbytes)
 
     return record
-
-
-def _sizes(nbytes: Floats) -> Iterable[float]:
-    return (size for size in np.unique(nbytes).tolist() if size > 0)
 
 
 def _indicator(priced: _Priced, axis: Axis) -> ExchangeTime:
@@ -232,7 +221,7 @@ def _indicator(priced: _Priced, axis: Axis) -> ExchangeTime:
 
 
 def _stride(job: Job, strategy: Strategy, axis: Axis, kind: Kind) -> int:
-    """Distance between neighbours of a group, in ranks."""
+    """Return the distance between neighbours of a group, in ranks."""
     tp = strategy.tp
     if axis == "data" and strategy.sharding == "hybrid" and kind == "all-reduce":
         within = node_replicas(np.array(strategy.replicas), np.array(tp), job.fabric.node_ranks)
@@ -457,12 +446,8 @@ class StagedOperations:
 
 
 def _scatter(unit: int) -> _Field:
-    """The reduce-scatter of a unit's gradients."""
-
-    def field(count: StageExchanges) -> Floats:
-        return (count.replicas.first if unit == 0 else count.replicas.other).scatter
-
-    return field
+    """Return the reduce-scatter of a unit's gradients, as a field of counts."""
+    return lambda count: (count.replicas.first if unit == 0 else count.replicas.other).scatter
 
 
 def sends_use(nbytes: float, tp: int) -> CollectiveUse:

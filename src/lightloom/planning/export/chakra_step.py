@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from lightloom.planning.export.chakra_operations import (
 )
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.collective_prices import CheapestPrices, ExchangePrices, LibraryPrices, SchedulePrices
-from lightloom.planning.pricing.job import Axis, Job
+from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.placed_space import PlacedChoice
 from lightloom.planning.pricing.step import distance, send_rate
 from lightloom.planning.pricing.strategy_step import StrategyStep, on_divided_channels
@@ -138,9 +138,8 @@ def pair_line(schedule: Schedule, fabric: Fabric) -> Line:
     """
     if not len(schedule):
         return Line(np.inf, 0.0, 0.0)
-    source, destination, route = (
-        np.asarray(column, np.int64) for column in (schedule.source, schedule.destination, schedule.route)
-    )
+    columns = (schedule.source, schedule.destination, schedule.route)
+    source, destination, route = (np.asarray(column, np.int64) for column in columns)
     step = np.zeros_like(source) if schedule.queued else schedule.step.astype(np.int64)
     pair = (step * fabric.ranks + source) * fabric.ranks + destination
     rates = _lightpath_rates(schedule, fabric, pair) if fabric.exclusive else _packet_rates(fabric, step, pair, route)
@@ -316,22 +315,11 @@ def _plain(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
     for operation in operations:
         if operation.use is not None and operation.use not in carriers:
             carriers[operation.use] = carried(step.prices, operation.use)
-    often = _times([operations])
+    often = _count_collectives([operations])
     lines = {"data": [(use.nbytes * often[use], carrier.line) for use, carrier in carriers.items()]}
     network, notes = network_of([("data", ranks)], lines, around=goes_around(carriers, ranks))
-    return StepTraces(
-        ranks=ranks, stages=(tuple(operations),), carriers=carriers, network=network, notes=(*notes, *_notes(carriers))
-    )
-
-
-class _Lines(NamedTuple):
-    """Bytes and lines of what is sent, by axis."""
-
-    of_axis: dict[str, list[tuple[float, Line]]]
-
-    def add(self, axis: str, nbytes: float, line: Line) -> None:
-        """Add a collective or a send."""
-        self.of_axis.setdefault(_OF_AXIS.get(axis, axis), []).append((nbytes, line))
+    notes += _library_notes(carriers)
+    return StepTraces(ranks=ranks, stages=(tuple(operations),), carriers=carriers, network=network, notes=tuple(notes))
 
 
 def _staged(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
@@ -341,45 +329,39 @@ def _staged(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
     stages = tuple(tuple(staged.of_stage(stage)) for stage in range(strategy.pp))
     carriers: dict[CollectiveUse, CarriedCollective] = {}
     shared = {payload.use: payload.shared for payload in staged.payloads}
-    lines, often = _Lines({}), _times(stages)
+    lines, often = defaultdict[str, list[tuple[float, Line]]](list), _count_collectives(stages)
     for use in dict.fromkeys([*shared, *staged.gathered_sends]):
         carriers[use] = carried(_price(job, strategy, use), use, shared.get(use, 1.0))
-        lines.add(use.axis, use.nbytes * max(often[use], 1), carriers[use].line)
+        lines[_OF_AXIS.get(use.axis, use.axis)].append((use.nbytes * max(often[use], 1), carriers[use].line))
     per_stage = strategy.replicas * strategy.tp
     sent = [operation.nbytes for stage in stages for operation in stage if operation.verb == "send"]
     if sent:
         rates, latencies = send_rate(job, Strategies.of(strategy))
-        lines.add("pipeline", sum(sent), Line(float(rates[0]), float(latencies[0]), max(sent)))
+        lines["pipeline"].append((sum(sent), Line(float(rates[0]), float(latencies[0]), max(sent))))
     for table in staged.tied:
         use = tied_use(table)
         rate, latency = job.tied_pair(per_stage)
         carriers[use] = CarriedCollective("ring", float(table.seconds[0]), Line(rate, latency, use.nbytes / use.ranks))
-        lines.add("pipeline", use.nbytes, carriers[use].line)
+        lines["pipeline"].append((use.nbytes, carriers[use].line))
     sizes = [("tensor", strategy.tp), ("data", strategy.replicas), ("pipeline", strategy.pp)]
-    network, notes = network_of(sizes, lines.of_axis, around=False)
-    return StepTraces(
-        ranks=job.fabric.ranks,
-        stages=stages,
-        carriers=carriers,
-        network=network,
-        notes=(*notes, *_notes(carriers)),
-    )
+    network, notes = network_of(sizes, lines, around=False)
+    notes += _library_notes(carriers)
+    return StepTraces(ranks=job.fabric.ranks, stages=stages, carriers=carriers, network=network, notes=tuple(notes))
 
 
-def _times(stages: Sequence[Sequence[Operation]]) -> Counter[CollectiveUse]:
+def _count_collectives(stages: Sequence[Sequence[Operation]]) -> Counter[CollectiveUse]:
     """Count how often each collective occurs."""
     return Counter(operation.use for stage in stages for operation in stage if operation.use is not None)
 
 
 def _price(job: Job, strategy: Strategy, use: CollectiveUse) -> Price:
     """Return the prices of a collective's group."""
-    axis: Axis = use.axis
-    pricing = job.pricing if job.shares is None else job.shares.pricing(axis)
+    pricing = job.pricing if job.shares is None else job.shares.pricing(use.axis)
     stride = int(distance(job.fabric, np.array([use.stride]))[0])
     return pricing.price(strategy.algorithm, use.ranks, 0, stride)
 
 
-def _notes(carriers: dict[CollectiveUse, CarriedCollective]) -> list[str]:
+def _library_notes(carriers: dict[CollectiveUse, CarriedCollective]) -> list[str]:
     without = dict.fromkeys(carrier.algorithm for carrier in carriers.values() if carrier.schedule is None)
     notes = []
     if "library" in without:

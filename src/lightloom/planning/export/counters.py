@@ -18,12 +18,7 @@ import numpy as np
 
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import UnsupportedError
-from lightloom.core.timeline import (
-    SHARES,
-    Counter,
-    Interval,
-    Timeline,
-)
+from lightloom.core.timeline import SHARES, Counter, Interval, Timeline
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.export.chakra_operations import payloads
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
@@ -50,8 +45,9 @@ def counted(plan: Plan) -> CountedTimeline:
     """Return a plan's timeline with the bytes of its transmissions, and its counters."""
     timeline, step = plan.timeline, plan.step
     if isinstance(step, StrategyStep) and step.stages is not None and isinstance(plan.choice, Strategy):
-        timeline = _with_bytes(timeline, _part_bytes(_as_priced(plan, step), plan.choice, step.stages))
-    counters = (timeline.load(), _memory(plan, timeline), *_wavelengths(plan, timeline))
+        nbytes = _part_bytes(_as_priced(plan, step), plan.choice, step.stages)
+        timeline = Timeline(tuple(_with_bytes(interval, nbytes) for interval in timeline.intervals))
+    counters = (timeline.load(), _memory_counter(plan, timeline), *_wavelengths(plan, timeline))
     return CountedTimeline(timeline, tuple(counter for counter in counters if counter.moments))
 
 
@@ -90,11 +86,7 @@ def _part_bytes(job: Job, strategy: Strategy, step: PipelinedStep) -> dict[str, 
     return {name: values.tolist() for name, values in (*named, *once)}
 
 
-def _with_bytes(timeline: Timeline, nbytes: dict[str, list[float]]) -> Timeline:
-    return Timeline(tuple(_saying_bytes(interval, nbytes) for interval in timeline.intervals))
-
-
-def _saying_bytes(interval: Interval, nbytes: dict[str, list[float]]) -> Interval:
+def _with_bytes(interval: Interval, nbytes: dict[str, list[float]]) -> Interval:
     part = interval.details.get("part")
     if part not in nbytes:
         return interval
@@ -102,17 +94,17 @@ def _saying_bytes(interval: Interval, nbytes: dict[str, list[float]]) -> Interva
     return replace(interval, details={**interval.details, "bytes": size})
 
 
-def _memory(plan: Plan, timeline: Timeline) -> Counter:
+def _memory_counter(plan: Plan, timeline: Timeline) -> Counter:
     """Bytes of a rank of the fullest stage: activations come with forward passes and go with backward passes."""
     name, end = "memory of the fullest rank (bytes)", timeline.step_time
     if not isinstance(plan.choice, Strategy) or not isinstance(plan.step, StrategyStep):
         return Counter(name, (0.0, end), (plan.memory, plan.memory))
     parts = memory_parts(plan.job, Strategies.of(plan.choice))
     if plan.step.result is not None:
-        changes = list(_operators(plan.step, timeline, float(parts.kept[0, 0])))
+        changes = list(_operators_memory(plan.step, timeline, float(parts.kept[0, 0])))
         return _filled(name, changes, plan.memory, end)
     stages, state = plan.choice.pp, parts.state[0] + parts.passing[0]
-    found = [list(_passes(timeline, stage, parts.kept[0].tolist())) for stage in range(stages)]
+    found = [list(_passes_memory(timeline, stage, parts.kept[0].tolist())) for stage in range(stages)]
     peaks = [state[stage] + _peak(changes) for stage, changes in enumerate(found)]
     return _filled(name, found[int(np.argmax(peaks))], plan.memory, end)
 
@@ -126,7 +118,7 @@ def _filled(name: str, changes: list[tuple[float, float]], memory: float, end: f
     return Counter.of_changes(name, [(0.0, 0.0), *changes, (end, 0.0)], base=memory - _peak(changes))
 
 
-def _operators(step: StrategyStep, timeline: Timeline, kept: float) -> Iterator[tuple[float, float]]:
+def _operators_memory(step: StrategyStep, timeline: Timeline, kept: float) -> Iterator[tuple[float, float]]:
     """Yield when operators of data parallelism alone keep and drop what their backward passes read."""
     assert step.result is not None
     saved = {operator.name: operator.kept_bytes for operator in step.result.plan.graph.operators}
@@ -139,7 +131,7 @@ def _operators(step: StrategyStep, timeline: Timeline, kept: float) -> Iterator[
             yield interval.end, -nbytes
 
 
-def _passes(timeline: Timeline, stage: int, kept: list[float]) -> Iterator[tuple[float, float]]:
+def _passes_memory(timeline: Timeline, stage: int, kept: list[float]) -> Iterator[tuple[float, float]]:
     """Yield when a stage's passes keep and drop activations of their micro-batch."""
     spans: dict[tuple[str, int, int], tuple[float, float]] = {}
     for interval in timeline.on(f"stage {stage}"):

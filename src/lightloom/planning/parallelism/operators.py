@@ -15,13 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
-from lightloom.machines.accelerators.accelerator import (
-    ELEMENT_BYTES,
-    PRECISIONS,
-    Accelerator,
-    Precision,
-    Work,
-)
+from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES, PRECISIONS, Accelerator, Precision, Work
 from lightloom.machines.accelerators.kernels import KernelKind, KernelShapes
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.clusters.cluster import Attention
@@ -71,7 +65,7 @@ def transient_loss(graph: ComputeGraph) -> float:
 # sliced products, attention      products / tp        sequence slices   m / tp
 # expert-parallel                 products / ep, m · ep
 
-OPERATOR_KERNELS_COLUMNS = (
+KERNEL_COLUMNS = (
     "kernel_kind",
     "kernel_m",
     "kernel_n",
@@ -121,21 +115,25 @@ class _Shape(NamedTuple):
 
 
 def kernel_columns(operators: tuple[Operator, ...], attention: Attention) -> dict[str, Ints]:
-    """Return the :data:`COLUMNS` of operators, attention computed in that way, and ``kernel_visible``: the bits of the
-    share of its scores."""
+    """Return the :data:`KERNEL_COLUMNS` of operators, and ``kernel_visible``: the bits of the visible share of scores.
+
+    Args:
+        operators: of a graph, in its order.
+        attention: how attention is computed.
+    """
     logits = logits_of(operators)
     rows = [
         (
             *_shape(operator, attention),
             int(operator.kind in _NARROW and operator is not logits),
             int(operator is logits),
-            *_launches(operator, attention),
+            *(_ATTENTION_LAUNCHES[attention] if operator.kind == "attention" else _LAUNCHES.get(operator.kind, (1, 1))),
         )
         for operator in operators
     ]
-    table = np.array(rows, np.int64).reshape(-1, len(OPERATOR_KERNELS_COLUMNS))
+    table = np.array(rows, np.int64).reshape(-1, len(KERNEL_COLUMNS))
     visible = np.array([operator.visible_scores for operator in operators], np.float64)
-    return {**dict(zip(OPERATOR_KERNELS_COLUMNS, table.T, strict=True)), "kernel_visible": visible.view(np.int64)}
+    return {**dict(zip(KERNEL_COLUMNS, table.T, strict=True)), "kernel_visible": visible.view(np.int64)}
 
 
 def kernel_shapes(
@@ -251,12 +249,6 @@ def _attention_shape(operator: Operator, attention: Attention) -> _Shape:
     return _Shape(kind, m=m, n=n, k=k, products=0)
 
 
-def _launches(operator: Operator, attention: Attention) -> tuple[int, int]:
-    if operator.kind == "attention":
-        return _ATTENTION_LAUNCHES[attention]
-    return _LAUNCHES.get(operator.kind, (1, 1))
-
-
 # Measured seconds of operators in place of priced ones, for any batch, split and accelerator.
 #
 # seconds = priced(plan) · measured / priced(trace)
@@ -270,7 +262,7 @@ MEASURED_COLUMNS = ("measured_forward", "measured_backward")
 
 
 def measured_columns(measured: MeasuredTimes) -> dict[str, Ints]:
-    """Return the :data:`COLUMNS` of operators: the bits of seconds at the batch of the trace, NaN where none are."""
+    """Return the bits of measured seconds at the trace's batch, NaN where none are: [operators] by column."""
     return {
         name: np.array([np.nan if value is None else value for value in seconds], np.float64).view(np.int64)
         for name, seconds in zip(MEASURED_COLUMNS, (measured.forward, measured.backward), strict=True)
@@ -286,16 +278,14 @@ def machine_of(
     """
     if measured.accelerator is None:
         return accelerator, precision
-    machine = _named(measured.accelerator)
+    machine = _load_measured_machine(measured.accelerator)
     machine = accelerator if machine.chip == accelerator.chip else machine
     fallback = precision if precision in machine.peak else next(iter(machine.peak))
     known = (name for name in PRECISIONS if name == measured.precision and name in machine.peak)
     return machine, next(known, fallback)
 
 
-@lru_cache(maxsize=8)
-def _named(name: str) -> Accelerator:
-    return load_accelerator(name)
+_load_measured_machine = lru_cache(maxsize=8)(load_accelerator)
 
 
 def scaled(priced: Floats, measured: Floats, reference: Floats, share: Floats) -> Floats:
@@ -351,29 +341,20 @@ def times_and_launches(
     if accelerator.kernels is not None:
         kernels = kernel_shapes(columns, forward, repeats, graph.element_bytes, Divisors())
         works = works[0]._replace(kernels=kernels[0]), works[1]._replace(kernels=kernels[1])
-    times = accelerator.operator_times(works[0], precision), accelerator.operator_times(works[1], precision)
-    if graph.measured is not None:
-        times = _as_measured(graph, graph.measured, times, (accelerator, precision, attention))
-    return times, dispatch_times(columns, accelerator)
-
-
-def _as_measured(
-    graph: ComputeGraph,
-    measured: MeasuredTimes,
-    times: tuple[Floats, Floats],
-    plan: tuple[Accelerator, Precision, Attention],
-) -> tuple[Floats, Floats]:
-    """Return the seconds of a graph's operators with measured ones in place of priced ones (``measured.py``)."""
-    accelerator, precision, attention = plan
-    machine, measured_precision = machine_of(measured, accelerator, precision)
-    traced = replace(graph, measured=None).with_batch(measured.batch)
-    traced = traced.with_element_bytes(ELEMENT_BYTES[measured_precision])
-    references = graph_times(traced, machine, measured_precision, attention)
-    sampled = np.array(["sample" in operator.dimensions for operator in graph.operators])
-    share = np.where(sampled, graph.batch / measured.batch, 1.0)
-    columns = [column.view(np.float64) for column in measured_columns(measured).values()]
-    forward, backward = (scaled(*entry, share) for entry in zip(times, columns, references, strict=True))
-    return forward, backward
+    forward, backward = (accelerator.operator_times(work, precision) for work in works)
+    measured = graph.measured
+    if measured is not None:
+        machine, measured_precision = machine_of(measured, accelerator, precision)
+        traced = replace(graph, measured=None).with_batch(measured.batch)
+        traced = traced.with_element_bytes(ELEMENT_BYTES[measured_precision])
+        references = graph_times(traced, machine, measured_precision, attention)
+        sampled = np.array(["sample" in operator.dimensions for operator in graph.operators])
+        share = np.where(sampled, graph.batch / measured.batch, 1.0)
+        seconds = [column.view(np.float64) for column in measured_columns(measured).values()]
+        forward, backward = (
+            scaled(*entry, share) for entry in zip((forward, backward), seconds, references, strict=True)
+        )
+    return (forward, backward), dispatch_times(columns, accelerator)
 
 
 @dataclass(frozen=True)
@@ -441,33 +422,18 @@ class OperatorColumns:
         As ``simulation.lower`` times the graph of that batch, divided operators at their share; with sequence
         parallelism those between them too. An expert group's rank reads the weights of its own experts only, and has as
         many tokens more for each as it has experts fewer; one of a context group has its slice of the tokens. The
-        host's launches are left out (:meth:`dispatch`).
+        host's launches are left out (:func:`dispatch_times`).
         """
-        forward, backward = self.work(accelerator, samples, tp, sequence_parallel=sequence_parallel, ep=ep, cp=cp)
-        times = accelerator.operator_times(forward, precision), accelerator.operator_times(backward, precision)
-        return (
-            times
-            if self.measured is None
-            else self._as_measured(self.measured, times, accelerator, precision, samples, cp)
-        )
-
-    def _as_measured(
-        self,
-        measured: MeasuredTimes,
-        times: tuple[Floats, Floats],
-        accelerator: Accelerator,
-        precision: Precision,
-        samples: Ints,
-        cp: Ints | None,
-    ) -> tuple[Floats, Floats]:
-        """Return times with measured ones in place of priced ones (``measured.py``), [rows, operators]."""
-        references = self.measured_references(measured, accelerator, precision)
-        part = samples[:, None] / (measured.batch * (1 if cp is None else cp[:, None]))
+        works = self.work(accelerator, samples, tp, sequence_parallel=sequence_parallel, ep=ep, cp=cp)
+        forward, backward = (accelerator.operator_times(work, precision) for work in works)
+        if self.measured is None:
+            return forward, backward
+        references = self.measured_references(self.measured, accelerator, precision)
+        part = samples[:, None] / (self.measured.batch * (1 if cp is None else cp[:, None]))
         share = np.where(self["sampled"] == 1, part, 1.0)
         columns = [self.values[name].view(np.float64) for name in MEASURED_COLUMNS]
         forward, backward = (
-            scaled(priced, column, reference, share)
-            for priced, column, reference in zip(times, columns, references, strict=True)
+            scaled(*entry, share) for entry in zip((forward, backward), columns, references, strict=True)
         )
         return forward, backward
 
@@ -510,13 +476,6 @@ class OperatorColumns:
             kernels = kernel_shapes(self.values, flops, times, self.element_bytes, divisors)
             forward, backward = forward._replace(kernels=kernels[0]), backward._replace(kernels=kernels[1])
         return forward, backward
-
-    def dispatch(self, accelerator: Accelerator) -> tuple[Floats, Floats]:
-        """Return the seconds in which the host launches every operator forward and backward, each [operators].
-
-        A pass takes no less than those of all its operators together.
-        """
-        return dispatch_times(self.values, accelerator)
 
     def _divisors(self, share: Ints, tp: Ints, ep: Ints) -> Divisors:
         """How a rank's products are smaller than the graph's; ``share`` [rows, operators] is that of its FLOPs."""
@@ -616,7 +575,7 @@ def _kept_columns(graph: ComputeGraph, output_sampled: Mask) -> dict[str, Ints]:
 # A part takes as long as its own shape does: weights that it holds a copy of are read whole, and tiles of a small
 # product fill few compute units. A part of some samples is the operator of a batch of so many.
 
-ROWS, OPERATOR_PARTS_COLUMNS, DEPTH, OTHERS = range(4)
+ROWS, COLUMNS, DEPTH, OTHERS = range(4)
 """Which sizes of an operator's products a cut changes: m where the graph states it, n, k, or what FLOPs tell."""
 
 
@@ -676,7 +635,7 @@ def _values(columns: OperatorColumns, parts: Parts) -> dict[str, Ints]:
     written = np.minimum(grown("activation_bytes", "output_sampled"), moved)
     read, shared = moved - written, values["shared_bytes"]
     n, in_groups = values["kernel_n"], np.minimum(values["kernel_n"], parts.slice)
-    wide, grouped = parts.shape == OPERATOR_PARTS_COLUMNS, n < parts.size
+    wide, grouped = parts.shape == COLUMNS, n < parts.size
     return {
         **values,
         "forward_flops": cut(grown("forward_flops", "sampled")),

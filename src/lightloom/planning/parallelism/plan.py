@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from math import prod
 from types import MappingProxyType
 
@@ -237,7 +237,7 @@ def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterG
 
 
 def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> ParallelPlan:
-    """Every rank keeps 1/ranks of parameters, gradients and optimizer state, and gathers units as it needs them."""
+    """Return the plan in which ranks share parameters, gradients and optimizer state, and gather units as needed."""
     local = local_graph(graph, settings)
     groups = units(local, settings)
     shard = (local.parameters + local.unused_parameters) / ranks
@@ -261,7 +261,7 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
         ranks=ranks,
         settings=settings,
         groups=groups,
-        exchanges=(*_forward(groups, settings), *_backward(groups, len(local.operators), settings)),
+        exchanges=(*_forward_gathers(groups, settings), *_backward_exchanges(groups, len(local.operators), settings)),
         memory=memory,
         updated_parameters=shard,
     )
@@ -284,7 +284,7 @@ def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGro
     return tuple(closed)
 
 
-def _forward(groups: Sequence[ParameterGroup], settings: TrainingSettings) -> list[Exchange]:
+def _forward_gathers(groups: Sequence[ParameterGroup], settings: TrainingSettings) -> list[Exchange]:
     gathers = []
     for index, group in enumerate(groups):
         # Unit i may be gathered when unit i − prefetch begins, that is when the one before that is done.
@@ -295,7 +295,7 @@ def _forward(groups: Sequence[ParameterGroup], settings: TrainingSettings) -> li
     return gathers
 
 
-def _backward(groups: Sequence[ParameterGroup], operators: int, settings: TrainingSettings) -> list[Exchange]:
+def _backward_exchanges(groups: Sequence[ParameterGroup], operators: int, settings: TrainingSettings) -> list[Exchange]:
     end = 2 * operators
     issued: list[Exchange] = []
     waiting = len(groups) - 2  # the next unit to gather; the last one is still there
@@ -393,19 +393,9 @@ def cuts(work: Floats, starts: Ints, stages: int) -> Ints:
     return np.array([0, *reversed(edges_reversed)], np.int64)
 
 
-def equal_cuts(starts: Ints, operators: int, stages: int) -> Ints:
-    """Return the first operator of each stage, and the number of operators: [stages + 1].
-
-    All stages have the same number of blocks; where that leaves a rest, the first ones have one block more.
-
-    Args:
-        starts: where a stage may begin (:func:`block_starts`).
-        operators: their number.
-        stages: at most as many as blocks.
-    """
-    more = np.arange(stages) < len(starts) % stages
-    begins = np.concatenate(([0], np.cumsum(len(starts) // stages + more)[:-1]))
-    return np.append(starts[begins], operators)
+def equal_blocks(blocks: int, stages: int) -> list[int]:
+    """Return the number of blocks of each stage, all equal; where that leaves a rest, the first have one more."""
+    return [blocks // stages + (stage < blocks % stages) for stage in range(stages)]
 
 
 def stated_cuts(starts: Ints, operators: int, blocks: Sequence[int]) -> Ints:
@@ -414,10 +404,9 @@ def stated_cuts(starts: Ints, operators: int, blocks: Sequence[int]) -> Ints:
     Args:
         starts: where a stage may begin (:func:`block_starts`).
         operators: their number.
-        blocks: of each stage; they sum to all.
+        blocks: number of blocks of each stage; they sum to all.
     """
-    begins = np.cumsum([0, *blocks[:-1]])
-    return np.append(starts[begins], operators)
+    return np.append(starts[np.cumsum([0, *blocks[:-1]])], operators)
 
 
 def crossing_bytes(graph: ComputeGraph, which: Mask | None = None) -> Ints:
@@ -443,28 +432,22 @@ def passes_ahead(stage: Ints | int, stages: int, virtual_stages: int) -> Ints | 
 def one_forward_one_backward(
     stage: int, stages: int, micro_batches: int, virtual_stages: int = 1
 ) -> list[tuple[str, int, int]]:
-    """The order of a stage: ``("forward" | "backward", chunk, micro-batch)``, chunks counted over the whole model."""
+    """Return the order of a stage: ``("forward" | "backward", chunk, micro-batch)``, chunks counted over the model."""
     total = micro_batches * virtual_stages
     ahead = min(int(passes_ahead(stage, stages, virtual_stages)), total)
 
-    def forward(index: int) -> tuple[str, int, int]:
-        turn, chunk, micro = _place(index, stages, virtual_stages)
-        return "forward", stage + chunk * stages, turn * stages + micro
+    def place(direction: str, index: int) -> tuple[str, int, int]:
+        # A turn takes ``stages`` micro-batches through the chunks of the stage, backward from the last chunk on.
+        turn, within = divmod(index, stages * virtual_stages)
+        chunk, micro = divmod(within, stages)
+        chunk = chunk if direction == "forward" else virtual_stages - 1 - chunk
+        return direction, stage + chunk * stages, turn * stages + micro
 
-    def backward(index: int) -> tuple[str, int, int]:
-        turn, chunk, micro = _place(index, stages, virtual_stages)
-        return "backward", stage + (virtual_stages - 1 - chunk) * stages, turn * stages + micro
-
+    forward, backward = partial(place, "forward"), partial(place, "backward")
     order = [forward(index) for index in range(ahead)]
     for index in range(ahead, total):
         order += [forward(index), backward(index - ahead)]
     return order + [backward(index) for index in range(total - ahead, total)]
-
-
-def _place(index: int, stages: int, virtual_stages: int) -> tuple[int, int, int]:
-    """Turn, chunk of the stage and micro-batch of the turn of a stage's pass; a turn is ``stages`` micro-batches."""
-    turn, within = divmod(index, stages * virtual_stages)
-    return turn, *divmod(within, stages)
 
 
 @cache

@@ -127,7 +127,7 @@ class Strategy(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategies:
-    """Columns of shape [rows]."""
+    """Strategies as columns of shape [rows]."""
 
     algorithms: tuple[str, ...]
     """The names that column ``algorithm`` indexes."""
@@ -162,7 +162,7 @@ class Strategies:
 
     @classmethod
     def of(cls, *strategies: Strategy) -> Strategies:
-        """One row for each strategy."""
+        """Return columns with one row for each strategy."""
         algorithms = tuple(dict.fromkeys(strategy.algorithm for strategy in strategies))
         indices: dict[str, Sequence[str]] = {
             "sharding": SHARDINGS,
@@ -214,7 +214,7 @@ class Strategies:
         return alone
 
     def rows(self, which: Any) -> Strategies:
-        """The rows of a mask or of indices."""
+        """Return the rows that a mask or indices choose."""
         columns: dict[str, Any] = {name: getattr(self, name)[which] for name in Strategy._fields}
         return Strategies(**columns | {"algorithms": self.algorithms})
 
@@ -237,7 +237,7 @@ def strategy_space(
     most_micro_batches: int = MOST_MICRO_BATCHES,
     most_virtual_stages: int = MOST_VIRTUAL_STAGES,
 ) -> Strategies:
-    """Every assignment whose degrees multiply to ``ranks`` and whose batches divide evenly.
+    """Return every assignment whose degrees multiply to ``ranks`` and whose batches divide evenly.
 
     Args:
         ranks: ranks of the job.
@@ -307,7 +307,7 @@ def _product(
     algorithms: Sequence[str],
     exchanges: Sequence[int],
 ) -> Strategies:
-    """Every assignment of degrees with every sharding and recomputation (``choices``), algorithm and exchange."""
+    """Return every assignment of degrees with every sharding, recomputation (``choices``), algorithm and exchange."""
     values = (np.arange(len(degrees)), *choices, range(len(algorithms)), exchanges)
     row, sharding, recomputation, algorithm, exchange = (
         column.ravel() for column in np.meshgrid(*map(np.asarray, values), indexing="ij")

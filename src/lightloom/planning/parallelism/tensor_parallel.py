@@ -80,7 +80,9 @@ class TensorSplit:
 
 def tensor_split(graph: ComputeGraph) -> TensorSplit:
     """Follow slices through the graph, again for every layer whose slices a normalisation needs whole."""
-    routers, heads = _routers(graph), _head_counts(graph)
+    attention = [operator.dimensions for operator in graph.operators if operator.kind == "attention"]
+    heads = {sizes[name] for sizes in attention for name in ("head", "key_head") if name in sizes}
+    routers = _routers(graph)
     copied: set[str] = set()
     while True:
         split, needed = _followed(graph, routers, copied, heads)
@@ -134,11 +136,6 @@ def _followed(
     return TensorSplit(divided, sliced, forward, backward, degree, *_sequence_slices(graph, sliced)), needed
 
 
-def _head_counts(graph: ComputeGraph) -> set[int]:
-    attention = [operator.dimensions for operator in graph.operators if operator.kind == "attention"]
-    return {sizes[name] for sizes in attention for name in ("head", "key_head") if name in sizes}
-
-
 def _has_heads(operator: Operator, counts: set[int]) -> bool:
     """Return whether an axis of the output is the heads, so that the channels of each are normalized alone."""
     *axes, _ = operator.dimensions.items()
@@ -146,7 +143,7 @@ def _has_heads(operator: Operator, counts: set[int]) -> bool:
 
 
 def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
-    """Which outputs lie in slices of the sequence, and what the degree must divide."""
+    """Return which outputs lie in slices of the sequence, and the number that the degree must divide."""
     sequenced = np.array(
         [
             not cut and operator.kind != "input" and {"sample", "sequence"} <= operator.dimensions.keys()
@@ -168,14 +165,14 @@ def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
 
 
 def _must_divide(operator: Operator, *, sliced: bool) -> int:
-    """0 where any degree will do."""
+    """Return the number that the tensor degree must divide for an operator; 0 where any degree will do."""
     if operator.kind == "attention":
         return gcd(operator.dimensions.get("head", 1), operator.dimensions.get("key_head", 0))
     return operator.dimensions.get("in_channel", 1) if operator.kind in _MULTIPLIES and sliced else 0
 
 
 def _routers(graph: ComputeGraph) -> set[str]:
-    """Layers that score experts: every rank of a tensor group computes them whole, as it must know the choice."""
+    """Return the layers that score experts, which every rank computes whole, as it must know the choice."""
     scores: set[str] = set()
     routers: set[str] = set()
     for operator in reversed(graph.operators):
@@ -332,7 +329,7 @@ def tied_tables(graph: ComputeGraph) -> tuple[TiedTable, ...]:
     """
     readers: dict[int, list[int]] = {}
     for index, operator in enumerate(graph.operators):
-        owner = next((place for place in readers if _reads(operator, graph.operators[place])), None)
+        owner = next((place for place in readers if _reads_table(operator, graph.operators[place])), None)
         if owner is not None:
             readers[owner].append(index)
         elif operator.kind == "embedding" and operator.parameters:
@@ -342,7 +339,7 @@ def tied_tables(graph: ComputeGraph) -> tuple[TiedTable, ...]:
     )
 
 
-def _reads(operator: Operator, owner: Operator) -> bool:
+def _reads_table(operator: Operator, owner: Operator) -> bool:
     sizes = operator.dimensions
     if operator.kind == "embedding":
         return not operator.parameters and sizes.get("channel") == owner.dimensions.get("channel")
@@ -352,7 +349,7 @@ def _reads(operator: Operator, owner: Operator) -> bool:
 
 def holding_stages(table: TiedTable, edges: Ints, stages: int) -> list[int]:
     """Return the stages that hold a table, in ascending order; ``edges`` are those of the chunks."""
-    return sorted({int(stage) for stage in _stages((table.owner, *table.readers), edges, stages)})
+    return sorted({int(stage) for stage in _stages_of((table.owner, *table.readers), edges, stages)})
 
 
 def copied_parameters(tables: Sequence[TiedTable], starts: Ints, edges: Ints, stages: int) -> Floats:
@@ -366,13 +363,13 @@ def copied_parameters(tables: Sequence[TiedTable], starts: Ints, edges: Ints, st
     """
     copies = np.zeros(len(starts))
     for table in tables:
-        holders = {int(_stages((table.owner,), edges, stages)[0])}
-        for reader, stage in zip(table.readers, _stages(table.readers, edges, stages).tolist(), strict=True):
+        holders = {int(_stages_of((table.owner,), edges, stages)[0])}
+        for reader, stage in zip(table.readers, _stages_of(table.readers, edges, stages).tolist(), strict=True):
             if stage not in holders:
                 copies[np.searchsorted(starts, reader, "right") - 1] += table.parameters
                 holders.add(stage)
     return copies
 
 
-def _stages(operators: Sequence[int], edges: Ints, stages: int) -> Ints:
+def _stages_of(operators: Sequence[int], edges: Ints, stages: int) -> Ints:
     return (np.searchsorted(edges, operators, "right") - 1) % stages

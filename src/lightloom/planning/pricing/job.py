@@ -18,13 +18,20 @@ from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.gradients import PricedExchange
-from lightloom.planning.parallelism.operators import OperatorColumns, Parts, operator_columns, part_times, stretched
+from lightloom.planning.parallelism.operators import (
+    OperatorColumns,
+    Parts,
+    dispatch_times,
+    operator_columns,
+    part_times,
+    stretched,
+)
 from lightloom.planning.parallelism.plan import (
     ParallelPlan,
     block_starts,
     crossing_bytes,
     cuts,
-    equal_cuts,
+    equal_blocks,
     make_plan,
     recomputation_columns,
     repeated_operators,
@@ -124,7 +131,7 @@ class OperatorTimes:
     @property
     def launches_of_sorts(self) -> tuple[Floats, Floats]:
         """Seconds in which a host launches an operator of each sort, each [sorts]."""
-        return self.sorts.dispatch(self.accelerator)
+        return dispatch_times(self.sorts.values, self.accelerator)
 
     def repeating(self, seconds: tuple[Floats, Floats], recomputation: Ints) -> tuple[Floats, Floats]:
         """Seconds of each sort forward, and backward with the repeated forward passes: [rows, sorts]."""
@@ -264,7 +271,7 @@ class DividedModel:
                     )
                 self._stages[count] = stated_cuts(self.starts, operators, blocks)
             elif blocks == "equal":
-                self._stages[count] = equal_cuts(self.starts, operators, count)
+                self._stages[count] = stated_cuts(self.starts, operators, equal_blocks(len(self.starts), count))
             else:
                 self._stages[count] = cuts(self._work, self.starts, count)
         return self._stages[count]
@@ -363,9 +370,6 @@ class AxisShares(Protocol):
 
     def shift(self, stride: int) -> tuple[float, float]:
         """Bytes per second and seconds of latency each way between stages whose ranks lie ``stride`` apart."""
-
-    def tied(self, stride: int) -> tuple[float, float]:
-        """The same between stages that hold copies of a table."""
 
 
 @dataclass(frozen=True)
@@ -482,7 +486,7 @@ class Job:
 
     def tied_pair(self, stride: int) -> tuple[float, float]:
         """Bytes per second and seconds of latency between stages that hold copies of a table."""
-        return self.fabric.message(stride) if self.shares is None else self.shares.tied(stride)
+        return self.fabric.message(stride) if self.shares is None else self.shares.shift(stride)
 
     def repriced(self, accelerator: Accelerator, fabric: Fabric, pricing: Pricing) -> Job:
         """Return the same job at other prices; its stages stay those of this one."""

@@ -19,8 +19,8 @@ from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.machines.fabrics.fabric import NEEDS_OWN_LINKS, Fabric
 from lightloom.models.graph import TENSOR_KINDS
 from lightloom.planning.parallelism.operators import (
+    COLUMNS,
     DEPTH,
-    OPERATOR_PARTS_COLUMNS,
     OTHERS,
     ROWS,
     Parts,
@@ -341,7 +341,7 @@ def _shape_of(kind: str, split: Split) -> int:
     """Which size of an operator's products a split changes."""
     if kind == "attention" and split.dimension == "sequence":
         return ROWS
-    return {"channel": OPERATOR_PARTS_COLUMNS, "in_channel": DEPTH}.get(split.dimension, OTHERS)
+    return {"channel": COLUMNS, "in_channel": DEPTH}.get(split.dimension, OTHERS)
 
 
 def _power_of_two(counts: Ints) -> Ints:

@@ -56,7 +56,7 @@ def run(tasks: Sequence[Task]) -> Timeline:
         DeadlockError: tasks wait for each other; names a circle.
         ValueError: a duration is negative or not finite, or a dependency is no position in the list.
     """
-    _check(tasks)
+    _check_tasks(tasks)
     waits = [len(task.after) for task in tasks]
     followers: list[list[int]] = [[] for _ in tasks]
     for index, task in enumerate(tasks):
@@ -111,7 +111,7 @@ def run(tasks: Sequence[Task]) -> Timeline:
     )
 
 
-def _check(tasks: Sequence[Task]) -> None:
+def _check_tasks(tasks: Sequence[Task]) -> None:
     for task in tasks:
         if not (math.isfinite(task.duration) and task.duration >= 0):
             raise ValueError(f"task {task.name!r}: duration {task.duration} s, expected finite and not negative")
@@ -225,6 +225,8 @@ class Priced:
     circuits: Hashable = None
     """Names the set of circuits of a static schedule, whatever the size: equal keys, equal circuits. None never
     matches."""
+    algorithm: str = ""
+    """Name of the algorithm that carries the collective; of an exchange of several phases, that of the largest."""
 
 
 Price = Callable[[Kind, float], Priced]
@@ -243,12 +245,15 @@ def lower(
         computing: :func:`compute_tasks` of the plan.
     """
     priced = [price(exchange.kind, exchange.nbytes) for exchange in plan.exchanges]
-    builder = _Builder(plan, priced)
+    builder = _PlanTasks(plan, priced)
     builder.exchange_up_to(START)
     for position, task in enumerate(computing):
         builder.compute(position, task)
         builder.exchange_up_to(position)
-    return (_slowed(builder.tasks, arithmetic_share) if overlap else _in_a_row(builder.tasks)), priced
+    if overlap:
+        return _slowed(builder.tasks, arithmetic_share), priced
+    in_a_row = [replace(task, after=(index - 1,) if index else ()) for index, task in enumerate(builder.tasks)]
+    return in_a_row, priced
 
 
 def compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
@@ -286,7 +291,7 @@ def compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
     return [*tasks, update]
 
 
-class _Builder:
+class _PlanTasks:
     """Appends tasks, each behind the last of its resource: both resources serve in order.
 
     The list is in an order that respects every dependency.
@@ -334,9 +339,8 @@ class _Builder:
         priced = self._priced[index]
         cost = priced.cost
         ready = () if exchange.starts_after == START else (self._done[exchange.starts_after],)
-        setup = 0.0 if circuits_in_place(self._priced, index) else cost.setup
-        if setup:
-            self._append(_network(exchange, "set up ", "reconfiguration", setup, cost))
+        if cost.setup and not circuits_in_place(self._priced, index):
+            self._append(_network(exchange, "set up ", "reconfiguration", cost.setup, cost))
         # A schedule changes circuits, and a codec works, between its steps; the timeline shows all changes together and
         # all encoding together, ahead of the bits, and all decoding behind them.
         changes = cost.reconfiguration - cost.setup
@@ -382,10 +386,6 @@ def _slowed(tasks: list[Task], share: float) -> list[Task]:
         elif task.category == "transmission":
             computing.exchange(begin, ends[index])
     return slower
-
-
-def _in_a_row(tasks: list[Task]) -> list[Task]:
-    return [replace(task, after=(index - 1,) if index else ()) for index, task in enumerate(tasks)]
 
 
 # The duration of a step of data parallelism alone, without its tasks: as the timeline of ``simulation.lower`` ends.

@@ -161,7 +161,7 @@ def link_shares(fabric: Fabric, ranks: int, stride: int, all_to_all: bool = Fals
     seconds = np.zeros(fabric.links)
     known = _passed(fabric)
     if (ranks, stride) not in known:
-        known[ranks, stride] = _neighbours(fabric, ranks, stride)
+        known[ranks, stride] = _neighbour_transfers(fabric, ranks, stride)
     if not known[ranks, stride]:
         return seconds
     bandwidth, carried = fabric.link_bandwidth(), 1.0
@@ -175,11 +175,11 @@ def link_shares(fabric: Fabric, ranks: int, stride: int, all_to_all: bool = Fals
 
 @partial(derived.cached, last=16)
 def _passed(fabric: derived.Geometry) -> dict[tuple[int, int], list[tuple[int, list[Int32s]]]]:  # noqa: ARG001 - the key
-    """Return the cache of :func:`_neighbours` for fabrics of this structure, by ranks and stride."""
+    """Return the cache of :func:`_neighbour_transfers` for fabrics of this structure, by ranks and stride."""
     return {}
 
 
-def _neighbours(fabric: Fabric, ranks: int, stride: int) -> list[tuple[int, list[Int32s]]]:
+def _neighbour_transfers(fabric: Fabric, ranks: int, stride: int) -> list[tuple[int, list[Int32s]]]:
     """For each axis of a group its size, and both ways around it how many transfers between neighbours pass each link
     in all groups together: [link]; nothing where groups have one rank."""
     part = fabric if ranks == fabric.ranks else fabric.group(ranks, stride) if ranks > 1 else None

@@ -120,16 +120,15 @@ class PipelinedStep:
         times, slowed = self.times, self.slowed
         ends, sending, waiting, exchanging, turning = self._ends()
         step_time = float(ends.max())
+
+        def both(kind: str) -> Floats:
+            return self.pass_seconds(f"forward{kind}") + self.pass_seconds(f"backward{kind}")
+
         spent = {
-            "compute_s": self.pass_seconds("forward")
-            + self.pass_seconds("backward")
-            + slowed.reshape(-1, len(ends)).sum(axis=0),
-            "tensor_and_expert_exchange_s": self.pass_seconds("forward_exchange")
-            + self.pass_seconds("backward_exchange"),
-            "context_exchange_s": self.pass_seconds("forward_ring") + self.pass_seconds("backward_ring"),
-            "parameter_gather_s": self.pass_seconds("forward_gather")
-            + self.pass_seconds("backward_gather")
-            + times.gather,
+            "compute_s": both("") + slowed.reshape(-1, len(ends)).sum(axis=0),
+            "tensor_and_expert_exchange_s": both("_exchange"),
+            "context_exchange_s": both("_ring"),
+            "parameter_gather_s": both("_gather") + times.gather,
             "pipeline_send_s": sending,
             "bubble_s": waiting + (step_time - ends),
             "gradient_exchange_s": exchanging + times.exchange + times.tied,
@@ -210,7 +209,7 @@ _BESIDE = "beside the last pass"
 
 def lower_pipelined(step: PipelinedStep) -> list[Task]:
     """Return the tasks of one step."""
-    builder = _Builder(step)
+    builder = _StageTasks(step)
     for stage in range(len(step.times.gather)):
         builder.stage(stage)
     builder.close()
@@ -228,7 +227,9 @@ class _Edges(NamedTuple):
     """The one after which its groups exchange nothing any more."""
 
 
-class _Builder:
+class _StageTasks:
+    """Tasks of all stages, with links to tasks of other stages that may not be listed yet."""
+
     def __init__(self, step: PipelinedStep) -> None:
         self._step = step
         self._times = step.times
@@ -335,18 +336,15 @@ class _Builder:
         forward, stage, times = direction == "forward", chunk % self._stages, self._step.of_micro_batch(micro)
         arrived = self._arrival(forward, chunk, micro)
         before = (*arrived, *(() if last is None else (last,)))
-        compute = times.forward if forward else times.backward
-        gathered = times.forward_gather if forward else times.backward_gather
-        shared = times.forward_exchange if forward else times.backward_exchange
-        ring = times.forward_ring if forward else times.backward_ring
+        compute, gathered, ring, shared = (
+            getattr(times, f"{direction}{kind}")[chunk] for kind in ("", "_gather", "_ring", "_exchange")
+        )
         name, stands = f"{direction} {micro} on {chunk}", self._stands[stage] if first else ()
         head = self._turns.lead[stage] if stands else 0.0
         if stands and not head:
             arrived, stands = (*arrived, *stands), ()
-        if gathered[chunk]:
-            gather = self._task(
-                f"gather for {name}", f"replicas {stage}", "transmission", gathered[chunk], last, *arrived
-            )
+        if gathered:
+            gather = self._task(f"gather for {name}", f"replicas {stage}", "transmission", gathered, last, *arrived)
             last, arrived = gather, ()
         closing = not forward and micro == self._micro_batches - 1
         early = closing and self._times.early_exchange[chunk] > 0
@@ -358,13 +356,12 @@ class _Builder:
             last, arrived = self._task(name, f"stage {stage}", direction, head, last, *arrived), stands
         for number, (part, slowed) in enumerate(parts, start=1):
             unit = last
-            seconds = part * compute[chunk] + slowed - head - (tail if number == len(parts) else 0.0)
+            seconds = part * compute + slowed - head - (tail if number == len(parts) else 0.0)
             last, head = self._task(name, f"stage {stage}", direction, seconds, last, *arrived), 0.0
             self._say(part=direction, column=chunk, micro_batch=micro)
             for kind, resource, waits in (("ring", "context", ring), ("exchange", "shards", shared)):
-                if waits[chunk]:
-                    wait = part * waits[chunk]
-                    last = self._task(f"{kind} in {name}", f"{resource} {stage}", "transmission", wait, last)
+                if waits:
+                    last = self._task(f"{kind} in {name}", f"{resource} {stage}", "transmission", part * waits, last)
                     self._say(part=f"{direction}_{kind}", column=chunk, micro_batch=micro, share=part)
             arrived, exchanged = (), last
         if tail:

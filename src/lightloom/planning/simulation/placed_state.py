@@ -6,12 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import (
-    Floats,
-    Int32s,
-    Ints,
-    Mask,
-)
+from lightloom.core.arrays import Floats, Int32s, Ints, Mask
 from lightloom.planning.parallelism.circuits.circuits import GroupCircuits
 
 

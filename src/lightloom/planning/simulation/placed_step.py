@@ -13,17 +13,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import (
-    Column,
-    Effort,
-    Floats,
-    Int32s,
-    Ints,
-)
+from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.timeline import SHARES, Interval, Timeline
 from lightloom.machines.accelerators.accelerator import Accelerator
@@ -106,7 +100,7 @@ def placed_work(
     Raises:
         UnsupportedError: two devices that exchange data have no path over the circuits.
     """
-    builder = _Builder(plan, circuits)
+    builder = _WorkNodes(plan, circuits)
     builder.parcels()
     if accumulates:
         return builder.work(np.zeros(plan.k))
@@ -136,7 +130,7 @@ def _shared(plan: HybridPlan) -> Ints:
     return np.flatnonzero(plan.balanced.synchronised > 0)
 
 
-class _Builder:
+class _WorkNodes:
     """Collects nodes, column by column, and who comes before whom."""
 
     def __init__(self, plan: HybridPlan, circuits: GroupCircuits) -> None:
@@ -336,11 +330,15 @@ class PlacedEvents(NamedTuple):
 
 def placed_timeline(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, events: PlacedEvents) -> Timeline:
     """Every pass, transfer and reconfiguration of a group; a transfer that ran into the dark in several intervals."""
+    holds = [
+        Interval(resource="micro-rings", category="reconfiguration", name=f"hold {hold}", start=start, end=end)
+        for hold, (start, end) in enumerate(events.dark.tolist())
+    ]
     transfers = _transfers(plan, circuits, work, events.stretches)
-    return Timeline.of([*_passes(plan, work, events), *transfers, *_reconfigurations(events.dark)])
+    return Timeline.of([*_computing(plan, work, events), *transfers, *holds])
 
 
-def _passes(plan: HybridPlan, work: PlacedWork, events: PlacedEvents) -> list[Interval]:
+def _computing(plan: HybridPlan, work: PlacedWork, events: PlacedEvents) -> list[Interval]:
     balanced, device = plan.balanced, plan.placement.device
     label = [balanced.label(x) for x in range(balanced.size)]
     start, end = events.start, events.end
@@ -361,11 +359,10 @@ def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stre
     messages, balanced = work.messages, plan.balanced
     k, message = circuits.k, _message_of(work)
     shared = np.bincount(circuits.port).max(initial=0) > 1
+    pipes = np.stack([circuits.port // k, circuits.source, circuits.destination], axis=1).tolist()
     resources = [
         f"port {port} of device {a}" if shared else f"circuits {a}→{b if b < k else 'next group'}"
-        for port, a, b in zip(
-            (circuits.port // k).tolist(), circuits.source.tolist(), circuits.destination.tolist(), strict=True
-        )
+        for port, a, b in pipes
     ]
     names = [
         f"all-reduce bucket {about}" if KINDS[kind] == "all-reduce" else f"{KINDS[kind]} of {balanced.label(about)}"
@@ -374,7 +371,7 @@ def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stre
     node, start, end = stretches
     pipe, nbytes = work.nodes.pipe[node], work.nodes.amount[node]
     if len(node) > MOST_TRANSFERS:
-        order, first = _runs(circuits.port[pipe], start, end)
+        order, first = _back_to_back(circuits.port[pipe], start, end)
         last = np.append(first[1:], len(order)) - 1
         nbytes = np.add.reduceat(nbytes[order], first)
         count = (last - first + 1).tolist()
@@ -390,7 +387,7 @@ def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stre
     ]
 
 
-def _runs(port: Ints, start: Floats, end: Floats) -> tuple[Ints, Ints]:
+def _back_to_back(port: Ints, start: Floats, end: Floats) -> tuple[Ints, Ints]:
     """Return an order by port and time, and where in it a transfer does not follow at once on the one before."""
     # A transfer without bytes ends when it starts: after the one that ends then, and before the one that starts then.
     order = np.lexsort((end, start, port))
@@ -405,13 +402,6 @@ def _message_of(work: PlacedWork) -> Ints:
     offset = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops)
     message[np.repeat(work.messages.first, hops) + offset] = np.repeat(np.arange(len(hops)), hops)
     return message
-
-
-def _reconfigurations(dark: Floats) -> list[Interval]:
-    return [
-        Interval(resource="micro-rings", category="reconfiguration", name=f"hold {hold}", start=start, end=end)
-        for hold, (start, end) in enumerate(dark.tolist())
-    ]
 
 
 # A placed step while it runs: its events, hold by hold, and when hops that ran into the dark have sent.
@@ -558,20 +548,14 @@ class PlacedStep:
     def after(self, earlier: PlacedStep, count: int) -> PlacedStep:
         """Return the step of which this is the last micro-batch, after ``count`` others, one after the other."""
 
-        def added(ours: dict[str, float], theirs: dict[str, float]) -> dict[str, float]:
-            return {name: ours[name] + count * theirs[name] for name in ours}
+        def added(field: str) -> Any:
+            ours, theirs = getattr(self, field), getattr(earlier, field)
+            if isinstance(ours, dict):
+                return {name: ours[name] + count * theirs[name] for name in ours}
+            return ours + count * theirs
 
-        return replace(
-            self,
-            step_time=self.step_time + count * earlier.step_time,
-            breakdown=added(self.breakdown, earlier.breakdown),
-            busy_time=added(self.busy_time, earlier.busy_time),
-            waited_for_circuits=self.waited_for_circuits + count * earlier.waited_for_circuits,
-            relayed_bytes=self.relayed_bytes + count * earlier.relayed_bytes,
-            sent_bytes=self.sent_bytes + count * earlier.sent_bytes,
-            micro_batches=count + 1,
-            earlier=earlier,
-        )
+        summed = ("step_time", "breakdown", "busy_time", "waited_for_circuits", "relayed_bytes", "sent_bytes")
+        return replace(self, **{name: added(name) for name in summed}, micro_batches=count + 1, earlier=earlier)
 
 
 def simulate_placed(
@@ -598,19 +582,19 @@ def simulate_placed(
         ConfigError: the circuits are of another group size or, to be granted anew, without timing, or the ratio is not
             positive.
     """
-    _check(plan, circuits, compression_ratio, regrant)
+    _check_inputs(plan, circuits, compression_ratio, regrant)
     work = placed_work(plan, circuits, accelerator, settings, compression_ratio, accumulates=accumulates)
     run = PlacedRun(work, plan.k, len(circuits.source))
     if circuits.timing is None:
         run.advance(np.inf, circuits.bandwidth[0])
     elif regrant is None:
-        _cycle(run, circuits, circuits.timing)
+        _run_cycle(run, circuits, circuits.timing)
     else:
         _replan(run, circuits.timing, regrant)
     return _result(run, plan, circuits)
 
 
-def _check(plan: HybridPlan, circuits: GroupCircuits, ratio: float, regrant: Regrant | None) -> None:
+def _check_inputs(plan: HybridPlan, circuits: GroupCircuits, ratio: float, regrant: Regrant | None) -> None:
     if circuits.k != plan.k:
         raise ConfigError(f"circuits of groups of {circuits.k} devices: expected {plan.k}, as placed")
     if regrant is not None and circuits.timing is None:
@@ -640,7 +624,7 @@ def simulate_best(
     return min(steps, key=lambda step: step.step_time)
 
 
-def _cycle(run: PlacedRun, circuits: GroupCircuits, timing: Timing) -> None:
+def _run_cycle(run: PlacedRun, circuits: GroupCircuits, timing: Timing) -> None:
     """Holds come round, each after a reconfiguration."""
     for hold in range(MOST_HOLDS):
         start = hold * timing.period

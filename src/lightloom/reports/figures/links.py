@@ -332,15 +332,11 @@ def _panels(
         axes[0][column].set_title(f"step {step + 1} of {steps}")
         axes[-1][column].set_xlabel("link")
         integer_ticks(axes[-1][column].xaxis, 5)
+    fibres = fabric.channels // fabric.fibre_channels
     for row, way in enumerate(ways):
-        axes[row][0].set_ylabel(f"{_WAYS[way]}\n{_channel_word(fabric)}")
+        axes[row][0].set_ylabel(f"{_WAYS[way]}\nwavelength" + ("" if fibres == 1 else f", {fibres} fibres"))
         integer_ticks(axes[row][0].yaxis, 4)
     number_bar(figure, colours, axes.ravel().tolist(), "source rank", 25)
-
-
-def _channel_word(fabric: Fabric) -> str:
-    fibres = fabric.channels // fabric.fibre_channels
-    return "wavelength" if fibres == 1 else f"wavelength, {fibres} fibres"
 
 
 def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
@@ -364,7 +360,9 @@ def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
 def _heat(figure: Figure | SubFigure, schedule: Schedule, fabric: Fabric, ways: list[int]) -> None:
     n = fabric.ranks
     use = link_use(schedule, fabric)
-    share = use.amount / (fabric.channels * _steps_in_bins(use.amount.shape[0], use.steps_per_bin, schedule.steps))
+    steps = np.full((len(use.amount), 1), use.steps_per_bin)
+    steps[-1] = schedule.steps - use.steps_per_bin * (len(use.amount) - 1)
+    share = use.amount / (fabric.channels * steps)
     most = float(share.max(initial=0.0)) or 1.0
     panels = figure.subplots(1, len(ways), squeeze=False, sharey=True)[0]
     for axes, way in zip(panels, ways, strict=True):
@@ -376,12 +374,6 @@ def _heat(figure: Figure | SubFigure, schedule: Schedule, fabric: Fabric, ways: 
         integer_ticks(axes.yaxis, 5)
     panels[0].set_ylabel("step")
     share_bar(figure, image, panels, "wavelengths lit", 25)
-
-
-def _steps_in_bins(bins: int, per_bin: int, steps: int) -> Ints:
-    sizes = np.full(bins, per_bin)
-    sizes[-1] = steps - per_bin * (bins - 1)
-    return sizes[:, None]
 
 
 # Which job loads which links, or holds which part of their channels: a bar a link, stacked by job.

@@ -114,25 +114,18 @@ class ChainPart:
 
 def chain_parts(parts: Mapping[str, Part]) -> list[ChainPart]:
     """Boxes for mapped parts in the order of the light; P and T are known by their names."""
-    names = [name for name in parts if name.split()[-1] not in ("P", "T")]
-    return [_chain_part(name, part, name in names[:-1]) for name, part in parts.items()]
-
-
-def _chain_part(name: str, part: Part, units: bool) -> ChainPart:
-    if isinstance(part, Mesh):
-        outputs, inputs, columns, gain = part.outputs, part.inputs, part.layout.depth, 1.0
-    else:
-        (outputs, inputs), columns, gain = part.shape, part.depth, part.gain
-    return ChainPart(
-        name=name,
-        inputs=inputs,
-        outputs=outputs,
-        mzis=part.mzis,
-        columns=columns,
-        gain=gain,
-        units=units,
-        passive=name.split()[-1] in ("P", "T"),
-    )
+    layers = [name for name in parts if name.split()[-1] not in ("P", "T")]
+    chain = []
+    for name, part in parts.items():
+        if isinstance(part, Mesh):
+            sizes = {"inputs": part.inputs, "outputs": part.outputs, "columns": part.layout.depth}
+            gain = 1.0
+        else:
+            sizes = {"inputs": part.shape[1], "outputs": part.shape[0], "columns": part.depth}
+            gain = part.gain
+        ends = {"units": name in layers[:-1], "passive": name not in layers}
+        chain.append(ChainPart(name=name, mzis=part.mzis, gain=gain, **sizes, **ends))
+    return chain
 
 
 @styled
@@ -266,11 +259,7 @@ def _boxes(panel: Axes, places: Sequence[Place], length: float, height: float, a
 
 def _bend(x0: float, y0: float, x1: float, y1: float) -> list[tuple[float, float]]:
     """Return a smooth way between two points, level at both ends."""
-    points = []
-    for step in range(17):
-        t = step / 16
-        points.append((x0 + (x1 - x0) * t, y0 + (y1 - y0) * t * t * (3 - 2 * t)))
-    return points
+    return [(x0 + (x1 - x0) * t, y0 + (y1 - y0) * t * t * (3 - 2 * t)) for t in (step / 16 for step in range(17))]
 
 
 def _draw_chip_legend(panel: Axes) -> None:

@@ -17,15 +17,7 @@ import numpy as np
 from lightloom.core.timeline import SHARES as SHARE_OF
 from lightloom.core.timeline import Interval, Timeline
 from lightloom.core.units import format_time
-from lightloom.reports.figures.canvas import (
-    FAINT,
-    SHARES,
-    TASKS,
-    hide_spines,
-    plain,
-    single_panel,
-    styled,
-)
+from lightloom.reports.figures.canvas import FAINT, SHARES, TASKS, hide_spines, plain, single_panel, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

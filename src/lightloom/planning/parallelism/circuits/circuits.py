@@ -157,13 +157,6 @@ class Circuits:
         cell = self.hold[serving] * len(traffic) + pair[serving]
         return np.bincount(cell, minlength=self.holds * len(traffic)).reshape(self.holds, len(traffic))
 
-    def max_min(self, traffic: Traffic) -> float:
-        """The least service: circuits a hold, on average over the cycle, over the demand relative to the largest.
-
-        The longest transfer takes ``largest bytes / (max_min · bytes per second of a circuit)`` while circuits stand.
-        """
-        return least_service(self.counts(traffic).sum(axis=0), traffic, self.holds)
-
 
 def least_service(counts: Ints, traffic: Traffic, holds: int = 1) -> float:
     """Return the objective of SiP-ML's circuit ILPs: min of circuits, ``counts`` [pair], over relative demand."""
@@ -212,8 +205,11 @@ class Assignment:
 
     @property
     def max_min(self) -> float:
-        """Circuits a hold for the largest demand, and for others in proportion; see :meth:`Circuits.max_min`."""
-        return self.circuits.max_min(self.traffic)
+        """Return the least service: circuits a hold, averaged over the cycle, over the demand relative to the largest.
+
+        The longest transfer takes ``largest bytes / (max_min · bytes per second of a circuit)`` while circuits stand.
+        """
+        return least_service(self.circuits.counts(self.traffic).sum(axis=0), self.traffic, self.circuits.holds)
 
     @property
     def gap(self) -> float:

@@ -42,7 +42,7 @@ def grant(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> Gro
     chain waits for its hold on average.
     """
     granted = grants(plan, fabric, timing)
-    return granted[0] if len(granted) == 1 else min(granted, key=lambda circuits: _expected(plan, circuits))
+    return granted[0] if len(granted) == 1 else min(granted, key=lambda circuits: _expected_seconds(plan, circuits))
 
 
 def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> list[GroupCircuits]:
@@ -64,16 +64,16 @@ def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> li
     if plan.ranks != fabric.ranks:
         raise UnsupportedError(f"the plan is for {plan.ranks} ranks, but the fabric has {fabric.ranks}")
     matrix = plan.traffic.total
-    traffic = Traffic.of(matrix) if matrix.sum() > 0 else None
-    if traffic is None:
+    if not matrix.sum() > 0:
         none, silent = np.empty(0, np.int64), np.empty((1, 0))
         return [GroupCircuits(plan.k, none, none, bandwidth=silent, latency=silent[0], port=none, entry=none)]
+    traffic = Traffic.of(matrix)
     if fabric.switch_planes:
-        candidates = [worst_group(plan, _on_switch(traffic, fabric), fabric)]
+        candidates = [worst_group(plan, _assign_on_switch(traffic, fabric), fabric)]
     elif fabric.assigns_circuits:
-        candidates = _on_ring(plan, traffic, fabric, timing)
+        candidates = _grants_on_ring(plan, traffic, fabric, timing)
     else:
-        candidates = [_ports(plan, traffic, fabric)]
+        candidates = [_grant_ports(plan, traffic, fabric)]
     return _reaching(plan, candidates)
 
 
@@ -131,7 +131,7 @@ def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
     return source[sent].astype(np.int64), destination[sent].astype(np.int64), nbytes[sent]
 
 
-def _on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
+def _assign_on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
     peers = max(np.bincount(traffic.source).max(), np.bincount(traffic.destination).max())
     if peers <= fabric.channels:
         return switch.assign(traffic, fabric)
@@ -145,7 +145,7 @@ def _on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
     return Assignment(traffic, switch.realise(traffic, fabric, counts), switch.bound(traffic, fabric))
 
 
-def _on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric, timing: Timing | None) -> list[GroupCircuits]:
+def _grants_on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric, timing: Timing | None) -> list[GroupCircuits]:
     timing = timing or default_timing(fabric)
     try:
         relaxation = cached_relaxation(traffic, fabric)
@@ -178,7 +178,7 @@ def _reaching(plan: HybridPlan, candidates: list[GroupCircuits]) -> list[GroupCi
     return reaching
 
 
-def _expected(plan: HybridPlan, granted: GroupCircuits) -> float:
+def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
     from lightloom.planning.parallelism.placement.kernels import pass_time
 
     source, destination, nbytes = _sent(plan)
@@ -202,7 +202,7 @@ def _expected(plan: HybridPlan, granted: GroupCircuits) -> float:
     return seconds + 2 * chain * (cycle - granted.timing.hold) / 2
 
 
-def _ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
+def _grant_ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
     """Give every pair the rate that its port has while all are busy, and the latency of a message of the library.
 
     Raises:
@@ -244,7 +244,7 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
     """For circuits granted anew before every hold: the pipes, and what grants them from the bytes that wait.
 
     Circuits go to the transfers that are still the longest, and none that a pair cannot fill (`play.longest_first`;
-    on a ring of several groups the same in each, `tiled.longest_tiled`); every grant is verified. Nothing is relayed: a
+    on a ring of several groups the same in each, `ring.longest_tiled`); every grant is verified. Nothing is relayed: a
     pipe without a circuit waits. ``bandwidth`` is that of one circuit a pipe.
 
     Raises:

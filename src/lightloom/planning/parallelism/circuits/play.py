@@ -148,7 +148,7 @@ def play_once(
     Raises:
         InputError: a pair has no circuit in any hold and no path over others' circuits, or ``most_holds`` is too few.
     """
-    shares = _cycle(traffic, circuits, fabric)
+    shares = _share_holds(traffic, circuits, fabric)
     length = np.inf if circuits.holds == 1 else timing.hold
     state = _State(traffic)
     for hold in range(most_holds):
@@ -254,7 +254,7 @@ def _advance(state: _State, sharing: Sharing, start: float, length: float) -> No
         now = until
 
 
-def _cycle(traffic: Traffic, circuits: Circuits, fabric: Fabric) -> list[Sharing]:
+def _share_holds(traffic: Traffic, circuits: Circuits, fabric: Fabric) -> list[Sharing]:
     """Return how pairs share the circuits of each hold.
 
     Raises:

@@ -80,7 +80,7 @@ def relax(traffic: Traffic, fabric: Fabric, continuity: bool = True) -> Relaxati
     nodes = traffic.period()
     inside = np.flatnonzero(traffic.source < nodes)
     pairs = len(inside)
-    matrix = _rows(traffic, inside, nodes)
+    matrix = _link_equations(traffic, inside, nodes)
     objective = np.zeros(matrix.shape[1])
     objective[-1] = -1.0
     highest = np.ones(matrix.shape[1])
@@ -112,7 +112,7 @@ def check_ring(traffic: Traffic, fabric: Fabric) -> None:
         )
 
 
-def _rows(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_array:
+def _link_equations(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_array:
     """Return equations over clockwise [pair], counter-clockwise [pair], loads and long [direction, ...], and t.
 
     All are shares of a link. Pairs are those ``inside`` the first period; loads [direction, link] are of its links.
@@ -157,7 +157,7 @@ def _rows(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_array:
     return sparse.csc_array((values, (rows, columns)), shape=(row, t + 1))
 
 
-_RING_HALVINGS = 12
+_BISECTIONS = 12
 """Halvings of the interval in which the best service is sought: 1/4096 of the bound."""
 _CUTS = 16
 """Cuts of the ring that are tried for one colouring."""
@@ -181,16 +181,13 @@ def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxat
     if holds < 1:
         raise InputError(f"a cycle of {holds} holds: expected at least 1")
     relaxation = relax(traffic, fabric) if relaxation is None else relaxation
-    high = relaxation.service * holds
-    best = _search(traffic, relaxation, fabric.channels * holds, min(1.0, high), high)
-    circuits, dropped = realise(traffic, fabric, best, holds, fill=True)
-    return Assignment(traffic, circuits, relaxation.service, dropped)
+    return _assign_from(traffic, fabric, holds, relaxation, min(1.0, relaxation.service * holds))
 
 
 def assign_in_turns(
     traffic: Traffic, fabric: Fabric, gap: float = 0.1, most_holds: int = 256, relaxation: Relaxation | None = None
 ) -> Assignment:
-    """The shortest cycle of 1, 2, 4, ... holds whose gap to the bound is at most ``gap``, else one of ``most_holds``.
+    """Return the shortest cycle of 1, 2, 4, ... holds with at most this gap to the bound, else one of ``most_holds``.
 
     Raises:
         InputError: as :func:`assign`, or ``gap`` is not between 0 and 1.
@@ -200,17 +197,22 @@ def assign_in_turns(
     relaxation = relax(traffic, fabric) if relaxation is None else relaxation
     holds = 1
     while 2 * holds <= most_holds:
-        high = relaxation.service * holds
-        if _fit(traffic, (1 - gap) * high, relaxation, fabric.channels * holds) is not None:
-            counts = _search(traffic, relaxation, fabric.channels * holds, (1 - gap) * high, high)
-            circuits, dropped = realise(traffic, fabric, counts, holds, fill=True)
-            return Assignment(traffic, circuits, relaxation.service, dropped)
+        least = (1 - gap) * (relaxation.service * holds)
+        if _fit(traffic, least, relaxation, fabric.channels * holds) is not None:
+            return _assign_from(traffic, fabric, holds, relaxation, least)
         holds *= 2
     return assign(traffic, fabric, holds, relaxation)
 
 
+def _assign_from(traffic: Traffic, fabric: Fabric, holds: int, relaxation: Relaxation, first: float) -> Assignment:
+    """Return circuits of the best service found from ``first`` on, and free wavelengths for the longest transfers."""
+    counts = _search(traffic, relaxation, fabric.channels * holds, first, relaxation.service * holds)
+    circuits, dropped = realise(traffic, fabric, counts, holds, fill=True)
+    return Assignment(traffic, circuits, relaxation.service, dropped)
+
+
 def assign_longest(traffic: Traffic, fabric: Fabric, most: Ints | None = None) -> Circuits:
-    """One hold by water-filling alone: each circuit to the pair whose transfer is still the longest with it.
+    """Return one hold by water-filling: each circuit to the pair whose transfer is still the longest with it.
 
     Args:
         most: circuits that each pair can use, shape [pair]; unlimited if not given.
@@ -265,7 +267,7 @@ def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: floa
     """Return counts [pair, direction] of the best service up to ``high``, by bisection; 0 if ``first`` does not fit."""
     best = np.zeros((len(traffic), 2), np.int64)
     middle, low = first, 0.0
-    for _ in range(_RING_HALVINGS):
+    for _ in range(_BISECTIONS):
         counts = _fit(traffic, middle, relaxation, channels)
         if counts is not None:
             best, low = counts, max(middle, least_service(counts.sum(axis=1), traffic))
@@ -289,7 +291,8 @@ def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int
     ahead = (traffic.destination - traffic.source) % traffic.ranks
     for clockwise in (relaxation.clockwise, (2 * ahead <= traffic.ranks).astype(np.float64)):
         counts, fits = _divide(traffic, needed, clockwise, channels)
-        if fits and _ring_colours(traffic, counts, channels) <= channels:
+        arcs = [_arcs(traffic, counts, direction)[1:] for direction in (0, 1)]
+        if fits and all(colour_arcs(*each, traffic.ranks, channels)[1] <= channels for each in arcs):
             return counts
     return None
 
@@ -315,10 +318,6 @@ def _arcs(traffic: Traffic, counts: Ints, direction: int) -> tuple[Ints, Ints, I
     if direction != CLOCKWISE:
         first, last = last, first
     return pair, first, (last - first) % traffic.ranks
-
-
-def _ring_colours(traffic: Traffic, counts: Ints, enough: int) -> int:
-    return max(colour_arcs(*_arcs(traffic, counts, direction)[1:], traffic.ranks, enough)[1] for direction in (0, 1))
 
 
 def _largest_classes(colour: Ints, length: Ints, channels: int) -> Ints:
@@ -378,7 +377,7 @@ def colour_arcs(start: Ints, length: Ints, nodes: int, enough: int = 0) -> tuple
 # that stays in it, so that they are intervals of its links, which need no more wavelengths than the busiest link has
 # circuits.
 
-_TILED_HALVINGS = 20
+_TILED_BISECTIONS = 20
 
 
 class _Pipes(NamedTuple):
@@ -417,7 +416,7 @@ def assign_tiled(
 
 
 def longest_tiled(traffic: Traffic, fabric: Fabric, k: int, most: Ints) -> Circuits:
-    """One hold by water-filling alone, repeating every k ranks, each pair with at most ``most`` [pair] circuits."""
+    """Return one hold by water-filling, repeating every k ranks, each pair with at most ``most`` [pair] circuits."""
     check_ring(traffic, fabric)
     pipes = _pipes(traffic, k)
     counts = _fill(pipes, k, fabric.channels, np.zeros(len(pipes.source), np.int64), most[traffic.source < k])
@@ -427,7 +426,7 @@ def longest_tiled(traffic: Traffic, fabric: Fabric, k: int, most: Ints) -> Circu
 def _repeated(traffic: Traffic, pipes: _Pipes, k: int, counts: Ints, holds: int) -> Circuits:
     """Assign wavelengths to counts [pipe] of one group, and the same in all others."""
     pipe = np.repeat(np.arange(len(counts)), counts)
-    colour = _tiled_colours(pipes, pipe)
+    colour = _lowest_free_colours(pipes, pipe)
     groups = traffic.ranks // k
     first = np.repeat(np.arange(groups) * k, len(pipe))
     # Neighbouring colours, often of one pair, go to different holds.
@@ -468,7 +467,7 @@ def _fewest(pipes: _Pipes, k: int, channels: int) -> Ints:
     if _loads(pipes, k, best).max() > channels:
         return np.zeros_like(best)
     low, high = 0.0, float(channels)
-    for _ in range(_TILED_HALVINGS):
+    for _ in range(_TILED_BISECTIONS):
         middle = (low + high) / 2
         counts = smallest_counts(relative, middle)
         if _loads(pipes, k, counts).max() <= channels:
@@ -494,7 +493,7 @@ def _fill(pipes: _Pipes, k: int, channels: int, counts: Ints, most: Ints | None 
     return fill_longest(pipes.nbytes, counts, take)
 
 
-def _tiled_colours(pipes: _Pipes, pipe: Ints) -> Ints:
+def _lowest_free_colours(pipes: _Pipes, pipe: Ints) -> Ints:
     """Return a wavelength of each circuit: the lowest that is free where it begins."""
     colour = np.empty(len(pipe), np.int64)
     first, last = pipes.first[pipe], pipes.last[pipe]
@@ -528,22 +527,24 @@ def cached_relaxation(traffic: Traffic, fabric: Fabric) -> Relaxation:
         InputError: the sizes differ, or transceivers bind before the links do.
     """
     check_ring(traffic, fabric)
-    path = _path(traffic, fabric)
-    relaxation = _read(path, len(traffic))
+    path = _cache_file(traffic, fabric)
+    relaxation = _read_cached(path, len(traffic))
     if relaxation is None:
         relaxation = relax(traffic, fabric)
-        _write(path, relaxation)
+        content = BytesIO()
+        np.savez(content, service=relaxation.service, clockwise=relaxation.clockwise)
+        write_entry(path, content.getvalue())
     return relaxation
 
 
-def _path(traffic: Traffic, fabric: Fabric) -> Path:
+def _cache_file(traffic: Traffic, fabric: Fabric) -> Path:
     digest = sha256(f"{_source_hash()} {traffic.ranks} {fabric.channels}".encode())
     for array in (traffic.source, traffic.destination, traffic.nbytes):
         digest.update(array.tobytes())
     return cache_directory() / "circuits" / f"{digest.hexdigest()[:16]}.npz"
 
 
-def _read(path: Path, pairs: int) -> Relaxation | None:
+def _read_cached(path: Path, pairs: int) -> Relaxation | None:
     """Return the cached relaxation; none where the file is missing or damaged."""
     content = read_entry(path)
     if content is None:
@@ -555,13 +556,6 @@ def _read(path: Path, pairs: int) -> Relaxation | None:
         return None
     sound = relaxation.clockwise.shape == (pairs,) and relaxation.clockwise.dtype == np.float64
     return relaxation if sound and relaxation.service > 0 else None
-
-
-def _write(path: Path, relaxation: Relaxation) -> None:
-    """Write a relaxation to a file of the cache."""
-    content = BytesIO()
-    np.savez(content, service=relaxation.service, clockwise=relaxation.clockwise)
-    write_entry(path, content.getvalue())
 
 
 @cache

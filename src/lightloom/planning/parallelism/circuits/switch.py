@@ -91,7 +91,7 @@ def max_min_counts(traffic: Traffic, planes: int) -> Ints:
     best = min(
         _line_optimum(traffic.nbytes[line], planes)
         for ends in (traffic.source, traffic.destination)
-        for line in _lines(ends)
+        for line in _demands_by_rank(ends)
     )
     return smallest_counts(traffic.nbytes, best)
 
@@ -121,23 +121,22 @@ def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = 
     """
     free = planes - _line_sums(traffic, counts.astype(np.float64)).astype(np.int64)
     entrance = traffic.ranks + traffic.destination
-    remaining = None if most is None else most - counts
+    remaining = np.full(len(traffic), planes) if most is None else most - counts
 
     def take(pair: int) -> bool:
         ports = traffic.source[pair], entrance[pair]
-        if not free[ports[0]] or not free[ports[1]] or (remaining is not None and remaining[pair] <= 0):
+        if not free[ports[0]] or not free[ports[1]] or remaining[pair] <= 0:
             return False
-        for port in ports:
-            free[port] -= 1
-        if remaining is not None:
-            remaining[pair] -= 1
+        free[ports[0]] -= 1
+        free[ports[1]] -= 1
+        remaining[pair] -= 1
         return True
 
     return fill_longest(traffic.nbytes, counts, take)
 
 
 def realise(traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1) -> Circuits:
-    """Holds and planes for counts [pair] whose line sums are at most Q · holds: bipartite edge colouring, no loss."""
+    """Colour circuits of counts [pair], whose line sums are at most Q · holds, with holds and planes, without loss."""
     pair = np.repeat(np.arange(len(traffic)), counts)
     source, destination = traffic.source[pair], traffic.destination[pair]
     colour = colour_planes(source, destination, traffic.ranks)[0] if len(pair) else pair
@@ -167,7 +166,7 @@ def _line_sums(traffic: Traffic, weights: Floats) -> Floats:
     return np.bincount(lines, weights=np.tile(weights, 2), minlength=2 * traffic.ranks).astype(np.float64)
 
 
-def _lines(ends: Ints) -> list[Ints]:
+def _demands_by_rank(ends: Ints) -> list[Ints]:
     """Return the demands of each rank that has any."""
     order = np.argsort(ends, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(ends[order])) + 1)

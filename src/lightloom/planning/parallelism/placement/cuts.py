@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.core.arrays import Floats, Int32s, Ints, Mask
+from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.planning.parallelism.operators import logits_of, loss_bytes
 from lightloom.planning.parallelism.placement.placement import BalancedGraph
@@ -73,8 +73,7 @@ def _received(balanced: BalancedGraph, device: Int32s, dropped: Mask, k: int) ->
     keys = np.stack([balanced.parent[crossing], balanced.content[crossing], device[reader[crossing]]])
     _, first = np.unique(keys, axis=1, return_index=True)
     once = crossing[first]
-    received: Floats = np.bincount(device[reader[once]], balanced.nbytes[once], k).astype(np.float64)
-    return received
+    return np.bincount(device[reader[once]], balanced.nbytes[once], k).astype(np.float64)
 
 
 def _leaving(graph: ComputeGraph) -> Mask:
@@ -262,7 +261,8 @@ def region(consumed: Need, size: int) -> tuple[Ints, Ints]:
     low, high = edges[:-1], edges[1:]
     first, last = low * size // consumed.size, -(-high * size // consumed.size)
     if consumed.reads == "halo":
-        strides = [(s, _padding(consumed, size, s)) for s in _strides(consumed, size)]
+        # Of both ends together; what the last step leaves over can hide up to one less than the stride.
+        strides = [(s, (consumed.size - 1) * s + consumed.kernel - size) for s in _strides(consumed, size)]
         if strides:
             first = np.minimum.reduce([low * s - (max(p, 0) + s) // 2 for s, p in strides])
             last = np.maximum.reduce([(high - 1) * s + consumed.kernel - max(p, 0) // 2 for s, p in strides])
@@ -275,11 +275,6 @@ def _strides(consumed: Need, size: int) -> range:
     """Strides that give an output of this size with a padding from 0 to the kernel's size, both ends together."""
     least = (size - consumed.kernel) // consumed.size + 1
     return range(max(1, least), size // max(consumed.size - 1, 1) + 1)
-
-
-def _padding(consumed: Need, size: int, stride: int) -> int:
-    """Padding of both ends together; what the last step leaves over can hide up to ``stride`` − 1 more."""
-    return (consumed.size - 1) * stride + consumed.kernel - size
 
 
 def exchange(produced: Layout, consumed: Need, size: int) -> Transfers:
@@ -366,7 +361,7 @@ class Cut(NamedTuple):
     parts: int
 
 
-class _Parts(NamedTuple):
+class _CutOperator(NamedTuple):
     """Columns [parts] of the parts of one operator."""
 
     share: Floats
@@ -406,19 +401,19 @@ class Cuts:
         """By operator: bytes that the loss of its outputs holds."""
         known: dict[object, int] = {}
         self.sort = [
-            known.setdefault((_content(operator), loss), len(known))
+            known.setdefault((_sort_key(operator), loss), len(known))
             for operator, loss in zip(self.operators, self.loss_bytes, strict=True)
         ]
         """By operator: the number of its sort."""
         self._of_sorts: dict[tuple[int, Cut, int, Cut, int], tuple[Transfers, float]] = {}
         self._exchanges: dict[tuple[Layout, Need, int], tuple[Transfers, float]] = {}
-        self._parts: dict[tuple[int, Cut], _Parts] = {}
+        self._parts: dict[tuple[int, Cut], _CutOperator] = {}
 
     def exchange(
         self, source: int, produced: Cut, reader: int, consumed: Cut, position: int
     ) -> tuple[Transfers, float]:
-        """Return what parts of a producer send to those of a reader, whose input at ``position`` it is, and the share of
-        the output that leaves its device."""
+        """Return what parts of a producer send to those of a reader, which has it as the input at ``position``, and the
+        share of the output that leaves its device."""
         key = self.sort[source], produced, self.sort[reader], consumed, position
         if key not in self._of_sorts:
             wanted = need(self.operators[reader], *consumed, position)
@@ -465,7 +460,7 @@ class Cuts:
             part=(np.arange(first[-1]) - np.repeat(first[:-1], parts)).astype(np.int32),
             forward=np.ascontiguousarray(seconds[:, 0]),
             backward=np.ascontiguousarray(seconds[:, 1]),
-            parameters=np.concatenate([column.parameters for column in columns] or [np.empty(0, np.int64)]),
+            parameters=_joined([column.parameters for column in columns], np.int64),
             memory=_joined([column.memory for column in columns]),
             synchronised=_joined([column.synchronised for column in columns]),
             parent_start=parent_start,
@@ -475,10 +470,10 @@ class Cuts:
             gradient_bytes=self.rules.gradient_bytes,
         )
 
-    def _parts_of(self, number: int, cut: Cut) -> _Parts:
+    def _parts_of(self, number: int, cut: Cut) -> _CutOperator:
         key = self.sort[number], cut
         if key not in self._parts:
-            self._parts[key] = _parts(self.operators[number], cut, self.rules, self.loss_bytes[number])
+            self._parts[key] = _cut_operator(self.operators[number], cut, self.rules, self.loss_bytes[number])
         return self._parts[key]
 
     def _seconds(self, number: int, cut: Cut) -> Floats:
@@ -500,10 +495,10 @@ class Cuts:
         length = [len(sent.source) for sent, _, _ in blocks]
         producer, reader = (np.array([block[side] for block in blocks], np.int64) for side in (1, 2))
         full = np.array([self.operators[source].activation_bytes for _, source, _ in blocks], np.float64)
-        source = _numbers([sent.source for sent, _, _ in blocks]) + np.repeat(first[producer], length)
-        destination = _numbers([sent.destination for sent, _, _ in blocks]) + np.repeat(first[reader], length)
+        source = _joined([sent.source for sent, _, _ in blocks], np.int64) + np.repeat(first[producer], length)
+        destination = _joined([sent.destination for sent, _, _ in blocks], np.int64) + np.repeat(first[reader], length)
         nbytes = _joined([sent.fraction for sent, _, _ in blocks]) * np.repeat(full, length)
-        content = _numbers([sent.content for sent, _, _ in blocks])
+        content = _joined([sent.content for sent, _, _ in blocks], np.int64)
         order = np.lexsort((source, destination))
         source, destination, nbytes, content = source[order], destination[order], nbytes[order], content[order]
         repeated = np.zeros(len(source), np.bool_)
@@ -513,7 +508,7 @@ class Cuts:
         return start.astype(np.int64), source[fresh].astype(np.int32), nbytes[fresh], content[fresh]
 
 
-def _content(operator: Operator) -> object:
+def _sort_key(operator: Operator) -> object:
     """Everything of an operator that decides what its cuts give."""
     return (
         operator.kind,
@@ -525,7 +520,7 @@ def _content(operator: Operator) -> object:
     )
 
 
-def _parts(operator: Operator, cut: Cut, rules: PartitionRules, loss: float) -> _Parts:
+def _cut_operator(operator: Operator, cut: Cut, rules: PartitionRules, loss: float) -> _CutOperator:
     split, parts = cut
     own: Ints = np.diff(bounds(operator.parameters, parts))
     share: Floats = np.ones(1)
@@ -542,12 +537,9 @@ def _parts(operator: Operator, cut: Cut, rules: PartitionRules, loss: float) -> 
     if rules.shared_state_bytes is not None:
         of_copy, of_owned = rules.shared_state_bytes
         state = np.minimum(state, held * of_copy + own * of_owned)
-    return _Parts(share, own, state + output + loss * share, gradients)
+    return _CutOperator(share, own, state + output + loss * share, gradients)
 
 
-def _joined(columns: list[Floats]) -> Floats:
-    return np.concatenate(columns) if columns else np.empty(0)
-
-
-def _numbers(columns: list[Ints]) -> Ints:
-    return np.concatenate(columns) if columns else np.empty(0, np.int64)
+def _joined(columns: Sequence[Column], dtype: type = np.float64) -> Column:
+    """Concatenate columns; none of them give an empty one of this dtype."""
+    return np.concatenate(columns) if columns else np.empty(0, dtype)

@@ -16,14 +16,7 @@ from lightloom.core.arrays import Effort, Floats, Int32s, Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
 from lightloom.models.graph import TENSOR_KINDS, ComputeGraph
-from lightloom.planning.parallelism.placement.cuts import (
-    Cut,
-    Cuts,
-    PartitionRules,
-    PartSeconds,
-    Split,
-    split_size,
-)
+from lightloom.planning.parallelism.placement.cuts import Cut, Cuts, PartitionRules, PartSeconds, Split, split_size
 from lightloom.planning.parallelism.placement.placement import (
     BalancedGraph,
     Link,
@@ -58,8 +51,7 @@ def _start_order(after: Neighbours, balanced: BalancedGraph) -> Ints:
     from lightloom.planning.parallelism.placement.kernels import ranks
 
     # Equal ranks keep their order, in which producers come first.
-    order: Ints = np.argsort(-ranks(after, balanced.forward), kind="stable")
-    return order
+    return np.argsort(-ranks(after, balanced.forward), kind="stable")
 
 
 def _transposed(before: Neighbours) -> Neighbours:
@@ -73,7 +65,7 @@ def _transposed(before: Neighbours) -> Neighbours:
 
 def problem_of(balanced: BalancedGraph, devices: int, reach: Reach, memory: float | None, link: Link) -> Problem:
     """Return the problem of placing a balanced graph, with ``memory`` bytes a device (None: no limit)."""
-    before = _rows(balanced, link)
+    before = _transfer_delays(balanced, link)
     after = _transposed(before)
     offsets = reach.offsets(devices)
     allowed = np.zeros(devices, np.bool_)
@@ -103,7 +95,7 @@ def initial_state(problem: Problem, device: Int32s) -> PlacementState:
     )
 
 
-def _rows(balanced: BalancedGraph, link: Link) -> Neighbours:
+def _transfer_delays(balanced: BalancedGraph, link: Link) -> Neighbours:
     """Parents with the seconds of a transfer, and the part before it where gradients are added up, at −1 seconds."""
     delay = link.latency + balanced.nbytes / link.bandwidth
     shared = np.flatnonzero(balanced.synchronised > 0)
@@ -148,12 +140,13 @@ def valid_starts(problem: Problem, repair: bool) -> Iterator[Start]:
     rounds = ROUNDS if repair else 0
     for method, early in (("earliest free device", False), ("earliest finish", True)):
         yield from forward_starts(problem, method, k, early, rounds)
-    yield from _blocks(problem, k, rounds)
+    yield from _block_starts(problem, k, rounds)
     for width in sorted({clique, 1} - {k}):
         yield from forward_starts(problem, f"earliest finish on {width}", width, True, 0)
-        yield from _blocks(problem, width, rounds)
+        yield from _block_starts(problem, width, rounds)
     for width in sorted({1, problem.reach.span(k), k}):
-        yield from _line(problem, width, rounds)
+        # Device after device is filled in topological order, to the least memory that suffices.
+        yield from _settled_start(problem, f"line of {width}", filled(problem.balanced.memory, width)[1], rounds)
 
 
 def forward_starts(problem: Problem, method: str, width: int, early: bool, rounds: int) -> Iterator[Start]:
@@ -165,18 +158,12 @@ def forward_starts(problem: Problem, method: str, width: int, early: bool, round
         yield Start(method, state.device, int(state.moves[0]))
 
 
-def _blocks(problem: Problem, width: int, rounds: int) -> Iterator[Start]:
+def _block_starts(problem: Problem, width: int, rounds: int) -> Iterator[Start]:
     """Put equal places of all operators on one device, so that aligned slices stay where they are."""
     balanced = problem.balanced
     parts = np.diff(balanced.first)[balanced.operator]
     device = (balanced.part.astype(np.int64) * width // parts).astype(np.int32)
-    yield from _settled(problem, f"blocks on {width}", device, rounds)
-
-
-def _line(problem: Problem, width: int, rounds: int) -> Iterator[Start]:
-    """Fill device after device in topological order, to the least memory that suffices."""
-    _, device = filled(problem.balanced.memory, width)
-    yield from _settled(problem, f"line of {width}", device, rounds)
+    yield from _settled_start(problem, f"blocks on {width}", device, rounds)
 
 
 def last_resort(problem: Problem) -> Iterator[Start]:
@@ -185,7 +172,7 @@ def last_resort(problem: Problem) -> Iterator[Start]:
     steps = EFFORT * balanced.size // (balanced.size + len(problem.rows.before.node))
     for seed, width in enumerate((k, problem.reach.span(k))):
         _, device = filled(balanced.memory, width)
-        yield from _reconciled(problem, "fewest conflicts", device, steps, seed)
+        yield from _reconciled_start(problem, "fewest conflicts", device, steps, seed)
 
 
 def random_starts(problem: Problem, effort: int) -> Iterator[Start]:
@@ -195,17 +182,17 @@ def random_starts(problem: Problem, effort: int) -> Iterator[Start]:
         return
     for seed in range(FURTHER):
         device = np.random.default_rng(seed).integers(0, k, size, np.int32)
-        yield from _reconciled(problem, "random", device, 4 * THOROUGH * size, seed)
+        yield from _reconciled_start(problem, "random", device, 4 * THOROUGH * size, seed)
 
 
-def _reconciled(problem: Problem, method: str, device: Int32s, steps: int, seed: int) -> Iterator[Start]:
+def _reconciled_start(problem: Problem, method: str, device: Int32s, steps: int, seed: int) -> Iterator[Start]:
     from lightloom.planning.parallelism.placement.kernels import reconcile
 
     if reconcile(problem.rows, device, steps, seed):
         yield Start(method, device, 0)
 
 
-def _settled(problem: Problem, method: str, device: Int32s, rounds: int) -> Iterator[Start]:
+def _settled_start(problem: Problem, method: str, device: Int32s, rounds: int) -> Iterator[Start]:
     from lightloom.planning.parallelism.placement.kernels import settle, unreachable_pairs
 
     state = initial_state(problem, device)

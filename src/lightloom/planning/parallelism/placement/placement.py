@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import (
-    Floats,
-    Int32s,
-    Ints,
-    Mask,
-)
+from lightloom.core.arrays import Floats, Int32s, Ints, Mask
 from lightloom.core.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -294,8 +289,7 @@ class HybridPlan:
         Where parts hold copies, the sum over a group is complete before and handed out after.
         """
         gradients = self.balanced.parameters.astype(np.float64) * self.balanced.gradient_bytes
-        owned: Floats = np.bincount(self.placement.device, gradients, self.k).astype(np.float64)
-        return owned
+        return np.bincount(self.placement.device, gradients, self.k).astype(np.float64)
 
     @cached_property
     def all_reduce_bytes(self) -> Floats:
@@ -313,7 +307,7 @@ class HybridPlan:
         from scipy.sparse import csr_array
 
         size = self.ranks
-        model = self._in_all_groups(_within(self.balanced, self.placement.device, self.k))
+        model = self._in_all_groups(_step_bytes(self.balanced, self.placement.device, self.k))
         ranks = np.arange(size)
         sent = np.tile(self.all_reduce_bytes, self.groups)
         ring = csr_array((sent, (ranks, (ranks + self.k) % size)), shape=(size, size))
@@ -323,7 +317,7 @@ class HybridPlan:
     @property
     def activation_traffic(self) -> csr_array:
         """Bytes [ranks, ranks] of activations and their gradients, of every micro-batch."""
-        return self._in_all_groups(_activations(self.balanced, self.placement.device, self.k))
+        return self._in_all_groups(_activation_bytes(self.balanced, self.placement.device, self.k))
 
     def _in_all_groups(self, within: csr_array) -> csr_array:
         from scipy.sparse import csr_array, kron
@@ -331,16 +325,16 @@ class HybridPlan:
         return csr_array(kron(np.eye(self.groups), within, format="csr")) if self.groups > 1 else within
 
 
-def _within(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
+def _step_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
     """Return the bytes [k, k] sent inside a group in a step of one micro-batch."""
     from scipy.sparse import csr_array
 
     shared = np.flatnonzero((balanced.synchronised > 0) & (device != np.roll(device, 1)))
     summed = csr_array((balanced.synchronised[shared], (device[shared - 1], device[shared])), shape=(k, k))
-    return csr_array(_activations(balanced, device, k) + summed + summed.T)
+    return csr_array(_activation_bytes(balanced, device, k) + summed + summed.T)
 
 
-def _activations(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
+def _activation_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
     """Return the bytes [k, k] of activations and their gradients inside a group."""
     from scipy.sparse import csr_array
 
