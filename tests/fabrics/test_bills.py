@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.machines.fabrics.bills.grids import Grid, _links, grid_bill
+from lightloom.machines.fabrics.bills.grids import Grid, _links_by_block, grid_bill
 from lightloom.machines.fabrics.bills.switches import PRODUCTS
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.failures import Failure, damaged
@@ -259,7 +259,7 @@ def test_links_between_blocks_are_counted_one_by_one(switched: bool, wraps: bool
             leaves = at // side != (at + 1) % size // side or (switched and at == size - 1)
             inside, outside = inside + (not leaves) / size, outside + leaves / size
     grid = Grid(ranks=24, dims=(4, 6), wraps=wraps, bandwidth=1e9, switched=switched)
-    assert _links(grid, block) == pytest.approx((inside, outside))
+    assert _links_by_block(grid, block) == pytest.approx((inside, outside))
 
 
 @pytest.mark.parametrize("choices", CHOICES)

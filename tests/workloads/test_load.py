@@ -69,7 +69,7 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypat
     assert load_workload("hdc", batch=5).batch == 5
 
 
-@pytest.mark.parametrize("changed", ["graph.py", "operator.py", "torch/recorder.py", "torch/zoo/resnet.py"])
+@pytest.mark.parametrize("changed", ["graph.py", "operator_words.py", "torch/recorder.py", "torch/zoo/resnet.py"])
 def test_the_cache_is_of_this_tracer_and_form_of_graphs(
     changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,11 +122,11 @@ class TransformerSizes:
 
 def transformer_graph(sizes: TransformerSizes, batch: int, name: str = "transformer") -> ComputeGraph:
     """Return the graph of a decoder for one batch, its table of positions as long as a sequence, its head tied."""
-    builder = _Builder(sizes, batch)
+    builder = _TransformerGraph(sizes, batch)
     return ComputeGraph(name=name, batch=batch, operators=tuple(builder.operators()), element_bytes=_ELEMENT_BYTES)
 
 
-class _Builder:
+class _TransformerGraph:
     def __init__(self, sizes: TransformerSizes, batch: int) -> None:
         self._sizes = sizes
         self._batch = batch

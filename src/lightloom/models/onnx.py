@@ -263,12 +263,12 @@ def read_onnx(
     model = shaped_model(path, batch=_TRACED, sequence_length=sequence_length, definitions=definitions or {})
     try:
         model = merged(model)
-        return _Builder(path, model).reading()
+        return _OnnxGraph(path, model).reading()
     except WorkloadError as error:
         raise WorkloadError(f"{path}: {error}") from error
 
 
-class _Builder:
+class _OnnxGraph:
     def __init__(self, path: Path, model: ShapedModel) -> None:
         self._path, self._model = path, model
         self._constants = set(model.initializers)
@@ -315,7 +315,7 @@ class _Builder:
             yield Operator(
                 name=f"input.{name}",
                 kind="input",
-                dimensions=_positive(sampled_axes("input", shape, self._model.batch)),
+                dimensions=_without_empty(sampled_axes("input", shape, self._model.batch)),
                 activation_bytes=self._model.values[name].elements * _ELEMENT_BYTES,
             )
 
@@ -438,7 +438,7 @@ class _Builder:
             found["in_channel"] = product.summed
             if kind == "linear":
                 found["channel"] = shape[-1]
-        return _positive(found)
+        return _without_empty(found)
 
     def _heads(self, node: Node, found: dict[str, int]) -> dict[str, int]:
         """Return the sizes of attention of (sample, head, T, D); of other forms those of the axes."""
@@ -467,5 +467,5 @@ def _factors(node: Node, needing: Sequence[str]) -> int:
     return sum(name in needing for name in node.input[: places.get(node.op_type, len(node.input))])
 
 
-def _positive(sizes: Mapping[str, int]) -> dict[str, int]:
+def _without_empty(sizes: Mapping[str, int]) -> dict[str, int]:
     return {name: size for name, size in sizes.items() if size > 0}

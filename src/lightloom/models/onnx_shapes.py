@@ -212,7 +212,7 @@ def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definit
         model = onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=True)
     except Exception as error:
         raise WorkloadError(f"{path}: shapes cannot be inferred: {' '.join(str(error).split())[:200]}") from error
-    values = dict(_values(model))
+    values = dict(_known_values(model))
     if next(_without_shape(model, values), None):
         values |= dict(_completed(onnx, model))
     for node, name in _without_shape(model, values):
@@ -355,7 +355,7 @@ class _Sizes:
                 raise ConfigError(f"--define {key}: {self._path} has no dynamic dimension {key!r}")
 
 
-def _values(model: Message) -> Iterator[tuple[str, Value]]:
+def _known_values(model: Message) -> Iterator[tuple[str, Value]]:
     for each in model.graph.initializer:
         yield each.name, Value(shape=tuple(each.dims), floating=each.data_type in _FLOATS, data_type=each.data_type)
     for each in model.graph.sparse_initializer:
@@ -380,7 +380,7 @@ def _completed(onnx: Message, model: Message) -> Iterator[tuple[str, Value]]:
     types = {each.name: each.type for each in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
     for each in model.graph.initializer:
         types[each.name] = onnx.helper.make_tensor_type_proto(each.data_type, each.dims)
-    shapes = {name: value.shape for name, value in _values(model)}
+    shapes = {name: value.shape for name, value in _known_values(model)}
     versions = {each.domain: each.version for each in model.opset_import}
     constants = Constants(onnx, model)
     for node in model.graph.node:

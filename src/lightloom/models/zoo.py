@@ -83,7 +83,7 @@ def shipped_graph(key: str, torch: str | None, archive: Path = ARCHIVE) -> Compu
     """
     if torch is not None and torch not in compared_versions(archive):
         return None
-    return _graph(_member(key, archive))
+    return _graph_from(_member(key, archive))
 
 
 def compared_versions(archive: Path = ARCHIVE) -> list[str]:
@@ -108,7 +108,7 @@ def _member(name: str, archive: Path) -> bytes | None:
         return None
 
 
-def _graph(text: bytes | str | None) -> ComputeGraph | None:
+def _graph_from(text: bytes | str | None) -> ComputeGraph | None:
     """Return the graph in a kept document; None where that is missing or damaged."""
     try:
         return None if text is None else ComputeGraph.from_json(json.loads(text))
@@ -245,7 +245,7 @@ def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
     if shipped is not None:
         return shipped
     path = cache_directory() / "workloads" / f"{trace_key(entry, length)}-{torch}.json"
-    cached = _graph(read_entry(path))
+    cached = _graph_from(read_entry(path))
     if cached is not None and cached.name == entry.name:
         return cached
     graph = trace_zoo(entry, sequence_length)

@@ -37,13 +37,13 @@ def system_fields(path: Path) -> Fields:
     Raises:
         ConfigError: unreadable, or without a peak rate: most such files leave computing to the trace.
     """
-    data = _read(path)
-    bandwidth = _positive(data, "local-mem-bw", path)
-    peak = _positive(data, "peak-perf", path)
+    data = _read_system(path)
+    bandwidth = _positive_rate(data, "local-mem-bw", path)
+    peak = _positive_rate(data, "peak-perf", path)
     if peak is None:
         stated = "" if bandwidth is None else f" --set accelerator.memory_bandwidth={bandwidth:g}GB/s"
         raise ConfigError(
-            f"{path}: {ORIGIN} without peak-perf says no rate of computing{_collectives(data)}: expected an "
+            f"{path}: {ORIGIN} without peak-perf says no rate of computing{_algorithms_text(data)}: expected an "
             f"accelerator that has one, such as --accelerator h100{stated}"
         )
     source = f"{ORIGIN} {path.name}"
@@ -54,7 +54,7 @@ def system_fields(path: Path) -> Fields:
         "memory_bandwidth": None if bandwidth is None else bandwidth * _GIGA,
         "efficiency": 1.0,
         "sources": {
-            "name": f"{source}; not used of the file: {', '.join(left) or 'nothing'}{_collectives(data)}",
+            "name": f"{source}; not used of the file: {', '.join(left) or 'nothing'}{_algorithms_text(data)}",
             "peak": f"peak-perf of {source}; assumption: the same in every number format, of which it knows none",
             "memory_bandwidth": f"local-mem-bw of {source}",
             "efficiency": "assumption: 1, as ASTRA-sim's roofline has it",
@@ -62,7 +62,7 @@ def system_fields(path: Path) -> Fields:
     }
 
 
-def _read(path: Path) -> Fields:
+def _read_system(path: Path) -> Fields:
     text = read_text(path)
     if path.suffix != ".json":
         lines = (line.partition(":") for line in text.splitlines() if ":" in line)
@@ -77,7 +77,7 @@ def _word(text: str) -> float | str:
     return float(text) if re.fullmatch(r"[0-9.]+(e[+-]?[0-9]+)?", text) else text
 
 
-def _positive(data: Mapping[str, Any], name: str, path: Path) -> float | None:
+def _positive_rate(data: Mapping[str, Any], name: str, path: Path) -> float | None:
     """Return a number above 0; None where the file does not state it, or states 0 for it."""
     value = data.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
@@ -85,7 +85,7 @@ def _positive(data: Mapping[str, Any], name: str, path: Path) -> float | None:
     return float(value) or None
 
 
-def _collectives(data: Mapping[str, Any]) -> str:
+def _algorithms_text(data: Mapping[str, Any]) -> str:
     """Say by which algorithms the file carries collectives, and how a plan takes the same ones."""
     words: dict[str, None] = {}
     for name, value in data.items():

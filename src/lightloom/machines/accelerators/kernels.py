@@ -310,7 +310,7 @@ class KernelModel(Config):
         moving = self.memory_time(kernels.element_bytes * products * matrices, rates)
         slower = self._alignment(kernels, kernels.element_bytes)
         seconds = np.zeros_like(m)
-        for times, rows, columns, depth in _passes(kernels):
+        for times, rows, columns, depth in _products_of_passes(kernels):
             if times.any():
                 computing = slower * self.product_time(rows, columns, depth, products, rates)
                 seconds += times * np.maximum(computing, moving)
@@ -323,7 +323,7 @@ class KernelModel(Config):
         faster = rates._replace(peak=rates.narrow_peak, fill=rates.narrow_peak / rates.peak)
         slower, (reads, writes) = self._alignment(kernels, NARROW_BYTES), CAST_ACCESSES
         seconds = np.zeros_like(kernels.m)
-        for times, rows, columns, depth in _passes(kernels):
+        for times, rows, columns, depth in _products_of_passes(kernels):
             if times.any():
                 operands, result = kernels.products * depth * (rows + columns), kernels.products * rows * columns
                 moving = self.memory_time(NARROW_BYTES * operands + kernels.element_bytes * result, rates)
@@ -369,7 +369,7 @@ class KernelModel(Config):
         )
 
 
-def _passes(kernels: KernelShapes) -> tuple[tuple[Floats, Floats, Floats, Floats], ...]:
+def _products_of_passes(kernels: KernelShapes) -> tuple[tuple[Floats, Floats, Floats, Floats], ...]:
     """Return how often the product of each pass is computed, and its rows, columns and depth."""
     m, n, k = kernels.m, kernels.n, kernels.k
     return (

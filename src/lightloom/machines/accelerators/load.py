@@ -72,7 +72,7 @@ def calibrated_accelerator(calibration: Calibration) -> Accelerator:
     """
     name = f"{Path(calibration.accelerator).stem}-calibrated"
     base = description(calibration.accelerator)
-    return _built({"name": name} | calibrated_fields(calibration.model_dump(), base, name), name)
+    return _accelerator_from({"name": name} | calibrated_fields(calibration.model_dump(), base, name), name)
 
 
 def registered(name: str) -> Accelerator | None:
@@ -99,10 +99,10 @@ def load_accelerator(name: str) -> Accelerator:
     plugin = registered(name)
     if plugin is not None:
         return plugin
-    return _built({"name": Path(name).stem} | fields_of(name), name)
+    return _accelerator_from({"name": Path(name).stem} | fields_of(name), name)
 
 
-def _built(fields: dict[str, Any], where: str) -> Accelerator:
+def _accelerator_from(fields: dict[str, Any], where: str) -> Accelerator:
     built: Accelerator = validate(Accelerator, {key: fields[key] for key in fields if key != "description"}, where)
     return built
 

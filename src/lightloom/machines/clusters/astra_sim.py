@@ -43,7 +43,7 @@ def read_network(path: Path) -> Fields:
     Raises:
         ConfigError: unreadable, or a dimension that is missing or unknown (names it).
     """
-    return cluster_fields(_fields(path), path)
+    return cluster_fields(_network_fields(path), path)
 
 
 def cluster_fields(data: Fields, path: Path) -> Fields:
@@ -68,11 +68,13 @@ def cluster_fields(data: Fields, path: Path) -> Fields:
             {
                 "name": f"dimension {number + 1}",
                 "shape": kind,
-                "size": _positive(size, names["sizes"], path, whole=True),
+                "size": _positive_number(size, names["sizes"], path, whole=True),
                 "bandwidth": _GIGABYTE
-                * _positive(bandwidth, names["bandwidths"], path)
-                * _links(links, number, str(kind), int(_positive(size, names["sizes"], path, whole=True)), path),
-                "latency": 1e-9 * _positive(latency, names["latencies"], path, least=0.0),
+                * _positive_number(bandwidth, names["bandwidths"], path)
+                * _links_per_rank(
+                    links, number, str(kind), int(_positive_number(size, names["sizes"], path, whole=True)), path
+                ),
+                "latency": 1e-9 * _positive_number(latency, names["latencies"], path, least=0.0),
             }
         )
     left = sorted(data.keys() - {*names.values(), "links-count", "dimensions-count"})
@@ -85,7 +87,7 @@ def cluster_fields(data: Fields, path: Path) -> Fields:
     }
 
 
-def _links(links: Any, number: int, shape: str, size: int, path: Path) -> float:
+def _links_per_rank(links: Any, number: int, shape: str, size: int, path: Path) -> float:
     """Return the links of a rank over those that the shape has: a ring two, a full mesh one to each other rank."""
     count = links[number] if isinstance(links, list) and number < len(links) else None
     if count is None:
@@ -93,10 +95,10 @@ def _links(links: Any, number: int, shape: str, size: int, path: Path) -> float:
     own = {"ring": 2, "full-mesh": max(size - 1, 1)}.get(shape, 1)
     if shape == "ring" and count == 1:
         raise ConfigError(f"{path}: links-count 1 of a Ring: links one way only, expected 2, one each way")
-    return _positive(count, "links-count", path, whole=True) / own
+    return _positive_number(count, "links-count", path, whole=True) / own
 
 
-def _fields(path: Path) -> Fields:
+def _network_fields(path: Path) -> Fields:
     if path.suffix != ".json":
         return read_yaml(path)
     data = load_json(path)
@@ -113,7 +115,7 @@ def _column(data: Fields, name: str, path: Path) -> list[Any]:
     return value
 
 
-def _positive(value: Any, name: str, path: Path, *, whole: bool = False, least: float | None = None) -> float:
+def _positive_number(value: Any, name: str, path: Path, *, whole: bool = False, least: float | None = None) -> float:
     number = type(value) is int or (type(value) is float and not whole)
     if not number or not (value > 0 if least is None else value >= least) or value == float("inf"):
         expected = "a whole number of at least 1" if whole else "a number above 0" if least is None else "0 or more"
@@ -140,8 +142,8 @@ def read_topology(path: Path) -> Fields:
     """
     lines = read_text(path).splitlines()
     rows = [(number, line.split()) for number, line in enumerate(lines, 1) if line.strip()]
-    nodes, count, links = (_whole(path, rows[0], place) for place in range(3))
-    switches = [_whole(path, rows[1], place) for place in range(len(rows[1][1]))] if count else []
+    nodes, count, links = (_whole_number(path, rows[0], place) for place in range(3))
+    switches = [_whole_number(path, rows[1], place) for place in range(len(rows[1][1]))] if count else []
     rows = rows[2:] if count else rows[1:]
     if len(switches) != count or len(rows) != links:
         raise ConfigError(
@@ -171,7 +173,7 @@ def read_topology(path: Path) -> Fields:
 def _edge(path: Path, line: int, words: Sequence[str], names: dict[int, int | str]) -> Fields:
     if len(words) != _COLUMNS:
         raise ConfigError(f"{path}, line {line}: {len(words)} columns: expected two nodes, rate, delay and loss")
-    ends = [_whole(path, (line, list(words)), place) for place in (0, 1)]
+    ends = [_whole_number(path, (line, list(words)), place) for place in (0, 1)]
     for end in ends:
         if end not in names:
             raise ConfigError(f"{path}, line {line}: node {end}: expected one of {len(names)}, from 0")
@@ -182,7 +184,7 @@ def _edge(path: Path, line: int, words: Sequence[str], names: dict[int, int | st
     return {"source": names[ends[0]], "target": names[ends[1]], "bandwidth": rate, "latency": delay}
 
 
-def _whole(path: Path, row: tuple[int, list[str]], place: int) -> int:
+def _whole_number(path: Path, row: tuple[int, list[str]], place: int) -> int:
     line, words = row
     if place >= len(words) or not re.fullmatch("[0-9]{1,18}", words[place]):
         raise ConfigError(f"{path}, line {line}: expected a whole number in column {place + 1}")

@@ -63,7 +63,7 @@ def build_accelerator(part: str | Mapping[str, Any] | Accelerator, place: Place)
     plugin = accelerators.registered(based_on)
     if plugin is not None and isinstance(part, str):
         return plugin
-    fields = _fields(part, place, accelerators.fields_of if plugin is None else lambda _: dict(plugin))
+    fields = _part_fields(part, place, accelerators.fields_of if plugin is None else lambda _: dict(plugin))
     if isinstance(part, Mapping) and "base" in part:
         fields |= _without_replaced(part, fields, place)
     kind = Accelerator if plugin is None else type(plugin)
@@ -87,7 +87,7 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
     Raises:
         ConfigError: an unknown name or kind, or a field that is missing, unknown or out of range.
     """
-    fields = with_edge_file(_fields(part, place, fabrics.description), place.folder)
+    fields = with_edge_file(_part_fields(part, place, fabrics.description), place.folder)
     fields = _with_transport_file(fields, place.folder)
     kinds = fabrics.kinds()
     kind = fields.get("kind")
@@ -145,7 +145,9 @@ def _with_transport_file(fields: dict[str, Any], folder: Path) -> dict[str, Any]
     return fields
 
 
-def _fields(part: str | Mapping[str, Any], place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+def _part_fields(
+    part: str | Mapping[str, Any], place: Place, describe: Callable[[str], dict[str, Any]]
+) -> dict[str, Any]:
     """The fields of a part, its base looked up and what differs laid over it."""
     if isinstance(part, str):
         return _described(part, place, describe)
@@ -211,7 +213,7 @@ def description(name: str) -> dict[str, Any]:
     Raises:
         UnknownNameError: neither a catalog name nor a file.
     """
-    return read_entry(_find(name), "cluster")
+    return read_entry(_find_cluster(name), "cluster")
 
 
 def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) -> Cluster:
@@ -227,7 +229,7 @@ def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) ->
         ConfigError: a file of no form that describes a cluster; a field is missing, unknown or out of range: one line
         that names file, field, value, expectation.
     """
-    path = _find(str(name))
+    path = _find_cluster(str(name))
     where = path.stem if path.is_relative_to(CATALOG) else str(path)
     readers = {".json": read_network, ".txt": read_topology}
     fields = readers[path.suffix](path) if path.suffix in readers else read_entry(path, "cluster")
@@ -287,7 +289,7 @@ def _names_file(key: str, value: Any) -> bool:
     return key in _FILES and isinstance(value, str | Path) and Path(value).suffix in (".yaml", ".yml", ".json", ".txt")
 
 
-def _find(name: str) -> Path:
+def _find_cluster(name: str) -> Path:
     path = catalog_file(name, CATALOG)
     if path is None:
         if looks_like_file(name):

@@ -31,19 +31,19 @@ def check_fabric(fabric: Fabric) -> None:
     Raises:
         ConfigError: the first promise that is broken, with what was expected.
     """
-    for check in _CHECKS if fabric.ranks > 1 else (_fields,):
+    for check in _CHECKS if fabric.ranks > 1 else (_check_fields,):
         for complaint in check(fabric):
             raise ConfigError(f"{fabric.kind_name}: {complaint}")
 
 
-def _fields(fabric: Fabric) -> Iterator[str]:
+def _check_fields(fabric: Fabric) -> Iterator[str]:
     if "kind" not in type(fabric).model_fields:
         yield 'field "kind" is missing: expected kind: Literal["my-kind"] = "my-kind"'
     elif type(fabric).model_validate(dict(fabric)) != fabric:
         yield "its fields, read again, give another fabric"
 
 
-def _links(fabric: Fabric) -> Iterator[str]:
+def _check_links(fabric: Fabric) -> Iterator[str]:
     bandwidth = np.asarray(fabric.link_bandwidth())
     if bandwidth.shape != (fabric.links,):
         yield f"link_bandwidth has shape {bandwidth.shape}: expected [links] = ({fabric.links},)"
@@ -54,7 +54,7 @@ def _links(fabric: Fabric) -> Iterator[str]:
         yield f"link_name gives {len(set(names))} names to {len(names)} links: expected one name for each"
 
 
-def _transfers(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
+def _all_transfers(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Source, destination and route of all transfers that the fabric carries."""
     if fabric.in_network_reduction:
         ranks = np.arange(fabric.ranks)
@@ -66,8 +66,8 @@ def _transfers(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
             yield source, destination, np.full(len(source), route)
 
 
-def _footprints(fabric: Fabric) -> Iterator[str]:
-    for source, destination, route in _transfers(fabric):
+def _check_footprints(fabric: Fabric) -> Iterator[str]:
+    for source, destination, route in _all_transfers(fabric):
         footprint = fabric.footprint(source, destination, route)
         if footprint.base.shape[0] != len(source):
             yield f"footprint has {footprint.base.shape[0]} rows for {len(source)} transfers"
@@ -89,10 +89,10 @@ def _footprints(fabric: Fabric) -> Iterator[str]:
                 yield f"the transfer {source[row]}→{destination[row]} on route {route[row]} {what}"
 
 
-def _paths(fabric: Fabric) -> Iterator[str]:
+def _check_paths(fabric: Fabric) -> Iterator[str]:
     if fabric.exclusive or fabric.in_network_reduction or len(fabric.siblings()[1]) > 1:
         return
-    for source, destination, route in _transfers(fabric):
+    for source, destination, route in _all_transfers(fabric):
         path = np.asarray(fabric.path(source, destination, route))
         transfer, link = links_of(fabric.footprint(source, destination, route))
         ours = np.sort(np.nonzero(path >= 0)[0] * fabric.links + path[path >= 0])
@@ -100,7 +100,7 @@ def _paths(fabric: Fabric) -> Iterator[str]:
             yield "path has other links than footprint"
 
 
-def _routes(fabric: Fabric) -> Iterator[str]:
+def _check_routes(fabric: Fabric) -> Iterator[str]:
     order = np.asarray(fabric.ring_order()).tolist()
     if sorted(order) != list(range(fabric.ranks)):
         yield "ring_order is not an order of all ranks"
@@ -119,8 +119,8 @@ def _routes(fabric: Fabric) -> Iterator[str]:
             yield f"reverse_route of {source[row]}→{destination[row]} crosses {back[row]} links, not {forth[row]}"
 
 
-def _latencies(fabric: Fabric) -> Iterator[str]:
-    for source, destination, route in _transfers(fabric):
+def _check_latencies(fabric: Fabric) -> Iterator[str]:
+    for source, destination, route in _all_transfers(fabric):
         forth = np.asarray(fabric.latency(source, destination, route))
         if not np.isfinite(forth).all() or (forth < 0).any():
             yield "latency is negative or infinite for some transfer"
@@ -141,7 +141,7 @@ def _latencies(fabric: Fabric) -> Iterator[str]:
             yield f"root_latency(to_root={to_root}) is {own}: footprints and latency give {expected}"
 
 
-def _channels(fabric: Fabric) -> Iterator[str]:
+def _check_channels(fabric: Fabric) -> Iterator[str]:
     if not fabric.exclusive:
         if fabric.channels or fabric.wavelength_routed or fabric.switch_planes:
             yield "only circuits (exclusive) have channels, wavelengths or switch planes"
@@ -158,7 +158,7 @@ def _channels(fabric: Fabric) -> Iterator[str]:
         yield f"link_bandwidth differs from channels · channel_bandwidth = {capacity} bytes per second"
 
 
-def _capabilities(fabric: Fabric) -> Iterator[str]:
+def _check_capabilities(fabric: Fabric) -> Iterator[str]:
     if fabric.wavelength_routed and fabric.routes != 2:
         yield f"a ring of wavelengths (wavelength_routed) has 2 routes, not {fabric.routes}"
     if fabric.grid is not None and fabric.grid.rows * fabric.grid.columns != fabric.ranks:
@@ -167,14 +167,14 @@ def _capabilities(fabric: Fabric) -> Iterator[str]:
         yield "damaged and blocked do not agree: expected an array exactly where something has failed"
     if fabric.joins_ranks:
         single = np.zeros((2, fabric.ranks), np.bool_)
-        for source, destination, route in _transfers(fabric):
+        for source, destination, route in _all_transfers(fabric):
             near = fabric.hops(source, destination, route) == 1
             single[0, source[near]] = single[1, destination[near]] = True
         if not single.all():
             yield "joins_ranks, but some rank has no transfer of a single link to it or from it"
 
 
-def _bandwidths(fabric: Fabric) -> Iterator[str]:
+def _check_bandwidths(fabric: Fabric) -> Iterator[str]:
     cuts, total = fabric.cuts(), fabric.total_receive_bandwidth()
     if not any(cut.ranks == 1 for cut in cuts):
         yield "cuts lacks the cut of a single rank"
@@ -211,7 +211,7 @@ def _exchange_seconds(fabric: Fabric) -> float:
     return max(seconds, (fabric.ranks - 1) / (fabric.transmitters * fabric.channel_bandwidth))
 
 
-def _groups(fabric: Fabric) -> Iterator[str]:
+def _check_groups(fabric: Fabric) -> Iterator[str]:
     if fabric.group_assumption or fabric.in_network_reduction:
         return
     for stride in range(1, fabric.ranks + 1):
@@ -253,7 +253,7 @@ def _shift_seconds(fabric: Fabric, members: Ints) -> Floats:
     return seconds
 
 
-def _ports(fabric: Fabric) -> Iterator[str]:
+def _check_ports(fabric: Fabric) -> Iterator[str]:
     if fabric.exclusive or fabric.in_network_reduction or fabric.joins_ranks:
         return
     for source, destination in derived.pairs(fabric.ranks):
@@ -298,17 +298,17 @@ def _bills(fabric: Fabric) -> Iterator[str]:
 
 
 _CHECKS: tuple[Callable[[Fabric], Iterator[str]], ...] = (
-    _fields,
-    _links,
-    _footprints,
-    _paths,
-    _channels,
-    _capabilities,
-    _routes,
-    _latencies,
-    _bandwidths,
-    _groups,
-    _ports,
+    _check_fields,
+    _check_links,
+    _check_footprints,
+    _check_paths,
+    _check_channels,
+    _check_capabilities,
+    _check_routes,
+    _check_latencies,
+    _check_bandwidths,
+    _check_groups,
+    _check_ports,
     _packets,
     _bills,
 )

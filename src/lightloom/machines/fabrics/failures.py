@@ -56,14 +56,14 @@ class Failure(BaseModel):
             ConfigError: not of one of the forms.
         """
         try:
-            return cls(**_fields(text))
+            return cls(**_parsed_fields(text))
         except ValueError as error:
             raise ConfigError(f"failure {text!r}: expected one of {', '.join(FORMS.values())}") from error
 
     @model_validator(mode="before")
     @classmethod
     def _read(cls, value: Any) -> Any:
-        return _fields(value) if isinstance(value, str) else value
+        return _parsed_fields(value) if isinstance(value, str) else value
 
     @model_serializer
     def text(self) -> str:
@@ -74,7 +74,7 @@ class Failure(BaseModel):
         return ":".join(parts + ([] if self.way is None else [WAYS[self.way]]))
 
 
-def _fields(text: str) -> dict[str, Any]:
+def _parsed_fields(text: str) -> dict[str, Any]:
     what, *rest = text.split(":")
     second, way = {"transceiver": "channel", "link": "to"}.get(what), None
     if rest and rest[-1] in WAYS and what in ("transceiver", "segment"):
@@ -112,7 +112,7 @@ def without(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
     if fabric.ranks - len(dead) < 2:
         raise ConfigError(f"failures leave {fabric.ranks - len(dead)} of {fabric.ranks} ranks: expected 2 or more")
     if fabric.joins_ranks:
-        return _graph(fabric, failures)
+        return _remaining_graph(fabric, failures)
     planes = {failure.at for failure in failures if failure.what == "plane"}
     outside = [at for at in planes if not 0 <= at < fabric.channels]
     if outside:
@@ -182,7 +182,7 @@ def links_between_ranks(fabric: Fabric) -> list[Edge]:
     return [Edge(*link) for link in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _graph(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
+def _remaining_graph(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
     edges = links_between_ranks(fabric)
     joined = {frozenset((edge.source, edge.target)) for edge in edges}
     cut = {frozenset((failure.at, failure.to)): failure for failure in failures if failure.what == "link"}

@@ -242,7 +242,7 @@ class LinkBudget(Config):
         for node in range(links - 2, -1, -1):
             on = level[node + 1] + self.link_loss + self.passing_loss
             tapped = node >= links - taps
-            level[node] = self.tap_loss + _together(take, on) if tapped else on
+            level[node] = self.tap_loss + _sum_in_decibels(take, on) if tapped else on
         return level
 
     def errors_over(self, links: int, taps: int = 1) -> float:
@@ -251,7 +251,7 @@ class LinkBudget(Config):
         return self.errors(self.sensitivity * 10 ** (spare / 10))
 
 
-def _together(one: float, other: float) -> float:
+def _sum_in_decibels(one: float, other: float) -> float:
     """Return the sum of two powers in decibels."""
     return float(np.logaddexp(one * _NEPERS, other * _NEPERS)) / _NEPERS
 

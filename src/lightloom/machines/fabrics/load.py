@@ -64,7 +64,7 @@ def description(name: str) -> dict[str, Any]:
     """A catalog entry as written, with its sources; of a kind that a plug-in adds, what its class says."""
     kind = _plugin(name)
     if kind is None:
-        return _read(_find(name))
+        return _read_fields(_find_fabric(name))
     return {"description": (kind.__doc__ or "from a plug-in").partition("\n")[0], "kind": name}
 
 
@@ -77,8 +77,8 @@ def load_fabric(name: str, ranks: int, settings: Mapping[str, Any] | None = None
     """
     if _plugin(name) is not None:
         return fabric_from({"kind": name}, ranks, settings, where=name)
-    path = _find(name)
-    return fabric_from(_read(path), ranks, settings, where=name if path.is_relative_to(CATALOG) else str(path))
+    path = _find_fabric(name)
+    return fabric_from(_read_fields(path), ranks, settings, where=name if path.is_relative_to(CATALOG) else str(path))
 
 
 def changed(fabric: Fabric, settings: Mapping[str, Any]) -> Fabric:
@@ -131,14 +131,14 @@ def _plugin(name: str) -> type[Fabric] | None:
     return None if catalog_file(name, CATALOG) is not None else load_plugins("fabrics").get(name)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_fields(path: Path) -> dict[str, Any]:
     """The fields in a YAML file, its edge list read; those of a graph whose edges are a CSV file."""
     if path.suffix == ".csv":
         return {"kind": "graph", "edges": read_edges(path)}
     return with_edge_file(read_entry(path, "fabric"), path.parent)
 
 
-def _find(name: str) -> Path:
+def _find_fabric(name: str) -> Path:
     path = Path(name) if name.endswith(".csv") else catalog_file(name, CATALOG)
     if path is None:
         raise UnknownNameError("fabric", name, names())

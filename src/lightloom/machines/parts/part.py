@@ -264,12 +264,12 @@ class Part(Described):
                 raise ValueError(f"{name} has a figure and a reason to have none: expected one of them")
         return self
 
-    def figure(self, name: FigureName) -> Figure | None:
+    def figure(self, name: FigureName) -> Figure[float] | None:
         """Return one figure of the component; None where it is unknown or counted elsewhere.
 
         The static power is in joules per bit where it grows with the rate.
         """
-        figure: Figure | None = getattr(self, name)
+        figure: Figure[float] | None = getattr(self, name)
         return self.static_energy if figure is None and name == "static_power" else figure
 
     def missing(self, name: FigureName) -> str | None:
@@ -291,7 +291,7 @@ def names() -> list[str]:
 
 def description(name: str) -> Document:
     """Return a catalog entry as written, with its sources."""
-    return read_entry(_find(name), "part")
+    return read_entry(_find_part(name), "part")
 
 
 @cache
@@ -302,7 +302,7 @@ def load_part(name: str) -> Part:
         UnknownNameError: neither a catalog name nor a file.
         ConfigError: a field is missing, unknown or out of range.
     """
-    path = _find(name)
+    path = _find_part(name)
     where = name if path.is_relative_to(CATALOG) else str(path)
     part: Part = validate(Part, {"name": path.stem, **read_entry(path, "part")}, where)
     return part
@@ -326,7 +326,7 @@ def names_of(kind: Kind) -> tuple[str, ...]:
     return tuple(name for name in names() if load_part(name).kind == kind)
 
 
-def _find(name: str) -> Path:
+def _find_part(name: str) -> Path:
     path = catalog_file(name, CATALOG)
     if path is None:
         raise UnknownNameError("part", name, names())

@@ -211,7 +211,7 @@ def design(servers: int, bits: int, rows: bool, ports: int | None = None) -> Des
         ConfigError: two levels do not reach all servers.
     """
     two = ports if ports is not None and servers > ports else None
-    stored = _stored().get(_name(servers, bits, rows, two))
+    stored = _stored().get(_design_name(servers, bits, rows, two))
     if stored is not None:
         full_scale = float("inf") if stored["full_scale"] is None else float(stored["full_scale"])
         gains = tuple((gain, count) for gain, count in stored["gains"])
@@ -325,7 +325,7 @@ def _full_scale(made: Construction, arguments: FunctionArguments, rows: bool) ->
     return float(f"{high:.3g}") if high < _BRIGHTEST else float("inf")
 
 
-def _name(servers: int, bits: int, rows: bool, ports: int | None) -> str:
+def _design_name(servers: int, bits: int, rows: bool, ports: int | None) -> str:
     levels = "" if ports is None else f", two levels of {ports}"
     return f"{servers} servers, {bits} bits, {'a gain a row' if rows else 'a gain a matrix'}{levels}"
 
@@ -346,7 +346,7 @@ def main() -> None:
             entry = asdict(made)
             entry["gains"] = [list(pair) for pair in made.gains]
             entry["full_scale"] = None if entry["full_scale"] == float("inf") else entry["full_scale"]
-            document[_name(servers, bits, rows, ports)] = entry
+            document[_design_name(servers, bits, rows, ports)] = entry
     _FILE.write_text(
         "# Made by python -m lightloom.machines.reducers.constants; watts of full scale, null beyond 100 W.\n"
         + yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=118)

@@ -261,7 +261,7 @@ def _of_generation(data: dict[str, Any], name: str, generation: str) -> Transpor
     return transport
 
 
-def _named(value: object) -> object:
+def _transport_fields(value: object) -> object:
     """A transport by its name or file, or what differs from one: ``{base: nccl-hopper, scales: {latency: 0.9}}``."""
     name = value.get("base") if isinstance(value, Mapping) else value
     if not isinstance(name, str):
@@ -282,6 +282,6 @@ def _over(below: object, value: object) -> object:
 
 
 NamedTransport = Annotated[
-    Transport, BeforeValidator(_named, json_schema_input_type=str | Transport | Mapping[str, object])
+    Transport, BeforeValidator(_transport_fields, json_schema_input_type=str | Transport | Mapping[str, object])
 ]
 """A transport as files of fabrics state it: a name of the catalog, a YAML file, or fields over a ``base``."""

@@ -110,9 +110,9 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
     """
     script = read_script(path, definitions, text)
     notes = list(script.notes)
-    commands = [words for words in map(_flattened, script.commands) if set(_SIZES) & set(_names(words))]
+    commands = [words for words in map(_flattened, script.commands) if set(_SIZES) & set(_option_names(words))]
     perhaps = [(what, _flattened(words)) for what, words in script.conditional]
-    perhaps = [(what, words) for what, words in perhaps if set(_SIZES) & set(_names(words))]
+    perhaps = [(what, words) for what, words in perhaps if set(_SIZES) & set(_option_names(words))]
     if not commands and len(perhaps) == 1:
         commands = [perhaps[0][1]]
         notes.append(f"{perhaps[0][0]} is not known; the command that depends on it is taken")
@@ -126,7 +126,7 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
         begin = words.index(program) + 1 if program in words else 0
         return Options(path, _given(words[begin:]), Path(program).name or "a command", tuple(notes), script.undecided)
     words = _held(script)
-    if not set(_SIZES) & set(_names(words)):
+    if not set(_SIZES) & set(_option_names(words)):
         ended = f" before the script ends at line {script.ended_at}" if script.ended_at else ""
         raise ConfigError(
             f"{path}: no command or array with arguments of Megatron-LM{ended}: expected {' or '.join(_SIZES[:2])} "
@@ -157,7 +157,7 @@ def _flattened(words: Sequence[str]) -> list[str]:
     return found
 
 
-def _names(words: Sequence[str]) -> Iterator[str]:
+def _option_names(words: Sequence[str]) -> Iterator[str]:
     return (word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--"))
 
 
@@ -600,7 +600,7 @@ def read_megatron(path: Path, request: FileRequest, text: str | None = None) -> 
     except WorkloadError as error:
         raise WorkloadError(f"{path}: {error}") from error
     pins, blocks = strategy_pins(options), stage_blocks(options, sizes.layers)
-    notes = [*options.notes, *assumed, *strategy_notes(options, _ranks(options))]
+    notes = [*options.notes, *assumed, *strategy_notes(options, _started_ranks(options))]
     batch = options.count("global-batch-size")
     return ModelReading(
         graph=trace_decoder(sizes, name=path.stem if text is None else "megatron", batch=request.batch),
@@ -613,5 +613,5 @@ def read_megatron(path: Path, request: FileRequest, text: str | None = None) -> 
     )
 
 
-def _ranks(options: Options) -> int | None:
+def _started_ranks(options: Options) -> int | None:
     return None if "world-size" not in options.given else options.count("world-size")

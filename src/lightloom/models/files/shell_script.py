@@ -117,6 +117,10 @@ class _Reader:
     def _variables(self) -> Variables:
         return self._script.variables
 
+    def _where(self, node: Node) -> str:
+        """Return the file and the line of a statement, for messages."""
+        return f"{self._path}, line {_line_of(node)}"
+
     def follow(self, text: str) -> bool | None:
         """Follow a text in the present state, and return whether its last command succeeds, None if not known."""
         return self._all(_parsed(text, self._path).children)
@@ -138,22 +142,22 @@ class _Reader:
         self._statements += 1
         if self._statements > _MOST_STATEMENTS:
             raise ConfigError(
-                f"{self._path}, line {_line(node)}: more than {_MOST_STATEMENTS:,} statements: expected a script that "
+                f"{self._where(node)}: more than {_MOST_STATEMENTS:,} statements: expected a script that "
                 "sets its variables in fewer steps"
             )
         handler: Callable[[Node], bool | None] | None = getattr(self, f"_follow_{node.type}", None)
         if handler is None:
-            self._forget_all(f"line {_line(node)}: {node.type.replace('_', ' ')}")
+            self._forget_all(f"line {_line_of(node)}: {node.type.replace('_', ' ')}")
             return None
         try:
             status = handler(node)
         except ScriptError as error:
             raise ConfigError(
-                f"{self._path}, line {_line(node)}: {error} in {_words_of(node)!r}: expected a script that runs"
+                f"{self._where(node)}: {error} in {_words_of(node)!r}: expected a script that runs"
             ) from error
         simple = node.type in ("command", "test_command", "compound_statement", "subshell", "pipeline")
         if status is False and simple and self._stops_at_failure and not self._guarded:
-            raise _Leave("exit", _line(node))
+            raise _Leave("exit", _line_of(node))
         return status
 
     def _follow_list(self, node: Node) -> bool | None:
@@ -165,7 +169,7 @@ class _Reader:
             if status != wanted:
                 return status
             return self._unless_it_ends([left], lambda: self._statement(right), lambda: not wanted)
-        state = f"line {_line(left)}: whether {_words_of(left)} {'succeeds' if wanted else 'fails'}"
+        state = f"line {_line_of(left)}: whether {_words_of(left)} {'succeeds' if wanted else 'fails'}"
         self._perhaps(state, [lambda: self._statement(right), lambda: None])
         return None
 
@@ -207,7 +211,7 @@ class _Reader:
         with self._guard():
             known = self._all(condition)
         text = _words_of(*condition)
-        what = f"line {_line(node)}: whether {text}"
+        what = f"line {_line_of(node)}: whether {text}"
         if known is None:
             self._perhaps(what, [lambda: self._all(branch), lambda: self._choose(branches[1:], node)])
             return None
@@ -237,7 +241,7 @@ class _Reader:
             if leave.word != "exit" or not missing:
                 raise
             self._script.variables = start
-            what = f"line {_line(condition[0])}: the script ends there unless {', '.join(missing)} is set"
+            what = f"line {_line_of(condition[0])}: the script ends there unless {', '.join(missing)} is set"
             self._script.notes.append(f"{what}, and is followed as if it were")
             return otherwise()
 
@@ -264,7 +268,7 @@ class _Reader:
             if found:
                 return self._all(body)
             if found is None:
-                what = f"line {_line(item)}: which case {subject} is"
+                what = f"line {_line_of(item)}: which case {subject} is"
                 rest = partial(self._case, subject, items[at + 1 :], node)
                 self._perhaps(what, [partial(self._all, body), bool if falls else rest])
                 if not falls:
@@ -312,7 +316,7 @@ class _Reader:
         end = head.find("))")
         parts = head[:end].split(";")
         if body is None or len(parts) != 3:
-            self._forget_all(f"line {_line(node)}: a loop")
+            self._forget_all(f"line {_line_of(node)}: a loop")
             return None
         if parts[0].strip():
             self._arithmetic_holds(parts[0], node)
@@ -358,7 +362,7 @@ class _Reader:
 
     def _repeat_unknown(self, node: Node, before: Callable[[], object], body: Node) -> None:
         """Follow the body of a loop that runs an unknown number of times, until nothing more becomes unknown."""
-        what = f"line {_line(node)}: how often the loop runs"
+        what = f"line {_line_of(node)}: how often the loop runs"
 
         def once() -> None:
             before()
@@ -416,7 +420,7 @@ class _Reader:
 
     def _forget(self, names: Iterable[str], node: Node, what: str = "") -> None:
         for name in names:
-            self._set_unknown(name, f"line {_line(node)}: {what or _words_of(node)}")
+            self._set_unknown(name, f"line {_line_of(node)}: {what or _words_of(node)}")
 
     def _forget_all(self, why: str) -> None:
         """Make every variable unknown, as a statement may have set any."""
@@ -488,13 +492,11 @@ class _Reader:
 
     def _assign(self, name: str, new: str | list[str], node: Node) -> None:
         if name in self._read_only:
-            raise ConfigError(
-                f"{self._path}, line {_line(node)}: {name} is read-only and is set again: expected one value for it"
-            )
+            raise ConfigError(f"{self._where(node)}: {name} is read-only and is set again: expected one value for it")
         if name in self._odd:
             self._forget([name], node)
         elif name in ("BASHOPTS", "SHELLOPTS"):
-            self._forget_all(f"line {_line(node)}: {name}")
+            self._forget_all(f"line {_line_of(node)}: {name}")
         else:
             self._variables[name] = new
 
@@ -648,7 +650,7 @@ class _Reader:
     def _call_function(self, called: list[str], node: Node) -> bool | None:
         if len(self._locals) >= _DEEPEST_CALL:
             raise ConfigError(
-                f"{self._path}, line {_line(node)}: {called[0]} calls itself more than {_DEEPEST_CALL} times: expected "
+                f"{self._where(node)}: {called[0]} calls itself more than {_DEEPEST_CALL} times: expected "
                 "functions that end"
             )
         arguments = ("@", "*", "#", *map(str, range(1, 10)))
@@ -690,11 +692,11 @@ class _Reader:
             if len(called) == 1:
                 return True
             self._call(called[1:], words[1:], node)
-            raise _Leave("exit", _line(node))
+            raise _Leave("exit", _line_of(node))
         if called[0] == "exit" or (called[0] == "return" and not self._locals):
-            raise _Leave("exit", _line(node))
+            raise _Leave("exit", _line_of(node))
         levels = called[1] if len(called) > 1 and called[0] != "return" else "1"
-        raise _Leave(called[0], _line(node), int(levels) if levels.isdecimal() and int(levels) else 1)
+        raise _Leave(called[0], _line_of(node), int(levels) if levels.isdecimal() and int(levels) else 1)
 
     def _run_eval(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
         text = " ".join(called[1:])
@@ -759,7 +761,7 @@ class _Reader:
 
     def _run_trap(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
         if len(called) > 2 and called[1] not in ("-", "--"):
-            what = f"line {_line(node)}: when the trap is sprung"
+            what = f"line {_line_of(node)}: when the trap is sprung"
             self._perhaps(what, [lambda: self.follow(called[1]), lambda: None])
         return True
 
@@ -769,7 +771,7 @@ class _Reader:
         path = self._path.with_name(name) if name else self._path
         if path == self._path or not path.is_file() or len(self._locals) >= _DEEPEST_CALL:
             file = words[1] if len(words) > 1 else ""
-            self._script.notes.append(f"line {_line(node)}: {file} does not lie beside the file, and is not read")
+            self._script.notes.append(f"line {_line_of(node)}: {file} does not lie beside the file, and is not read")
             return None
         outer, self._path = self._path, path
         self._locals.append({})
@@ -814,7 +816,7 @@ def _parsed(text: str, path: Path) -> Node:
     while True:
         node = cursor.node
         if node is None or depth > _DEEPEST_NODE:
-            line = 1 if node is None else _line(node)
+            line = 1 if node is None else _line_of(node)
             raise ConfigError(f"{path}, line {line}: expected at most {_DEEPEST_NODE} constructs inside of each other")
         in_test = node.is_missing and node.parent is not None and node.parent.type == "test_command"
         if (node.is_missing and not in_test) or node.type == "ERROR":
@@ -829,10 +831,10 @@ def _parsed(text: str, path: Path) -> Node:
 
 
 def _mistake(node: Node, text: str, path: Path) -> ConfigError:
-    line = text.split("\n")[_line(node) - 1].strip()
+    line = text.split("\n")[_line_of(node) - 1].strip()
     shown = line if len(line) <= 60 else line[:57] + "..."
     return ConfigError(
-        f"{path}, line {_line(node)}: {shown!r} does not end or is not followed: expected the syntax of bash"
+        f"{path}, line {_line_of(node)}: {shown!r} does not end or is not followed: expected the syntax of bash"
     )
 
 
@@ -876,8 +878,8 @@ def _words_of(*nodes: Node) -> str:
 
 def _place_of(node: Node) -> str:
     """Return the line and the words of a statement, for messages."""
-    return f"line {_line(node)}: {_words_of(node)}"
+    return f"line {_line_of(node)}: {_words_of(node)}"
 
 
-def _line(node: Node) -> int:
+def _line_of(node: Node) -> int:
     return node.start_point[0] + 1

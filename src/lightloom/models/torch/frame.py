@@ -59,19 +59,19 @@ def output_dimensions(
     names: tuple[str, ...]
     if batch is None:
         names = tuple(f"axis_{i}" for i in range(len(shape)))
-        return _named(names, shape), None
+        return _named_sizes(names, shape), None
     if axes is not None and len(axes) == len(shape) and shape[axes.index("sample")] == batch:
-        return _named(axes, shape), tuple(axes)
+        return _named_sizes(axes, shape), tuple(axes)
     rank = len(shape)
     if rank == 3 and shape[0] != batch and shape[1] == batch:  # (T, B, C), as recurrent code likes it
         names = ("sequence", "sample", "channel")
-        return _named(names, shape), names
+        return _named_sizes(names, shape), names
     if batch in shape:
         at = list(shape).index(batch)
         named = {1: ("sample",), 2: ("sample", "channel"), 3: ("sample", "sequence", "channel")}
         neutral = tuple("sample" if axis == at else f"axis_{axis}" for axis in range(rank))
         names = named[rank] if at == 0 and rank in named else neutral
-        return _named(names, shape), names
+        return _named_sizes(names, shape), names
     return _flattened(shape, batch), None
 
 
@@ -79,12 +79,14 @@ def _flattened(shape: Sequence[int], batch: int) -> dict[str, int]:
     """Samples merged with another axis, (B·T, C), or gone, as in a mean loss."""
     sizes = {"sample": batch}
     if len(shape) >= 1 and shape[0] and shape[0] % batch == 0:
-        sizes |= _named(("sequence", "channel") if len(shape) == 2 else ("sequence",), (shape[0] // batch, *shape[1:]))
+        sizes |= _named_sizes(
+            ("sequence", "channel") if len(shape) == 2 else ("sequence",), (shape[0] // batch, *shape[1:])
+        )
         shape = shape[2:] if len(shape) == 2 else shape[1:]
-    return sizes | _named([f"axis_{i}" for i in range(1, len(shape) + 1)], shape)
+    return sizes | _named_sizes([f"axis_{i}" for i in range(1, len(shape) + 1)], shape)
 
 
-def _named(names: Sequence[str], shape: Sequence[int]) -> dict[str, int]:
+def _named_sizes(names: Sequence[str], shape: Sequence[int]) -> dict[str, int]:
     """Return the sizes by name; an axis of size zero is left out, since nothing can be split along it."""
     return {name: int(size) for name, size in zip(names, shape, strict=False) if size > 0}
 

@@ -20,7 +20,7 @@ from lightloom.core.errors import WorkloadError
 from lightloom.models.decoder import DecoderSizes, LatentAttention
 from lightloom.models.graph import ComputeGraph
 from lightloom.models.torch.trace import trace_factory
-from lightloom.models.torch.zoo.llama import _rotate
+from lightloom.models.torch.zoo.llama import rotate
 
 # Beside a PyTorch for processors, torchvision's wheel for CUDA loads no compiled operators; libraries that import it,
 # transformers among them, then fail although they need none of these.
@@ -119,7 +119,7 @@ def _traced(
     def traced(training: bool) -> tuple[ComputeGraph, list[str]]:
         inputs = _Inputs(config, sequence_length, name)
         graph = trace_factory(
-            lambda: inputs.with_module(_built(kind, config, name).train(training)), name=name, batch=batch
+            lambda: inputs.with_module(_build_module(kind, config, name).train(training)), name=name, batch=batch
         )
         return graph, inputs.assumptions
 
@@ -172,7 +172,7 @@ def _configuration(library: Configuration, fields: Fields, name: str) -> Configu
     try:
         config = CONFIG_MAPPING[kind].from_dict(given)
     except Exception as error:
-        raise WorkloadError(f"{name}: {version} refuses the configuration: {_line(error)}") from error
+        raise WorkloadError(f"{name}: {version} refuses the configuration: {_error_text(error)}") from error
     config.use_cache = False
     return config
 
@@ -214,7 +214,7 @@ def _architecture(library: Configuration, config: Configuration, fields: Fields,
     raise WorkloadError(f"{name}: transformers {library.__version__} has no model for {config.model_type!r}")
 
 
-def _built(kind: Configuration, config: Configuration, name: str) -> nn.Module:
+def _build_module(kind: Configuration, config: Configuration, name: str) -> nn.Module:
     """Return the module, its experts in one product where it offers that."""
     options: dict[str, Any] = {"dtype": torch.float32}
     if getattr(kind, "_can_set_experts_implementation", lambda: False)():
@@ -222,7 +222,7 @@ def _built(kind: Configuration, config: Configuration, name: str) -> nn.Module:
     try:
         module = kind._from_config(config, **options)
     except Exception as error:
-        raise WorkloadError(f"{name}: {kind.__name__} cannot be built: {_line(error)}") from error
+        raise WorkloadError(f"{name}: {kind.__name__} cannot be built: {_error_text(error)}") from error
     assert isinstance(module, nn.Module)
     return module
 
@@ -334,7 +334,7 @@ def _has_image_tokens(config: Configuration) -> bool:
     return any(hasattr(config, name) for name in ("image_token_id", "image_token_index", "image_token"))
 
 
-def _line(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     text = " ".join((str(error).strip() or "no message").split())
     return f"{type(error).__name__}: {text[:300]}"
 
@@ -376,7 +376,7 @@ class Attention(nn.Module):
         q, k, v = (part.unflatten(-1, (-1, self.width)).transpose(1, 2) for part in parts)
         q, k = self.q_norm(q), self.k_norm(k)
         if self.rotary:
-            q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
+            q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         mixed = F.scaled_dot_product_attention(
             q, k, v, dropout_p=self.rate, is_causal=True, enable_gqa=self.shared
         )  # (B, H, T, D)
@@ -405,10 +405,10 @@ class CompressedAttention(nn.Module):
         q = self.q_up(self.q_norm(self.q_down(x))).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         plain, rotated = q.split([latent.plain_width, latent.rotated_width], -1)
         compressed, key = self.down(x).split([latent.key_rank, latent.rotated_width], -1)
-        key = _rotate(key[:, None], cos, sin).expand(-1, self.heads, -1, -1)
+        key = rotate(key[:, None], cos, sin).expand(-1, self.heads, -1, -1)
         both = self.up(self.norm(compressed)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         plain_key, value = both.split([latent.plain_width, latent.value_width], -1)
-        q = torch.cat([plain, _rotate(rotated, cos, sin)], -1)
+        q = torch.cat([plain, rotate(rotated, cos, sin)], -1)
         mixed = F.scaled_dot_product_attention(
             q, torch.cat([plain_key, key], -1), value, dropout_p=self.rate, is_causal=True
         )

@@ -274,15 +274,15 @@ def _tensors(value: Value, shape: Value, kind: Value, argument: str, where: str)
     if not kind.startswith("Tensor"):
         return []
     sizes = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
-    if not sizes or not isinstance(value, list) or len(value) != _TENSOR or not _whole(*value[1:3]):
+    if not sizes or not isinstance(value, list) or len(value) != _TENSOR or not _are_counts(*value[1:3]):
         raise WorkloadError(f"{where}: a tensor {value!r} of shape {shape!r}: expected {_TENSOR} entries and sizes")
-    if not _whole(value[4]):
+    if not _are_counts(value[4]):
         raise WorkloadError(f"{where}: a tensor of {value[4]!r} bytes an element")
     floating = any(word in kind for word in ("float", "double", "half", "Half", "Float"))
     return [TraceTensor(value[1], value[2], tuple(shape), value[4], floating, argument)]
 
 
-def _whole(*values: object) -> bool:
+def _are_counts(*values: object) -> bool:
     return all(type(value) is int and value >= 0 for value in values)
 
 
@@ -340,10 +340,10 @@ def cut(roots: Sequence[Call]) -> list[Step]:
     marked = marked_steps(roots)
     if not marked:
         calls = sorted(leaves(roots), key=lambda call: call.id)
-        return [Step(number, run) for number, run in enumerate(_passes(calls, differentiated))]
+        return [Step(number, run) for number, run in enumerate(_forward_passes(calls, differentiated))]
     steps = []
     for number, calls in marked:
-        passes = list(_passes(calls, differentiated))
+        passes = list(_forward_passes(calls, differentiated))
         if passes:
             steps.append(Step(number, passes[0], len(passes) - 1))
     return steps
@@ -386,7 +386,7 @@ def leaves(calls: Sequence[Call], *, without_marks: bool = False) -> Iterator[Ca
             yield from leaves(call.calls, without_marks=without_marks)
 
 
-def _passes(calls: Sequence[Call], differentiated: set[int]) -> Iterator[list[Call]]:
+def _forward_passes(calls: Sequence[Call], differentiated: set[int]) -> Iterator[list[Call]]:
     """Yield the calls of each forward pass, of its backward pass and of what follows; none without an operator."""
     current: list[Call] = []
     backward_begun = False

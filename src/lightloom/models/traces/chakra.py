@@ -89,7 +89,7 @@ def recording_of_chakra(nodes: Sequence[Node], path: Path) -> Recording:
     whole = {piece.id: pieces[0].id for pieces in groups for piece in pieces}
     present = {node.id: node for node in calls}
     nested = not any(_PIECE.fullmatch(node.name) for node in calls)
-    entries = [_entry(pieces, path, nested=nested, first_of=whole) for pieces in groups]
+    entries = [_call_entry(pieces, path, nested=nested, first_of=whole) for pieces in groups]
     if nested and any(node.control for node in calls):
         callers = callers_of(entries, {node.id for node in calls if not node.control})
         entries = [{**entry, "ctrl_deps": callers.get(entry["id"], entry["ctrl_deps"])} for entry in entries]
@@ -145,7 +145,7 @@ def _pieces(calls: Sequence[Node]) -> list[list[Node]]:
     return list(groups.values())
 
 
-def _entry(pieces: Sequence[Node], path: Path, *, nested: bool, first_of: Mapping[int, int]) -> dict[str, Any]:
+def _call_entry(pieces: Sequence[Node], path: Path, *, nested: bool, first_of: Mapping[int, int]) -> dict[str, Any]:
     """Return a call as an execution trace of PyTorch describes it; ``first_of`` maps pieces to the first of theirs."""
     node = pieces[0]
     where = f"{path}: node {node.id} ({node.name!r})"
@@ -237,7 +237,7 @@ def read_chakra_workload(path: Path, *, batch: int, step: int | None = None) -> 
             f"{path}: no compute node of a forward pass says its FLOPs (num_ops) or its duration (duration_micros): "
             + (f"it holds exchanges alone ({listed}): expected a training step" if listed else "expected one that does")
         )
-    builder, by_id = _Graph(path, forward, computing, batch), {node.id: node for node in nodes}
+    builder, by_id = _ChakraGraph(path, forward, computing, batch), {node.id: node for node in nodes}
     further = {node.id for node in every} - {node.id for node in computing}
     unpriced: list[TracedExchange] = []
     for node in order:
@@ -267,7 +267,7 @@ def _other_ranks(path: Path, nodes: Sequence[Node]) -> list[str]:
     if len(ranks) == 1:
         return ["other ranks: there is no file of rank 1 beside that of rank 0"]
     computing = [sum(node.duration for node in entries if node.type == COMPUTE) for entries in ranks]
-    exchanged = [Counter(_exchanged(node) for node in entries if node.type == COLLECTIVE) for entries in ranks]
+    exchanged = [Counter(_collective_key(node) for node in entries if node.type == COLLECTIVE) for entries in ranks]
     differing = sum(entries != exchanged[0] for entries in exchanged)
     more = " (no more are read)" if len(ranks) == MOST_RANKS else ""
     return [
@@ -277,7 +277,7 @@ def _other_ranks(path: Path, nodes: Sequence[Node]) -> list[str]:
     ]
 
 
-def _exchanged(node: Node) -> tuple[object, ...]:
+def _collective_key(node: Node) -> tuple[object, ...]:
     return tuple(node.attributes.get(name) for name in ("comm_type", "comm_size", "pg_name"))
 
 
@@ -301,7 +301,7 @@ def _first_pass(computing: Sequence[Node]) -> tuple[list[Node], list[str]]:
     return list(computing[:again]), [f"{len(names) // again - 1} further steps with the same nodes are left out"]
 
 
-class _Graph:
+class _ChakraGraph:
     """Builder of the graph: forward operators, and what the rest of the trace adds to them."""
 
     def __init__(self, path: Path, forward: Sequence[Node], computing: Sequence[Node], batch: int) -> None:
@@ -323,7 +323,7 @@ class _Graph:
             mirrored = bisect_left(ends, ends[-1] * (1 - (behind + weight / 2) / total))
             place = layers[_layer(node)] if self._named else min(mirrored, len(forward) - 1)
             self._place[node.id] = place
-            self._backward_flops[place] += _count(node, "num_ops", path)
+            self._backward_flops[place] += _count_attribute(node, "num_ops", path)
             self._backward_microseconds[place] += node.duration
             behind += weight
 
@@ -340,7 +340,7 @@ class _Graph:
                 if not any(_is_backward(by_id[number]) for number in operators):
                     return False
                 place = min(self._place[number] for number in operators)
-                self._parameters[place] += _count(node, "comm_size", self._path) // _ELEMENT_BYTES
+                self._parameters[place] += _count_attribute(node, "comm_size", self._path) // _ELEMENT_BYTES
                 return True
             frontier = [before for number in frontier for before in by_id[number].dependencies if before not in seen]
             seen.update(frontier)
@@ -373,7 +373,7 @@ class _Graph:
         )
 
     def _operator(self, place: int, node: Node, name: str, inputs: Sequence[str]) -> Operator:
-        flops, parameters = _count(node, "num_ops", self._path), self._parameters[place]
+        flops, parameters = _count_attribute(node, "num_ops", self._path), self._parameters[place]
         return Operator(
             name=name,
             kind=kind_of_name(node.name),
@@ -383,7 +383,7 @@ class _Graph:
             backward_flops=self._backward_flops[place] if self._backward else 2 * flops,
             parameters=parameters,
             parameter_bytes=parameters * _ELEMENT_BYTES,
-            forward_bytes=_count(node, "tensor_size", self._path),
+            forward_bytes=_count_attribute(node, "tensor_size", self._path),
         )
 
     def unrecorded(self, order: Sequence[Node]) -> Iterator[str]:
@@ -401,7 +401,7 @@ class _Graph:
         unused = sum(node.type == COMPUTE for node in order) - len(self._forward) - len(self._backward)
         if unused:
             yield f"{unused} compute nodes without FLOPs and without a duration, or of further steps, are left out"
-        if self._timed and not any(_count(node, "num_ops", self._path) for node in self._forward):
+        if self._timed and not any(_count_attribute(node, "num_ops", self._path) for node in self._forward):
             yield "FLOPs: durations alone are planned, so that utilization is unknown and not 0"
         others = Counter(TYPES[node.type] for node in order if node.type not in (COMPUTE, COLLECTIVE, SEND, RECEIVE))
         for kind, count in others.items():
@@ -419,10 +419,10 @@ def _layer(node: Node) -> str:
 
 def _weight(node: Node, path: Path) -> int:
     """FLOPs of a node, or its microseconds where it states none."""
-    return _count(node, "num_ops", path) or node.duration
+    return _count_attribute(node, "num_ops", path) or node.duration
 
 
-def _count(node: Node, attribute: str, path: Path) -> int:
+def _count_attribute(node: Node, attribute: str, path: Path) -> int:
     value = node.attributes.get(attribute, 0)
     if type(value) is not int or not 0 <= value < MOST:
         raise WorkloadError(

@@ -223,17 +223,17 @@ def reading_of(
     steps = cut(recording.roots)
     if not steps:
         raise WorkloadError(f"{path}: holds no operator: expected calls such as aten::linear")
-    chosen = _chosen(path, steps, step)
+    chosen = _chosen_step(path, steps, step)
     parts = Parts(other_steps=len(steps) - 1, later_passes=chosen.later_passes)
     for call in chosen.calls:
         parts.sort(call)
     if not parts.forward:
         raise WorkloadError(f"{path}: step {chosen.number} holds no operator: expected calls such as aten::linear")
     parts.forward = with_whole_norms(parts.forward)
-    return _Builder(path, parts, batch, recording, chosen, machine).reading()
+    return _TraceGraph(path, parts, batch, recording, chosen, machine).reading()
 
 
-def _chosen(path: Path, steps: list[Step], number: int | None) -> Step:
+def _chosen_step(path: Path, steps: list[Step], number: int | None) -> Step:
     if number is None:
         whole = [step for step in steps if any(call.name.startswith(BACKWARD) for call in step.calls)]
         return (whole or steps)[0]
@@ -243,7 +243,7 @@ def _chosen(path: Path, steps: list[Step], number: int | None) -> Step:
     raise WorkloadError(f"{path}: has no step {number}, but {', '.join(str(step.number) for step in steps)}")
 
 
-class _Builder:
+class _TraceGraph:
     def __init__(
         self, path: Path, parts: Parts, batch: int | None, recording: Recording, step: Step, machine: str
     ) -> None:
@@ -285,7 +285,7 @@ class _Builder:
             measured=measured,
             uncounted=tuple(self._guessed),
         )
-        exchanges = self._recording.exchanges or tuple(_exchange(call) for call in self._parts.communication)
+        exchanges = self._recording.exchanges or tuple(_exchange_of_call(call) for call in self._parts.communication)
         loss = (LOSS_LEFT_OUT,) if len(kept) < len(operators) else ()
         notes = (*self._unrecorded(), *loss, *exchange_notes(exchanges))
         return TraceReading(graph, notes, exchanges, self._not_found())
@@ -489,7 +489,7 @@ def _begins_model(call: Call) -> bool:
     return bool(product_flops(call)) or call.word == "embedding"
 
 
-def _exchange(call: Call) -> TracedExchange:
+def _exchange_of_call(call: Call) -> TracedExchange:
     """The exchange that a communication call asks for: its kind by its name, its bytes by the tensors that it reads."""
     calls = list(walk([call]))
     kind = next((kind for inner in calls if (kind := kind_of_words(inner.name))), "unknown")

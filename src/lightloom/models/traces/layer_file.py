@@ -69,18 +69,18 @@ def read_layer_file(path: Path, *, batch: int) -> TraceReading:
     """
     lines = read_text(path, MOST_TRACE_BYTES).splitlines()
     rows = [(number, line.split()) for number, line in enumerate(lines, 1) if line.strip()]
-    policy, settings = _header(path, rows[0][1] if rows else [])
+    policy, settings = _policy_and_settings(path, rows[0][1] if rows else [])
     layers = list(_layers(path, rows[1:], policy, settings))
     exchanges = tuple(exchange for layer in layers for exchange in layer.exchanges if exchange is not None)
     if policy == "MICRO":
         listed = "; ".join(exchange_notes(exchanges)) or "no exchange"
         raise WorkloadError(f"{path}: MICRO: exchanges alone, which are no model ({listed}): expected a training step")
     return TraceReading(
-        _graph(path, layers, batch, policy), tuple(_unrecorded(layers, exchanges, settings, batch)), exchanges
+        _layer_graph(path, layers, batch, policy), tuple(_unrecorded(layers, exchanges, settings, batch)), exchanges
     )
 
 
-def _header(path: Path, words: Sequence[str]) -> tuple[str, dict[str, str]]:
+def _policy_and_settings(path: Path, words: Sequence[str]) -> tuple[str, dict[str, str]]:
     if not words or words[0] not in POLICIES:
         raise ConfigError(f"{path}, line 1: {' '.join(words)[:40]!r}: expected one of {', '.join(POLICIES)}")
     settings: dict[str, str] = {}
@@ -108,20 +108,23 @@ def _layers(
         names[words[0]] = names.get(words[0], 0) + 1
         name = words[0] if names[words[0]] == 1 else f"{words[0]}#{names[words[0]]}"
         passes = [words[first : first + 3] for first in (2, 5, 8)]
-        times = [_number(path, number, entry[0]) for entry in passes]
+        times = [_nanoseconds(path, number, entry[0]) for entry in passes]
         exchanges = [
-            _exchange(path, number, entry, _group(policy, place, settings)) for place, entry in enumerate(passes)
+            _exchange_of_pass(path, number, entry, _exchange_group(policy, place, settings))
+            for place, entry in enumerate(passes)
         ]
         yield _Layer(
             name,
             (times[0] * _NANOSECOND, times[1] * _NANOSECOND, times[2] * _NANOSECOND),
             tuple(exchanges),
-            _number(path, number, words[11]) * _NANOSECOND,
+            _nanoseconds(path, number, words[11]) * _NANOSECOND,
         )
 
 
-def _exchange(path: Path, line: int, entry: Sequence[str], group: tuple[str, int | None]) -> TracedExchange | None:
-    word, nbytes = entry[1].upper(), _number(path, line, entry[2])
+def _exchange_of_pass(
+    path: Path, line: int, entry: Sequence[str], group: tuple[str, int | None]
+) -> TracedExchange | None:
+    word, nbytes = entry[1].upper(), _nanoseconds(path, line, entry[2])
     if word == "NONE":
         return None
     base, _, suffix = word.partition("_")
@@ -132,7 +135,7 @@ def _exchange(path: Path, line: int, entry: Sequence[str], group: tuple[str, int
     return TracedExchange(kind, int(nbytes), name, ranks=ranks)
 
 
-def _group(policy: str, place: int, settings: dict[str, str]) -> tuple[str, int | None]:
+def _exchange_group(policy: str, place: int, settings: dict[str, str]) -> tuple[str, int | None]:
     """Return the group of a pass's exchanges by the policy, and its ranks where the file states them."""
     stated = settings.get("model_parallel_NPU_group", "").split()
     tensor = int(stated[0]) if stated and stated[0].isdecimal() else None
@@ -143,7 +146,7 @@ def _group(policy: str, place: int, settings: dict[str, str]) -> tuple[str, int 
     return ("model", None) if policy == "MODEL" else ("tensor", tensor)
 
 
-def _graph(path: Path, layers: Sequence[_Layer], batch: int, policy: str) -> ComputeGraph:
+def _layer_graph(path: Path, layers: Sequence[_Layer], batch: int, policy: str) -> ComputeGraph:
     operators = []
     for place, layer in enumerate(layers):
         summed = layer.exchanges[2]
@@ -201,7 +204,7 @@ def _unrecorded(
     yield from exchange_notes(exchanges)
 
 
-def _number(path: Path, line: int, word: str) -> float:
+def _nanoseconds(path: Path, line: int, word: str) -> float:
     if not _is_number(word) or read_number(word) < 0:
         raise ConfigError(f"{path}, line {line}: {word!r}: expected a number of at least 0")
     return read_number(word)

@@ -61,7 +61,7 @@ def exchange_lines(exchanges: Iterable[TracedExchange]) -> list[str]:
     groups: dict[tuple[str, str, int | None], list[TracedExchange]] = {}
     for exchange in exchanges:
         groups.setdefault((exchange.kind, exchange.group, exchange.ranks), []).append(exchange)
-    return [_line(kind, group, ranks, members) for (kind, group, ranks), members in groups.items()]
+    return [_exchange_line(kind, group, ranks, members) for (kind, group, ranks), members in groups.items()]
 
 
 def unpriced_exchanges(exchanges: Iterable[TracedExchange]) -> list[str]:
@@ -72,7 +72,7 @@ def unpriced_exchanges(exchanges: Iterable[TracedExchange]) -> list[str]:
     return [f"exchanges within the traced passes take no time in the plan, which has those of its strategy: {listed}"]
 
 
-def _line(kind: str, group: str, ranks: int | None, members: list[TracedExchange]) -> str:
+def _exchange_line(kind: str, group: str, ranks: int | None, members: list[TracedExchange]) -> str:
     known = [exchange.nbytes for exchange in members if exchange.nbytes is not None]
     size = f"{format_size(sum(known))} put in" if len(known) == len(members) else "bytes not recorded"
     seconds = sum(exchange.seconds for exchange in members)

@@ -57,11 +57,11 @@ def grid_bill(grid: Grid, choices: BillChoices) -> Bill:
         ConfigError: the cubes do not tile the grid.
     """
     ports = ports_for(grid.bandwidth, choices)
-    block = _blocks(grid, choices)
-    inside, outside = _links(grid, block)
+    block = _copper_block(grid, choices)
+    inside, outside = _links_by_block(grid, block)
     each = ports.number * grid.copies
     whole = describe(grid.dims)
-    degree = sum(2 * share for share in _shares(grid))
+    degree = sum(2 * share for share in _links_by_dimension(grid))
     why = f"every end of a link of {whole}, {ports.why}"
     lines, notes = ends_of(ports, each * degree, why, grid.of_switches, choices)
     near = "copper" if block is not None else choices.grid_links
@@ -76,12 +76,12 @@ def grid_bill(grid: Grid, choices: BillChoices) -> Bill:
     return Bill(grid.ranks, tuple(lines), notes=tuple(notes), bandwidth=sent, kind=grid.kind)
 
 
-def _shares(grid: Grid) -> list[float]:
+def _links_by_dimension(grid: Grid) -> list[float]:
     """Links of a rank along each dimension, each counted at one of its ends."""
     return [0.0 if size == 1 else 1.0 if grid.wraps else (size - 1) / size for size in grid.dims]
 
 
-def _blocks(grid: Grid, choices: BillChoices) -> tuple[int, ...] | None:
+def _copper_block(grid: Grid, choices: BillChoices) -> tuple[int, ...] | None:
     """Return the block whose links are copper; None where no links are told apart."""
     if grid.block is not None:
         return grid.block
@@ -96,9 +96,9 @@ def _blocks(grid: Grid, choices: BillChoices) -> tuple[int, ...] | None:
     return block
 
 
-def _links(grid: Grid, block: tuple[int, ...] | None) -> tuple[float, float]:
+def _links_by_block(grid: Grid, block: tuple[int, ...] | None) -> tuple[float, float]:
     """Links of a rank inside blocks and between them; all are inside where there are no blocks."""
-    shares = _shares(grid)
+    shares = _links_by_dimension(grid)
     if block is None:
         return sum(shares), 0.0
     inside = outside = 0.0

@@ -153,7 +153,7 @@ def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Plan
     Raises:
         UnsupportedError: not even three stages of the switch join so many.
     """
-    product = _chosen(planes, ports, choices)
+    product = _chosen_switch(planes, ports, choices)
     radix = product.radix or most_ports()
     stages = _stages(ports, radix)
     if stages is None:
@@ -170,7 +170,7 @@ def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Plan
     else:
         number, how = _switches(planes, ports, radix)
         line = Line(product, number / ranks, f"{how} / {ranks:,} ranks")
-    return Planes(line, stages, _note(ports, product, radix) if stages > 1 else "")
+    return Planes(line, stages, _stages_note(ports, product, radix) if stages > 1 else "")
 
 
 def _stages(ports: int, radix: int) -> int | None:
@@ -178,7 +178,7 @@ def _stages(ports: int, radix: int) -> int | None:
     return 1 if ports <= radix else 3 if ports <= radix * radix // 2 else None
 
 
-def _note(ports: int, product: Part, radix: int) -> str:
+def _stages_note(ports: int, product: Part, radix: int) -> str:
     loss = "" if product.loss is None else f" and loses {3 * product.loss.value:g} dB instead of {product.loss.value:g}"
     return (
         f"no optical circuit switch has {ports:,} ports (products have 136, 320 and 384): three stages of "
@@ -199,7 +199,7 @@ def _switches(planes: int, ports: int, radix: int) -> tuple[int, str]:
     return number, f"{planes} planes on {number} switches{shared}"
 
 
-def _chosen(planes: int, ports: int, choices: BillChoices) -> Part:
+def _chosen_switch(planes: int, ports: int, choices: BillChoices) -> Part:
     """Return the switch that was chosen: by the port, or of whole products those that cost least in all, of the fewest
     stages that any takes."""
     if choices.circuit_switch is not None:

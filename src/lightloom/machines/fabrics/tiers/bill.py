@@ -22,7 +22,9 @@ _FASTEST = RATES[-1] * 0.125e9
 def tiers_bill(ranks: int, levels: Sequence[Level], tiers: Sequence[Tier], choices: BillChoices) -> Bill:
     """Return the bill of the levels between ``ranks``, which the tiers of the fabric's file make."""
     bills = [
-        _level_bill(level, levels, _blocks(level, tiers), choices) for level in levels if level.size > 1 or ranks == 1
+        _level_bill(level, levels, _circuit_blocks(level, tiers), choices)
+        for level in levels
+        if level.size > 1 or ranks == 1
     ]
     total = sum(bills[1:], bills[0]) if bills else Bill(ranks)
     return Bill(ranks, total.lines, total.missing, total.notes, total.bandwidth, kind="tiers")
@@ -95,7 +97,7 @@ def _direct_bill(level: Level, blocks: tuple[int, ...] | None, choices: BillChoi
     return Bill(level.ranks, tuple(lines), notes=tuple(notes), bandwidth=sent)
 
 
-def _blocks(level: Level, tiers: Sequence[Tier]) -> tuple[int, ...] | None:
+def _circuit_blocks(level: Level, tiers: Sequence[Tier]) -> tuple[int, ...] | None:
     """Return the sizes of the blocks that circuit switches join into this level; None where there are none."""
     if level.switched or not level.is_grid:
         return None
