@@ -117,12 +117,8 @@ class MadeUp:
         return None
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
-        """The one price."""
-        return self._price
-
-    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str:
-        """The one that is asked for."""
-        return algorithm
+        """The one price, of the algorithm that is asked for."""
+        return lambda kind, nbytes: replace(self._price(kind, nbytes), algorithm=algorithm)
 
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool

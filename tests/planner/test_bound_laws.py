@@ -72,7 +72,7 @@ def test_pipelines_row_by_row(stages: int, virtual: int) -> None:
 class Flat:
     """A bound of another form."""
 
-    def column(self, nbytes: Floats) -> Floats:
+    def __call__(self, nbytes: Floats) -> Floats:
         return np.full_like(nbytes, 4.0)
 
 
@@ -85,7 +85,7 @@ def test_groups_pay_the_least_of_their_own_lines() -> None:
     group, nbytes = np.repeat(np.arange(4), 5), np.tile([1.0, 5e3, 1e6, 1e9, 1e12], 4)
     found = _LineTable.of(groups).column(group, nbytes)
     for at, size, seconds in zip(group.tolist(), nbytes, found, strict=True):
-        assert seconds == min((float(line.column(np.array([size]))[0]) for line in groups[at]), default=inf)
+        assert seconds == min((float(line(np.array([size]))[0]) for line in groups[at]), default=inf)
 
 
 @pytest.mark.parametrize(("timed", "unit"), [(False, 1.0), (True, 1.0), (True, 0.1)])

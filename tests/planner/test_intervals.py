@@ -23,7 +23,7 @@ from lightloom.planning.pricing.job import (
 )
 from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.search.document import intervals_basis, plan_row
-from lightloom.planning.search.plans import PlanSearch, _intervals_priced
+from lightloom.planning.search.plans import PlanSearch, _with_slopes
 from lightloom.planning.search.request import Pins, SearchRequest
 from lightloom.planning.search.search import search
 
@@ -73,7 +73,7 @@ def _spread(row: dict[str, Any], name: str) -> float:
 
 
 def test_slopes_are_those_of_simulating_again(ranked: PlanSearch) -> None:
-    priced = _intervals_priced(ranked.winner)
+    priced = _with_slopes(ranked.winner)
     assert priced is not None
     assert isinstance(ranked.winner.choice, Strategy)
     slopes = dict(zip(priced.belief.names, priced.slopes, strict=True))
@@ -86,7 +86,7 @@ def test_slopes_are_those_of_simulating_again(ranked: PlanSearch) -> None:
 
 
 def test_certain_parameters_leave_the_scatter(ranked: PlanSearch) -> None:
-    priced = _intervals_priced(ranked.winner)
+    priced = _with_slopes(ranked.winner)
     assert priced is not None
     certain = half_widths(priced.slopes[None], np.zeros_like(priced.belief.covariance), priced.belief.scatter)[0]
     assert certain == pytest.approx(PRIOR_SCATTER)

@@ -13,7 +13,7 @@ from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.transports.transport import PARAMETERS
-from lightloom.planning.pricing.collective_prices import LibraryPrices
+from lightloom.planning.pricing.collective_prices import LibraryPrices, line_below
 from lightloom.planning.pricing.job import belief_of
 from lightloom.planning.search.plans import priced_lines
 from lightloom.planning.search.request import SearchRequest
@@ -34,11 +34,11 @@ def test_lines_stay_below_prices_and_prices_above_bounds(kind: Kind, ranks: int,
     part = dgx().group(ranks, stride) if ranks < 32 else dgx()
     assert part is not None
     prices = LibraryPrices(part, "physical")
-    line = prices.below(kind)
+    line = line_below(prices, kind, hidden_setup=False)
     sizes = np.exp(np.random.default_rng(1).uniform(0, np.log(2e10), 40))
     priced = np.array([prices(kind, size).cost.time for size in sizes])
-    assert (line.column(sizes) <= priced).all()
-    assert (line.column(sizes) > 0.98 * priced).all()
+    assert (line(sizes) <= priced).all()
+    assert (line(sizes) > 0.98 * priced).all()
     links = part.as_carried()
     bounds = [lower_bound(Collective(kind, part.ranks, size), links, switches_add=True).time for size in sizes]
     assert (priced >= np.array(bounds) * (1 - 1e-9)).all()

@@ -240,7 +240,7 @@ def test_each_exchange_takes_its_cheapest_algorithm() -> None:
     for kind, nbytes in (("all-reduce", 1e3), ("all-reduce", 1e9), ("all-gather", 1e6), ("all-to-all", 1e8)):
         served = [each for each in names if each.refusal(kind, on.fabric) is None]
         times = {each.name: prices.price(each.name, 8, 0)(kind, nbytes).cost.repeated_time for each in served}  # type: ignore[arg-type]
-        chosen = prices.algorithm(kind, nbytes, AUTO, 8, 0)  # type: ignore[arg-type]
+        chosen = prices.price(AUTO, 8, 0)(kind, nbytes).algorithm  # type: ignore[arg-type]
         assert times[chosen] == min(times.values()) == prices.price(AUTO, 8, 0)(kind, nbytes).cost.repeated_time  # type: ignore[arg-type]
         bound = PriceLines(prices, (AUTO,), hidden_setup=False)
         one = np.ones(1, np.int64)

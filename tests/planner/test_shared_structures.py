@@ -165,7 +165,7 @@ def test_schedules_of_many_rows_are_left_out_where_few_are_asked_for() -> None:
     for name, ranks, refused in (("one-stage", 16, True), ("one-stage", 4, False), ("ring", 16, False)):
         why = prices.refusal("all-reduce", name, ranks, 0)
         assert (why is not None and "at most 100" in why) if refused else why is None
-    assert prices.algorithm("all-reduce", 1e6, AUTO, 16, 0) != "one-stage"
+    assert prices.price(AUTO, 16, 0)("all-reduce", 1e6).algorithm != "one-stage"
 
 
 def test_plans_of_very_many_ranks_leave_out_schedules_of_very_many_rows() -> None:

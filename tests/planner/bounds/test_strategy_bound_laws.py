@@ -184,7 +184,7 @@ def test_collectives_take_the_least_of_their_own_lines(hidden: bool) -> None:
             "all-reduce", name, int(ranks[row]), int(exchange[row]), int(stride[row]), hidden_setup=hidden
         )
         for column, size in enumerate(nbytes[row]):
-            least = min((float(line.column(np.array([size]))[0]) for line in lines), default=np.inf)
+            least = min((float(line(np.array([size]))[0]) for line in lines), default=np.inf)
             assert found[row, column] == (least if size and ranks[row] > 1 else 0)
     assert (priced("all-gather", algorithm, ranks, stride, exchange, nbytes[:, 0]) == found[:, 0]).all()
 

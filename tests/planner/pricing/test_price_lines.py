@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
 from lightloom.planning.pricing.collective_prices import (
+    _CHORD_SIZES,
+    _DENSE_SIZES,
     LINE_SIZES,
-    Chords,
-    ExchangeLine,
     LowerPrice,
     PriceLine,
-    SizedLine,
     chords,
-    dense_chords,
+    exchange_line,
     price_line,
     proved_line,
     sized_line,
+    steps_between,
     undominated,
 )
 
@@ -46,42 +46,39 @@ def test_the_line_of_a_linear_price_is_the_price(fixed: float, rate: float, setu
     """But for what rounding of the largest sizes leaves."""
     expected = fixed + rate * SIZES
     hidden = price_line(_price([(fixed, rate)], setup), "all-reduce", hidden_setup=True)
-    assert hidden.column(SIZES) == pytest.approx(expected, rel=2e-5)
+    assert hidden(SIZES) == pytest.approx(expected, rel=2e-5)
     stays = price_line(_price([(fixed, rate)], setup, hidden=setup / 2), "all-reduce", hidden_setup=False)
-    assert stays.column(SIZES) == pytest.approx(expected + setup / 2, rel=2e-5)
+    assert stays(SIZES) == pytest.approx(expected + setup / 2, rel=2e-5)
 
 
 @given(st.lists(st.tuples(TIMES, RATES), min_size=1, max_size=4))
 def test_lines_lie_below_convex_prices_and_meet_them_where_they_are_drawn(pieces: list[tuple[float, float]]) -> None:
     line = price_line(_price(pieces), "all-reduce", hidden_setup=True)
     prices = np.array([_price(pieces)("", size).cost.time for size in SIZES])
-    assert (line.column(SIZES) <= prices * (1 + 1e-9)).all()
+    assert (line(SIZES) <= prices * (1 + 1e-9)).all()
     drawn = np.array(LINE_SIZES[:3])
-    assert line.column(drawn) == pytest.approx([_price(pieces)("", size).cost.time for size in drawn], rel=1e-9)
+    assert line(drawn) == pytest.approx([_price(pieces)("", size).cost.time for size in drawn], rel=1e-9)
 
 
 @pytest.mark.parametrize("seconds", [np.sqrt, lambda nbytes: np.minimum(1e-9 * nbytes, 1e-4 + 1e-12 * nbytes)])
 def test_chords_lie_below_concave_prices_and_meet_them_where_they_are_drawn(seconds: Any) -> None:
-    def price(_kind: str, nbytes: float) -> Any:
-        return SimpleNamespace(cost=SimpleNamespace(time=float(seconds(nbytes))))
-
     between = np.geomspace(1.0, 4.0**20, 200)
-    for drawn, dense in ((chords(price, "all-reduce"), 1.0), (dense_chords(seconds), 2.0**0.25)):
-        assert (drawn.column(between) <= seconds(between) * (1 + 1e-12)).all()
-        met = np.array(drawn.sizes)
-        assert drawn.column(met) == pytest.approx(seconds(met), rel=1e-9)
+    for met, ratio in ((np.array(_CHORD_SIZES), 4.0), (np.array(_DENSE_SIZES), 2.0**0.25)):
+        drawn = chords(met, seconds(met))
+        assert (drawn(between) <= seconds(between) * (1 + 1e-12)).all()
+        assert drawn(met) == pytest.approx(seconds(met), rel=1e-9)
         steps = met[2:] / met[1:-1]
-        assert steps == pytest.approx(np.full(len(steps), 4.0 if dense == 1.0 else dense))
+        assert steps == pytest.approx(np.full(len(steps), ratio))
 
 
 def test_a_sized_line_takes_the_size_at_or_below() -> None:
     grid = [0.0, *(2.0 ** (place / 4) for place in range(12))]
-    line = SizedLine(tuple(float(place) for place in range(len(grid))))
+    line = steps_between([float(place) for place in range(len(grid))])
     for place, size in enumerate(grid):
-        assert line.column(np.array([size]))[0] == place
+        assert line(np.array([size]))[0] == place
         if place:
-            assert line.column(np.array([size * 1.1]))[0] == place
-    assert line.column(np.array([0.9, 1e9])).tolist() == [0.0, len(grid) - 1.0]
+            assert line(np.array([size * 1.1]))[0] == place
+    assert line(np.array([0.9, 1e9])).tolist() == [0.0, len(grid) - 1.0]
 
 
 @pytest.mark.parametrize("setup", [0.0, 3e-5])
@@ -90,26 +87,26 @@ def test_proved_lines_are_bounds_without_the_first_set_up(setup: float) -> None:
     whole = 7 / 8 / (7 * fabric.channel_bandwidth)
     hop, sizes = fabric.neighbour_latency(), np.array([2.0**power for power in range(43)])
     line = proved_line("all-gather", fabric, "physical")
-    assert line.column(SIZES) == pytest.approx(np.maximum(hop, whole * SIZES), rel=1e-6)
-    sized = sized_line("all-gather", fabric, "physical").column(sizes)
+    assert line(SIZES) == pytest.approx(np.maximum(hop, whole * SIZES), rel=1e-6)
+    sized = sized_line("all-gather", fabric, "physical")(sizes)
     assert sized == pytest.approx(hop + whole * sizes, rel=1e-6)
     switch = PacketSwitch(ranks=4, bandwidth=1e9, hop_latency=1e-6)
     line = proved_line("all-reduce", switch, "physical")
-    assert line.column(np.array([0.0, 1e9])) == pytest.approx([switch.diameter_latency(), 1.5], rel=1e-6)
+    assert line(np.array([0.0, 1e9])) == pytest.approx([switch.diameter_latency(), 1.5], rel=1e-6)
 
 
 def test_an_exchange_is_bound_by_the_quickest_algorithm_of_each_phase_and_by_coding() -> None:
-    first = (PriceLine(1.0, 0.0, 0.0, 0.0), Chords((0.0, 10.0), (0.0, 20.0)))
-    second = (SizedLine((7.0,)),)
-    line = ExchangeLine(((first, 0.5), (second, 1.0)), 3.0, 0.25, 4)
+    first = (PriceLine(1.0, 0.0, 0.0, 0.0), chords((0.0, 10.0), (0.0, 20.0)))
+    second = (steps_between((7.0,)),)
+    line = exchange_line(((first, 0.5), (second, 1.0)), (3.0, 0.25), 4)
     # Half of the bytes in the first phase: their chord is the lower one up to one byte of the collective.
-    assert line.column(np.array([0.4, 8.0])) == pytest.approx([(3.1 + 0.4 + 7) / 4, (3 + 2 + 1 + 7) / 4])
+    assert line(np.array([0.4, 8.0])) == pytest.approx([(3.1 + 0.4 + 7) / 4, (3 + 2 + 1 + 7) / 4])
 
 
 @given(st.lists(st.tuples(*[st.sampled_from([0.0, 1.0, 2.0])] * 4), max_size=6))
 def test_lines_that_are_left_out_are_nowhere_the_lowest(drawn: list[tuple[float, ...]]) -> None:
     lines = [PriceLine(near, slope * 1e-6, far * 2.0**37, beyond) for near, slope, far, beyond in drawn]
-    others: list[LowerPrice] = [Chords((0.0, 1.0), (0.5, 0.5)), SizedLine((0.5,))]
+    others: list[LowerPrice] = [chords((0.0, 1.0), (0.5, 0.5)), steps_between((0.5,))]
     found = undominated([*lines, *others])
     kept = [line for line in found if isinstance(line, PriceLine)]
     assert found == [*kept, *others]
@@ -123,4 +120,4 @@ def test_lines_that_are_left_out_are_nowhere_the_lowest(drawn: list[tuple[float,
 def test_a_line_below_another_is_so_at_every_size(drawn: list[tuple[float, ...]]) -> None:
     one, other = (PriceLine(near, slope * 1e-6, far * 2.0**37, beyond) for near, slope, far, beyond in drawn)
     if one.below(other):
-        assert (one.column(SIZES) <= other.column(SIZES)).all()
+        assert (one(SIZES) <= other(SIZES)).all()

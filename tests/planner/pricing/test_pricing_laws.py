@@ -28,7 +28,7 @@ from tests.simulation.prices import linear
 
 @pytest.mark.parametrize("made", [GroupPrices, _ScaledPrices, LibraryPricing, SlowedPrices])
 def test_all_prices_are_asked_alike_and_neighbours_unless_told_otherwise(made: type) -> None:
-    for name in ("refusal", "price", "algorithm", "lines"):
+    for name in ("refusal", "price", "lines"):
         asked, told = (inspect.signature(getattr(owner, name)).parameters for owner in (made, Pricing))
         assert [(each.name, each.default) for each in asked.values()] == [
             (each.name, each.default) for each in told.values()
@@ -52,10 +52,6 @@ class _Noting:
         self.asked.append(("price", *asked))
         return linear(1e9, latency=1e-3, setup=5e-3)
 
-    def algorithm(self, *asked: Any) -> str:
-        self.asked.append(("algorithm", *asked))
-        return "chosen"
-
     def lines(self, *asked: Any, hidden_setup: bool) -> list[Any]:
         self.asked.append(("lines", *asked, hidden_setup))
         return []
@@ -66,7 +62,6 @@ SLOWER = {PASSES: 2.0, DATA: 3.0}
 QUESTIONS: list[tuple[str, tuple[Any, ...]]] = [
     ("refusal", ("all-reduce", "ring", 4, 2)),
     ("price", ("ring", 4, 2)),
-    ("algorithm", ("all-reduce", 1e6, "ring", 4, 2)),
     ("lines", ("all-reduce", "ring", 4, 2)),
 ]
 

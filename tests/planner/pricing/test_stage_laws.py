@@ -211,7 +211,7 @@ def test_a_method_that_waits_exchanges_all_gradients_once_after_the_backward_pas
 def test_copies_of_tables_lie_as_far_apart_as_axes_that_share_channels_say() -> None:
     of = job(1, 8)
     assert of.tied_pair(2) == of.fabric.message(2) and of.on("data") is of.fabric
-    shares: Any = SimpleNamespace(tied=lambda stride: (stride, "shared"), fabric=lambda axis: f"{axis} part")
+    shares: Any = SimpleNamespace(shift=lambda stride: (stride, "shared"), fabric=lambda axis: f"{axis} part")
     shared = replace(of, shares=shares)
     answers: list[Any] = [shared.tied_pair(3), shared.on("data")]
     assert answers == [(3, "shared"), "data part"]
@@ -395,7 +395,7 @@ def test_the_cheapest_prices_are_found_without_asking_those_whose_bounds_are_hig
             return SimpleNamespace(cost=SimpleNamespace(repeated_time=self.time))
 
     made = [Prices(place, time + spare, name, fails) for place, (time, spare, name, fails) in enumerate(each)]
-    lines = [SimpleNamespace(column=lambda nbytes, bound=time: np.array(bound)) for time, *_ in each]
+    lines = [lambda nbytes, bound=time: np.array(bound) for time, *_ in each]
     candidates: Any = list(zip(made, lines, strict=True))
     able = [prices for prices in made if not prices.fails]
     with pytest.MonkeyPatch.context() as patched:
@@ -421,7 +421,7 @@ def test_the_only_algorithm_is_asked_beforehand_only_where_it_may_fail_at_a_size
 
     prices: Any = price
     prices.algorithm = SimpleNamespace(name="a", by_size=by_size)
-    line: Any = SimpleNamespace(column=lambda nbytes: np.array(0.0))
+    line: Any = lambda nbytes: np.array(0.0)  # noqa: E731
     assert collective_prices._cheapest([(prices, line)], "all-reduce", 3.0) is prices
     assert asked == ([3.0] if by_size else [])
 

@@ -47,11 +47,10 @@ def test_each_size_is_priced_once_and_nothing_for_nothing(sizes: list[list[float
 
     def price(kind: str, nbytes: float) -> Any:
         asked.append(nbytes)
-        return SimpleNamespace(cost=nbytes)
+        return SimpleNamespace(cost=nbytes, algorithm=f"{kind} {nbytes}")
 
     pricing: Any = SimpleNamespace(
         price=lambda *told: groups.append(told) or price,  # type: ignore[func-returns-value]
-        algorithm=lambda kind, nbytes, *group: f"{kind} {nbytes} {group}",
     )
     of: Any = SimpleNamespace(shares=None, pricing=pricing)
     uses: list[ExchangeUse] = []
@@ -67,8 +66,7 @@ def test_each_size_is_priced_once_and_nothing_for_nothing(sizes: list[list[float
     assert np.array_equal(found, expected, equal_nan=True)
     some = sorted({size for row in sizes for size in row} - {0.0})
     assert sorted(asked) == some and groups == [("ring", 2, 3, 7)]
-    names = [f"all-gather {size} {('ring', 2, 3, 7)}" for size in some]
-    wanted = [ExchangeUse("all-gather", 2, 7, size, name) for size, name in zip(some, names, strict=True)]
+    wanted = [ExchangeUse("all-gather", 2, 7, size, f"all-gather {size}") for size in some]
     assert uses == (wanted if noting else [])
 
 
@@ -147,16 +145,18 @@ def test_a_library_prices_columns_as_each_group_alone() -> None:
             cost = price("all-reduce", size).cost
             assert cost.time == cost.transmission == columns[row, column] and cost.static
             assert not (cost.setup or cost.reconfiguration or cost.conversion) and cost.energy is None
-            assert 0.98 * cost.time < line.column(np.array(size)) <= cost.time
+            assert 0.98 * cost.time < line(np.array(size)) <= cost.time
     assert prices.refusal("all-reduce", "auto", 4, 0) is None
-    assert prices.algorithm("all-reduce", 1.0, "ring", 4, 0) == "library"
+    assert prices.price("ring", 4, 0)("all-reduce", 1.0).algorithm == "library"
 
 
 def test_prices_without_a_file_or_without_any_are_not_written(tmp_path: Path) -> None:
     some: Any = {("all-reduce", 0.0, 1.0): None}
     write_prices(None, some)
     write_prices(tmp_path / "prices.json", {})
-    assert not list(tmp_path.iterdir()) and read_prices(None) == {} == read_prices(tmp_path / "prices.json")
+    assert not list(tmp_path.iterdir()) and read_prices(None, "ring") == {} == read_prices(
+        tmp_path / "prices.json", "ring"
+    )
 
 
 @pytest.mark.parametrize(("planes", "unit", "known"), [(True, 1, True), (True, 0, False), (False, 1, False)])

@@ -25,7 +25,7 @@ from lightloom.planning.search.plans import (
     _log_seconds,
     _moved,
     _named,
-    _Priced,
+    _Slopes,
     plan_intervals,
 )
 from lightloom.planning.search.request import SearchRequest
@@ -150,7 +150,7 @@ def test_intervals_lie_around_the_time_and_tell_plans_apart_beyond_them(monkeypa
 
     def priced(seconds: float, slopes: tuple[float, float], cluster: object = "here") -> Any:
         plan: Any = SimpleNamespace(step_time=8 * seconds, sample_time=seconds, cluster=cluster)
-        return _Priced(plan, belief, np.array(slopes))
+        return _Slopes(plan, belief, np.array(slopes))
 
     one = priced(1.0, (1.0, 0.5))
     width = np.sqrt(1.645**2 * (0.04 + 0.25 * 0.09) + 0.01)
@@ -166,7 +166,7 @@ def test_intervals_lie_around_the_time_and_tell_plans_apart_beyond_them(monkeypa
                 assert priced(exp(sign * factor * between), slopes, cluster).apart(one) == apart
     near, far, idle, unknown = (priced(seconds, (1.0, 0.5)) for seconds in (1.01, 3.0, 0.0, 2.0))
     known = {id(each.plan): each for each in (one, near, far, idle)}
-    monkeypatch.setattr(plans, "_intervals_priced", lambda plan: known.get(id(plan)))
+    monkeypatch.setattr(plans, "_with_slopes", lambda plan: known.get(id(plan)))
     told = plan_intervals(one.plan, [each.plan for each in (one, near, far, idle, unknown)])
     assert set(told) == {id(one.plan), id(near.plan), id(far.plan)}
     assert [told[id(each.plan)].apart for each in (one, near, far)] == [False, False, True]

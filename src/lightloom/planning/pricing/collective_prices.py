@@ -142,10 +142,6 @@ class SchedulePrices:
         loads = self._build(kind, nbytes).loads
         return schedule.resized(sent) if loads is None else at_size(schedule, sent, loads, self.fabric)
 
-    def choice(self, kind: Kind, nbytes: float) -> SchedulePrices:
-        """The prices that serve a collective: these."""
-        return self
-
     @property
     def cached(self) -> Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]:
         """Prices so far, by kind, the size that the schedule was built for, and the size."""
@@ -221,7 +217,8 @@ class SchedulePrices:
             else:
                 assert built.schedule is not None
                 price, bound = costed(built.schedule.resized(sent), fabric, self.model, codec)
-            self._priced[key] = Priced(cost=price, circuits=built.circuits if price.static else None), bound
+            circuits = built.circuits if price.static else None
+            self._priced[key] = Priced(cost=price, circuits=circuits, algorithm=self.algorithm.name), bound
         return self._priced[key]
 
     def _work(self, kind: Kind, nbytes: float) -> CodecWork:
@@ -259,19 +256,19 @@ def prices_path(algorithm: Algorithm, fabric: Fabric, model: CostModel) -> Path 
     return cache_directory() / "prices" / f"{content_hash(key)}.json"
 
 
-def read_prices(path: Path | None) -> Prices:
-    """Return the prices of a file; none where there is no file, or it is damaged."""
+def read_prices(path: Path | None, algorithm: str) -> Prices:
+    """Return the prices of a file for schedules of an algorithm; none where there is no file, or it is damaged."""
     content = None if path is None else read_entry(path)
     if content is None:
         return {}
     try:
-        return dict(_entry(row) for row in json.loads(content))
+        return dict(_entry(row, algorithm) for row in json.loads(content))
     except (ValueError, TypeError, KeyError, RecursionError):
         return {}
 
 
-def _entry(row: Document) -> tuple[tuple[Kind, float, float], tuple[Priced, Bound]]:
-    priced = Priced(cost=Cost(**row["cost"]), circuits=row["circuits"])
+def _entry(row: Document, algorithm: str) -> tuple[tuple[Kind, float, float], tuple[Priced, Bound]]:
+    priced = Priced(cost=Cost(**row["cost"]), circuits=row["circuits"], algorithm=algorithm)
     key = cast(Kind, row["kind"]), float(row["built_for"]), float(row["nbytes"])
     return key, (priced, Bound(**row["bound"]))
 
@@ -318,34 +315,37 @@ _DENSE_SIZES = (0.0, *(2.0 ** (part / _PARTS) for part in range(_PARTS * _OCTAVE
 _PRICE_LINE_ROUNDING = 1 - 1e-12
 
 
+LowerPrice: TypeAlias = Callable[[Floats], Floats]
+"""Seconds that collectives of so many bytes take at least, in the shape of the bytes."""
+
+
 class PriceLine(NamedTuple):
     """Two lines below a convex price."""
 
     nothing: float
     """Seconds of a collective of no bytes."""
     slope: float
-    """Seconds a byte from there to small sizes."""
+    """Seconds per byte from there to small sizes."""
     far: float
     """Seconds of a large collective."""
     far_slope: float
-    """Seconds a byte beyond."""
+    """Seconds per byte beyond it."""
 
-    def column(self, nbytes: Floats) -> Floats:
-        """Seconds that collectives of so many bytes take at least, in the shape of ``nbytes``."""
+    def __call__(self, nbytes: Floats) -> Floats:
         near = self.nothing + np.where(nbytes >= _SMALL, self.slope * nbytes, 0.0)
         beyond = np.where(nbytes <= _LARGE, self.far - self.far_slope * (_LARGE - nbytes), 0.0)
         bound: Floats = np.maximum(near, beyond)
         return bound
 
     def below(self, other: PriceLine) -> bool:
-        """Whether this bound is nowhere above another one."""
+        """Return whether this bound is nowhere above another one."""
         starts = self.far - self.far_slope * _LARGE, other.far - other.far_slope * _LARGE
         near = self.nothing <= other.nothing and self.slope <= other.slope
         return near and self.far <= other.far and starts[0] <= starts[1]
 
 
 def price_line(price: Price, kind: Kind, *, hidden_setup: bool) -> PriceLine:
-    """The lines below the prices of one algorithm.
+    """Return the lines below the prices of one algorithm.
 
     With ``hidden_setup`` all circuits of the first step are set up before the data exists, otherwise only those that
     can stay in place (``Cost.repeated_time``).
@@ -357,72 +357,50 @@ def price_line(price: Price, kind: Kind, *, hidden_setup: bool) -> PriceLine:
     return PriceLine(nothing, (small - nothing) / _SMALL, far, (twice - large) / _LARGE)
 
 
-class SizedLine(NamedTuple):
-    """Steps below the prices of schedules that are built for each size."""
+def chords(sizes: Sequence[float], seconds: Sequence[float]) -> LowerPrice:
+    """Return the chords of a concave price between sizes, beyond which it is taken to stay as it is."""
+    return partial(np.interp, xp=np.array(sizes), fp=np.array(seconds) * _PRICE_LINE_ROUNDING)
 
-    seconds: tuple[float, ...]
-    """At sizes of 0 bytes, and from 1 byte on a quarter of an octave apart."""
 
-    def column(self, nbytes: Floats) -> Floats:
-        """Seconds that collectives of so many bytes take at least, in the shape of ``nbytes``."""
+def steps_between(seconds: Sequence[float]) -> LowerPrice:
+    """Return steps below the prices of schedules that are built for each size, from their bounds at
+    :data:`_DENSE_SIZES`."""
+    known = np.array(seconds)
+
+    def bound(nbytes: Floats) -> Floats:
         place = np.floor(_PARTS * np.log2(np.maximum(nbytes, 0.5)) + 1e-9).astype(np.int64) + 1
-        bound: Floats = np.array(self.seconds)[np.clip(place, 0, len(self.seconds) - 1)]
-        return bound
+        least: Floats = known[np.clip(place, 0, len(known) - 1)]
+        return least
+
+    return bound
 
 
-class Chords(NamedTuple):
-    """Chords below a concave price."""
+def exchange_line(
+    phases: Sequence[tuple[Sequence[LowerPrice], float]], coding: tuple[float, float], every: int
+) -> LowerPrice:
+    """Return a lower bound of the price of an exchange: the sum of its phases' lower bounds, and the coding.
 
-    sizes: tuple[float, ...]
-    """Bytes of the collectives between whose prices chords are drawn; larger ones are bounded by the last."""
-    seconds: tuple[float, ...]
-    """At these sizes."""
+    Args:
+        phases: of each, bounds of the algorithms that may carry it, and its bytes for each byte of the collective that
+            the exchange stands for.
+        coding: seconds of coding nothing, and seconds per byte.
+        every: steps that share one exchange.
+    """
 
-    def column(self, nbytes: Floats) -> Floats:
-        """Seconds that collectives of so many bytes take at least, in the shape of ``nbytes``."""
-        bound: Floats = np.interp(nbytes, self.sizes, self.seconds)
-        return bound
+    def bound(nbytes: Floats) -> Floats:
+        seconds = coding[0] + coding[1] * nbytes
+        for lines, share in phases:
+            seconds = seconds + np.minimum.reduce([line(nbytes * share) for line in lines])
+        least: Floats = seconds / every
+        return least
 
-
-def chords(price: Price, kind: Kind) -> Chords:
-    """The chords below the prices of a pipeline on a packet fabric, which sets up no circuits."""
-    return Chords(_CHORD_SIZES, tuple(price(kind, nbytes).cost.time * _PRICE_LINE_ROUNDING for nbytes in _CHORD_SIZES))
-
-
-def dense_chords(seconds: Callable[[Floats], Floats]) -> Chords:
-    """The chords below a concave closed form, a quarter of an octave apart."""
-    return Chords(_DENSE_SIZES, tuple((seconds(np.array(_DENSE_SIZES)) * _PRICE_LINE_ROUNDING).tolist()))
+    return bound
 
 
-class ExchangeLine(NamedTuple):
-    """A lower bound of the price of an exchange: the sum of its phases' lower bounds, and the coding."""
-
-    parts: tuple[tuple[tuple[LowerPrice, ...], float], ...]
-    """Of each phase: bounds of the algorithms that may carry it, and its bytes for each byte of the collective that the
-    exchange stands for."""
-    nothing: float
-    """Seconds of coding nothing."""
-    slope: float
-    """Seconds of coding for each byte."""
-    every: int
-
-    def column(self, nbytes: Floats) -> Floats:
-        """Seconds that exchanges of so many bytes take at least, in the shape of ``nbytes``."""
-        seconds = self.nothing + self.slope * nbytes
-        for lines, share in self.parts:
-            seconds = seconds + np.minimum.reduce([line.column(nbytes * share) for line in lines])
-        bound: Floats = seconds / self.every
-        return bound
-
-
-LowerPrice: TypeAlias = PriceLine | SizedLine | Chords | ExchangeLine
-"""A lower bound of the price of one algorithm."""
-
-
-def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> SizedLine:
-    """The proved lower bounds of a collective, circuits set up beforehand."""
+def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> LowerPrice:
+    """Return the proved lower bounds of a collective, circuits set up beforehand."""
     proved = (lower_bound(Collective(kind, fabric.ranks, nbytes), fabric, model).time for nbytes in _DENSE_SIZES)
-    return SizedLine(tuple(max(seconds - fabric.setup_time, 0.0) for seconds in proved))
+    return steps_between([max(seconds - fabric.setup_time, 0.0) for seconds in proved])
 
 
 def proved_line(kind: Kind, fabric: Fabric, model: CostModel) -> PriceLine:
@@ -506,7 +484,7 @@ class LibraryPrices:
         self._costs: dict[tuple[Kind, float], tuple[Cost, Bound]] = {}
 
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        return Priced(cost=self.cost(kind, nbytes)[0])
+        return Priced(cost=self.cost(kind, nbytes)[0], algorithm=LIBRARY.name)
 
     def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
         """The cost of one collective, and the bound it was held against.
@@ -522,10 +500,6 @@ class LibraryPrices:
         """Seconds of collectives, in the shape of ``nbytes``: [sizes]."""
         ranks = np.full(len(nbytes), self.fabric.ranks)
         return self._library.seconds(kind, ranks, np.ones_like(ranks), nbytes)
-
-    def below(self, kind: Kind) -> Chords:
-        """Return chords below the seconds of a kind of collective."""
-        return dense_chords(partial(self.seconds, kind))
 
     def _cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
         group = np.array([self.fabric.ranks]), np.ones(1, np.int64)
@@ -547,10 +521,6 @@ class LibraryPrices:
         bits = 8 * self.fabric.wire_bytes(_PASSES[kind] * (ranks - 1) * nbytes)
         return bits * links * self.fabric.energy_per_bit
 
-    def choice(self, kind: Kind, nbytes: float) -> LibraryPrices:
-        """The prices that serve a collective: these."""
-        return self
-
     def schedule(self, kind: Kind, nbytes: float) -> NoReturn:
         """There is none.
 
@@ -558,10 +528,6 @@ class LibraryPrices:
             UnsupportedError: always.
         """
         _no_schedule(Collective(kind, self.fabric.ranks, nbytes), self.fabric, striped=False)
-
-    def built_for(self, kind: Kind, nbytes: float) -> float:
-        """0: one form serves all sizes."""
-        return 0.0
 
     @property
     def cached(self) -> Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]:
@@ -602,16 +568,12 @@ class LibraryPricing:
 
         return price
 
-    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str:
-        """Return the name that plans show for what carries the collective, whatever is asked for."""
-        return LIBRARY.name
-
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
         """Chords below the one price."""
         group = np.array([ranks]), np.array([stride])
-        return [dense_chords(lambda nbytes: self._library.seconds(kind, *group, nbytes[None])[0])]
+        return [chords(_DENSE_SIZES, self._library.seconds(kind, *group, np.array(_DENSE_SIZES)[None])[0])]
 
 
 def _priced(seconds: float, energy: float | None) -> Priced:
@@ -625,7 +587,7 @@ def _priced(seconds: float, energy: float | None) -> Priced:
         static=True,
         energy=energy,
     )
-    return Priced(cost=cost)
+    return Priced(cost=cost, algorithm=LIBRARY.name)
 
 
 # The cheapest of several algorithms for each collective of a group.
@@ -641,9 +603,10 @@ def line_below(prices: CollectivePrices, kind: Kind, *, hidden_setup: bool) -> L
     if prices.algorithm.by_size:
         return sized_line(kind, prices.fabric, prices.model)
     if isinstance(prices, LibraryPrices):
-        return prices.below(kind)
+        return chords(_DENSE_SIZES, prices.seconds(kind, np.array(_DENSE_SIZES)).tolist())
     if prices.algorithm.pipelined:
-        return chords(prices, kind)
+        # A pipeline on a packet fabric sets up no circuits.
+        return chords(_CHORD_SIZES, [prices(kind, nbytes).cost.time for nbytes in _CHORD_SIZES])
     return price_line(prices, kind, hidden_setup=hidden_setup)
 
 
@@ -683,7 +646,7 @@ def _cheapest(candidates: Sequence[tuple[CollectivePrices, LowerPrice]], kind: K
         return candidates[0][0]
     size = np.array(nbytes)
     bounds = sorted(
-        (float(line.column(size)), prices.algorithm.name, place) for place, (prices, line) in enumerate(candidates)
+        (float(line(size)), prices.algorithm.name, place) for place, (prices, line) in enumerate(candidates)
     )
     best: tuple[float, str, int] | None = None
     failures: list[str] = []
@@ -745,30 +708,6 @@ def group_phases(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedExchange:
-    """One exchange, as it is carried; stands in the place of the prices of one algorithm."""
-
-    prices: ExchangePrices
-    algorithm: Algorithm
-    """Of its phase of most bytes."""
-
-    def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        return self.prices(kind, nbytes)
-
-    def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
-        """The cost of one exchange, and the bounds that its phases were held against."""
-        return self.prices.cost(kind, nbytes)
-
-    def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
-        """Bytes of float32 that are exchanged in the place of a collective; None where this kind is left as it is."""
-        return self.prices.values_nbytes(kind, nbytes)
-
-    def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
-        """Size of the plain collective that sends as many bytes."""
-        return self.prices.sent_nbytes(kind, nbytes)
-
-
 class ExchangePrices:
     """Prices of a method among a group of ranks; calls as the simulator's ``Price``."""
 
@@ -807,16 +746,11 @@ class ExchangePrices:
         priced, bound = self._entry(kind, nbytes)
         return priced.cost, bound
 
-    def choice(self, kind: Kind, nbytes: float) -> CollectivePrices | CarriedExchange:
-        """What carries an exchange."""
-        if kind not in self._element_bytes:
-            return self._plain(*self._group).choice(kind, nbytes)
-        phases = self.phases(kind, nbytes)
-        if not phases:
-            return self._plain(*self._group).choice(kind, nbytes)
-        largest = max(phases, key=lambda phase: phase.nbytes)
-        algorithm = self._plain(largest.ranks, largest.stride).choice(largest.kind, largest.nbytes).algorithm
-        return CarriedExchange(self, algorithm)
+    def choice(self, kind: Kind, nbytes: float) -> CollectivePrices | ExchangePrices:
+        """Return these prices for a collective that the method carries, otherwise those of the algorithm that does."""
+        if kind in self._element_bytes and self.phases(kind, nbytes):
+            return self
+        return self._plain(*self._group).choice(kind, nbytes)
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
         """The verified schedule of an exchange of one phase.
@@ -865,11 +799,11 @@ class ExchangePrices:
         if kind not in self._element_bytes:
             return None
         phases = self.phases(kind, 1.0)
-        parts = tuple((tuple(lines_of(phase.kind, phase.ranks, phase.stride)), phase.nbytes) for phase in phases)
+        parts = [(lines_of(phase.kind, phase.ranks, phase.stride), phase.nbytes) for phase in phases]
         if not all(lines for lines, _ in parts):
             return []
         nothing, some = (sum(self._coding(kind, nbytes)) for nbytes in (0.0, 1.0))
-        return [ExchangeLine(parts, nothing, some - nothing, self.exchange.every)]
+        return [exchange_line(parts, (nothing, some - nothing), self.exchange.every)]
 
     def _coding(self, kind: Kind, nbytes: float) -> tuple[float, float]:
         return self.exchange.coding(kind, nbytes / self._element_bytes[kind], self._group[0])
@@ -889,12 +823,14 @@ class ExchangePrices:
         bounds = [carrier.cost(phase.kind, phase.nbytes)[1] for carrier, phase in zip(carriers, phases, strict=True)]
         coding, every = self._coding(kind, nbytes), self.exchange.every
         whole = _together(priced, *coding)
+        sizes = [phase.nbytes for phase in phases]
+        main = priced[sizes.index(max(sizes))] if phases else self._plain(*self._group)(kind, nbytes)
         largest = max(bounds, key=lambda bound: bound.time, default=Bound(0.0, "nothing"))
         shared = {name: getattr(whole.cost, name) / every for name in (*_TIMES, "setup")}
         energy = None if whole.cost.energy is None else whole.cost.energy / every
         cost = replace(whole.cost, **shared, energy=energy)
         bound = replace(largest, time=sum(bound.time for bound in bounds) / every)
-        return replace(whole, cost=cost), bound
+        return replace(whole, cost=cost, algorithm=main.algorithm), bound
 
 
 def _together(priced: Sequence[Priced], encode: float, decode: float) -> Priced:

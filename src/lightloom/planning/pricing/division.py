@@ -201,9 +201,11 @@ class DividedChannels:
         self.division = division
         self._of_axis: dict[Axis, GroupPrices] = {}
 
-    def pricing(self, axis: Axis) -> Pricing:
-        """Prices of the collectives of an axis."""
-        return self._on(axis)
+    def pricing(self, axis: Axis) -> GroupPrices:
+        """Return the prices of the collectives of an axis."""
+        if axis not in self._of_axis:
+            self._of_axis[axis] = self._prices.on(self.fabric(axis))
+        return self._of_axis[axis]
 
     def fabric(self, axis: Axis) -> Fabric:
         """A group of an axis as a fabric; the whole fabric for an axis that has no groups of its own."""
@@ -222,22 +224,13 @@ class DividedChannels:
         times = max(min(stages, axis.ranks - stages), 1)
         return shift.rate / times, shift.latency * times
 
-    def tied(self, stride: int) -> tuple[float, float]:
-        """The same between stages that hold copies of a table."""
-        return self.shift(stride)
-
-    def _on(self, axis: Axis) -> GroupPrices:
-        if axis not in self._of_axis:
-            self._of_axis[axis] = self._prices.on(self.fabric(axis))
-        return self._of_axis[axis]
-
 
 class ScaledChannels(DividedChannels):
     """Prices on all channels, what bytes take longer by as much as an axis has fewer: what a division is chosen by,
     before schedules are built for it."""
 
     def pricing(self, axis: Axis) -> Pricing:
-        return _ScaledPrices(self._prices, self._on(axis))
+        return _ScaledPrices(self._prices, super().pricing(axis))
 
 
 class _ScaledPrices(Pricing):
@@ -254,14 +247,11 @@ class _ScaledPrices(Pricing):
         def priced(kind: Kind, nbytes: float) -> Priced:
             if (refusal := self.refusal(kind, algorithm, ranks, exchange, stride)) is not None:
                 raise UnsupportedError(refusal)
-            cost, nothing = whole(kind, nbytes).cost, whole(kind, 0.0).cost
-            more = longer * (cost.repeated_time - nothing.repeated_time)
-            return Priced(cost=replace(cost, time=cost.time + more))
+            price, nothing = whole(kind, nbytes), whole(kind, 0.0)
+            more = longer * (price.cost.repeated_time - nothing.cost.repeated_time)
+            return Priced(cost=replace(price.cost, time=price.cost.time + more), algorithm=price.algorithm)
 
         return priced
-
-    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str:
-        return self._whole.algorithm(kind, nbytes, algorithm, ranks, exchange, stride)
 
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool

@@ -57,9 +57,6 @@ class Pricing(Protocol):
         """Prices of a group of ``ranks`` that lie ``stride`` apart, gradients exchanged by method
         ``exchange``, 0 for as they are."""
 
-    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str:
-        """Name of the algorithm that carries a collective at that price."""
-
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
@@ -200,9 +197,6 @@ class GroupPrices(Pricing):
             self._phases[key] = ExchangePrices(method, plain, self.element_bytes, ranks, stride, in_network=light)
         return self._phases[key]
 
-    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str:
-        return self.price(algorithm, ranks, exchange, stride).choice(kind, nbytes).algorithm.name
-
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
@@ -237,7 +231,7 @@ class GroupPrices(Pricing):
             self._plain[key] = LibraryPrices(part, self.model)
         elif key not in self._plain:
             self._plain[key] = prices = SchedulePrices(algorithm, part, self.model)
-            prices.preload(read_prices(prices_path(algorithm, part, self.model)))
+            prices.preload(read_prices(prices_path(algorithm, part, self.model), algorithm.name))
             self._read[key] = len(prices.cached)
         return self._plain[key]
 

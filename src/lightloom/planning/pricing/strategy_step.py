@@ -36,7 +36,7 @@ from lightloom.planning.pricing.division import (
     divided,
 )
 from lightloom.planning.pricing.group_prices import GroupPrices
-from lightloom.planning.pricing.job import Held, Job
+from lightloom.planning.pricing.job import Axis, Held, Job
 from lightloom.planning.pricing.step import (
     GATHER,
     AxisTimes,

@@ -310,9 +310,9 @@ class _LineTable(NamedTuple):
     def column(self, group: Ints, nbytes: Floats) -> Floats:
         """Least bounds of collectives of so many bytes, each of a group, which broadcast with ``nbytes``; infinite
         where a group has none."""
-        bound: Floats = PriceLine(*self.lines[..., group]).column(nbytes).min(axis=0)
+        bound: Floats = PriceLine(*self.lines[..., group])(nbytes).min(axis=0)
         for place, line in self.others:
-            bound = np.where(group == place, np.minimum(bound, line.column(nbytes)), bound)
+            bound = np.where(group == place, np.minimum(bound, line(nbytes)), bound)
         return bound
 
 

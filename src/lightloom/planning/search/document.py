@@ -18,7 +18,6 @@ from lightloom.planning.parallelism.plan import Exchange, repeated_operators
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import expert_split, tensor_split
 from lightloom.planning.pricing.collective_prices import (
-    CarriedExchange,
     CheapestPrices,
     ExchangePrices,
     SchedulePrices,
@@ -108,10 +107,10 @@ def verdict(plan: Plan) -> Verdict | None:
     )
 
 
-def _carried(prices: CheapestPrices | ExchangePrices, exchange: Exchange) -> SchedulePrices | CarriedExchange | None:
+def _carried(prices: CheapestPrices | ExchangePrices, exchange: Exchange) -> SchedulePrices | ExchangePrices | None:
     """What carries the gradients of an exchange; None of one that carries none."""
     choice = prices.choice(exchange.kind, exchange.nbytes)
-    if not isinstance(choice, SchedulePrices | CarriedExchange):
+    if not isinstance(choice, SchedulePrices | ExchangePrices):
         return None
     return None if choice.values_nbytes(exchange.kind, exchange.nbytes) is None else choice
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -92,38 +92,6 @@ _STEP = -1e-3
 """Change of a parameter's logarithm for numerical derivatives: downwards, as fractions may be 1."""
 
 
-class Predicted(Protocol):
-    """What an interval needs to know of a plan."""
-
-    @property
-    def job(self) -> Job:
-        """Where and at which prices it was simulated."""
-
-    @property
-    def cluster(self) -> Cluster:
-        """Cluster it runs on; parameters of one cluster move all its plans alike."""
-
-    @property
-    def choice(self) -> Strategy | PlacedChoice:
-        """Strategy, or placement, whose step time the interval is of."""
-
-    @property
-    def verified(self) -> bool:
-        """False where a collective library carries exchanges."""
-
-    @property
-    def step_time(self) -> float:
-        """Seconds of a step."""
-
-    @property
-    def sample_time(self) -> float:
-        """Seconds of a step for each of its samples."""
-
-    @property
-    def breakdown(self) -> Mapping[str, float]:
-        """Seconds of the step by what it waits for."""
-
-
 class Interval(NamedTuple):
     """The 90 % interval of a step's seconds."""
 
@@ -139,10 +107,10 @@ class Interval(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Priced:
+class _Slopes:
     """A plan and how its time changes with the parameters."""
 
-    plan: Predicted
+    plan: Plan
     belief: Belief
     slopes: Floats
     """Of the logarithm of its step time with that of each parameter: [parameters]."""
@@ -151,7 +119,7 @@ class _Priced:
     def half_width(self) -> float:
         return half_widths(self.slopes[None], self.belief.covariance, self.belief.scatter).item()
 
-    def apart(self, other: _Priced) -> bool:
+    def apart(self, other: _Slopes) -> bool:
         """Whether the times a sample of two plans differ by more than is uncertain of their difference."""
         times = np.log([self.plan.sample_time, other.plan.sample_time])
         if self.plan.cluster == other.plan.cluster:
@@ -160,12 +128,12 @@ class _Priced:
         return bool(abs(times[1] - times[0]) > np.hypot(self.half_width, other.half_width))
 
 
-def plan_intervals(winner: Predicted, plans: Iterable[Predicted]) -> dict[int, Interval]:
+def plan_intervals(winner: Plan, plans: Iterable[Plan]) -> dict[int, Interval]:
     """Return the intervals of plans by their ``id``, without those whose accelerator states no spreads."""
-    first = _intervals_priced(winner)
+    first = _with_slopes(winner)
     intervals: dict[int, Interval] = {}
     for plan in plans:
-        priced = first if plan is winner else _intervals_priced(plan)
+        priced = first if plan is winner else _with_slopes(plan)
         if priced is not None and plan.step_time > 0:
             factor = float(np.exp(priced.half_width))
             apart = first is None or (plan is not winner and priced.apart(first))
@@ -173,14 +141,14 @@ def plan_intervals(winner: Predicted, plans: Iterable[Predicted]) -> dict[int, I
     return intervals
 
 
-def _intervals_priced(plan: Predicted) -> _Priced | None:
+def _with_slopes(plan: Plan) -> _Slopes | None:
     job, belief = plan.job, belief_of(plan.job.accelerator, plan.job.fabric)
     if belief is None:
         return None
     by_library = not plan.verified
     base = _log_seconds(plan, _moved(job, "", by_library=by_library))
     moved = [_log_seconds(plan, _moved(job, name, by_library=by_library)) for name in belief.names]
-    return _Priced(plan, belief, (np.array(moved) - base) / _STEP)
+    return _Slopes(plan, belief, (np.array(moved) - base) / _STEP)
 
 
 def _moved(job: Job, parameter: str, *, by_library: bool) -> Job:
@@ -197,7 +165,7 @@ def _moved(job: Job, parameter: str, *, by_library: bool) -> Job:
     return job.repriced(accelerator, fabric, LibraryPricing(fabric) if by_library else job.pricing)
 
 
-def _log_seconds(plan: Predicted, job: Job) -> float:
+def _log_seconds(plan: Plan, job: Job) -> float:
     """Logarithm of the seconds of a plan at a job's prices, up to a constant."""
     if isinstance(plan.choice, Strategy):
         return float(np.log(strategy_seconds(job, plan.choice)))
@@ -210,42 +178,7 @@ def _log_seconds(plan: Predicted, job: Job) -> float:
 # Which plan stands before which: the order of a ranking, and the front of time and energy.
 
 
-class Choice(Protocol):
-    """How a plan divides the model."""
-
-    @property
-    def recomputation(self) -> str: ...
-
-
-class Simulated(Protocol):
-    """What the order of a plan depends on; see :class:`~lightloom.planning.search.plans.Plan`."""
-
-    @property
-    def fits(self) -> bool | None: ...
-    @property
-    def runnable(self) -> bool: ...
-    @property
-    def sample_time(self) -> float: ...
-    @property
-    def energy_per_sample(self) -> float: ...
-    @property
-    def communication_time(self) -> float | None: ...
-    @property
-    def choice(self) -> Choice: ...
-    @property
-    def algorithm(self) -> str: ...
-    @property
-    def strategy(self) -> str: ...
-    @property
-    def gradient_exchange(self) -> object | None: ...
-    @property
-    def label(self) -> str: ...
-
-
-P = TypeVar("P", bound=Simulated)
-
-
-def order(plan: Simulated) -> tuple[bool, bool, float, float, bool, str, str, bool, str]:
+def order(plan: Plan) -> tuple[bool, bool, float, float, bool, str, str, bool, str]:
     """Sort key of a ranking: plans that fit, of these first those that a framework can run, then less time a sample;
     plans that computation hides equally are told apart by how long their networks are busy, then those that recompute
     nothing come first, then by name."""
@@ -262,9 +195,9 @@ def order(plan: Simulated) -> tuple[bool, bool, float, float, bool, str, str, bo
     )
 
 
-def pareto_front(plans: Iterable[P]) -> tuple[P, ...]:
+def pareto_front(plans: Iterable[Plan]) -> tuple[Plan, ...]:
     """The plans that none is at least as good as in seconds and joules a sample; of equal ones the first."""
-    front: list[P] = []
+    front: list[Plan] = []
     for plan in sorted(plans, key=lambda plan: (plan.sample_time, plan.energy_per_sample)):
         if not front or plan.energy_per_sample < front[-1].energy_per_sample:
             front.append(plan)
@@ -577,13 +510,13 @@ def sequence_length(graph: ComputeGraph) -> int | None:
 
 def priced_lines(search: PlanSearch) -> list[str]:
     """Return a line for each cluster on its computing and its collectives, and what that says of comparing clusters."""
-    lines = list(dict.fromkeys(f"{cluster.name}: {_priced_priced(cluster, search)}" for cluster in search.clusters))
+    lines = list(dict.fromkeys(f"{cluster.name}: {_pricing_basis(cluster, search)}" for cluster in search.clusters))
     if len({cluster.fabric.library is None for cluster in search.clusters}) > 1:
         lines.append("where one cluster pays for a library and the other does not, the other's lead is an upper bound")
     return lines
 
 
-def _priced_priced(cluster: Cluster, search: PlanSearch) -> str:
+def _pricing_basis(cluster: Cluster, search: PlanSearch) -> str:
     machine, calibration, algorithms = cluster.accelerator, cluster.accelerator.calibration, search.request.algorithms
     if calibration is not None:
         basis = f"calibrated on {calibration.rows.count:,} {calibration.rows.kind} of {calibration.rows.table}"

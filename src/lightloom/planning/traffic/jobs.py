@@ -345,9 +345,6 @@ class SlowedPrices(Pricing):
 
         return priced
 
-    def algorithm(self, kind: Kind, nbytes: float, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str:
-        return self._pricing.algorithm(kind, nbytes, algorithm, ranks, exchange, stride)
-
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
