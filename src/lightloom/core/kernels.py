@@ -42,6 +42,17 @@ _ANY_PROCESSOR = ("generic", "")
 _IMPORT = re.compile(r"^from (lightloom[\w.]*) import", re.MULTILINE)
 
 
+class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]
+    """Cached kernels of one function; those of another version, whose types may have moved, are not read."""
+
+    def _load_index(self) -> dict[object, str]:
+        try:
+            index: dict[object, str] = super()._load_index()
+        except (ImportError, AttributeError):
+            index = {}
+        return index
+
+
 class KernelCache(FunctionCache):  # type: ignore[misc]
     """Numba's cache of one kernel, and behind it what was compiled when the package was built."""
 
@@ -53,8 +64,8 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         stamp, name = source_stamp(function.__module__), self._impl.filename_base
         # Folders' names tell apart kernels of modules whose last names are the same.
         folder = AHEAD / function.__module__.removeprefix("lightloom.")
-        self._ahead = IndexDataCacheFile(cache_path=str(folder), filename_base=name, source_stamp=stamp)
-        self._cache_file = IndexDataCacheFile(cache_path=self.cache_path, filename_base=name, source_stamp=stamp)
+        self._ahead = _CacheFile(cache_path=str(folder), filename_base=name, source_stamp=stamp)
+        self._cache_file = _CacheFile(cache_path=self.cache_path, filename_base=name, source_stamp=stamp)
 
     def _load_overload(self, signature: Signature, target: BaseContext) -> CompileResult | None:
         kept = None if self.fills_ahead else super()._load_overload(signature, target)

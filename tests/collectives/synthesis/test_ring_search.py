@@ -16,7 +16,7 @@ from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.registry import admitted
 from lightloom.collectives.synthesis.engine.queues import overlapped, ring_schedule
 from lightloom.collectives.synthesis.engine.trees import Design, Level, Timing, hub_ranks, make_trees
-from lightloom.collectives.synthesis.ring.search import RingSearch, candidates
+from lightloom.collectives.synthesis.ring.search import RingSearch, estimated_designs
 from lightloom.collectives.synthesis.synthesized import synthesized
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError
@@ -63,7 +63,7 @@ def test_near_the_bound_and_verified(ranks: int, channels: int, nbytes: float, m
 @given(st.integers(4, 60), st.integers(2, 16), st.floats(2, 6), st.integers(0, 2**16))
 def test_trees_span_and_nothing_arrives_before_its_hops(ranks: int, channels: int, power: float, seed: int) -> None:
     nbytes = 10**power
-    found = candidates(ranks, channels, nbytes, TIMING, limit=1.0)
+    found = estimated_designs(ranks, channels, nbytes, TIMING, limit=1.0)
     design = found[seed % len(found)].design if found else Design(())
     trees = make_trees(design, ranks, channels, nbytes, TIMING, bound_of(ranks, channels, nbytes))
     assert trees is not None
@@ -139,7 +139,7 @@ def test_no_other_algorithm_is_faster(kind: Kind, ranks: int, channels: int, nby
 def test_sums_may_be_completed_at_hubs(ranks: int, channels: int, power: float, seed: int) -> None:
     """Trees of all ranks begin at the hub before each, and an all-reduce over them is right."""
     nbytes = 10**power
-    found = candidates(ranks, channels, nbytes, TIMING, limit=1.0)
+    found = estimated_designs(ranks, channels, nbytes, TIMING, limit=1.0)
     design = found[seed % len(found)].design if found else Design(())
     trees = make_trees(replace(design, at_hubs=True), ranks, channels, nbytes, TIMING, 0.0)
     assert trees is not None

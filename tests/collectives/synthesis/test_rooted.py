@@ -19,7 +19,7 @@ from lightloom.collectives.synthesis.ring.rooted import (
     _fullest,
     _shapes,
     _trees_side_by_side,
-    cut,
+    cut_into_pieces,
     depth,
     hub_tree,
     line_tree,
@@ -170,7 +170,7 @@ def test_no_other_trees_carry_more_on_so_many_channels(kinds: list[tuple[int, in
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 500), st.floats(0.01, 100.0))
 def test_pieces_are_shared_out_so_that_trees_finish_together(widths: list[int], pieces: int, sending: float) -> None:
     trees = {HubTree(k + 1, 1, 9 - k): width for k, width in enumerate(widths)}
-    seconds, counts = cut(trees, 1.0, sending, 0.0, np.array([pieces]))
+    seconds, counts = cut_into_pieces(trees, 1.0, sending, 0.0, np.array([pieces]))
     assert counts.sum() == pieces
     busy = np.array([sending / pieces / width for width in widths])
     depth = np.array([tree.hops for tree in trees])

@@ -13,7 +13,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.synthesis.engine import cache
-from lightloom.collectives.synthesis.ring.gather import MOST_RANKS, plans, stages
+from lightloom.collectives.synthesis.ring.gather import MOST_RANKS, stage_plans, stages
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError
 from tests.collectives.strategies import wdm_ring
@@ -47,7 +47,7 @@ def test_right_and_never_slower_than_optree_and_wrht(
 @pytest.mark.parametrize("share", [1e3, 1e5])
 def test_where_parts_divide_a_ring_estimates_are_exact(ranks: int, wavelengths: int, share: float) -> None:
     fabric = wdm_ring(ranks, wavelengths, conversion_time=1e-6)
-    best = plans(share, fabric)[0]
+    best = stage_plans(share, fabric)[0]
     found = cost(stages(Collective("all-gather", ranks, share * ranks), fabric), fabric).time
     size = ranks
     for cut in best.cuts:

@@ -94,19 +94,22 @@ def nodes_of(schedule: Schedule, advance: Callable[[int], None] = lambda _: None
     traces: list[list[Node]] = [[] for _ in range(schedule.collective.ranks)]
     for group in order.groups:
         for row in group:
-            traces[columns["source"][row]].append(_node(SEND, row, table, sizes[row], data=_receives(order.reads[row])))
+            traces[columns["source"][row]].append(
+                _message_node(SEND, row, table, sizes[row], data=_receive_ids(order.reads[row]))
+            )
         for row in group:
-            control = (*sorted(2 * reader for reader in order.after_reads[row]), *_receives(order.after_writes[row]))
-            traces[columns["destination"][row]].append(_node(RECEIVE, row, table, sizes[row], control=control))
+            control = (*sorted(2 * reader for reader in order.after_reads[row]), *_receive_ids(order.after_writes[row]))
+            traces[columns["destination"][row]].append(_message_node(RECEIVE, row, table, sizes[row], control=control))
         advance(len(group))
     return traces
 
 
-def _receives(rows: list[int]) -> tuple[int, ...]:
+def _receive_ids(rows: list[int]) -> tuple[int, ...]:
+    """Return the ids of the receives of some rows, in order."""
     return tuple(sorted(2 * row + 1 for row in rows))
 
 
-def _node(
+def _message_node(
     kind: int,
     row: int,
     table: list[tuple[int, ...]],
@@ -115,6 +118,7 @@ def _node(
     control: tuple[int, ...] = (),
     data: tuple[int, ...] = (),
 ) -> Node:
+    """Return the send or the receive of a row; ``table`` holds the entries of all rows by column."""
     entries = dict(zip(COLUMNS, table[row], strict=True))
     verb = "send" if kind == SEND else "receive"
     return Node(
@@ -144,21 +148,22 @@ def read_traces(prefix: Path, fabric: Fabric | None = None) -> tuple[Schedule, F
             or wrong; names the file and the node.
     """
     first, header = read_trace(trace_path(prefix, 0))
-    document = _document(header, trace_path(prefix, 0))
-    ranks = _ranks(document, trace_path(prefix, 0))
+    document = _header_document(header, trace_path(prefix, 0))
+    ranks = _ranks_in(document, trace_path(prefix, 0))
     traces = [first]
     for rank in range(1, ranks):
         nodes, other = read_trace(path := trace_path(prefix, rank))
         if other.get(HEADER) != header[HEADER]:
             raise ConfigError(f"{path}: header: of another schedule than {trace_path(prefix, 0)}")
         traces.append(nodes)
-    schedule, own = schedule_from(document, columns_from(_columns(traces, prefix), str(prefix)), str(prefix))
+    schedule, own = schedule_from(document, columns_from(_send_columns(traces, prefix), str(prefix)), str(prefix))
     target = verified(schedule, fabric or own, str(prefix))
-    _compare(traces, nodes_of(schedule), prefix)
+    _require_equal_nodes(traces, nodes_of(schedule), prefix)
     return schedule, target
 
 
-def _document(header: Mapping[str, Value], path: Path) -> object:
+def _header_document(header: Mapping[str, Value], path: Path) -> object:
+    """Return the JSON document in the header of a trace that lightloom wrote."""
     text = header.get(HEADER)
     if not isinstance(text, str):
         raise ConfigError(
@@ -167,14 +172,15 @@ def _document(header: Mapping[str, Value], path: Path) -> object:
     return parse_header(text, f"{path}: header: attribute {HEADER!r}")
 
 
-def _ranks(document: object, path: Path) -> int:
+def _ranks_in(document: object, path: Path) -> int:
+    """Return the number of ranks that a header states."""
     ranks = document.get("collective", {}).get("ranks") if isinstance(document, dict) else None
     if type(ranks) is not int or ranks < 2:
         raise ConfigError(f"{path}: header: attribute {HEADER!r}: no whole number of ranks")
     return ranks
 
 
-def _columns(traces: list[list[Node]], prefix: Path) -> dict[str, list[int]]:
+def _send_columns(traces: list[list[Node]], prefix: Path) -> dict[str, list[int]]:
     """Return the columns of the sends, in the order of their row numbers."""
     rows: dict[int, tuple[int, ...]] = {}
     for rank, nodes in enumerate(traces):
@@ -196,7 +202,8 @@ def _columns(traces: list[list[Node]], prefix: Path) -> dict[str, list[int]]:
     return columns | {"reduces": [bool(value) for value in columns["reduces"]]}
 
 
-def _compare(traces: list[list[Node]], expected: list[list[Node]], prefix: Path) -> None:
+def _require_equal_nodes(traces: list[list[Node]], expected: list[list[Node]], prefix: Path) -> None:
+    """Raise ConfigError where the nodes of a trace differ from those that its schedule is written as."""
     for rank, (nodes, schedule_nodes) in enumerate(zip(traces, expected, strict=True)):
         path = trace_path(prefix, rank)
         by_id = {node.id: node for node in nodes}
@@ -205,7 +212,7 @@ def _compare(traces: list[list[Node]], expected: list[list[Node]], prefix: Path)
             if actual is None:
                 raise ConfigError(f"{path}: node {node.id} ({node.name!r}) is missing")
             for what in ("type", "control", "data", "attributes"):
-                has, needs = _plain(getattr(actual, what)), _plain(getattr(node, what))
+                has, needs = _comparable(getattr(actual, what)), _comparable(getattr(node, what))
                 if has != needs:
                     raise ConfigError(
                         f"{path}: node {node.id} ({node.name!r}): {what} {has}: its schedule needs {needs}"
@@ -214,7 +221,8 @@ def _compare(traces: list[list[Node]], expected: list[list[Node]], prefix: Path)
             raise ConfigError(f"{path}: node {node.id} ({node.name!r}): not part of the schedule")
 
 
-def _plain(value: object) -> object:
+def _comparable(value: object) -> object:
+    """Return a field of a node in a form in which equal fields are equal."""
     if isinstance(value, tuple):
         return sorted(value)
     return dict(value) if isinstance(value, Mapping) else value
@@ -250,12 +258,12 @@ def read_json_trace(path: Path) -> list[Node]:
         ConfigError: unreadable, not JSON, or nodes that :func:`~lightloom.collectives.files.chakra_nodes.read_trace`
             refuses.
     """
-    documents = list(_documents(path))
+    documents = list(_json_objects(path))
     if documents and "workload_graph" in documents[0]:
         entries = documents[0]["workload_graph"]
         if not isinstance(entries, Sequence) or isinstance(entries, str):
             raise ConfigError(f"{path}: workload_graph: expected a list of nodes")
-        nodes = _launched([_feeder_node(entry, place, path) for place, entry in enumerate(entries)])
+        nodes = _name_launched([_feeder_node(entry, place, path) for place, entry in enumerate(entries)])
     else:
         nodes = [_jsonizer_node(entry, path) for entry in documents if "type" in entry]
     if not nodes:
@@ -264,7 +272,7 @@ def read_json_trace(path: Path) -> list[Node]:
     return nodes
 
 
-def _documents(path: Path) -> Iterator[dict[str, object]]:
+def _json_objects(path: Path) -> Iterator[dict[str, object]]:
     """Yield the objects that a file holds one after the other."""
     try:
         text = read_bytes(path, MOST_TRACE_BYTES).decode("utf-8-sig")
@@ -284,21 +292,22 @@ def _documents(path: Path) -> Iterator[dict[str, object]]:
 
 
 def _feeder_node(entry: object, place: int, path: Path) -> Node:
+    """Return a node of the feeder's form; ``place`` is its place in the file."""
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{path}: node {place} (counted from 0): expected an object, found {type(entry).__name__}")
     where = f"{path}: node {place} (counted from 0)"
     attributes = {str(key): value for key, value in entry.items() if key not in _OWN_KEYS and isinstance(value, Scalar)}
     return Node(
-        id=_whole(entry.get("Id"), "Id", where),
+        id=_parse_count(entry.get("Id"), "Id", where),
         name=str(entry.get("Name", "")),
-        type=_whole(entry.get("NodeType"), "NodeType", where),
-        data=_wholes(entry.get("data_deps", []), "data_deps", where),
-        duration=_whole(entry.get("runtime", 0), "runtime", where),
+        type=_parse_count(entry.get("NodeType"), "NodeType", where),
+        data=_parse_ids(entry.get("data_deps", []), "data_deps", where),
+        duration=_parse_count(entry.get("runtime", 0), "runtime", where),
         attributes=attributes,
     )
 
 
-def _launched(nodes: list[Node]) -> list[Node]:
+def _name_launched(nodes: list[Node]) -> list[Node]:
     """Name the accelerator's nodes after the calls that launch them, and take their durations alone, if there are both.
 
     The first call that such a node waits for has launched it; the call's name says which pass it belongs to. Calls that
@@ -319,18 +328,19 @@ def _launched(nodes: list[Node]) -> list[Node]:
 
 
 def _jsonizer_node(entry: Mapping[str, object], path: Path) -> Node:
+    """Return a node of the jsonizer's form."""
     where = f"{path}: node {entry.get('id', '0')}"
     kind = entry.get("type")
     if kind not in _TYPES:
         raise ConfigError(f"{where}: type {kind!r}: expected one of {', '.join(_TYPES)}")
     return Node(
-        id=_whole(entry.get("id", 0), "id", where),
+        id=_parse_count(entry.get("id", 0), "id", where),
         name=str(entry.get("name", "")),
         type=_TYPES[str(kind)],
-        control=_wholes(entry.get("ctrlDeps", []), "ctrlDeps", where),
-        data=_wholes(entry.get("dataDeps", []), "dataDeps", where),
-        start=_whole(entry.get("startTimeMicros", 0), "startTimeMicros", where),
-        duration=_whole(entry.get("durationMicros", 0), "durationMicros", where),
+        control=_parse_ids(entry.get("ctrlDeps", []), "ctrlDeps", where),
+        data=_parse_ids(entry.get("dataDeps", []), "dataDeps", where),
+        start=_parse_count(entry.get("startTimeMicros", 0), "startTimeMicros", where),
+        duration=_parse_count(entry.get("durationMicros", 0), "durationMicros", where),
         inputs=_texts(entry.get("inputs")),
         outputs=_texts(entry.get("outputs")),
         attributes=dict(_attributes(entry.get("attr", []), where)),
@@ -338,31 +348,34 @@ def _jsonizer_node(entry: Mapping[str, object], path: Path) -> Node:
 
 
 def _texts(entry: object) -> Texts:
+    """Return values, shapes and types of inputs or outputs; empty where there are none."""
     if not isinstance(entry, Mapping):
         return NO_TEXTS
     return Texts(*(str(entry.get(name, "")) for name in ("values", "shapes", "types")))
 
 
 def _attributes(entries: object, where: str) -> Iterator[tuple[str, Value]]:
+    """Yield name and value of the attributes of a node."""
     for entry in entries if isinstance(entries, list) else []:
         if not isinstance(entry, Mapping) or "name" not in entry:
             raise ConfigError(f"{where}: attribute {entry!r}: expected a name and a value")
         for key, value in entry.items():
             if key in _WHOLE:
-                yield str(entry["name"]), _whole(value, str(entry["name"]), where, least=-(1 << 63))
+                yield str(entry["name"]), _parse_count(value, str(entry["name"]), where, least=-(1 << 63))
             elif key in _FLOATING:
                 yield str(entry["name"]), float(value)
             elif key not in ("name", "docString") and isinstance(value, Scalar):
                 yield str(entry["name"]), value
 
 
-def _wholes(values: object, name: str, where: str) -> tuple[int, ...]:
+def _parse_ids(values: object, name: str, where: str) -> tuple[int, ...]:
+    """Return a list of ids."""
     if not isinstance(values, list):
         raise ConfigError(f"{where}: {name}: expected a list of ids")
-    return tuple(_whole(value, name, where) for value in values)
+    return tuple(_parse_count(value, name, where) for value in values)
 
 
-def _whole(value: object, name: str, where: str, least: int = 0) -> int:
+def _parse_count(value: object, name: str, where: str, least: int = 0) -> int:
     """Return a count, which protobuf's JSON mapping writes as text where it has 64 bits."""
     try:
         number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else None

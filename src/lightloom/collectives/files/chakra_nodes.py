@@ -173,6 +173,7 @@ _INT32_END = 1 << 31
 
 
 def _zigzag(value: int) -> int:
+    """Decode an integer from protobuf's zigzag form."""
     return (value >> 1) ^ -(value & 1)
 
 
@@ -228,6 +229,7 @@ def decode_attribute(content: bytes) -> tuple[str, Value]:
 
 
 def _scalar(kind: int, wire: int, value: int | bytes) -> Scalar:
+    """Return the value of a field of a kind of attribute that is no list."""
     if kind in _VARINTS:
         return _VARINTS[kind](as_whole(value))
     if kind in _FORMS:
@@ -337,10 +339,11 @@ class Node:
 def encode(nodes: Iterable[Node], header: Mapping[str, Value], version: str = VERSION) -> bytes:
     """Return the content of a trace file."""
     start = bytes_field(1, version.encode()) + b"".join(encode_attribute(2, *entry) for entry in header.items())
-    return framed(start) + b"".join(framed(_node(node)) for node in nodes)
+    return framed(start) + b"".join(framed(_encode_node(node)) for node in nodes)
 
 
-def _node(node: Node) -> bytes:
+def _encode_node(node: Node) -> bytes:
+    """Encode a node as a message."""
     return (
         whole_field(1, node.id)
         + bytes_field(2, node.name.encode())
@@ -349,13 +352,14 @@ def _node(node: Node) -> bytes:
         + packed(5, node.data)
         + whole_field(6, node.start)
         + whole_field(7, node.duration)
-        + _texts(8, node.inputs)
-        + _texts(9, node.outputs)
+        + _encode_texts(8, node.inputs)
+        + _encode_texts(9, node.outputs)
         + b"".join(encode_attribute(10, *entry) for entry in node.attributes.items())
     )
 
 
-def _texts(number: int, texts: Texts) -> bytes:
+def _encode_texts(number: int, texts: Texts) -> bytes:
+    """Encode inputs or outputs as the field of that number; nothing where they are empty."""
     content = b"".join(bytes_field(place, text.encode()) for place, text in enumerate(texts, 1))
     return message_field(number, content) if content else b""
 
@@ -373,7 +377,7 @@ def read_trace(path: Path) -> tuple[list[Node], dict[str, Value]]:
     try:
         for frame in frames(content):
             if header is None:
-                header = _header(frame, path)
+                header = _decode_header(frame, path)
             else:
                 nodes.append(_decode_node(frame))
     except (WireError, UnicodeDecodeError) as error:
@@ -385,7 +389,8 @@ def read_trace(path: Path) -> tuple[list[Node], dict[str, Value]]:
     return nodes, header
 
 
-def _header(frame: bytes, path: Path) -> dict[str, Value]:
+def _decode_header(frame: bytes, path: Path) -> dict[str, Value]:
+    """Return the attributes of a header, whose version must be known or missing."""
     version = ""
     attributes: dict[str, Value] = {}
     for number, wire, value in fields(frame):
@@ -401,6 +406,7 @@ def _header(frame: bytes, path: Path) -> dict[str, Value]:
 
 
 def _decode_node(frame: bytes) -> Node:
+    """Return the node of a message."""
     values: dict[str, Any] = {"id": 0, "name": "", "type": 0, "attributes": {}}
     for number, wire, value in fields(frame):
         if number in _NUMBERS:

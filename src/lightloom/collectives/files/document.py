@@ -95,6 +95,7 @@ class FoldingEntry(Config):
     @field_validator("channel")
     @classmethod
     def _rectangular(cls, channel: list[list[int]]) -> list[list[int]]:
+        """Refuse copies with different numbers of channels."""
         for copy, line in enumerate(channel):
             if len(line) != len(channel[0]):
                 raise ValueError(f"copy {copy} has {len(line)} channels: expected {len(channel[0])}")
@@ -155,6 +156,7 @@ class Header(Config):
 
 
 def _entry_type(kind: type[np.generic]) -> object:
+    """Return the type of the entries of a column: true or false, or a whole number within the limits of a dtype."""
     if kind is np.bool_:
         return Truth
     limits = np.iinfo(kind)  # type: ignore[type-var]
@@ -306,6 +308,7 @@ def columns_from(entries: object, where: str) -> dict[str, Column]:
 
 
 def _validated(kind: type[M], entry: object, where: str) -> M:
+    """Return a model of a mapping; raise ConfigError that names the field at fault."""
     if not isinstance(entry, Mapping):
         names = ", ".join(field.alias or name for name, field in kind.model_fields.items())
         raise ConfigError(f"{where}: expected a mapping with fields {names}, got {str(entry)[:60]!r}")
@@ -319,12 +322,13 @@ def _validated(kind: type[M], entry: object, where: str) -> M:
 def to_json(schedule: Schedule, fabric: Fabric | None) -> str:
     """Return the document as text."""
     columns = {name: column.tolist() for name, column in schedule.columns().items()}
-    lines = [f"{json.dumps(name)}: {_line(value)}" for name, value in header_of(schedule, fabric).items()]
-    table = ",\n".join(f"  {json.dumps(name)}: {_line(values)}" for name, values in columns.items())
+    lines = [f"{json.dumps(name)}: {_compact_json(value)}" for name, value in header_of(schedule, fabric).items()]
+    table = ",\n".join(f"  {json.dumps(name)}: {_compact_json(values)}" for name, values in columns.items())
     return "{\n" + ",\n".join(lines) + ',\n"columns": {\n' + table + "\n}\n}\n"
 
 
 def _compact_json(value: object) -> str:
+    """Return a value as JSON on one line."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -387,6 +391,7 @@ def from_arrow(path: Path) -> tuple[Schedule, Fabric | None]:
 
 
 def _read_table(arrow: Any, content: bytes, parquet: bool) -> Any:
+    """Return the table in the content of a Parquet or an Arrow IPC file."""
     if parquet:
         return import_module("pyarrow.parquet").read_table(io.BytesIO(content))
     with arrow.ipc.open_file(io.BytesIO(content)) as reader:
@@ -394,6 +399,7 @@ def _read_table(arrow: Any, content: bytes, parquet: bool) -> Any:
 
 
 def _table_of(schedule: Schedule, fabric: Fabric | None) -> Any:
+    """Return a schedule as a table with its header in the metadata."""
     header = json.dumps(header_of(schedule, fabric), separators=(",", ":"), allow_nan=False)
     arrow = _pyarrow()
     columns = {name: arrow.array(column) for name, column in schedule.columns().items()}
@@ -401,6 +407,7 @@ def _table_of(schedule: Schedule, fabric: Fabric | None) -> Any:
 
 
 def _table_header(table: Any, path: Path) -> object:
+    """Return the header in a table's metadata."""
     text = (table.schema.metadata or {}).get(KEY)
     if text is None:
         raise ConfigError(f"{path}: metadata {KEY.decode()!r} is missing: not a schedule")
@@ -408,6 +415,7 @@ def _table_header(table: Any, path: Path) -> object:
 
 
 def _table_columns(table: Any, path: Path) -> dict[str, Column]:
+    """Return the columns of a table; raise ConfigError for missing, unknown, mistyped or null ones."""
     arrow, columns = _pyarrow(), {}
     for name in table.column_names:
         if name not in COLUMNS or table.column_names.count(name) > 1:
@@ -426,6 +434,7 @@ def _table_columns(table: Any, path: Path) -> dict[str, Column]:
 
 
 def _pyarrow() -> Any:
+    """Return the module pyarrow; raise UnsupportedError where it is not installed."""
     try:
         arrow = import_module("pyarrow")
         import_module("pyarrow.ipc")

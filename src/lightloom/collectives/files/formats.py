@@ -64,6 +64,7 @@ class ExportSize(NamedTuple):
     """About so many bytes of memory, while it writes."""
 
     def summary(self) -> str:
+        """Return rows and bytes in words."""
         return f"{self.rows:,} rows, about {format_size(self.nbytes)}"
 
 

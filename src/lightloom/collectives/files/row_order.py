@@ -45,6 +45,8 @@ class RowOrder:
 
 @dataclass(slots=True)
 class _Held:
+    """Rows that wrote the value of a cell, and rows that have read it since."""
+
     writers: list[int] = field(default_factory=list)
     readers: list[int] = field(default_factory=list)
 
@@ -94,6 +96,7 @@ def row_lists(schedule: Schedule) -> tuple[list[int], list[int], list[int], list
 
 
 def _step_groups(schedule: Schedule) -> Groups:
+    """Return the rows of each step and chunk, steps in an order that keeps all dependencies."""
     position = _positions(schedule)[schedule.step]
     order = np.lexsort((schedule.chunk, position))
     key = np.stack([position[order], schedule.chunk[order]])

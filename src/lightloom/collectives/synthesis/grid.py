@@ -8,7 +8,7 @@ receives: a corner of a mesh by two links. These rounds come near both at once. 
 links, in round r, what lies r links away, which sets the budgets of the links; others lag behind and catch up, as what
 leads farthest goes first. Where that leaves some behind, the same budgets stretch over a few more rounds.
 
-An all-reduce is that backwards and forwards, or runs over trees (:mod:`.trees`), or doubles, whatever is fastest.
+An all-reduce is that backwards and forwards, or runs over trees (:func:`over_trees`), or doubles, whatever is fastest.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,9 @@ from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric, Grid
 
+if TYPE_CHECKING:
+    from lightloom.collectives.synthesis.grid_kernels import GatherRows
+
 # All-reduce on meshes and tori over trees whose links together are used alike.
 #
 # along the rows first          along the columns first
@@ -49,7 +53,7 @@ from lightloom.machines.fabrics.fabric import Fabric, Grid
 # every row, and along every column, use all links alike: on a mesh, where a corner would receive a reduce-scatter and
 # an all-gather by two links, this halves the time. Chunks begin and end as far from each other as trees are deep.
 
-_TREES_MOST_ROWS = 1 << 23
+_MOST_TREE_ROWS = 1 << 23
 _LONG_ENOUGH = 200
 """Times the depth of trees in rounds; more of them gain less than a hundredth."""
 
@@ -101,6 +105,7 @@ def _parents(shape: Grid, along_row: bool, row: int, column: int) -> NDArray[np.
 
 
 def _toward(at: Ints, to: int, size: int, wraps: bool) -> Ints:
+    """Return the next place on each axis on the way to place ``to``, the shorter way around where it wraps: [rank]."""
     ahead = to - at
     if wraps:
         ahead = (ahead + (size - 1) // 2) % size - (size - 1) // 2
@@ -141,7 +146,7 @@ def _children(parent: NDArray[np.int32]) -> tuple[Ints, Ints]:
 
 
 def _chunks(collective: Collective, grid: Fabric, shape: Grid) -> int:
-    """How many chunks to cut: more of them fill links better and pay the latency of more rounds."""
+    """Return the best number of chunks: more fill links better and pay the latency of more rounds."""
     rows, columns, wraps = shape
     links = rows * (columns - 1) + columns * (rows - 1)
     if wraps:
@@ -152,22 +157,14 @@ def _chunks(collective: Collective, grid: Fabric, shape: Grid) -> int:
     def seconds(chunks: int) -> float:
         return (chunks * (grid.ranks - 1) / links + deep) * (grid.hop_latency + transmission / chunks)
 
-    most = max(1, min(_TREES_MOST_ROWS // (2 * grid.ranks), _LONG_ENOUGH * deep * links // (grid.ranks - 1)))
+    most = max(1, min(_MOST_TREE_ROWS // (2 * grid.ranks), _LONG_ENOUGH * deep * links // (grid.ranks - 1)))
     return min((1 << k for k in range(most.bit_length())), key=seconds)
 
 
-_ROUNDS_MOST_ROWS = 1 << 23
-"""Of an all-gather in several pieces a share; a single piece is never refused."""
+_MOST_ROUND_ROWS = 1 << 23
+"""Most rows of an all-gather in several pieces a share; a single piece is never refused."""
 _PIECES = (1, 2, 4)
-"""Of a share, where its whole does not divide evenly among the links of a rank."""
-
-
-class _Rows(NamedTuple):
-    """What passes which link in which round: arrays [row]."""
-
-    round: NDArray[np.int32]
-    link: NDArray[np.int32]
-    chunk: NDArray[np.int32]
+"""Pieces of a share, where its whole does not divide evenly among the links of a rank."""
 
 
 class _Rounds:
@@ -183,10 +180,10 @@ class _Rounds:
         self.budgets: Ints = np.bincount(cell, minlength=rounds * number).reshape(rounds, -1).max(axis=1)
         """Chunks on the busiest link of each round."""
 
-    _rows: _Rows | None
+    _rows: GatherRows | None
 
     @property
-    def rows(self) -> _Rows:
+    def rows(self) -> GatherRows:
         """Which chunk passes which link in which round."""
         if self._rows is None:
             self._rows = _flood(*self._flooded)
@@ -197,7 +194,7 @@ class _Rounds:
         self._rows = None
 
     def seconds(self, hop: float, share: float) -> float:
-        """Of all rounds, where a share takes ``share`` seconds on a link."""
+        """Return the seconds of all rounds, where a share takes ``share`` seconds on a link."""
         return len(self.budgets) * hop + float(self.budgets.sum()) * share / self.pieces
 
 
@@ -224,7 +221,7 @@ def rounds_and_trees(collective: Collective, fabric: Fabric) -> list[Schedule]:
     if fabric.exclusive or fabric.in_network_reduction:
         raise UnsupportedError("rounds from neighbour to neighbour need links that carry packets between ranks")
     trees = [over_trees(collective, fabric, fabric.grid)] if fabric.grid and collective.kind == "all-reduce" else []
-    return [*_gathered(collective, fabric), *trees]
+    return [*_round_schedules(collective, fabric), *trees]
 
 
 def doubling(collective: Collective, fabric: Fabric) -> list[Schedule]:
@@ -236,16 +233,17 @@ def doubling(collective: Collective, fabric: Fabric) -> list[Schedule]:
 
 
 def _seconds_on(fabric: Fabric) -> Callable[[Schedule], float]:
+    """Return a function that gives the seconds of a schedule on a fabric."""
     return lambda schedule: cost(schedule, fabric).time
 
 
-def _gathered(collective: Collective, fabric: Fabric) -> list[Schedule]:
+def _round_schedules(collective: Collective, fabric: Fabric) -> list[Schedule]:
+    """Return schedules of the rounds chosen for a size, on the links of a fabric."""
     links = GridLinks.of(fabric)
     share, hop = collective.nbytes_per_rank / float(fabric.link_bandwidth().min()), fabric.hop_latency
-    chosen = _chosen(links, hop, share)
     return [
-        from_all_gather(collective, fabric, lambda gather, rounds=rounds: _scheduled(gather, fabric, links, rounds))  # type: ignore[misc]
-        for rounds in chosen
+        from_all_gather(collective, fabric, partial(_schedule_rounds, fabric=fabric, links=links, rounds=rounds))
+        for rounds in _choose_rounds(links, hop, share)
     ]
 
 
@@ -254,12 +252,12 @@ _searched: OrderedDict[tuple[bytes, ...], list[_Rounds]] = OrderedDict()
 _GRIDS = 2
 
 
-def _chosen(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
+def _choose_rounds(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
     """The first rounds, the fastest, the fullest, and the fastest with whole shares, in the order of the search."""
     key = tuple(column.tobytes() for column in links)
     known, searched = _searched.pop(key, None), []
     chosen: list[_Rounds] = []
-    for rounds in _rounds_candidates(links) if known is None else known:
+    for rounds in _round_counts(links) if known is None else known:
         searched.append(rounds)
         rivals = [*chosen, rounds]
         fastest = min(rivals, key=lambda one: one.seconds(hop, share))
@@ -278,7 +276,7 @@ def _chosen(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
     return chosen
 
 
-def _rounds_candidates(links: GridLinks) -> Iterator[_Rounds]:
+def _round_counts(links: GridLinks) -> Iterator[_Rounds]:
     """Ever more pieces, and for each number of them ever more rounds, until nothing is left to gain."""
     from lightloom.collectives.synthesis import grid_kernels as kernels
 
@@ -289,7 +287,7 @@ def _rounds_candidates(links: GridLinks) -> Iterator[_Rounds]:
     # Without budgets everything moves on at once: the fewest rounds, links not used alike.
     yield _Rounds(links, beyond, 1, np.full(int(hops.max()), ranks))
     for pieces in _PIECES:
-        if pieces > 1 and ranks**2 * pieces > _ROUNDS_MOST_ROWS:
+        if pieces > 1 and ranks**2 * pieces > _MOST_ROUND_ROWS:
             return
         least, more = -(-(ranks - 1) * pieces // entering), 0
         budgets = _budgets(links, hops, pieces, least)
@@ -316,23 +314,25 @@ def _budgets(links: GridLinks, hops: NDArray[np.int16], pieces: int, least: int)
 
 
 def _stretched(budgets: Ints, more: int) -> Ints:
-    """The same total over so many more rounds."""
+    """Return budgets of the same total over so many more rounds: [round]."""
     total, rounds = np.concatenate([[0], np.cumsum(budgets)]), len(budgets)
     at = np.interp(np.linspace(0, rounds, rounds + more + 1), np.arange(rounds + 1), total)
     stretched: Ints = np.maximum(np.diff(np.ceil(at - 1e-9)), 1).astype(np.int64)
     return stretched
 
 
-def _flood(links: GridLinks, beyond: NDArray[np.int16], pieces: int, allowed: Ints) -> _Rows:
+def _flood(links: GridLinks, beyond: NDArray[np.int16], pieces: int, allowed: Ints) -> GatherRows:
+    """Return the rows of an all-gather in rounds with these budgets: ``allowed`` chunks a link in each round."""
     from lightloom.collectives.synthesis import grid_kernels as kernels
 
     ranks = len(links.entering) - 1
     rows = kernels.GatherRows(*(np.empty(ranks * (ranks - 1) * pieces, np.int32) for _ in range(3)))
     kernels.flood(links, beyond, pieces, allowed, rows)
-    return _Rows(*rows)
+    return rows
 
 
-def _scheduled(gather: Collective, fabric: Fabric, links: GridLinks, rounds: _Rounds) -> Schedule:
+def _schedule_rounds(gather: Collective, fabric: Fabric, links: GridLinks, rounds: _Rounds) -> Schedule:
+    """Return an all-gather in rounds as a schedule of steps."""
     rows = rounds.rows
     order = np.lexsort((rows.link, rows.round))
     at, link = rows.round[order], rows.link[order]
@@ -362,7 +362,7 @@ def _scheduled(gather: Collective, fabric: Fabric, links: GridLinks, rounds: _Ro
 # linear functions of the size. Each time that one is played, the line of the chain of rows that ends last is kept: at
 # another size the schedule takes no less, and is not played where another one is as fast.
 
-_FLOWING_MOST_ROWS = 1 << 22
+_MOST_FLOWING_ROWS = 1 << 22
 _NEAR = 1.001
 """Times the lower bound at which nothing further is tried."""
 _ROUNDING = 1 - 1e-9
@@ -374,7 +374,7 @@ class _Line(NamedTuple):
     """Seconds that a schedule takes at least."""
 
     latency: float
-    """Of no bytes."""
+    """Seconds of the schedule with no bytes."""
     per_byte: float
     """More for each byte of the collective."""
 
@@ -393,7 +393,7 @@ def flowing(collective: Collective, fabric: Fabric) -> tuple[Schedule, float]:
     """
     enough = lower_bound(collective, fabric).time * _NEAR
     best, least, played = None, float("inf"), 0
-    for steps, pieces in _flowing_candidates(collective, fabric):
+    for steps, pieces in _steps_and_pieces(collective, fabric):
         busiest = _busiest_link(steps, fabric)
         if busiest >= least:
             continue
@@ -457,7 +457,7 @@ def _busiest_link(schedule: Schedule, fabric: Fabric) -> float:
     return float((chunks * schedule.chunk_nbytes / fabric.link_bandwidth()[path[:, 0]]).max())
 
 
-def _flowing_candidates(collective: Collective, fabric: Fabric) -> Iterator[tuple[Schedule, int]]:
+def _steps_and_pieces(collective: Collective, fabric: Fabric) -> Iterator[tuple[Schedule, int]]:
     """Schedules of steps, each with the pieces into which its chunks are cut without barriers; 0: as it is."""
     stepped = rounds_and_trees(collective, fabric)
     for steps in doubling(collective, fabric):
@@ -466,5 +466,5 @@ def _flowing_candidates(collective: Collective, fabric: Fabric) -> Iterator[tupl
     yield min(stepped, key=lambda steps: cost(steps, fabric).time), 0
     for pieces in _PIECES:
         for steps in stepped:
-            if pieces == 1 or len(steps) * pieces <= _FLOWING_MOST_ROWS:
+            if pieces == 1 or len(steps) * pieces <= _MOST_FLOWING_ROWS:
                 yield steps, pieces

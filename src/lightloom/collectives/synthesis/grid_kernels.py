@@ -1,4 +1,4 @@
-"""Compiled loop of chunks that follow each other up and down trees."""
+"""Compiled loops over grids: chunks up and down trees, and rounds from neighbour to neighbour."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _queue(ends: Int32s, rank: int, to: int) -> int:
 
 
 class GatherRows(NamedTuple):
-    """What passes which link in which round: arrays [row]."""
+    """Round, link and chunk of every transfer: arrays [row]."""
 
     round: Int32s
     link: Int32s
@@ -108,9 +108,9 @@ class _Flood(NamedTuple):
     """
 
     has: Mask
-    """Whether a rank has a chunk: [rank, chunk]."""
+    """True where a rank has a chunk: [rank, chunk]."""
     offered: Mask
-    """Whether a rank has a chunk or a neighbour has offered it: [rank, chunk]."""
+    """True where a rank has a chunk or a neighbour has offered it: [rank, chunk]."""
     first: Int32s
     """First chunk of each list, the farthest distance first, −1 where it is empty: [rank, list]."""
     last: Int32s
@@ -122,7 +122,7 @@ class _Flood(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """What a rank receives over in a round."""
+    """Links over which one rank receives in one round."""
 
     first: int
     """First link that enters the rank."""
@@ -146,7 +146,7 @@ class _Match(NamedTuple):
     via: Ints
     """The place of that chunk: [link]."""
     closed: Mask
-    """Whether a link is full and stays so: its chunks may take none but such links, [link]."""
+    """True for links that are full and stay so: their chunks may take none but such links, [link]."""
 
 
 @njit_cached

@@ -1,4 +1,4 @@
-"""Links that join ranks, read off any fabric's geometry."""
+"""Links that join ranks, read off any fabric's geometry, and transfers that trees on packets are made of."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import Ints
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import UnsupportedError
-from lightloom.machines.fabrics.derived import Geometry, cached
+from lightloom.machines.fabrics.derived import Geometry, cached, pairs
 from lightloom.machines.fabrics.fabric import Fabric
 
 _BLOCK = 1 << 20
@@ -19,11 +19,11 @@ class GridLinks(NamedTuple):
     """Transfers that take one link, by the rank that they enter."""
 
     source: Ints
-    """[link]."""
+    """Rank that sends: [link]."""
     destination: Ints
-    """[link]."""
+    """Rank that receives: [link]."""
     route: Ints
-    """[link]."""
+    """Route of the transfer, as the fabric numbers them: [link]."""
     entering: Ints
     """First link that enters each rank: [rank + 1]."""
     leaving: Ints
@@ -38,7 +38,7 @@ class GridLinks(NamedTuple):
         Raises:
             UnsupportedError: some rank has no neighbour at the other end of a single link.
         """
-        links = _links(fabric)
+        links = _read_links(fabric)
         if not (np.diff(links.entering).all() and np.diff(links.leaving).all()):
             raise UnsupportedError(
                 f"rounds from neighbour to neighbour on a {fabric.kind_name}: expected links that join ranks"
@@ -47,8 +47,9 @@ class GridLinks(NamedTuple):
 
 
 @cached
-def _links(fabric: Geometry) -> GridLinks:
-    columns = [np.concatenate(parts) for parts in zip(*_neighbours(fabric), strict=True)]
+def _read_links(fabric: Geometry) -> GridLinks:
+    """Return the links of a geometry by the rank that they enter, whether or not every rank has one."""
+    columns = [np.concatenate(parts) for parts in zip(*_neighbour_transfers(fabric), strict=True)]
     destination = columns[1]
     order = np.argsort(destination, kind="stable")
     source, destination, route = (column[order] for column in columns)
@@ -65,7 +66,7 @@ def _links(fabric: Geometry) -> GridLinks:
 
 
 def neighbours_join(fabric: Fabric) -> bool:
-    """Whether packets get from every rank to every other over links between ranks alone."""
+    """Return True when packets get from every rank to every other over links between ranks alone."""
     from scipy.sparse import csgraph, csr_array
 
     if not fabric.joins_ranks:
@@ -75,7 +76,7 @@ def neighbours_join(fabric: Fabric) -> bool:
     return int(csgraph.connected_components(joined, directed=True, connection="strong")[0]) == 1
 
 
-def _neighbours(fabric: Geometry) -> Iterator[tuple[Ints, Ints, Ints]]:
+def _neighbour_transfers(fabric: Geometry) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Source, destination and route of every transfer that takes a single link."""
     rows = max(_BLOCK // fabric.ranks, 1)
     for route in range(fabric.routes):
@@ -89,3 +90,54 @@ def _neighbours(fabric: Geometry) -> Iterator[tuple[Ints, Ints, Ints]]:
             routes = np.full(len(source), route, np.int64)
             near = fabric.hops(source, destination, routes) == 1
             yield source[near], destination[near], routes[near]
+
+
+class Transfers(NamedTuple):
+    """Transfers from rank to rank, ordered by the rank that sends: arrays [transfer]."""
+
+    first: Ints
+    """First transfer of each rank: [rank + 1]."""
+    source: Ints
+    destination: Ints
+    route: Ints
+    latency: Floats
+    """Seconds from the last byte sent to its arrival: [transfer]."""
+    begins: Ints
+    """First entry of ``link`` of each transfer: [transfer + 1]."""
+    link: Ints
+    """Links of all transfers, one after the other."""
+    seconds_per_byte: Floats
+    """Seconds that a byte takes on each entry of ``link``."""
+
+    @classmethod
+    def of(cls, fabric: Fabric, *, backward: bool = False) -> Transfers:
+        """From neighbour to neighbour where links join all ranks, otherwise from every rank to every other.
+
+        Args:
+            backward: transfers of trees that run towards their root: each is named by its ends in the tree that is
+                grown away from the root, and occupies the links from its destination to its source.
+        """
+        if neighbours_join(fabric):
+            links = GridLinks.of(fabric)
+            source, destination, route = links.source, links.destination, links.route
+            if backward:
+                source, destination = destination, source
+        else:
+            source, destination = np.concatenate([np.stack(ends) for ends in pairs(fabric.ranks)], axis=1)
+            route = fabric.route(destination, source) if backward else fabric.route(source, destination)
+        order = np.argsort(source, kind="stable")
+        source, destination, route = source[order], destination[order], route[order]
+        ends = (destination, source) if backward else (source, destination)
+        path = fabric.path(*ends, route)
+        begins = np.concatenate([[0], np.cumsum((path >= 0).sum(axis=1))])
+        link = path[path >= 0]
+        return cls(
+            np.searchsorted(source, np.arange(fabric.ranks + 1)),
+            source,
+            destination,
+            route,
+            fabric.latency(*ends, route),
+            begins,
+            link,
+            1 / fabric.link_bandwidth()[link],
+        )

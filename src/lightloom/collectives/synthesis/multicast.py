@@ -77,7 +77,7 @@ class Arc(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MulticastDesign:
-    """Everything that a search may choose."""
+    """Choices of a search: lightpaths with taps, pieces, and the rules by which trees grow over them."""
 
     arcs: tuple[Arc, ...]
     """Shortest first; the first starts at every rank and has a tap at every rank on its way."""
@@ -91,7 +91,7 @@ class MulticastDesign:
     """Deadline of balancing, over the lower bound."""
 
     def sound(self, ranks: int, taps: int, reach: int | None) -> bool:
-        """Whether the first level misses no rank, hubs are nested, and no lightpath has too many taps or links."""
+        """Return True when the first level misses no rank, hubs are nested, and no lightpath is too long."""
         base, most = self.arcs[0], ranks - 1 if reach is None else min(reach, ranks - 1)
         return (
             (base.hubs, base.spacing) == (ranks, 1)
@@ -171,16 +171,16 @@ def _lightpaths(ranks: int, period: int, arcs: tuple[Arc, ...]) -> tuple[Lightpa
 # Loads fall with the wavelengths of a level, so the least time at which all levels fit the fibre is found by
 # bisection, for all combinations at once.
 
-_CANDIDATES_NEAR = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32)
+_NEAR_TAPS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32)
 """Taps of lightpaths that leave no rank out."""
-_FAR = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+_FAR_TAPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 """Taps of lightpaths that do."""
 _GAPS = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
-"""Ranks between those."""
+"""Ranks from tap to tap of lightpaths that leave ranks out."""
 _PARTS = (1.0, 0.75, 0.5, 0.35, 0.2, 0.1)
-"""Of a half ring that the line of long lightpaths covers."""
+"""Parts of a half ring that the line of long lightpaths may cover."""
 _BISECTIONS = 14
-_CANDIDATES_KEPT = 3000
+_MOST_CANDIDATES = 3000
 
 
 class MulticastCandidate(NamedTuple):
@@ -212,7 +212,7 @@ def multicast_candidates(
     order = np.argsort(total, kind="stable")
     order = order[np.isfinite(total[order])]
     _, first = np.unique(which[order, :3], axis=0, return_index=True)
-    best = order[np.sort(first)][:_CANDIDATES_KEPT].tolist()
+    best = order[np.sort(first)][:_MOST_CANDIDATES].tolist()
     return [
         MulticastCandidate(
             float(total[row]),
@@ -224,8 +224,8 @@ def multicast_candidates(
 
 def _options(ranks: int, taps: int, farthest: int) -> tuple[Ints, Ints, Ints]:
     """Lightpaths of each level as (hubs, spacing, taps, taps between), none first in the two upper levels."""
-    near = sorted({count for count in (*_CANDIDATES_NEAR, taps) if count <= min(taps, farthest)})
-    far = sorted({count for count in (*_FAR, taps) if count <= taps})
+    near = sorted({count for count in (*_NEAR_TAPS, taps) if count <= min(taps, farthest)})
+    far = sorted({count for count in (*_FAR_TAPS, taps) if count <= taps})
     hubs = hub_counts(ranks)
     base = [(ranks, 1, count, 0) for count in near]
     fill = [(0, 1, 1, 0), *((start, 1, count, 0) for start in hubs if start < ranks for count in near if count > 1)]
@@ -240,12 +240,13 @@ def _options(ranks: int, taps: int, farthest: int) -> tuple[Ints, Ints, Ints]:
 
 
 def _on_hubs(ranks: int, fill: Ints, top: Ints) -> Mask:
-    """Whether taps of the upper level are hubs of the lower, where hubs are evenly spread."""
+    """Return where taps of the upper level are hubs of the lower, or these are not evenly spread: [row]."""
     aligned: Mask = (top[:, 1] * fill[:, 0] % ranks == 0) | (ranks % np.maximum(fill[:, 0], 1) != 0)
     return aligned
 
 
 def _colours(ranks: int, *levels: Ints) -> Ints:
+    """Return the fewest wavelengths that each level takes at width 1, 0 for absent levels: [row, level]."""
     colours = []
     for level in levels:
         hubs = np.maximum(level[:, 0], 1)
@@ -309,7 +310,7 @@ def _fitted(loads: Floats, colours: Ints, channels: int) -> tuple[Floats, Mask]:
 def _design(
     ranks: int, channels: int, levels: tuple[Ints, ...], loads: Floats, colours: Ints, part: float
 ) -> MulticastDesign:
-    """What is left of the wavelengths goes to the level that is busiest, one at a time."""
+    """Return the design of these levels; spare wavelengths go to the busiest level, one at a time."""
     width = np.where(colours > 0, 1, 0)
     while True:
         left = channels - int(colours @ width)
@@ -331,20 +332,20 @@ def _design(
 #
 # Deterministic: the effort is counted in receptions scheduled, not in seconds, and the steps are seeded.
 
-_SEARCH_NEAR = 1.01
+_NEAR = 1.01
 """Times the bound at which a search is content."""
-_SEARCH_KEPT = 8
+_LEADERS = 8
 """Designs that random steps start from."""
 _PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
 _SLACKS = (1.1, 1.35, 1.7, 2.2, 3.0)
 _SHARE = 0.3
-"""Of the effort, for candidates in the order of their estimates."""
+"""Share of the effort for candidates in the order of their estimates."""
 _QUICK = 0.1
-"""Of a hop, in which a piece is sent."""
+"""Share of a hop's time in which a piece is to be sent."""
 _QUICK_PART = 0.004
-"""Of the effort, for a candidate in many pieces."""
+"""Share of the effort that a candidate in many pieces may take."""
 _LARGEST_PART = 0.02
-"""Of the effort, that one design may take."""
+"""Share of the effort that one design may take."""
 _OVERHEAD = 1500
 """Receptions that would take as long to schedule as the rest of trying a design."""
 _LARGEST_TABLE = 1 << 22
@@ -359,12 +360,14 @@ class MulticastSearch:
     def __init__(
         self, ranks: int, channels: int, taps: int, reach: int | None, nbytes: float, timing: Timing, *, bound: float
     ) -> None:
-        """Args:
-        channels: wavelengths each way.
-        taps: most ranks that a lightpath may reach.
-        reach: most links that it may pass, or None.
-        nbytes: of one rank's share.
-        bound: seconds that no schedule beats, circuits in place.
+        """Take the problem.
+
+        Args:
+            channels: wavelengths each way.
+            taps: most ranks that a lightpath may reach.
+            reach: most links that it may pass, or None.
+            nbytes: bytes of one rank's share.
+            bound: seconds that no schedule beats, circuits in place.
         """
         self._ranks, self._channels, self._limits = ranks, channels, (taps, reach)
         self._nbytes, self._timing, self._bound = nbytes, timing, bound
@@ -410,9 +413,11 @@ class MulticastSearch:
         return max(pieces for pieces in _PIECES if pieces == 1 or (pieces <= quick and pieces <= most))
 
     def _content(self) -> bool:
-        return self._best is not None and self._best[0] <= _SEARCH_NEAR * self._bound
+        """Return True when the best design is near enough to the bound."""
+        return self._best is not None and self._best[0] <= _NEAR * self._bound
 
     def _try(self, design: MulticastDesign) -> None:
+        """Grow the trees of a design that fits, and keep its seconds."""
         if design in self._tried:
             return
         self._tried[design] = np.inf
@@ -430,17 +435,20 @@ class MulticastSearch:
                 self._best = trees.time, design
 
     def _cost(self, design: MulticastDesign) -> int:
+        """Return the number of receptions that a design schedules."""
         return design.period(self._ranks) * self._ranks * design.pieces
 
     def _fits(self, design: MulticastDesign) -> bool:
+        """Return True when a design is sound and has no more wavelengths than the ring."""
         return design.sound(self._ranks, *self._limits) and design.wavelengths(self._ranks) <= self._channels
 
     def _walk(self, effort: int) -> None:
+        """Try random steps away from the best designs until the effort is spent."""
         rng = np.random.default_rng(0)
         misses = 0
         while self._spent < effort and not self._content() and misses < _MOST_MISSES:
             # The best of each shape, since the best of all are all alike.
-            leaders = nsmallest(_SEARCH_KEPT, self._leading.values(), key=lambda tried: self._tried[tried])
+            leaders = nsmallest(_LEADERS, self._leading.values(), key=lambda tried: self._tried[tried])
             design = self._step(leaders[min(int(rng.exponential(1.5)), len(leaders) - 1)], rng)
             if rng.random() < 0.3 and design is not None:
                 design = self._step(design, rng)
@@ -493,6 +501,7 @@ class MulticastSearch:
         return replace(design, arcs=tuple(arcs))
 
     def _changed(self, arc: Arc, *, base: bool, rng: np.random.Generator) -> Arc:
+        """Return lightpaths with another width, taps, hubs or spacing; ``base`` ones keep hubs and spacing."""
         most = self._limits[0]
         kind = int(rng.integers(0, 2 if base else 6))
         if kind == 0:
@@ -523,7 +532,7 @@ class MulticastSearch:
 
 
 _EFFORT = 0.6
-"""Of the effort of a search for chords: taps make a reception dearer."""
+"""Effort over that of a search for chords: taps make a reception dearer."""
 
 
 def multicast(collective: Collective, fabric: Fabric) -> Schedule:
@@ -538,19 +547,21 @@ def multicast(collective: Collective, fabric: Fabric) -> Schedule:
         raise UnsupportedError("multicast of light needs lightpaths with taps: set multicast_taps")
     ranks, channels = fabric.ranks, fabric.usable_channels
     nbytes = max(collective.nbytes_per_rank, 1.0)
-    timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
+    timing = Timing.of(fabric)
     bound = timing.hop + fabric.neighbour_latency() + (ranks - 1) * nbytes / (2 * channels * timing.bandwidth)
     search = MulticastSearch(ranks, channels, fabric.taps, fabric.reach, nbytes, timing, bound=bound)
     design, trees = search.run(int(_EFFORT * effort(ranks)))
-    return ring_schedule(collective, fabric, trees, _note(design, fabric))
+    return ring_schedule(collective, fabric, trees, _design_note(design, fabric))
 
 
-def _note(design: MulticastDesign, fabric: Fabric) -> str:
+def _design_note(design: MulticastDesign, fabric: Fabric) -> str:
+    """Describe a design for the note of a schedule."""
     kinds = "; ".join(_arc(arc, fabric.ranks) for arc in design.arcs)
     return f"{kinds}; every share travels in {design.pieces} pieces"
 
 
 def _arc(arc: Arc, ranks: int) -> str:
+    """Describe lightpaths of one length for the note of a schedule."""
     hubs = "every rank" if arc.hubs == ranks else f"each of {arc.hubs} hubs"
     stride = "next" if arc.spacing == 1 else f"{arc.spacing} apart"
     stride += f" and {arc.between} between any two" if arc.between else ""

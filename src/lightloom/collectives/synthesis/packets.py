@@ -4,7 +4,7 @@
     domains, rails and grids: phases by axis, without barriers, in ever more pieces   ──► the fastest
     trees packed onto links, ever more of them
 
-Links send what they can as soon as it is there (:mod:`.order`). Where links join ranks, rounds from neighbour to
+Links send what they can as soon as it is there (:func:`listed`). Where links join ranks, rounds from neighbour to
 neighbour are tried as well (:mod:`lightloom.collectives.synthesis.grid`).
 """
 
@@ -258,6 +258,7 @@ def steps_of(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sc
 
 
 def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Yield schedules without barriers: steps in pieces, straight all-to-alls, and packed trees."""
     steps, joined = steps_of(_suited(fabric), collective, fabric), neighbours_join(fabric)
     steps = None if steps is None else _folded(steps, fabric)
     if steps is not None:
@@ -274,6 +275,7 @@ def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
 
 
 def _by_axis(fabric: Fabric) -> bool:
+    """Return True when a fabric has several axes, as domains, rails and grids have."""
     return len(fabric.axes) > 1
 
 
@@ -324,6 +326,7 @@ def _holds(schedule: Schedule, fabric: Fabric) -> bool:
 
 
 def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Yield schedules over ever more packed trees a share; none for a group that shares links."""
     if len(fabric.siblings()[1]) > 1:
         return
     for trees in _TREES:

@@ -12,20 +12,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.algorithms.direct import ONE_STAGE
 from lightloom.collectives.algorithms.ring import RING_TWO_WAY
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.bounds.one_to_one import Demand
 from lightloom.collectives.collective import TO_OR_FROM_ROOT, Collective, Kind
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.schedule.build import without_barriers
+from lightloom.collectives.schedule.build import Rows, assemble, without_barriers
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits
 from lightloom.collectives.synthesis.exchange.search import exchange
 from lightloom.collectives.synthesis.grid_links import GridLinks, neighbours_join
-from lightloom.collectives.synthesis.packets import listed
-from lightloom.collectives.synthesis.ring.circulant import around_damage
+from lightloom.collectives.synthesis.packets import listed, steps_of, turns
+from lightloom.collectives.synthesis.ring.damaged import around_damage
 from lightloom.collectives.synthesis.ring.rooted import rooted
 from lightloom.collectives.synthesis.switch import on_switch
 from lightloom.core.arrays import Floats, Ints, read_only
@@ -42,7 +41,7 @@ _SWEEPS = 6
 """Times that every part chooses its way, all others having chosen."""
 _TREES = 1 << 14
 """Trees of ways that are grown in all sweeps together, about."""
-_OVER_CIRCUITS_MOST_HOPS = 1 << 25
+_LARGEST_WAY_TABLE = 1 << 25
 """Largest table of parts and the hops of their ways."""
 _GOAL = 1.1
 """Times the bound for which circuits may be busy at no great price."""
@@ -99,15 +98,15 @@ def over_circuits(
     place = np.arange(len(row_part)) - np.repeat(np.cumsum(hops) - hops, hops)
     circuit = taken[row_part, hops[row_part] - 1 - place]
     nbytes = demand.nbytes[part[row_part]] / pieces
-    schedule = _listed(collective, fabric, circuits, circuit, chunk[row_part], nbytes)
-    return schedule.with_columns({}, chunks=collective.parts * pieces, notes=(note,) if note else ())
+    notes = (note,) if note else ()
+    return _listed(collective, fabric, circuits, circuit, chunk[row_part], nbytes, pieces=pieces, notes=notes)
 
 
 def _ways(
     demand: Demand, part: Ints, fabric: Fabric, circuits: StandingCircuits, bound: float, pieces: int
 ) -> tuple[Ints, Ints, StandingCircuits]:
     """Circuits of the way of each piece [piece, hop], of which part it is, and the circuits by the rank that sends."""
-    from lightloom.collectives.synthesis import part_kernels as kernels
+    from lightloom.collectives.synthesis import packet_kernels as kernels
 
     ranks = fabric.ranks
     circuits = circuits.only(np.argsort(circuits.source, kind="stable"))
@@ -120,7 +119,7 @@ def _ways(
     )
     first = np.searchsorted(demand.source[part], np.arange(ranks + 1))
     demands = kernels.Demands(first, demand.destination[part], nbytes)
-    most = min(ranks - 1, max(_OVER_CIRCUITS_MOST_HOPS // len(part), 1))
+    most = min(ranks - 1, max(_LARGEST_WAY_TABLE // len(part), 1))
     taken, load = np.full((len(part), most), -1, np.int64), np.zeros(len(circuits))
     batch = max(-(-len(part) * _SWEEPS // _TREES), 1)
     allowed, best, least = _GOAL * bound, taken, np.inf
@@ -134,9 +133,17 @@ def _ways(
 
 
 def _listed(
-    collective: Collective, fabric: Fabric, circuits: StandingCircuits, circuit: Ints, chunk: Ints, nbytes: Floats
+    collective: Collective,
+    fabric: Fabric,
+    circuits: StandingCircuits,
+    circuit: Ints,
+    chunk: Ints,
+    nbytes: Floats,
+    *,
+    pieces: int,
+    notes: tuple[str, ...],
 ) -> Schedule:
-    """The rows in an order in which circuits can send them, each hop after the one before."""
+    """Return hops, arrays [hop], in an order in which circuits can send them, each after the one before on its way."""
     from lightloom.collectives.synthesis import packet_kernels as kernels
 
     source, destination = circuits.source[circuit], circuits.destination[circuit]
@@ -157,32 +164,23 @@ def _listed(
         np.asarray(busy, np.float64),
         np.asarray(delay, np.float64),
     )
-    ranked = np.lexsort((-kernels.seconds_left(rows, len(cells)), circuit))
-    place = np.empty(len(ranked), np.int64)
-    place[ranked] = np.arange(len(ranked))
-    first = np.searchsorted(circuit[ranked], np.arange(len(circuits) + 1))
-    turn = np.empty(len(circuit), np.int64)
-    kernels.list_order(rows, kernels.Urgency(first, ranked, place), held, turn)
-    order = np.argsort(turn)
+    order = np.argsort(turns(rows, held, len(circuits)))
     circuit = circuit[order]
-    fibre, wavelength = np.divmod(circuits.channel[circuit], fabric.fibre_channels)
-    return Schedule(
-        algorithm="synthesized",
-        collective=collective,
-        chunks=most,
-        steps=len(order),
-        step=np.arange(len(order)),
-        lightpath=np.unique(circuit, return_inverse=True)[1],
-        source=source[order],
-        destination=destination[order],
-        route=circuits.route[circuit],
-        fibre=fibre,
-        first_wavelength=wavelength,
-        wavelength_count=circuits.width[circuit],
-        chunk=chunk[order],
-        reduces=np.zeros(len(order), np.bool_),
-        queued=True,
+    columns = Rows(
+        np.arange(len(order)),
+        np.unique(circuit, return_inverse=True)[1],
+        source[order],
+        destination[order],
+        circuits.route[circuit],
+        circuits.channel[circuit],
+        circuits.width[circuit],
+        chunk[order],
+        np.zeros(len(order), np.bool_),
     )
+    schedule = assemble(
+        "synthesized", collective, fabric, columns, chunks=collective.parts * pieces, steps=len(order), notes=notes
+    )
+    return replace(schedule, queued=True)
 
 
 _PIECES = (1, 2, 4, 8)
@@ -192,7 +190,7 @@ _NEAR = 1.02
 """Times the bound, without the set-up in either, at which the search ends."""
 _MOST_ROWS = 1 << 19
 """Most rows that are tried, in pieces."""
-_ANYWHERE_MOST_HOPS = 1 << 16
+_MOST_HOPS = 1 << 16
 """Links that all parts cross together, up to which they find their ways over links between ranks."""
 _MOST_RANKS = 512
 """Ranks up to which an all-to-all is searched for its circuits."""
@@ -205,7 +203,7 @@ def between_ranks(collective: Collective, fabric: Fabric) -> Schedule:
         UnsupportedError: nothing carries the parts there.
     """
     best, least, bound = None, float("inf"), lower_bound(collective, fabric).time
-    for schedule in _candidates(collective, fabric):
+    for schedule in _part_candidates(collective, fabric):
         seconds = cost(schedule, fabric).time
         if seconds < least:
             best, least = schedule, seconds
@@ -216,49 +214,40 @@ def between_ranks(collective: Collective, fabric: Fabric) -> Schedule:
     return best
 
 
-def _candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+def _part_candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Yield schedules in steps where nothing has failed, then those over circuits or links."""
     if not fabric.damaged:
         yield from _in_steps(collective, fabric)
     yield from _over_circuits(collective, fabric) if fabric.exclusive else _over_links(collective, fabric)
 
 
 def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Yield schedules of plain algorithms."""
     for algorithm in (ONE_STAGE.bundled(), ONE_STAGE, RING_TWO_WAY.bundled()):
-        schedule = _built(algorithm, collective, fabric)
+        schedule = steps_of(algorithm, collective, fabric)
         if schedule is not None:
             yield replace(schedule, algorithm="synthesized", notes=(f"steps of {algorithm.name}",))
 
 
-def _built(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule | None:
-    if algorithm.refusal(collective.kind, fabric) is not None:
-        return None
-    carrier = algorithm.carried_as(collective.kind)
-    try:
-        if carrier == collective.kind:
-            return algorithm.build(collective, fabric, striped=algorithm.striped)
-        schedule = algorithm.build(collective.of_kind(carrier), fabric, striped=algorithm.striped)
-    except UnsupportedError:
-        return None
-    return schedule.carrying(collective, fabric.fibre_channels)
-
-
 def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Yield schedules without barriers, and parts that find their ways over links between ranks."""
     for algorithm in (ONE_STAGE, RING_TWO_WAY.bundled()):
-        steps = _built(algorithm, collective, fabric)
+        steps = steps_of(algorithm, collective, fabric)
         for pieces in _PIECES:
             if steps is not None and len(steps) * pieces <= _MOST_ROWS:
                 yield replace(listed(without_barriers(steps, fabric, pieces, 1), fabric), algorithm="synthesized")
-    if len(fabric.siblings()[1]) == 1 and neighbours_join(fabric) and _rows(collective, fabric) <= _ANYWHERE_MOST_HOPS:
+    if len(fabric.siblings()[1]) == 1 and neighbours_join(fabric) and _hops_of_routes(collective, fabric) <= _MOST_HOPS:
         yield from _by_ways(collective, fabric, links_of(fabric), "links between ranks", _LINK_PIECES)
 
 
-def _rows(collective: Collective, fabric: Fabric) -> int:
+def _hops_of_routes(collective: Collective, fabric: Fabric) -> int:
     """Links that all parts cross where each takes its route."""
     demand = Demand(collective)
     return int(fabric.hops(demand.source, demand.destination, np.zeros_like(demand.source)).sum())
 
 
 def _over_circuits(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Yield schedules of parts over the circuits of even collectives."""
     for carrier in _carriers(collective, fabric):
         yield from _by_ways(collective, fabric, standing_of(carrier, fabric), carrier.notes[0], _PIECES)
 
@@ -287,7 +276,7 @@ def _carriers(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         around = around_damage(Collective("all-gather", fabric.ranks, collective.nbytes), fabric)
         yield replace(around, notes=("circuits around the damage",))
         return
-    neighbours = _neighbours(fabric)
+    neighbours = _neighbour_circuits(fabric)
     if neighbours is not None:
         yield neighbours
     kinds: list[Kind] = ["all-to-all"] if fabric.ranks <= _MOST_RANKS else []
@@ -304,9 +293,9 @@ def _carriers(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
             yield replace(schedule, notes=(f"circuits of an even {kind}",))
 
 
-def _neighbours(fabric: Fabric) -> Schedule | None:
+def _neighbour_circuits(fabric: Fabric) -> Schedule | None:
     """Circuits between neighbours alone, as wide as they can be."""
-    steps = _built(RING_TWO_WAY.bundled(), Collective("all-gather", fabric.ranks, 1.0), fabric)
+    steps = steps_of(RING_TWO_WAY.bundled(), Collective("all-gather", fabric.ranks, 1.0), fabric)
     if steps is None or not cost(steps, fabric).static:
         return None
     return replace(steps, notes=("circuits between neighbours alone",))

@@ -2,7 +2,7 @@
 
 Large shares go over a circulant, where one tree stands for those of all ranks and every circuit carries the same,
 smaller ones over circuits that repeat every few ranks and make fewer hops, the smallest over a generalised Kautz graph,
-whose ranks are fewest hops apart (:mod:`.switch_graphs`).
+whose ranks are fewest hops apart (:func:`kautz`).
 
 A reduce-scatter takes the same circuits: its trees are those of the reversed circuits, run backwards.
 """
@@ -144,7 +144,7 @@ class Lift:
         return Queues(np.tile(plane, (len(self.origin) // period, 1)), np.ones_like(plane), np.zeros_like(plane))
 
     def reversed(self) -> Lift:
-        """The same circuits in the other direction."""
+        """Return these circuits in the other direction."""
         planes, period = self.ahead.shape
         backward = np.empty_like(self.ahead)
         start = np.arange(period)
@@ -168,6 +168,7 @@ def kautz(ranks: int, degree: int) -> StandingCircuits:
 
 
 def _without_loops(source: Ints, destination: Ints) -> Ints:
+    """Return destinations without circuits from a rank to itself: [circuit]."""
     loops = np.flatnonzero(source == destination)
     destination = destination.copy()
     while len(loops):
@@ -220,7 +221,9 @@ class _Ways(NamedTuple):
 
 def exchange_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
     """A folded queued all-to-all over circuits that repeat."""
-    return _exchange(collective, fabric, _Ways(lift.origin, lift.circuit, lift.hops), lift.queues(), pieces, note)
+    return _schedule_blocks(
+        collective, fabric, _Ways(lift.origin, lift.circuit, lift.hops), lift.queues(), pieces, note
+    )
 
 
 def exchange_over(
@@ -236,10 +239,12 @@ def exchange_over(
     hops, beyond = np.empty((ranks, ranks), np.int16), np.empty((ranks, ranks), np.int16)
     grid_kernels.distances(first, circuits.destination[leaving], hops, beyond)
     ways = _Ways(circuits.source[entering], entering, hops)
-    return _exchange(collective, fabric, ways, circuits.queues(), pieces, note)
+    return _schedule_blocks(collective, fabric, ways, circuits.queues(), pieces, note)
 
 
-def _exchange(collective: Collective, fabric: Fabric, ways: _Ways, queues: Queues, pieces: int, note: str) -> Schedule:
+def _schedule_blocks(
+    collective: Collective, fabric: Fabric, ways: _Ways, queues: Queues, pieces: int, note: str
+) -> Schedule:
     """The schedule of every hop of every block of the sources, rotated to where its circuit starts first."""
     (period, ranks), choice = ways.hops.shape, ways.chosen(pieces, len(queues.width))
     piece, owner, reader = (axis.ravel() for axis in np.indices(choice.shape))
@@ -265,11 +270,11 @@ def _exchange(collective: Collective, fabric: Fabric, ways: _Ways, queues: Queue
 SERVES = (*FROM_ALL_GATHER, "all-to-all")
 _PIECES = (1, 2, 4, 8, 16)
 _MOST_ROWS = 1 << 23
-"""Of a schedule in which nothing repeats."""
+"""Most rows of a schedule in which nothing repeats."""
 _MOST_FOLDED = 1 << 16
-"""Transfers of the shares of one period."""
+"""Most transfers of the shares of one period."""
 _LONGEST_PERIOD = 8
-"""Of circuits that repeat; longer ones take longer to find and are hardly better."""
+"""Longest period of circuits that repeat; longer ones take longer to find and are hardly better."""
 _NAMED = 8
 """Connections that a note names."""
 _NEAR = 1.002
@@ -290,7 +295,7 @@ def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
     nbytes, collective = collective.nbytes, replace(collective, nbytes=max(collective.nbytes, float(fabric.ranks)))
     best, least = None, np.inf
     enough = fabric.setup_time + _NEAR * (degree_seconds(collective, fabric) - fabric.setup_time)
-    for schedule in _candidates(collective, fabric):
+    for schedule in _switch_candidates(collective, fabric):
         time = cost(schedule, fabric).time
         if time < least:
             best, least = schedule, time
@@ -300,9 +305,10 @@ def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
     return best.resized(nbytes)
 
 
-def _candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Yield schedules over circulants, their lifts and a Kautz graph, or of an all-to-all."""
     if collective.kind == "all-to-all":
-        yield from _exchanges(collective, fabric)
+        yield from _exchange_candidates(collective, fabric)
         return
     ranks, degree = fabric.ranks, fabric.channels
     for offsets in _circulants(ranks, degree):
@@ -310,7 +316,7 @@ def _candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         ahead = ", ".join(str(offset) for offset in np.unique(offsets)[:_NAMED]) + (", ..." if several else "")
         once = Lift.of(ranks, offsets[:, None])
         for pieces in _PIECES:
-            note = _note(f"circuits lead from every rank to those {ahead} ahead", "share", pieces)
+            note = _circuits_note(f"circuits lead from every rank to those {ahead} ahead", "share", pieces)
             yield gather_over_lift(collective, fabric, once, pieces, note)
     if degree == 1:
         return
@@ -318,17 +324,18 @@ def _candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     several_ranks = Lift.of(ranks, lift(ranks, degree, period))
     for pieces in _PIECES:
         if ranks * period * pieces <= _MOST_FOLDED:
-            note = _note(f"circuits of {degree} planes that repeat every {period} ranks", "share", pieces)
+            note = _circuits_note(f"circuits of {degree} planes that repeat every {period} ranks", "share", pieces)
             yield gather_over_lift(collective, fabric, several_ranks, pieces, note)
     graph = kautz(ranks, degree)
     circuits = graph.only(graph.source != graph.destination)
     for pieces in _PIECES[:2]:
         if ranks**2 * pieces <= _MOST_ROWS:
-            note = _note(f"{degree} circuits a rank form a generalised Kautz graph", "share", pieces)
+            note = _circuits_note(f"{degree} circuits a rank form a generalised Kautz graph", "share", pieces)
             yield gather_over(collective, fabric, circuits, pieces, note=note)
 
 
 def _circulants(ranks: int, degree: int) -> Iterator[Ints]:
+    """Yield connections of circulants worth trying: [plane]."""
     yield circulant(ranks, degree)
     if degree >= ranks and degree % (ranks - 1):
         # With a circuit to every other rank and some to spare, only relaying uses these as much as the others.
@@ -341,22 +348,24 @@ def _period(ranks: int, longest: int) -> int:
     return max(period for period in range(1, longest + 1) if ranks % period == 0)
 
 
-def _exchanges(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+def _exchange_candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Yield all-to-alls over lifts, over a Kautz graph, and straight over circuits that change."""
     ranks, degree = fabric.ranks, fabric.channels
     for period in sorted({1, _period(ranks, _LONGEST_PERIOD // 2), _period(ranks, _LONGEST_PERIOD)}):
         circuits = Lift.of(ranks, lift(ranks, degree, period))
         for pieces in _PIECES[:3:2]:
-            note = _note(f"circuits of {degree} planes that repeat every {period} ranks", "block", pieces)
+            note = _circuits_note(f"circuits of {degree} planes that repeat every {period} ranks", "block", pieces)
             yield exchange_over_lift(collective, fabric, circuits, pieces, note)
     if degree > 1 and ranks**2 * len(ranks_by_hops(ranks, degree)) <= _MOST_ROWS:
-        note = _note(f"{degree} circuits a rank form a generalised Kautz graph", "block", 1)
+        note = _circuits_note(f"{degree} circuits a rank form a generalised Kautz graph", "block", 1)
         yield exchange_over(collective, fabric, kautz(ranks, degree), 1, note)
     # Circuits that change carry every block straight, which many bytes ask for.
     straight = one_stage(collective, fabric, striped=True)
     yield replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))
 
 
-def _note(circuits: str, part: str, pieces: int) -> str:
+def _circuits_note(circuits: str, part: str, pieces: int) -> str:
+    """Describe circuits and pieces for the note of a schedule."""
     return f"{circuits}; every {part} travels in {pieces} {'piece' if pieces == 1 else 'pieces'}"
 
 

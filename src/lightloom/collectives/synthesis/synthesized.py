@@ -27,7 +27,7 @@ from lightloom.collectives.synthesis.exchange.search import exchange
 from lightloom.collectives.synthesis.multicast import multicast
 from lightloom.collectives.synthesis.packets import on_packets
 from lightloom.collectives.synthesis.parts import between_ranks
-from lightloom.collectives.synthesis.ring.circulant import around_damage
+from lightloom.collectives.synthesis.ring.damaged import around_damage
 from lightloom.collectives.synthesis.ring.gather import MOST_RANKS, gather, in_few_steps, stages
 from lightloom.collectives.synthesis.ring.rooted import rooted
 from lightloom.collectives.synthesis.switch import SERVES, on_switch
@@ -39,7 +39,7 @@ _MOST_RANKS = 8192
 
 
 def refusal(kind: str, fabric: Fabric) -> str | None:
-    """Why there is nothing to synthesize for that collective on that fabric; None where there is."""
+    """Return why nothing can be synthesized for a kind of collective on a fabric; None where something can."""
     if fabric.ranks > _MOST_RANKS:
         return f"synthesis searches among at most {_MOST_RANKS:,} ranks, not {fabric.ranks:,}"
     if fabric.in_network_reduction:
@@ -49,13 +49,14 @@ def refusal(kind: str, fabric: Fabric) -> str | None:
 
 
 def _kinds(fabric: Fabric) -> tuple[str, ...]:
+    """Return the kinds of collectives that can be synthesized on a fabric."""
     if fabric.damaged:
         return (*FROM_ALL_GATHER, *ROOTED, *ONE_TO_ONE)
     return (*SERVES, *OF_PARTS) if fabric.switch_planes else (*CLASSIC, *OF_PARTS)
 
 
 def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """The fastest schedule found, not yet verified.
+    """Return the fastest schedule found, not yet verified.
 
     Raises:
         UnsupportedError: nothing to synthesize there (:func:`refusal`).
@@ -82,6 +83,7 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
 
 
 def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Yield the schedules found for a fabric, the fastest of which is taken."""
     if collective.kind in OF_PARTS or (fabric.damaged and collective.kind == "all-to-all"):
         yield between_ranks(collective, fabric)
     elif fabric.damaged:
@@ -95,6 +97,7 @@ def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Yield the schedules found on a sound ring of wavelengths."""
     if collective.kind in ROOTED:
         yield rooted(collective, fabric)
     elif collective.kind == "all-to-all":

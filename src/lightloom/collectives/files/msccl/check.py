@@ -109,6 +109,8 @@ class _Access(NamedTuple):
 
 @dataclass(slots=True)
 class _Block:
+    """A threadblock that runs."""
+
     rank: int
     number: int
     index: int
@@ -127,6 +129,7 @@ class _Block:
     """Step that announces the end of each step."""
 
     def name(self, step: int) -> str:
+        """Return the name of a step for messages."""
         return f"GPU {self.rank}, threadblock {self.number}, step {step}"
 
 
@@ -165,6 +168,7 @@ class Machine:
         self._reads: dict[Place, list[_Access]] = defaultdict(list)
 
     def run(self) -> Run:
+        """Run all threadblocks to their ends, and return what happened."""
         while self._ready:
             block = self._ready.popleft()
             while block.at < len(block.code.steps):
@@ -187,9 +191,11 @@ class Machine:
         return self._done
 
     def _refuse(self, block: _Block, complaint: str) -> NoReturn:
+        """Raise ConfigError about the current step of a threadblock."""
         refuse(self._where, block.code.steps[block.at].line, block.name(block.at), complaint)
 
     def _wake(self, what: object) -> None:
+        """Let the threadblocks go on that wait for an event."""
         self._ready.extend(self._waiting.pop(what, ()))
 
     def _advanced(self, block: _Block, step: Step) -> object | None:
@@ -221,12 +227,14 @@ class Machine:
         return None
 
     def _is_full(self, connection: Connection, piece: int) -> bool:
+        """Return True when a connection has no room for this chunk of a message."""
         pieces = self._under_way[connection]
         if self._in_parts:
             return len(pieces) >= self._room
         return piece == 0 and len({piece.message for piece in pieces}) >= self._room
 
     def _dependency(self, block: _Block, step: Step) -> object | None:
+        """Wait for the dependency of a step: return the event that is missing, or None after taking over its clock."""
         if step.depends is not None:
             number, awaited = step.depends
             name = (block.rank, number, self._blocks_of[block.rank][number].announcing[awaited])
@@ -237,6 +245,7 @@ class Machine:
         return None
 
     def _end_step(self, block: _Block, step: Step) -> None:
+        """Announce the end of a step where others wait for it, and go to the next."""
         if step.awaited and step.type != "nop":
             name = (block.rank, block.number, block.at)
             self._announced[name] = block.clock.copy()
@@ -269,6 +278,7 @@ class Machine:
         return content
 
     def _send(self, block: _Block, step: Step, connection: Connection) -> None:
+        """Put a chunk of a message on a connection."""
         content = block.held[0] if block.held else self._read(block, *_nth(step.source, block.piece))
         clock = block.clock.copy()
         clock[block.index] += 1
@@ -279,12 +289,14 @@ class Machine:
         self._wake(("full", connection))
 
     def _read(self, block: _Block, buffer: str, chunk: int) -> Content:
+        """Return what a chunk holds; refuse a read that nothing orders after the last write."""
         place = self._condition.place(block.rank, buffer, chunk)
         self._ordered(block, place, [self._last_write[place]] if place in self._last_write else [])
         self._reads[place].append(self._access(block))
         return self._memory.get(place)
 
     def _write(self, block: _Block, buffer: str, chunk: int, content: Content) -> None:
+        """Store a chunk; refuse a write that nothing orders after earlier reads and writes."""
         place = self._condition.place(block.rank, buffer, chunk)
         before = self._reads.pop(place, [])
         self._ordered(block, place, [*before, self._last_write[place]] if place in self._last_write else before)
@@ -292,9 +304,11 @@ class Machine:
         self._memory[place] = content
 
     def _access(self, block: _Block) -> _Access:
+        """Return the access of the current step to a chunk."""
         return _Access(block.index, int(block.clock[block.index]) + 1, block.at)
 
     def _ordered(self, block: _Block, place: Place, before: list[_Access]) -> None:
+        """Refuse a step unless clocks order it after the accesses ``before``."""
         for access in before:
             if access.block != block.index and block.clock[access.block] < access.tick:
                 buffer, chunk = place[1:]
@@ -304,6 +318,7 @@ class Machine:
 
 
 def _nth(first: tuple[str, int], number: int) -> tuple[str, int]:
+    """Return buffer and offset of a chunk that lies ``number`` chunks behind the first."""
     return first[0], first[1] + number
 
 
@@ -383,6 +398,7 @@ def _check_result(run: Run, where: str) -> None:
 
 
 def _wrong(run: Run) -> Iterator[tuple[int, int, Place, Content, Value]]:
+    """Yield the chunks of the output that hold something else than they must."""
     for rank, k, chunk, contributors in run.condition.expected(run.root):
         place = run.condition.place(rank, "o", k)
         content = run.memory.get(place)
@@ -420,11 +436,12 @@ def sentence(program: Program, runs: list[Run]) -> str:
             "where messages of several chunks do not fit in a slot of a connection, they go chunk by chunk: "
             "at such sizes this program waits forever"
         )
-    lines.append(f"chosen by microsoft/msccl {_chosen(program)}")
+    lines.append(f"chosen by microsoft/msccl {_chosen_sizes(program)}")
     return "\n".join(lines)
 
 
-def _chosen(program: Program) -> str:
+def _chosen_sizes(program: Program) -> str:
+    """Say for which sizes a runtime chooses a program."""
     if program.max_bytes <= program.min_bytes:
         limits = f"minBytes={program.min_bytes}, maxBytes={program.max_bytes}"
         return f"never: {limits}, and it asks minBytes <= size < maxBytes"

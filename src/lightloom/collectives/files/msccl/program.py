@@ -161,6 +161,7 @@ def described(content: Content, ranks: int) -> str:
 
 
 def _some(names: list[str]) -> str:
+    """Return a list of names, of which at most six are named."""
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
@@ -199,6 +200,7 @@ def to_xml(program: Program) -> str:
 
 
 def _step(number: int, step: Step) -> str:
+    """Return a step as an XML element."""
     depid, deps = step.depends or (-1, -1)
     return (
         _tag(
@@ -220,6 +222,7 @@ def _step(number: int, step: Step) -> str:
 
 
 def _tag(element: str, depth: int, **values: object) -> str:
+    """Return the opening tag of an element with its attributes."""
     attributes = " ".join(f"{key}={quoteattr(str(value))}" for key, value in values.items())
     return f"{'  ' * depth}<{element} {attributes}>"
 
@@ -259,12 +262,15 @@ class _Reader:
         self._blocks: dict[int, ThreadBlock] = {}
 
     def _refuse(self, what: str) -> NoReturn:
+        """Raise ConfigError about the current line."""
         raise ConfigError(f"{self._path}, line {self.parser.CurrentLineNumber}: {what}")
 
     def _no_doctype(self, *_: object) -> None:
+        """Refuse a document type declaration, which could name other files."""
         self._refuse("a program has no document type declaration")
 
     def _start(self, name: str, values: dict[str, str]) -> None:
+        """Open an element inside the one that it belongs to."""
         inside = {"algo": None, "gpu": "algo", "tb": "gpu", "step": "tb"}
         if name not in inside or inside[name] != (self._open[-1] if self._open else None):
             self._refuse(f"<{name}> inside {self._open[-1] if self._open else 'nothing'}: expected algo, gpu, tb, step")
@@ -272,6 +278,7 @@ class _Reader:
         getattr(self, f"_{name}")(values)
 
     def _end(self, name: str) -> None:
+        """Close an element, and complete a GPU or the program."""
         self._open.pop()
         if name == "gpu":
             gpu = next(reversed(self._gpus.values()))
@@ -289,6 +296,7 @@ class _Reader:
         return range(count)
 
     def _algo(self, values: dict[str, str]) -> None:
+        """Begin the program."""
         self._announced = self._whole(values, "ngpus", least=1)
         in_place = self._whole(values, "inplace", least=0, most=1)
         # Older files lack these attributes; the defaults are those of microsoft/msccl.
@@ -306,18 +314,21 @@ class _Reader:
         )
 
     def _gpu(self, values: dict[str, str]) -> None:
+        """Begin a GPU."""
         rank = self._new(values, self._gpus)
         chunks = {name: self._whole(values, f"{name}_chunks", least=0) for name in BUFFERS}
         self._gpus[rank] = Gpu(chunks=chunks, line=self.parser.CurrentLineNumber)
         self._blocks = {}
 
     def _tb(self, values: dict[str, str]) -> None:
+        """Begin a threadblock of the current GPU."""
         number = self._new(values, self._blocks)
         send, receive, channel = (self._whole(values, name) for name in ("send", "recv", "chan"))
         line = self.parser.CurrentLineNumber
         self._blocks[number] = ThreadBlock(send=send, receive=receive, channel=channel, line=line)
 
     def _step(self, values: dict[str, str]) -> None:
+        """Append a step to the current threadblock."""
         block = next(reversed(self._blocks.values()))
         number = self._whole(values, "s")
         if number != len(block.steps):
@@ -336,11 +347,13 @@ class _Reader:
         )
 
     def _text(self, values: dict[str, str], name: str) -> str:
+        """Return an attribute; refuse an element without it."""
         if name not in values:
             self._refuse(f"<{self._open[-1]}>: attribute {name!r} is missing: expected one, as msccl-tools writes it")
         return values[name]
 
     def _whole(self, values: dict[str, str], name: str, least: int = -1, most: int = (1 << 31) - 1) -> int:
+        """Return an attribute that is a whole number within limits."""
         text = self._text(values, name)
         try:
             value = int(text)
@@ -351,6 +364,7 @@ class _Reader:
         return value
 
     def _new(self, values: dict[str, str], known: Container[int]) -> int:
+        """Return the id of an element, which must be new."""
         number = self._whole(values, "id", least=0)
         if number in known:
             self._refuse(f"<{self._open[-1]}>: id={number} occurs twice: expected each id once")

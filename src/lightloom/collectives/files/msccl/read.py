@@ -73,13 +73,14 @@ def read_program(path: Path, fabric: Fabric, nbytes: float) -> Schedule:
     collective = Collective(kind, ranks, nbytes)
     logical = _logical_steps(movement.rows, _levels(movement, where), collective, fabric, chunks, where)
     schedule = assign_wavelengths(
-        program.name or path.stem, collective, fabric, chunks, logical, notes=(_note(path, run),)
+        program.name or path.stem, collective, fabric, chunks, logical, notes=(_reading_note(path, run),)
     )
     verified(schedule, fabric, where)
     return schedule
 
 
-def _note(path: Path, run: Run) -> str:
+def _reading_note(path: Path, run: Run) -> str:
+    """Describe the file, and the local work that a schedule leaves out, for the note of a schedule."""
     if not run.local_work:
         return f"read from {path.name}"
     local = " and ".join(run.local_work)
@@ -87,6 +88,8 @@ def _note(path: Path, run: Run) -> str:
 
 
 class _Levels(NamedTuple):
+    """Steps of the rows of a run, and the order in which they must keep."""
+
     step: Ints
     """Step of each row."""
     part: Ints
@@ -98,6 +101,7 @@ class _Levels(NamedTuple):
 
 
 def _levels(movement: Movement, where: str) -> _Levels:
+    """Return the earliest step of every row in which all edges are kept."""
     # Here, as most that import this module read no program.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -200,6 +204,8 @@ class Movement:
 
 
 class _Version(NamedTuple):
+    """Value of a chunk at a GPU between one arrival and the next that changes what it sends."""
+
     contributors: int
     brought: frozenset[int]
     """Rows that this version adds to the one before, or that make it from nothing."""
@@ -272,6 +278,7 @@ def _versions(run: Run, cell: Cell, uses: Uses, final: int | None, where: str) -
 
 
 def _refuse_side_by_side(run: Run, cell: Cell, arrivals: Collection[int], where: str) -> NoReturn:
+    """Raise UnsupportedError about a GPU that keeps two sums of one chunk."""
     complaint = (
         f"keeps two sums of chunk {cell[1]} side by side, and a schedule has one value for a rank and chunk: "
         "'schedule check' without --fabric checks such programs"

@@ -111,6 +111,7 @@ class Condition:
         return 0
 
     def _has_sum(self, value: Content) -> bool:
+        """Return True when a content is a sum over all GPUs."""
         return isinstance(value, Value) and value.contributors == (1 << self.ranks) - 1
 
     def expected(self, root: int) -> Iterator[tuple[int, int, int, int]]:
@@ -204,6 +205,7 @@ def refuse(where: str, line: int, what: str, complaint: str, error: type[InputEr
 
 
 def _check_buffers(gpu: Gpu, rank: int, condition: Condition, where: str) -> None:
+    """Check that the input and output of a GPU hold as many chunks as the collective has."""
     for buffer in ("i", "o"):
         held, size = gpu.chunks[buffer], condition.size(rank, buffer)
         # A buffer that no step names may be said to hold nothing.
@@ -215,6 +217,7 @@ def _check_buffers(gpu: Gpu, rank: int, condition: Condition, where: str) -> Non
 
 
 def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, where: str) -> None:
+    """Check peers, channel, number of steps and merged reductions of a threadblock."""
     for peer in (block.send, block.receive):
         if not -1 <= peer < len(program.gpus) or peer == rank:
             refuse(where, block.line, name, f"peer {peer}: expected another of the {len(program.gpus)} GPUs, or -1")
@@ -233,6 +236,7 @@ def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, whe
 
 
 def _check_peers(gpu: Gpu, name: str, where: str) -> None:
+    """Check that no channel of a GPU has too many threadblocks."""
     for kind in ("send", "receive"):
         used = Counter(block.channel for block in gpu.blocks if getattr(block, kind) >= 0)
         for channel, count in used.items():
@@ -242,6 +246,7 @@ def _check_peers(gpu: Gpu, name: str, where: str) -> None:
 
 
 def _check_step(gpu: Gpu, block: ThreadBlock, i: int, step: Step, name: str, where: str) -> None:
+    """Check type, peers, counts, buffers, overlaps and dependency of a step."""
     if step.type not in TYPES:
         refuse(where, step.line, name, f"type {step.type!r}: expected one of {', '.join(sorted(TYPES))}")
     for kinds, peer, verb in ((SENDS, block.send, "send"), (RECEIVES, block.receive, "receive")):
@@ -268,6 +273,7 @@ def _check_step(gpu: Gpu, block: ThreadBlock, i: int, step: Step, name: str, whe
 
 
 def _check_dependency(gpu: Gpu, step: Step, name: str, where: str) -> None:
+    """Check that the step for which another waits exists and is announced."""
     block, awaited = step.depends or (-1, -1)
     if not 0 <= block < len(gpu.blocks):
         refuse(where, step.line, name, f"waits for threadblock {block}: the GPU has {len(gpu.blocks)}")

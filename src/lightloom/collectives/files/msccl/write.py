@@ -53,6 +53,7 @@ class Buffers:
 
     @classmethod
     def of(cls, schedule: Schedule) -> Buffers:
+        """Return empty buffers for a schedule."""
         kind, ranks = schedule.collective.kind, schedule.collective.ranks
         chunks = schedule.chunks // ranks if kind == "all-to-all" else schedule.chunks
         return cls(kind, ranks, chunks, [{} for _ in range(ranks)])
@@ -139,6 +140,7 @@ def program_of(schedule: Schedule, fabric: Fabric, advance: Callable[[int], None
 
 
 def _check_fits(program: Program, name: str) -> None:
+    """Raise UnsupportedError where a program needs more than a runtime has."""
     blocks = [block for gpu in program.gpus for block in gpu.blocks]
     most = {
         "channels": (program.channels, MOST_CHANNELS),
@@ -153,6 +155,7 @@ def _check_fits(program: Program, name: str) -> None:
 
 
 def _peers(gpu: Gpu) -> int:
+    """Return the largest number of threadblocks that send on one channel."""
     sends = [(block.send >= 0, block.channel) for block in gpu.blocks]
     return max((sends.count(end) for end in sends), default=0)
 
@@ -182,6 +185,8 @@ def _channels_of_rows(schedule: Schedule) -> list[int]:
 
 @dataclass(slots=True)
 class _Writer:
+    """Threadblocks of a program while rows become their steps."""
+
     schedule: Schedule
     order: RowOrder
     channels: list[int]
@@ -195,6 +200,7 @@ class _Writer:
 
     @property
     def longest(self) -> int:
+        """Number of steps of the longest threadblock."""
         return max((len(steps) for steps in self.steps.values()), default=0)
 
     def write(self) -> None:
@@ -223,6 +229,7 @@ class _Writer:
             copies.append(Step(type="cpy", source=here, destination=there))
 
     def _channel(self, row: int, chunk: int) -> int:
+        """Return the channel of a row, over which its chunk is spread."""
         return self.channels[row] * self.spread + chunk % self.spread
 
     def _add(self, block: Block, kind: str, here: tuple[str, int], waits: Iterable[Place]) -> Place:

@@ -34,7 +34,7 @@ _OF_LISTS = ("chunks", "first", "count")
 
 
 def cache_path(request: object, suffix: str = ".json") -> Path:
-    """Path of the cached result of a request, which may be any JSON value."""
+    """Return the path of the cached result of a request, which may be any JSON value."""
     return cache_directory() / "synthesis" / f"{content_hash([request, _VERSION])}{suffix}"
 
 
@@ -55,6 +55,7 @@ def read_design(request: object) -> tuple[Design, Chords | None] | None:
 
 
 def _circulant(document: object) -> Chords | None:
+    """Return the circulant graph of a cached JSON value, or None for null; raise ValueError where it is unsound."""
     if document is None:
         return None
     skips, pieces, slack = cast(Chords, document)
@@ -85,7 +86,7 @@ def read_schedule(request: object) -> Schedule | None:
         lists = [columns.pop(f"lists_{name}", None) for name in _OF_LISTS]
         return Schedule(
             **columns,
-            **metadata | {"collective": _collective(*metadata["collective"]), "notes": tuple(metadata["notes"])},
+            **metadata | {"collective": _collective_of(*metadata["collective"]), "notes": tuple(metadata["notes"])},
             folding=None if channel is None else Folding(period, channel, tuple(axes)),
             dependencies=dependencies,
             pipeline=pipeline and Pipeline(*pipeline),
@@ -95,13 +96,14 @@ def read_schedule(request: object) -> Schedule | None:
         return None
 
 
-def _collective(
+def _collective_of(
     kind: Kind,
     ranks: int,
     nbytes: float,
     destinations: list[int] | None = None,
     shares: list[float] | list[list[float]] | None = None,
 ) -> Collective:
+    """Return the collective of its cached JSON values."""
     sizes = None if shares is None else Sizes(np.array(shares))
     return Collective(kind, ranks, nbytes, None if destinations is None else tuple(destinations), sizes)
 

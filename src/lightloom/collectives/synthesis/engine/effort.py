@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 SCALE = 1.0
-"""Of the effort that every search here takes by itself."""
+"""Factor by which every search's effort is multiplied; tests and examples lower it."""
 _TRANSFERS = 6_000_000
-"""Of a search over schedules; about five CPU seconds."""
+"""Transfers that a search over schedules may schedule; about five CPU seconds."""
 _RANKS = 300
-"""Up to which a search has its least effort; it grows with the ranks from there."""
+"""Ranks up to which a search has its least effort; it grows with the ranks from there."""
 
 
 def effort(ranks: int) -> int:
-    """Transfers that a search among so many ranks may schedule."""
+    """Return the number of transfers that a search among so many ranks may schedule."""
     return scaled(_TRANSFERS * max(1.0, ranks / _RANKS))
 
 
 def scaled(effort: float) -> int:
-    """What a search may do that would do so much by itself."""
+    """Return an effort multiplied by :data:`SCALE`, rounded down."""
     return int(SCALE * effort)

@@ -31,7 +31,7 @@ from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 @njit_without_arrays
 def sort_stably(keys: Floats, order: Ints, scratch: Ints) -> None:
-    """The places of keys, the least first and equal ones in their order: merges of ever longer runs, O(n log n).
+    """Write the places of keys, the least first and equal ones in their order, by merging runs, O(n log n).
 
     Args:
         keys: [n] or longer.
@@ -60,7 +60,7 @@ def sort_stably(keys: Floats, order: Ints, scratch: Ints) -> None:
 
 @njit_cached
 def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissions, begin: Floats) -> float:
-    """Seconds until the last arrival if every lightpath sends, whenever it is free, what has the longest path below.
+    """Return seconds until the last arrival if every free lightpath sends what has the longest path below.
 
     Args:
         queue, delay: queue of each tap, and seconds until a transmission arrives there: [tap].
@@ -232,13 +232,13 @@ class SumRows(NamedTuple):
     """Rows of an all-reduce on standing lightpaths: arrays [row], or [cell]; a cell is a chunk in a rank."""
 
     path: Ints
-    """Lightpath: [row]."""
+    """Lightpath that carries the row: [row]."""
     origin: Ints
     """Cell that is sent: [row]."""
     target: Ints
     """Cell that receives: [row]."""
     adds: Mask
-    """Whether the row is a contribution that is added, not a sum that is stored: [row]."""
+    """True for contributions that are added, False for sums that are stored: [row]."""
     busy: Floats
     """Seconds for which the row holds its lightpath: [row]."""
     delay: Floats
@@ -271,7 +271,7 @@ def longest_below(sums: SumRows, order: Ints) -> Floats:
 
 
 class _Paths(NamedTuple):
-    """What waits for lightpaths, while they are scheduled."""
+    """Rows that wait for lightpaths, while these are scheduled."""
 
     place: Ints
     """Place of each row among those ranked: [row]."""
@@ -282,7 +282,7 @@ class _Paths(NamedTuple):
     waiting: Ints
     """Rows that wait: [lightpath]."""
     marked: Mask
-    """Whether a lightpath is among those to look at: [lightpath]."""
+    """True for lightpaths that are among those to look at: [lightpath]."""
     touched: Ints
     """Lightpaths to look at: [number]."""
 
@@ -380,7 +380,7 @@ class _Growth(NamedTuple):
     stamp: int
     """Number of the tree."""
     done: Mask
-    """[rank]."""
+    """True for ranks whose arrival is final: [rank]."""
     run: Ints
     """Lightpaths of one line in a row up to each rank: [rank]."""
     sent: Ints
@@ -399,7 +399,7 @@ class _Balance(NamedTuple):
     served: Ints
     """Ranks that a lightpath serves: [lightpath]."""
     scratch: Ints
-    """Of sorting: [rank]."""
+    """Room for sorting ranks: [rank]."""
 
 
 @njit_cached
@@ -435,7 +435,7 @@ def grow(paths: Lightpaths, lines: Lines, walks: Ints, roots: Ints, trees: Trees
 
 @njit_cached
 def _count(paths: Lightpaths) -> int:
-    """Number of lightpaths."""
+    """Return the number of lightpaths."""
     return paths.path.max() + 1 if len(paths.path) else 0
 
 

@@ -56,13 +56,13 @@ class Lines(NamedTuple):
     line: Int32s
     """Line of each tap: [tap]."""
     last: Mask
-    """Whether a tap is the last of its lightpath: [tap]."""
+    """True for taps that are the last of their lightpath: [tap]."""
     overhang: Int32s
     """Links of a tap's lightpath that may lie beyond the opposite rank by half, on the highest level: [tap]."""
     free: Mask
-    """Whether lightpaths may be used from any rank: [line]."""
+    """True for lines whose lightpaths may be used from any rank: [line]."""
     dense: Mask
-    """Whether lightpaths have a tap at every rank that they pass: [line]."""
+    """True for lines whose lightpaths have a tap at every rank that they pass: [line]."""
     longest: Ints
     """Most lightpaths in a row: [line]."""
 
@@ -75,11 +75,11 @@ class Trees(NamedTuple):
     arrival: Floats
     """Seconds from the root, if nothing waits."""
     order: Int32s
-    """Ranks by arrival."""
+    """Ranks in the order in which the piece arrives there."""
 
 
 class Transmissions(NamedTuple):
-    """What list scheduling sends: a forest of receptions, each released by the arrival of the one above it."""
+    """Input of list scheduling: a forest of receptions, each released by the arrival of the one above it."""
 
     tap: Int32s
     """Tap of each reception; −1 at a root: [reception]."""
@@ -96,7 +96,7 @@ class Transmissions(NamedTuple):
 
 
 def arrange(ranks: int, period: int, origin: Ints, target: Ints, path: Ints, queue: Ints) -> tuple[Lightpaths, Ints]:
-    """Lightpaths without times from columns [tap], and the order that their taps took.
+    """Return lightpaths without times from columns [tap], and the order in which their taps stand: [tap].
 
     Taps of one rank keep their order, both those that leave it and those that enter it.
     """

@@ -40,18 +40,18 @@ class Rows(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """What the lightpaths of each queue use."""
+    """Channels and direction of the lightpaths of each queue."""
 
     channel: Column
     """First channel of every copy of a lightpath: [copy, queue]."""
     width: Ints
     """Channels that a lightpath bundles: [queue]."""
     route: Ints
-    """[queue]."""
+    """Direction around the ring, as the fabric numbers routes: [queue]."""
 
 
 def gather_rows(forest: Forest) -> Rows:
-    """Rows of an all-gather, rotated into the first period of ranks."""
+    """Return the rows of an all-gather, rotated so that every sender is in the first period of ranks."""
     paths, (pieces, _, ranks) = forest.paths, forest.tap.shape
     piece, root, rank = at = np.nonzero(forest.tap >= 0)
     tap = forest.tap[at]
@@ -65,7 +65,7 @@ def gather_rows(forest: Forest) -> Rows:
 
 
 def reversed_rows(forest: Forest, queue: Callable[[Ints, Ints], Ints]) -> Rows:
-    """Rows of a reduce-scatter: every send of an all-gather the other way, in the opposite order.
+    """Return the rows of a reduce-scatter: every send of an all-gather reversed, in the opposite order.
 
     Args:
         queue: queues of the opposite lightpaths, of queues and the ranks at which those lightpaths end in their period.
@@ -87,7 +87,7 @@ def reversed_rows(forest: Forest, queue: Callable[[Ints, Ints], Ints]) -> Rows:
 def queued_schedule(
     collective: Collective, fabric: Fabric, queues: Queues, parts: Sequence[Rows], *, chunks: int, note: str
 ) -> Schedule:
-    """The schedule of parts that follow each other on every lightpath, not yet verified.
+    """Return the schedule of parts that follow each other on every lightpath, not yet verified.
 
     Rows in which one lightpath sends a chunk at the same time are one transmission.
     """
@@ -134,7 +134,7 @@ def tree_schedule(
     pieces: int,
     note: str,
 ) -> Schedule:
-    """The schedule of an all-gather, reduce-scatter or all-reduce over trees, not yet verified.
+    """Return the schedule of an all-gather, reduce-scatter or all-reduce over trees, not yet verified.
 
     Args:
         trees: trees over the lightpaths (False), or over the lightpaths of the other direction (True).
@@ -148,7 +148,7 @@ def tree_schedule(
 
 
 def ring_schedule(collective: Collective, fabric: Fabric, trees: RingTrees, note: str = "") -> Schedule:
-    """The schedule of an all-gather, reduce-scatter or all-reduce over circuits in levels, not yet verified."""
+    """Return the schedule of one of the three collectives of trees over circuits in levels, not yet verified."""
     period = trees.circuits.period
     return tree_schedule(
         collective,
@@ -162,7 +162,7 @@ def ring_schedule(collective: Collective, fabric: Fabric, trees: RingTrees, note
 
 
 def hub_queues(circuits: HubCircuits) -> Queues:
-    """What circuits in levels use; queue (level · 2 + direction) · period + rank in its period."""
+    """Return the queues of circuits in levels: number (level · 2 + direction) · period + rank in its period."""
     ranks, period, lines = circuits.ranks, circuits.period, 2 * len(circuits.levels)
     channel = np.zeros((ranks // period, lines, period), np.int32)
     for line in range(lines):
@@ -183,15 +183,15 @@ def hub_queues(circuits: HubCircuits) -> Queues:
 # alike.
 
 _MOST_ROWS = 400_000
-"""Rows above which the order stays as it is."""
+"""Largest number of rows that are put in another order."""
 _STAGGERS = (0.0, 0.5, 1.0, 4.0)
 """Share of the whole time by which each piece is less urgent than the one before, over the number of pieces."""
 
 
 def overlapped(schedule: Schedule, fabric: Fabric) -> Schedule:
-    """The same rows of an all-reduce on standing circuits in the fastest order found, never slower than as they are.
+    """Return an all-reduce on standing circuits with its rows in the fastest order found, never slower than before.
 
-    Any other schedule is returned as it is. Time: rows, times the logarithm of what waits.
+    Any other schedule is returned unchanged. Time: rows, times the logarithm of what waits.
     """
     queued = schedule.collective.kind == "all-reduce" and schedule.queued and fabric.exclusive
     if not queued or not 0 < len(schedule) <= _MOST_ROWS:
@@ -216,6 +216,7 @@ def overlapped(schedule: Schedule, fabric: Fabric) -> Schedule:
 
 
 def _sum_rows(schedule: Schedule, fabric: Fabric) -> SumRows:
+    """Return the columns of an all-reduce that compiled list scheduling reads."""
     from lightloom.collectives.synthesis.engine import kernels
 
     origin, target, held = cells_of(schedule)
@@ -228,7 +229,7 @@ def _sum_rows(schedule: Schedule, fabric: Fabric) -> SumRows:
 
 
 def _in_order(schedule: Schedule, sequence: Ints) -> Schedule:
-    """The rows on every lightpath in the order in which they begin."""
+    """Return the schedule with the rows on every lightpath in the order of ``sequence``: [row]."""
     order = np.lexsort((sequence, schedule.lightpath))
     columns = {name: column[order] for name, column in schedule.columns().items()}
     path = columns["lightpath"]

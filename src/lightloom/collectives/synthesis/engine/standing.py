@@ -35,7 +35,7 @@ class StandingCircuits:
     source: Ints
     destination: Ints
     route: Ints
-    """As the fabric numbers them; 0 on switches."""
+    """Direction around the ring, as the fabric numbers routes; 0 on switches."""
     channel: Ints
     """First channel: fibre · fibre_channels + wavelength on rings, plane on switches."""
     width: Ints
@@ -45,11 +45,11 @@ class StandingCircuits:
         return len(self.source)
 
     def queues(self) -> Queues:
-        """What the circuits use, each a queue of its own."""
+        """Return the channels and directions of the circuits, each a queue of its own."""
         return Queues(self.channel[None], self.width, self.route)
 
     def only(self, which: Ints | Mask) -> StandingCircuits:
-        """Some of the circuits, by index or mask."""
+        """Return the circuits that an array of indices, or a mask, selects."""
         columns = (self.source, self.destination, self.route, self.channel, self.width)
         return StandingCircuits(self.ranks, *(column[which] for column in columns))
 
@@ -60,15 +60,12 @@ def gather_over(
     circuits: StandingCircuits,
     pieces: int,
     *,
-    slack: float = 1.0,
     grown: Forest | None = None,
     note: str = "",
 ) -> Schedule:
-    """A queued schedule over these circuits, not yet verified; every share travels in ``pieces`` parts.
+    """Return a queued schedule over these circuits, not yet verified; every share travels in ``pieces`` parts.
 
     Args:
-        slack: how much later than the last rank can have received all, or the deepest tree ends, trees may end so that
-            circuits are shared more evenly.
         grown: trees for this size, if they have been grown; of a reduce-scatter over the reversed circuits.
 
     Raises:
@@ -82,22 +79,20 @@ def gather_over(
     def trees(backward: bool) -> Forest:
         if grown is not None and backward == (collective.kind == "reduce-scatter"):
             return grown
-        return forest(circuits, *timing, pieces, slack=slack, backward=backward)
+        return forest(circuits, *timing, pieces, backward=backward)
 
     return tree_schedule(collective, fabric, circuits.queues(), trees, lambda queue, _: queue, pieces=pieces, note=note)
 
 
 def busy_and_delay(fabric: Fabric, circuits: StandingCircuits, nbytes: float) -> tuple[Floats, Floats]:
-    """Seconds that ``nbytes`` hold each circuit, and after which they arrive: [circuit] each."""
+    """Return the seconds that ``nbytes`` hold each circuit, and those until they arrive: [circuit] each."""
     busy = nbytes / (circuits.width * fabric.channel_bandwidth).astype(np.float64) + fabric.piece_overhead
     latency = fabric.latency(circuits.source, circuits.destination, circuits.route)
     return busy, busy + fabric.step_overhead + latency
 
 
-def forest(
-    circuits: StandingCircuits, busy: Floats, delay: Floats, pieces: int, *, slack: float = 1.0, backward: bool = False
-) -> Forest:
-    """Trees of all pieces of all ranks, and when every circuit sends what; with ``backward`` over reversed circuits.
+def forest(circuits: StandingCircuits, busy: Floats, delay: Floats, pieces: int, *, backward: bool = False) -> Forest:
+    """Return trees of all pieces of all ranks with their times; with ``backward`` over the reversed circuits.
 
     Time: pieces · ranks · circuits, times the logarithm of what waits.
 
@@ -116,7 +111,7 @@ def forest(
         paths,
         free_line(len(circuits)),
         [0] * pieces,
-        deadline=slack * _receptions(circuits, busy, delay, target, pieces),
+        deadline=_receptions(circuits, busy, delay, target, pieces),
         sweeps=_SWEEPS,
     )
     if trees is None:
@@ -125,7 +120,7 @@ def forest(
 
 
 def _receptions(circuits: StandingCircuits, busy: Floats, delay: Floats, target: Ints, pieces: int) -> float:
-    """Seconds before which the rank with the least incoming bandwidth cannot have received all pieces."""
+    """Return the seconds in which the rank with the least incoming bandwidth receives all pieces, at best."""
     rate = np.bincount(target, weights=1 / np.maximum(busy, 1e-300), minlength=circuits.ranks)
     slowest = float(rate.min())
     return (circuits.ranks - 1) * pieces / slowest + float((delay - busy).min()) if slowest else np.inf

@@ -12,6 +12,7 @@ import numpy as np
 
 from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, Lines, Trees, arrange
 from lightloom.core.arrays import Floats, Int32s, Ints
+from lightloom.machines.fabrics.fabric import Fabric
 
 # Lightpaths become broadcast trees and the times at which their pieces are sent.
 #
@@ -45,7 +46,7 @@ def grow_forest(
     sweeps: int,
     roots: Ints | None = None,
 ) -> Forest | None:
-    """Trees of as many pieces as there are ``walks``, with their times; None where some rank is not reached.
+    """Return trees of as many pieces as there are ``walks``, with their times; None where a rank is not reached.
 
     Time: pieces · period · taps, times the logarithm of what waits.
 
@@ -68,17 +69,16 @@ def grow_forest(
 
 
 def scheduled(paths: Lightpaths, tap: Int32s, order: Int32s) -> Forest:
-    """Times of trees.
+    """Return trees with the times at which list scheduling sends their pieces.
 
     Args:
         tap, order: tap by which each rank receives, and ranks after their parents: [piece, root, rank].
     """
-    from lightloom.collectives.synthesis.engine import kernels as _list_kernels
-    from lightloom.collectives.synthesis.engine import kernels as _tree_kernels
+    from lightloom.collectives.synthesis.engine import kernels
 
     begin = np.zeros(tap.shape)
-    sends = _tree_kernels.transmissions(paths, tap, order)
-    time = _list_kernels.list_schedule(paths.queue, paths.delay, paths.busy, sends, begin.reshape(-1))
+    sends = kernels.transmissions(paths, tap, order)
+    time = kernels.list_schedule(paths.queue, paths.delay, paths.busy, sends, begin.reshape(-1))
     return Forest(paths, tap, begin, float(time))
 
 
@@ -151,7 +151,7 @@ class HubCircuits:
         return repetition(self.ranks, self.levels)
 
     def lightpaths(self) -> tuple[Lightpaths, Lines]:
-        """All circuits without their times, and the rules of their lines; unit links may be used from any rank."""
+        """Return all circuits without times, and the rules of their lines; unit links may be used from any rank."""
         return _lightpaths(self.ranks, self.period, tuple((level.hubs, level.skip) for level in self.levels))
 
     @property
@@ -160,7 +160,7 @@ class HubCircuits:
         return np.array([level.width for level in self.levels], np.int64)
 
     def channel(self, level: int, hub: Ints) -> Ints:
-        """First wavelength of the chord between hubs ``hub`` and ``hub + skip``, the same both ways."""
+        """Return the first wavelength of the chord between hubs ``hub`` and ``hub + skip``, the same both ways."""
         chords = self.levels[level]
         # Unit links come last, so that chords keep their wavelengths whatever is left.
         base = sum(other.wavelengths for other in (*self.levels[1:], self.levels[0])[: (level - 1) % len(self.levels)])
@@ -192,18 +192,18 @@ def tour_colours(hubs: int, skips: Sequence[int]) -> int | None:
 
 
 def repetition(ranks: int, levels: Sequence[Level]) -> int:
-    """Ranks after which nested levels repeat, unit links aside."""
+    """Return the number of ranks after which nested levels repeat, unit links aside."""
     regular = all(ranks % level.hubs == 0 for level in levels)
     return ranks // min((level.hubs for level in levels), default=ranks) if regular else ranks
 
 
 def hub_ranks(ranks: int, hubs: int) -> Ints:
-    """Ranks of evenly spread hubs: [hub]."""
+    """Return the ranks of evenly spread hubs: [hub]."""
     return np.arange(hubs, dtype=np.int64) * ranks // hubs
 
 
 def colour(level: Level, hub: Ints) -> Ints:
-    """Colour of the chord that starts at a hub: its place in its block."""
+    """Return the colour of the chord that starts at each hub, its place in its block: [hub]."""
     if level.skip == 1:
         return np.zeros_like(hub)
     blocks = level.hubs // level.skip
@@ -212,7 +212,7 @@ def colour(level: Level, hub: Ints) -> Ints:
 
 
 def chord_text(hubs: int, skips: Sequence[int], width: int, ranks: int) -> str:
-    """Chords as notes describe them."""
+    """Return a description of chords for the note of a schedule."""
     start = "every rank" if hubs == ranks else f"each of {hubs} hubs"
     lengths = " and ".join(f"{skip * ranks / hubs:.4g}" for skip in skips)
     if lengths == "1":
@@ -226,7 +226,7 @@ _SWEEPS = 4
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What sending costs on a ring."""
+    """Bandwidth and latencies of a ring of wavelengths."""
 
     bandwidth: float
     """Bytes per second of one wavelength."""
@@ -237,10 +237,15 @@ class Timing:
     occupancy: float = 0.0
     """Seconds that a piece holds its lightpath besides its bytes."""
 
+    @classmethod
+    def of(cls, fabric: Fabric) -> Timing:
+        """Return the bandwidth and the latencies of a fabric."""
+        return cls(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
+
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """Everything that a search may choose."""
+    """Choices of a search: chords, pieces, and the rules by which trees grow over the chords."""
 
     chords: tuple[Level, ...]
     """Shortest first; none for a plain ring."""
@@ -277,7 +282,7 @@ class RingTrees:
 def make_trees(
     design: Design, ranks: int, channels: int, nbytes: float, timing: Timing, bound: float
 ) -> RingTrees | None:
-    """Trees and times of an all-gather of ``nbytes`` a rank; None where the design does not fit the channels.
+    """Return trees and times of an all-gather of ``nbytes`` a rank; None where the design does not fit the channels.
 
     Args:
         bound: seconds that no schedule beats, circuits in place.

@@ -44,7 +44,7 @@ class Tours(NamedTuple):
     """Chords over ``skip`` hubs and over ``hubs / 2 − skip``."""
 
     hubs: int
-    """Even."""
+    """Number of hubs, even."""
     skip: int
     """At most a quarter of the hubs."""
     width: int
@@ -95,7 +95,7 @@ class Feeder(NamedTuple):
     """Trees between the ranks of half a gap and its hub."""
 
     wavelengths: int
-    """Of each link."""
+    """Wavelengths of each link that the trees take, each way."""
     depth: int
     """Most spans from hub to rank."""
     share: int
@@ -103,7 +103,7 @@ class Feeder(NamedTuple):
 
 
 class Wiring(NamedTuple):
-    """What a ring is wired with."""
+    """Chords between hubs, and the trees that lead from hubs to the ranks around them."""
 
     hubs: int
     """Hub i is rank ⌊i · ranks / hubs⌋; all ranks where there is nothing to feed."""
@@ -113,7 +113,7 @@ class Wiring(NamedTuple):
 
     @property
     def wavelengths(self) -> int:
-        """Of each link, each way."""
+        """Wavelengths of each link that all circuits take, each way."""
         return sum(chords.wavelengths for chords in self.chords) + (self.feeder.wavelengths if self.feeder else 0)
 
     def period(self, ranks: int) -> int:
@@ -163,7 +163,7 @@ class ExchangeCircuits:
 
 
 def exchange_circuits(wiring: Wiring, ranks: int) -> ExchangeCircuits:
-    """All circuits of a wiring."""
+    """Return all circuits of a wiring that start in the first period."""
     period = wiring.period(ranks)
     parts: list[tuple[Ints, Ints, Ints, Ints]] = []
     family: list[int] = []
@@ -200,7 +200,7 @@ def exchange_circuits(wiring: Wiring, ranks: int) -> ExchangeCircuits:
 
 
 def _chords(chords: Level | Tours | MixedTours, ranks: int, base: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
-    """Start, length, width and first channel of the clockwise chords."""
+    """Yield start, length, width and first channel of the clockwise chords, an array [chord] each."""
     hub = hub_ranks(ranks, chords.hubs)
     number = np.arange(chords.hubs, dtype=np.int64)
     passed = 0
@@ -215,7 +215,7 @@ def _chords(chords: Level | Tours | MixedTours, ranks: int, base: int) -> Iterat
 
 
 def _spans(hubs: int, feeder: Feeder, ranks: int, base: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
-    """Clockwise spans of the trees on both sides of every hub."""
+    """Yield start, length, width and first channel of the clockwise spans on both sides of every hub."""
     hub = hub_ranks(ranks, hubs)
     gap = (np.roll(hub, -1) - hub) % ranks
     for size in np.unique(gap).tolist():
@@ -230,7 +230,7 @@ def _spans(hubs: int, feeder: Feeder, ranks: int, base: int) -> Iterator[tuple[I
 
 
 def longest_circuit(wiring: Wiring, ranks: int) -> int:
-    """Most links that a circuit passes."""
+    """Return the number of links that the longest circuit passes."""
     lengths = [-(-skip * ranks // chords.hubs) for chords in wiring.chords for skip in chords.skips]
     if wiring.feeder is not None:
         half = -(-ranks // wiring.hubs) // 2
@@ -239,13 +239,13 @@ def longest_circuit(wiring: Wiring, ranks: int) -> int:
 
 
 def reaches(feeder: Feeder, ranks: int) -> bool:
-    """Whether a tree on one side of a hub has room for so many ranks."""
+    """Return True when a tree on one side of a hub has room for so many ranks."""
     return bool(_reach(feeder.wavelengths, feeder.share)[feeder.wavelengths, feeder.depth] >= ranks)
 
 
 @lru_cache(maxsize=256)
 def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...]:
-    """Spans (near, far, first channel, width) that lead from rank 0 to ranks 1 ... ``ranks``."""
+    """Return the spans (near, far, first channel, width) that lead from rank 0 to ranks 1 ... ``ranks``."""
     reach = _reach(feeder.wavelengths, feeder.share)
     spans: list[tuple[int, int, int, int]] = []
 
@@ -278,7 +278,7 @@ def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...
 
 @lru_cache(maxsize=256)
 def _reach(wavelengths: int, share: int) -> Any:
-    """Most ranks on one side of a root: [wavelengths left, spans one after the other]."""
+    """Return the most ranks on one side of a root: [wavelengths left, spans one after the other]."""
     from lightloom.collectives.synthesis.exchange.kernels import reach
 
     reached = np.zeros((wavelengths + 1, DEEPEST + 1), np.int64)

@@ -9,16 +9,42 @@ A tree says by which circuit the cheapest path enters each rank.
 from __future__ import annotations
 
 import heapq
+from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.synthesis.exchange.tables import Prices, Routes
-from lightloom.core.arrays import Floats, Int32s, Ints
+from lightloom.core.arrays import Column, Floats, Int32s, Ints
 from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 _TIE = 1e-13
 STEEP = 4.0
 """How steeply a circuit's price rises with the share of the time for which it is busy."""
+
+
+class Routes(NamedTuple):
+    """Paths of the blocks of some sources of the first period, as trees to choose from."""
+
+    trees: Int32s
+    """Circuit by which a path enters a rank, −1 at the source: [tree, source, rank]."""
+    chosen: Column
+    """Tree of each block, int8, −1 where none is chosen yet: [source, rank]."""
+    sources: Ints
+    """Rank of each source: [source]."""
+    length: Ints
+    """Ranks that a circuit passes, less than zero counter-clockwise: [circuit]."""
+
+
+class Prices(NamedTuple):
+    """Terms of the price of a path: its delay, and a toll that rises with its load."""
+
+    busy: Floats
+    """Share of the available time for which a block holds a circuit: [circuit]."""
+    delay: Floats
+    """Seconds after which a block arrives: [circuit]."""
+    toll: float
+    """Seconds that a circuit costs besides which is busy all the time."""
+    weight: float
+    """Blocks for which a block stands."""
 
 
 @njit_without_arrays

@@ -9,14 +9,17 @@ The price of a circuit is its delay, and a toll that rises with its load.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lightloom.collectives.synthesis.engine.lightpaths import Transmissions
 from lightloom.collectives.synthesis.engine.trees import Timing
 from lightloom.collectives.synthesis.exchange.circuits import ExchangeCircuits, Wiring, exchange_circuits
-from lightloom.collectives.synthesis.exchange.tables import Prices, Routes
 from lightloom.core.arrays import Floats, Int32s, Ints
+
+if TYPE_CHECKING:
+    from lightloom.collectives.synthesis.exchange.kernels import Routes
 
 _GOLDEN = (5**0.5 - 1) / 2
 _TIE = 1e-6
@@ -29,9 +32,9 @@ class Exchange:
 
     ranks: int
     channels: int
-    """Wavelengths each way."""
+    """Wavelengths of each link, each way."""
     nbytes: float
-    """Bytes of a block."""
+    """Bytes that one rank sends another."""
     timing: Timing
     bound: float
     """Seconds that no schedule beats, circuits in place."""
@@ -82,7 +85,7 @@ def route(
     limit: float = np.inf,
     rng: np.random.Generator | None = None,
 ) -> Routed | None:
-    """Paths of the blocks of one period of ranks, or of so many of it; None where a path takes ``limit`` or longer.
+    """Return paths of the blocks of one period of ranks, or of some of them; None if one takes ``limit`` or longer.
 
     With ``rng``, which of several equally cheap paths is taken is left to chance.
     """
@@ -90,14 +93,14 @@ def route(
 
     ring, timing = exchange_circuits(wiring, exchange.ranks), exchange.timing
     which = np.arange(min(sources or ring.period, ring.period))
-    # Not in step with hubs.
+    # Spread so that they do not keep step with hubs.
     which = np.unique(((which + which * _GOLDEN % 1) * ring.period / len(which)).astype(np.int64))
     weight = ring.period / len(which)
     which = np.tile(which, exchange.pieces)
     count, nbytes = len(which), exchange.nbytes / exchange.pieces
     busy = np.asarray(nbytes / (ring.width * timing.bandwidth) + timing.occupancy, np.float64)
     delay = busy + timing.hop + timing.propagation * np.abs(ring.length)
-    routes = Routes(
+    routes = kernels.Routes(
         np.empty((trees, count, ring.ranks), np.int32),
         np.full((count, ring.ranks), -1, np.int8),
         which,
@@ -115,13 +118,13 @@ def route(
             # Where time is not short, neither are hops dear.
             longest, allowed = dearest, max(allowed, dearest)
             toll = timing.hop * allowed / dearest
-        kernels.choose(routes, tree + 1, Prices(busy / allowed, delay, toll, weight), load)
+        kernels.choose(routes, tree + 1, kernels.Prices(busy / allowed, delay, toll, weight), load)
         price = delay + toll * (load * busy / allowed) ** kernels.STEEP
     return Routed(ring, routes, busy, delay, load, longest)
 
 
 def estimate(wiring: Wiring, exchange: Exchange, sources: int) -> float:
-    """Seconds that a schedule may take, from the longest of the cheapest paths and the heaviest load on them."""
+    """Return the estimated seconds of a schedule, from the longest of the cheapest paths and their heaviest load."""
     routed = route(wiring, exchange, 1, sources)
     if routed is None:
         return np.inf
@@ -137,7 +140,7 @@ def plan(
     limit: float = np.inf,
     rng: np.random.Generator | None = None,
 ) -> Plan | None:
-    """Paths and times of all blocks; or of the blocks of a few sources, which then stand for all of them.
+    """Return paths and times of all blocks; or of the blocks of a few sources, which then stand for all of them.
 
     None where a path alone, or what one circuit carries, takes ``limit`` or longer.
 

@@ -37,7 +37,7 @@ from lightloom.collectives.synthesis.exchange.paths import (
     estimate,
     plan,
 )
-from lightloom.collectives.synthesis.ring.circulant import regular_skips, varied_skips
+from lightloom.collectives.synthesis.ring.gather import regular_skips, varied_skips
 from lightloom.core.arrays import Effort, Floats
 from lightloom.machines.fabrics.fabric import Fabric
 
@@ -47,7 +47,7 @@ from lightloom.machines.fabrics.fabric import Fabric
 # random   some of each, wavelengths that are left anywhere
 # steps    wavelengths to where the load is, other chords, other feeders, other hubs
 
-_DESIGNS_BLOCKS, _LEAST_RANKS = 256, 1024
+_PERIOD_BLOCKS, _LEAST_RANKS = 256, 1024
 """Times the ranks, or so many of them: blocks of one period above which a wiring is not tried."""
 _UNEVEN = 512
 """Ranks up to which hubs may be spread unevenly."""
@@ -59,19 +59,17 @@ _SHARES = (1.0, 1.25, 1.6, 2.5)
 
 
 class Designs:
-    """Wirings of one ring."""
+    """Generator of wirings of one ring: plain ones, random ones, and steps from one to the next."""
 
     def __init__(self, ranks: int, channels: int, reach: int | None = None) -> None:
-        """Args:
-        channels: wavelengths each way.
-        reach: most links that a circuit may pass; None for no limit.
-        """
+        """Take the wavelengths each way as ``channels``, and the most links of a circuit, or None, as ``reach``."""
         self._ranks, self._channels, self._reach = ranks, channels, reach
         self._rng = np.random.default_rng(0)
-        self.most = _DESIGNS_BLOCKS * max(ranks, _LEAST_RANKS)
+        self.most = _PERIOD_BLOCKS * max(ranks, _LEAST_RANKS)
         self.hubs = self._hub_counts()
 
     def _hub_counts(self) -> list[int]:
+        """Return numbers of hubs worth trying: those that divide the ranks and, where few do, others."""
         ranks = self._ranks
         even = [hubs for hubs in range(3, ranks + 1) if ranks % hubs == 0 and ranks // hubs * ranks <= self.most]
         if len(even) > 4 or ranks > _UNEVEN:
@@ -79,7 +77,7 @@ class Designs:
         return sorted({*even, *range(3, min(ranks, 48)), *(ranks // k for k in range(1, 9) if ranks // k > 2)})
 
     def fits(self, wiring: Wiring) -> bool:
-        """Whether the ring has the wavelengths, hubs are nested, and blocks of one period are not too many."""
+        """Return True when the ring has the wavelengths, hubs are nested, and blocks of one period are not too many."""
         ranks, hubs, feeder = self._ranks, wiring.hubs, wiring.feeder
         if wiring.wavelengths > self._channels or (feeder is None) != (hubs == ranks):
             return False
@@ -96,7 +94,7 @@ class Designs:
         return self._reach is None or longest_circuit(wiring, ranks) <= self._reach
 
     def plain(self) -> Iterator[Wiring | None]:
-        """Wirings of few parts."""
+        """Yield wirings of few parts."""
         narrow = sorted({max(1, self._channels // parts) for parts in (64, 16, 8, 4)})
         yield from self._chains(narrow)
         for hubs in self.hubs:
@@ -174,7 +172,7 @@ class Designs:
         return self._filled(Wiring(hubs, tuple(chords), feeder))
 
     def _feeder(self, hubs: int, wavelengths: int) -> Feeder | None:
-        """As few spans one after the other as can be, or one more."""
+        """Return a feeder with as few spans in a row as possible, or one more; None where none has room."""
         half = -(-self._ranks // hubs) // 2
         share = max(1, int(half / wavelengths * self._rng.choice(_SHARES)))
         for depth in range(1, DEEPEST):
@@ -194,7 +192,7 @@ class Designs:
         return Level(count, max(1, skip), 1)
 
     def _filled(self, wiring: Wiring) -> Wiring | None:
-        """As many wavelengths as there are: what is missing is taken from chords, what is left goes anywhere."""
+        """Return the wiring with all wavelengths used: missing ones are taken from chords, spare ones go anywhere."""
         chords, feeder = list(wiring.chords), wiring.feeder
         if not chords:
             return None
@@ -303,9 +301,9 @@ _RANKS, _GROWTH = 300, 0.8
 """From so many ranks on effort grows with this power of the ranks."""
 _ESTIMATED, _TRIED, _STEPPED = 0.15, 0.45, 0.8
 """Shares of the effort that are spent by the end of each part; the rest is for plans in full."""
-_SEARCH_NEAR = 1.003
-"""Times the bound at which a search is content."""
-_ESTIMATE_SOURCES, _SOURCES, _SEARCH_BLOCKS = 3, 10, 1 << 14
+_NEAR = 1.003
+"""Times the bound at which a search is content, and at which blocks are left whole."""
+_ESTIMATE_SOURCES, _SOURCES, _TRIAL_BLOCKS = 3, 10, 1 << 14
 """Sources of an estimate; of a trial, or as many as have so many blocks."""
 _HOPELESS = 1.15
 """Times the best trial so far: what takes longer by its paths or its loads alone."""
@@ -319,7 +317,7 @@ _COMPLETE = 2
 """Wirings that join all hubs that are planned in full."""
 _TREES, FINAL_TREES = 2, 4
 _SHARED, _LOOK = 0.06, 5_000
-"""Of the effort, what chords that share wavelengths may add; hops' worth of looking at one such wiring."""
+"""Share of the effort that chords on shared wavelengths may add; hops that looking at one such wiring counts for."""
 _DRAWS = 20
 """Plans of one wiring that chance makes different where paths are equally cheap."""
 
@@ -330,18 +328,18 @@ class ExchangeSearch:
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._ranks = exchange, exchange.ranks
         self._designs = Designs(exchange.ranks, exchange.channels, exchange.reach)
-        self._sources = max(_SOURCES, _SEARCH_BLOCKS // exchange.ranks)
+        self._sources = max(_SOURCES, _TRIAL_BLOCKS // exchange.ranks)
         self._spent, self._best = 0.0, np.inf
         self._seconds: dict[Wiring, float] = {}
         self._load: dict[Wiring, Floats] = {}
 
     def run(self, effort: float) -> tuple[Wiring, Plan]:
-        """The best wiring found, and its plan."""
+        """Return the best wiring found, and its plan."""
         effort *= max(1.0, self._ranks / _RANKS) ** _GROWTH
         neighbours = Wiring(self._ranks, (Level(self._ranks, 1, self._exchange.channels),), None)
         simplest = plan(neighbours, self._exchange, _TREES)
         assert simplest is not None
-        if simplest.time <= _SEARCH_NEAR * self._exchange.bound or not self._designs.hubs:
+        if simplest.time <= _NEAR * self._exchange.bound or not self._designs.hubs:
             return neighbours, simplest
         self._seconds[neighbours] = self._best = simplest.time
         for wiring in self._by_estimate(_ESTIMATED * effort):
@@ -349,7 +347,7 @@ class ExchangeSearch:
                 self._try(wiring)
         self._walk(_STEPPED * effort)
         best = self._planned(effort, (neighbours, simplest))
-        if best[1].time <= _SEARCH_NEAR * self._exchange.bound:
+        if best[1].time <= _NEAR * self._exchange.bound:
             return best
         self._best = best[1].time
         return self._join_all_hubs(self._share_wavelengths(_SHARED * effort, best))
@@ -370,10 +368,12 @@ class ExchangeSearch:
         return sorted(seconds, key=lambda design: seconds[design])
 
     def _estimate(self, wiring: Wiring) -> float:
+        """Return the estimated seconds of a wiring, and count the effort."""
         self._spent += _ESTIMATE_SOURCES * self._ranks
         return estimate(wiring, self._exchange, _ESTIMATE_SOURCES)
 
     def _walk(self, effort: float) -> None:
+        """Try random steps away from the best wirings until the effort is spent."""
         rng, misses = np.random.default_rng(1), 0
         while self._spent < effort and misses < _MISSES:
             leaders = self._leaders(_KEPT)
@@ -385,6 +385,7 @@ class ExchangeSearch:
                 self._try(fresh)
 
     def _leaders(self, count: int) -> list[Wiring]:
+        """Return the wirings with the shortest trials."""
         return nsmallest(count, self._seconds, key=lambda wiring: self._seconds[wiring])
 
     def _try(self, wiring: Wiring) -> None:
@@ -464,8 +465,8 @@ class ExchangeSearch:
 
 # All-to-all on a ring of wavelengths: every block straight to its rank where circuits suffice, else over hubs.
 
-_RING_NEAR, _CLOSE = 1.01, 1.003
-"""Times the bound at which straight circuits suffice, and at which blocks are left whole."""
+_NEAR_STRAIGHT = 1.01
+"""Times the bound at which straight circuits suffice."""
 _STEPS = 8
 """In which circuits for all pairs may take turns, as pays where changing them takes no time."""
 _PIECES = (2, 4, 8, 16)
@@ -474,30 +475,30 @@ _HOPS_OF_PIECES: Effort = 1 << 17
 
 
 def exchange(collective: Collective, fabric: Fabric) -> Schedule:
-    """The fastest all-to-all found, not yet verified."""
+    """Return the fastest all-to-all found, not yet verified."""
     straight, ranks, reach = None, fabric.ranks, fabric.reach
     few = one_stage_steps(ranks, fabric.usable_channels) <= _STEPS
     if few and (reach is None or reach >= ranks // 2):
         straight = one_stage(collective, fabric, striped=True)
         straight = replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))
-        if cost(straight, fabric).time <= _RING_NEAR * lower_bound(collective, fabric).time:
+        if cost(straight, fabric).time <= _NEAR_STRAIGHT * lower_bound(collective, fabric).time:
             return straight
     block = max(collective.nbytes / collective.ranks, 1e-3)
-    timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
+    timing = Timing.of(fabric)
     bound = max(lower_bound(collective, fabric).time - fabric.setup_time, 1e-12)
     problem = Exchange(ranks, fabric.usable_channels, block, timing, bound, reach)
     wiring, whole = ExchangeSearch(problem).run(scaled(EFFORT))
     pieces, best = _in_pieces(problem, wiring, whole)
     cut = f"; every block travels in {pieces} pieces" if pieces > 1 else ""
-    queued = exchange_schedule(collective, fabric, best, _note(wiring, ranks) + cut)
+    queued = exchange_schedule(collective, fabric, best, _wiring_note(wiring, ranks) + cut)
     return queued if straight is None else min(queued, straight, key=lambda schedule: cost(schedule, fabric).time)
 
 
 def _in_pieces(problem: Exchange, wiring: Wiring, whole: Plan) -> tuple[int, Plan]:
-    """Into how many pieces blocks had better be cut, which then wait less for each other, and the plan of these."""
+    """Return the best number of pieces a block, which wait less for each other if smaller, and the plan of these."""
     best = 1, whole
     for pieces in _PIECES:
-        if best[1].time <= _CLOSE * problem.bound or pieces * len(whole.path) > _HOPS_OF_PIECES:
+        if best[1].time <= _NEAR * problem.bound or pieces * len(whole.path) > _HOPS_OF_PIECES:
             break
         finer = plan(wiring, replace(problem, pieces=pieces), FINAL_TREES)
         if finer is not None and finer.time < best[1].time:
@@ -506,7 +507,7 @@ def _in_pieces(problem: Exchange, wiring: Wiring, whole: Plan) -> tuple[int, Pla
 
 
 def exchange_schedule(collective: Collective, fabric: Fabric, planned: Plan, note: str = "") -> Schedule:
-    """The rows of one period of ranks, on circuits that stand throughout."""
+    """Return the schedule of a plan: the rows of one period of ranks, on circuits that stand throughout."""
     ring, path, ranks = planned.circuits, planned.path, planned.circuits.ranks
     pieces = (len(planned.begin) - 1) // (ring.period * ranks)
     block = np.repeat(np.arange(len(planned.begin) - 1), np.diff(planned.begin))
@@ -523,7 +524,8 @@ def exchange_schedule(collective: Collective, fabric: Fabric, planned: Plan, not
     return queued_schedule(collective, fabric, queues, [rows], chunks=ranks**2 * pieces, note=note)
 
 
-def _note(wiring: Wiring, ranks: int) -> str:
+def _wiring_note(wiring: Wiring, ranks: int) -> str:
+    """Describe a wiring for the note of a schedule."""
     parts = [chord_text(chords.hubs, chords.skips, chords.width, ranks) for chords in wiring.chords]
     if wiring.feeder is not None:
         parts.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, replace
 from functools import cache
+from heapq import nsmallest
 from math import prod
 from typing import NamedTuple
 
@@ -27,46 +28,227 @@ from lightloom.collectives.schedule.build import (
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.cache import read_design, write_design
 from lightloom.collectives.synthesis.engine.effort import effort
-from lightloom.collectives.synthesis.engine.queues import ring_schedule, tree_schedule
+from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, arrange, free_line
+from lightloom.collectives.synthesis.engine.queues import Queues, ring_schedule, tree_schedule
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits, gather_over
 from lightloom.collectives.synthesis.engine.trees import (
     Design,
+    Forest,
     RingTrees,
     Timing,
     chord_text,
+    grow_forest,
     make_trees,
-)
-from lightloom.collectives.synthesis.ring.circulant import (
-    SHARE,
-    Circulant,
-    CirculantCircuits,
-    CirculantSearch,
+    tour_colours,
 )
 from lightloom.collectives.synthesis.ring.search import NEAR, RingSearch
-from lightloom.core.arrays import Effort, Floats, Ints
+from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 
+# Circulant graphs: all ranks have the same chords, of several lengths that share wavelengths.
+#
+# rank 0  ─►1 ───►4 ────►8 ─►9 ───►12 ...      chords of 1, 3 and 4 ranks, one behind the other, repeat every
+# rank 1    ─►2 ───►5 ────►9 ...               8 ranks: 8 wavelengths carry all of them and fill every link
+#
+# Two or three hops then reach all ranks where wavelengths are many. Levels of hubs, which the other search varies,
+# colour every length for itself.
+
+_SHARE = 0.08
+"""Share of the effort of the search over levels that the search over circulants may add."""
+_LOOK = 500
+"""Transfers' worth of looking at any design."""
+_PIECES = (1, 2, 4)
+_FINE_PIECES = (8, 16)
+"""Further numbers of pieces, tried for the best graph."""
+_SLACKS = (1.0, 1.15)
+_SWEEPS = 4
+_KEPT, _REFINED = 8, 6
+_MISSES = 500
+_MOST_SKIPS = 24
+
+
+class Circulant(NamedTuple):
+    """Chords of every rank, both ways."""
+
+    skips: tuple[int, ...]
+    """Ranks that chords pass, ascending; a length that is listed twice has two chords."""
+    pieces: int = 2
+    """Parts of every rank's share that travel on trees of their own."""
+    slack: float = 1.0
+    """Deadline of balancing, over the lower bound."""
+
+
+class CirculantCircuits(NamedTuple):
+    """Chords with their wavelengths: arrays [chord]."""
+
+    skip: Ints
+    width: Ints
+    first: Ints
+    """Channel of colour 0 each way."""
+    offset: Ints
+    """Ranks from where its tour begins to where the chord does."""
+    colours: Ints
+    """Colours of its tour: the chord of colour k is the one that starts ``offset`` ranks behind rank k."""
+
+    @classmethod
+    def of(cls, ranks: int, channels: int, skips: tuple[int, ...]) -> CirculantCircuits | None:
+        """Return chords as wide as there is room for, the rest joining neighbours; None where chords do not fit."""
+        if not skips or skips[0] < 1 or skips[-1] > ranks // 2 or sum(skips) > channels:
+            return None
+        colours = tour_colours(ranks, skips)
+        if colours is None or colours > channels:
+            return None
+        width = channels // colours
+        left = channels - colours * width
+        count = len(skips) + (left > 0)
+        skip = np.array((*skips, 1)[:count], np.int64)
+        return cls(
+            skip,
+            np.array(([width] * len(skips) + [left])[:count], np.int64),
+            np.array(([0] * len(skips) + [colours * width])[:count], np.int64),
+            np.append(np.cumsum(skip[: len(skips)]) - skip[: len(skips)], 0)[:count],
+            np.array(([colours] * len(skips) + [1])[:count], np.int64),
+        )
+
+    def lightpaths(self, ranks: int, nbytes: float, timing: Timing) -> Lightpaths:
+        """All chords, queue 2 · chord + direction, clockwise first; a piece has ``nbytes``."""
+        rank, chord = np.tile(np.arange(ranks), 2 * len(self.skip)), np.repeat(np.arange(len(self.skip)), 2 * ranks)
+        direction = np.tile(np.repeat(np.arange(2), ranks), len(self.skip))
+        target = (rank + np.where(direction, -1, 1) * self.skip[chord]) % ranks
+        queue = 2 * chord + direction
+        paths, order = arrange(ranks, 1, rank, target.astype(np.int64), np.arange(len(rank)), queue)
+        busy = np.repeat(nbytes / (self.width * timing.bandwidth) + timing.occupancy, 2).astype(np.float64)
+        delay = busy + timing.hop + timing.propagation * np.repeat(self.skip, 2)
+        return paths._replace(delay=delay[queue[order]], busy=busy)
+
+    def queues(self, ranks: int) -> Queues:
+        """Return the channels of the chords; each counter-clockwise one lies over the clockwise one to its start."""
+        rank = np.arange(ranks)[:, None]
+        start = np.stack([rank - self.offset, rank - self.skip - self.offset], axis=2) % self.colours[:, None]
+        channel = self.first[:, None] + start * self.width[:, None]
+        lines = 2 * len(self.skip)
+        route = np.arange(lines, dtype=np.int64) % 2
+        return Queues(channel.reshape(ranks, lines).astype(np.int32), np.repeat(self.width, 2), route)
+
+
+class CirculantSearch:
+    """Circulant graphs tried for one all-gather on one ring; deterministic, as effort is counted in transfers."""
+
+    def __init__(
+        self, ranks: int, channels: int, nbytes: float, timing: Timing, bound: float, reach: int | None = None
+    ) -> None:
+        """Args as those of :class:`lightloom.collectives.synthesis.ring.search.RingSearch`."""
+        self._ranks, self._channels, self._nbytes, self._timing, self._bound = ranks, channels, nbytes, timing, bound
+        self._longest = min(ranks // 2, channels, ranks if reach is None else reach)
+        self._rng = np.random.default_rng(0)
+        self._tried: dict[Circulant, float] = {}
+        self._spent = 0.0
+
+    def run(self, effort: float) -> tuple[Circulant, float] | None:
+        """Return the best graph found and its seconds; None where none joins all ranks."""
+        for skips in regular_skips(self._ranks, self._channels, self._longest):
+            self._try(Circulant(skips))
+            if self._spent > effort / 2:
+                break
+        misses = 0
+        while self._spent < 0.8 * effort and misses < _MISSES:
+            design = self._step()
+            if design in self._tried:
+                misses += 1
+            else:
+                self._try(design)
+        for leader in self._leaders(_REFINED):
+            for pieces in _PIECES:
+                for slack in _SLACKS:
+                    if self._spent < effort:
+                        self._try(Circulant(leader.skips, pieces, slack))
+        for leader in self._leaders(1):
+            for pieces in _FINE_PIECES:
+                self._try(leader._replace(pieces=pieces))
+        best = self._leaders(1)
+        return (best[0], self._tried[best[0]]) if best and np.isfinite(self._tried[best[0]]) else None
+
+    def grow(self, design: Circulant) -> tuple[CirculantCircuits, Forest] | None:
+        """Return the chords of a design and trees over them; None where they do not fit or do not join all ranks."""
+        circuits = CirculantCircuits.of(self._ranks, self._channels, design.skips)
+        if circuits is None or design.skips[-1] > self._longest:
+            return None
+        paths = circuits.lightpaths(self._ranks, self._nbytes / design.pieces, self._timing)
+        deadline = design.slack * self._bound
+        rules, walks = free_line(len(paths.delay)), [0] * design.pieces
+        forest = grow_forest(paths, rules, walks, deadline=deadline, sweeps=_SWEEPS)
+        return None if forest is None else (circuits, forest)
+
+    def _try(self, design: Circulant) -> None:
+        """Grow the trees of a design, and keep its seconds; infinite where they do not fit."""
+        grown = self.grow(design)
+        self._spent += _LOOK + len(design.skips) * self._ranks * design.pieces / 2
+        self._tried[design] = np.inf if grown is None else grown[1].time
+
+    def _leaders(self, count: int) -> list[Circulant]:
+        """Return the best designs."""
+        return nsmallest(count, self._tried, key=lambda design: self._tried[design])
+
+    def _step(self) -> Circulant:
+        """A graph near one of the best, or any."""
+        leaders = self._leaders(_KEPT)
+        skips = varied_skips([leader.skips for leader in leaders], self._longest, self._rng)
+        return Circulant(skips, leaders[0].pieces if leaders else 2)
+
+
+def regular_skips(ranks: int, channels: int, longest: int) -> Iterator[tuple[int, ...]]:
+    """Lengths 1 ... a, and multiples of a length that these bridge from both sides; four hops may reach all ranks."""
+    for near in range(1, longest + 1):
+        for stride in (2 * near + 1, 2 * near, 2 * near + 2):
+            for far in range(longest // stride + 1):
+                skips = (*range(1, near + 1), *(stride * k for k in range(1, far + 1)))
+                if sum(skips) <= channels and len(skips) <= _MOST_SKIPS and 4 * skips[-1] >= ranks // 2:
+                    yield skips
+
+
+def varied_skips(leaders: Sequence[tuple[int, ...]], longest: int, rng: np.random.Generator) -> tuple[int, ...]:
+    """Lengths near those of one of the leaders, or any; short ones more often."""
+
+    def length() -> int:
+        return max(1, int(np.exp(rng.random() * np.log(max(longest, 1)))))
+
+    if not leaders or rng.random() < 0.1:
+        return tuple(sorted(length() for _ in range(int(rng.integers(1, 9)))))
+    skips = list(leaders[min(int(rng.exponential(1.5)), len(leaders) - 1)])
+    for _ in range(1 + int(rng.random() < 0.4)):
+        i, kind = int(rng.integers(0, len(skips))), int(rng.integers(0, 4))
+        if kind == 0:
+            skips[i] = max(1, skips[i] + int(rng.choice((-2, -1, 1, 2))))
+        elif kind == 1 and len(skips) > 1:
+            del skips[i]
+        elif kind == 2:
+            skips.append(length())
+        else:
+            skips[i] = length()
+    return tuple(sorted(skips))
+
+
 _AT_HUBS = 0.06
-"""Of the effort of the search for all-gathers, what that for sums completed at hubs may add."""
+"""Share of the effort of the search for all-gathers that the search for sums at hubs may add."""
 _FEW_HOPS = 20
 """Hops' time of an all-gather above which a hop less counts for little."""
 _FEW = 64
 """Ranks up to which sums by groups are tried; they move whole vectors."""
 _STRAIGHT_PIECES = (1, 4, 16)
-"""Of every share that goes straight to all ranks as soon as it is summed up."""
+"""Pieces of a share that goes straight to all ranks as soon as it is summed up."""
 _STRAIGHT_ROWS = 1 << 20
 """Rows above which sums that go straight to their ranks are not cut smaller."""
 
 
 def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Queued schedules on standing circuits, not yet verified; the three kinds share the designs of the all-gather.
+    """Yield queued schedules on standing circuits, not yet verified; the three kinds share designs of all-gathers.
 
     Cached designs are used where there are any.
     """
     ranks, channels = fabric.ranks, fabric.usable_channels
     nbytes = max(collective.nbytes_per_rank, 1.0)
-    timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
+    timing = Timing.of(fabric)
     hop = fabric.step_overhead + fabric.neighbour_latency()
     bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
     most = effort(ranks)
@@ -78,25 +260,26 @@ def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     search = CirculantSearch(ranks, channels, nbytes, timing, bound, reach)
     if design is None or trees is None:
         design, trees = RingSearch(ranks, channels, nbytes, timing, bound, reach).run(most)
-        found = search.run(SHARE * most) if trees.time > NEAR * bound else None
+        found = search.run(_SHARE * most) if trees.time > NEAR * bound else None
         circulant = found[0] if found and found[1] < trees.time else None
         write_design(request, design, circulant)
-    forest = search.forest(circulant) if circulant else None
-    circuits = CirculantCircuits.of(ranks, channels, circulant.skips) if circulant else None
-    faster = circulant is not None and forest is not None and circuits is not None and forest.time < trees.time
+    grown = search.grow(circulant) if circulant else None
+    if grown is not None and grown[1].time >= trees.time:
+        grown = None
     # What is faster one way need not be where both ways overlap.
-    if not faster or collective.kind == "all-reduce":
-        yield ring_schedule(collective, fabric, trees, _note(design, trees, fabric))
-    least = forest.time if faster and forest else trees.time
+    if grown is None or collective.kind == "all-reduce":
+        yield ring_schedule(collective, fabric, trees, _levels_note(design, trees, fabric))
+    least = grown[1].time if grown else trees.time
     if collective.kind == "all-reduce" and NEAR * bound < least <= _FEW_HOPS * hop:
         # Sums may be completed at any rank, so that hubs save the hops between them and the ranks around.
         at_hubs = RingSearch(ranks, channels, nbytes, timing, bound, reach, known=design).run(int(_AT_HUBS * most))
         if at_hubs[1].time < least:
             yield ring_schedule(
-                collective, fabric, at_hubs[1], f"sums are completed at hubs; {_note(*at_hubs, fabric)}"
+                collective, fabric, at_hubs[1], f"sums are completed at hubs; {_levels_note(*at_hubs, fabric)}"
             )
-    if circulant is None or forest is None or circuits is None or not faster:
+    if circulant is None or grown is None:
         return
+    circuits, forest = grown
     lengths = " and ".join(map(str, circulant.skips))
     yield tree_schedule(
         collective,
@@ -111,7 +294,7 @@ def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Where few ranks share many wavelengths: circuits for all pairs at once, and sums by groups."""
+    """Yield schedules for few ranks that share many wavelengths: circuits for all pairs at once, and sums by groups."""
     if fabric.reach is not None and fabric.reach < fabric.diameter():
         return
     if ring_all_to_all_wavelengths(fabric.ranks) <= fabric.usable_channels:
@@ -136,133 +319,10 @@ def _straight_sums(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
             yield gather_over(collective, fabric, circuits, pieces, note=note)
 
 
-def _note(design: Design, trees: RingTrees, fabric: Fabric) -> str:
+def _levels_note(design: Design, trees: RingTrees, fabric: Fabric) -> str:
+    """Describe levels of chords for the note of a schedule."""
     chords = [chord_text(level.hubs, level.skips, level.width, fabric.ranks) for level in trees.circuits.levels]
     return f"{'; '.join(chords)}; every share travels in {design.pieces} pieces"
-
-
-# Trees of several depths side by side, each on wavelengths of its own and with a part of the data.
-#
-# A tree with g lightpaths over each link to its hubs, b over each link back and w wavelengths for each lightpath
-# fills g w wavelengths one way and b w the other way. It carries w (X − k) in time X if it is k hops deep, time
-# counted in hops and data in what a wavelength carries in one. Shallow trees have many lightpaths over a link; trees
-# with more of them to hubs fill up what those with more of them back leave. Which of them carry the most within X is
-# a knapsack of two sides, and the least X in which they carry all data follows by Dinkelbach's iteration.
-
-_UNITS: Effort = 64
-"""Most bundles of wavelengths that are shared out one by one."""
-_HALVINGS: Effort = 50
-_LEAST_GAIN = 1e-9
-"""Part by which an iteration must shorten the time to be followed by another."""
-
-
-class HubTree(NamedTuple):
-    """Lightpaths to hubs of both sides, and from hubs to the ranks behind them."""
-
-    outward: int
-    """Lightpaths over a link to hubs."""
-    backward: int
-    """Lightpaths over a link from hubs."""
-    hops: int
-    """Lightpaths in a row, at most."""
-    widths: tuple[int, int] = (0, 0)
-    """Wavelengths of a lightpath to hubs, and from hubs."""
-    channels: tuple[int, int] = (0, 0)
-    """First channel that it uses, one way and the other."""
-    first: int = 0
-    """First piece that it carries."""
-    pieces: int = 0
-
-
-def shares(kinds: Sequence[HubTree], channels: int, hop: float, channel_seconds: float) -> dict[HubTree, int]:
-    """Wavelengths of a lightpath of each kind of tree that together carry all data in the least time.
-
-    Args:
-        hop: seconds of a hop.
-        channel_seconds: seconds in which one channel carries all data.
-    """
-    unit = -(-channels // _UNITS)
-    seconds = min(kind.hops * hop + channel_seconds * max(kind[:2]) / channels for kind in kinds)
-    found: dict[HubTree, int] = {}
-    while True:
-        widths = _fullest([kind[:2] for kind in kinds], channels // unit, [seconds - kind.hops * hop for kind in kinds])
-        chosen = {kind: int(width) * unit for kind, width in zip(kinds, widths, strict=True) if width}
-        if not chosen:
-            return found
-        carried = sum(chosen.values())
-        least = (channel_seconds + sum(kind.hops * hop * width for kind, width in chosen.items())) / carried
-        if least >= seconds * (1 - _LEAST_GAIN):
-            return found or chosen
-        seconds, found = least, chosen
-
-
-def _fullest(loads: Sequence[tuple[int, int]], channels: int, values: Sequence[float]) -> Ints:
-    """How many of each kind have the largest total value within so many channels either way: [kind]."""
-    outward, backward = (np.array(side, np.int64) for side in zip(*loads, strict=True))
-    most = int(max(outward.max(), backward.max()))
-    # Rows and columns before ``most`` are those with less than no channels.
-    best = np.full((most + channels + 1, most + channels + 1), -np.inf)
-    best[most, most:] = 0.0
-    choice = np.full((channels + 1, channels + 1), -1)
-    columns = most + np.arange(channels + 1) - backward[:, None]
-    for used in range(1, channels + 1):
-        totals = best[(most + used - outward)[:, None], columns] + np.array(values)[:, None]
-        kind = totals.argmax(axis=0)
-        total, before = totals.max(axis=0), best[most + used - 1, most:]
-        choice[used] = np.where(total > before, kind, -1)
-        best[most + used, most:] = np.maximum(total, before)
-    counts = np.zeros(len(loads), np.int64)
-    one, other = channels, channels
-    while one > 0:
-        kind = int(choice[one, other])
-        if kind < 0:
-            one -= 1
-        else:
-            counts[kind] += 1
-            one, other = one - int(outward[kind]), other - int(backward[kind])
-    return counts
-
-
-def cut(
-    widths: dict[HubTree, int], hop: float, channel_seconds: float, piece_overhead: float, pieces: Ints
-) -> tuple[Floats, Ints]:
-    """Seconds until the last piece arrives, and the pieces of each tree, if data is cut in so many equal pieces.
-
-    Args:
-        pieces: pieces in all: [cut].
-
-    Returns:
-        Arrays [cut] and [cut, tree].
-    """
-    depth = np.array([tree.hops for tree in widths])
-    busy = channel_seconds / pieces[:, None] / np.array(list(widths.values())) + piece_overhead
-    fill = depth * (hop + busy)
-
-    def carried(seconds: Floats) -> Ints:
-        sent: Ints = np.maximum(0, np.floor((seconds[:, None] - fill) / busy + 1 + 1e-9)).astype(np.int64)
-        return sent
-
-    short, enough = np.zeros(len(pieces)), (fill + pieces[:, None] * busy).max(axis=1)
-    for _ in range(_HALVINGS):
-        middle = (short + enough) / 2
-        fits = carried(middle).sum(axis=1) >= pieces
-        short, enough = np.where(fits, short, middle), np.where(fits, middle, enough)
-    counts = carried(enough)
-    # Those that finish at the same moment may have taken one too many.
-    over = counts.cumsum(axis=1) - pieces[:, None]
-    counts = np.maximum(0, counts - np.maximum(0, np.minimum(over, counts)))
-    return np.where(counts > 0, fill + (counts - 1) * busy, 0.0).max(axis=1), counts
-
-
-def placed(widths: dict[HubTree, int], counts: Sequence[int]) -> tuple[HubTree, ...]:
-    """The trees that carry pieces, on channels and with pieces behind those of the tree before."""
-    trees = []
-    first, one, other = 0, 0, 0
-    for (tree, width), count in zip(widths.items(), counts, strict=True):
-        if count:
-            trees.append(tree._replace(widths=(width, width), channels=(one, other), first=first, pieces=int(count)))
-            first, one, other = first + int(count), one + tree.outward * width, other + tree.backward * width
-    return tuple(trees)
 
 
 # Stages that set circuits anew: exchanges inside parts of the ring, parts cut into parts, one set of circuits a
@@ -292,7 +352,7 @@ class Cut(NamedTuple):
     in_a_row: bool
 
 
-class Plan(NamedTuple):
+class StagePlan(NamedTuple):
     """Stages with their estimated time."""
 
     seconds: float
@@ -300,7 +360,7 @@ class Plan(NamedTuple):
 
 
 def stages(collective: Collective, fabric: Fabric) -> Schedule:
-    """The fastest of the best estimates, of OpTree and of WRHT, not yet verified.
+    """Return the fastest of the best estimates, of OpTree and of WRHT, not yet verified.
 
     Steps that set circuits twice take both set-ups besides what the joint bound asks for: there is no need to ask where
     circuits that stand are as fast as that.
@@ -312,63 +372,66 @@ def stages(collective: Collective, fabric: Fabric) -> Schedule:
         raise UnsupportedError(f"stages around a ring serve {', '.join(FROM_ALL_GATHER)}, not {collective.kind}")
     if fabric.ranks > MOST_RANKS:
         raise UnsupportedError(f"stages around a ring of {fabric.ranks} ranks: expected at most {MOST_RANKS}")
-    estimates = [plan.cuts for plan in plans(collective.nbytes_per_rank, fabric)]
+    estimates = [plan.cuts for plan in stage_plans(collective.nbytes_per_rank, fabric)]
     even = [cuts for cuts in estimates if prod(cut.radix for cut in cuts) == fabric.ranks]
     optree = tuple(Cut(radix, in_a_row=False) for radix in best_radices(fabric.ranks, fabric.usable_channels))
     tried = dict.fromkeys([*estimates[:_BUILT], *even[:_BUILT], optree])
-    schedules = [_staged(collective, fabric, cuts) for cuts in tried]
+    schedules = [_build_stages(collective, fabric, cuts) for cuts in tried]
     if collective.kind == "all-reduce":
         note = "groups add up in their middle, as WRHT's do"
         schedules.append(replace(wrht(collective, fabric, striped=True), algorithm="synthesized", notes=(note,)))
     return min(schedules, key=lambda schedule: cost(schedule, fabric).time)
 
 
-def plans(share: float, fabric: Fabric) -> list[Plan]:
-    """Ways to cut the ring, for all-gathers of ``share`` bytes a rank, best estimate first."""
+def stage_plans(share: float, fabric: Fabric) -> list[StagePlan]:
+    """Return ways to cut the ring, for all-gathers of ``share`` bytes a rank, best estimate first."""
     n = fabric.ranks
 
     @cache
-    def rest(size: int) -> tuple[Plan, ...]:
-        """Ways to finish parts of so many ranks along lines."""
+    def rest(size: int) -> tuple[StagePlan, ...]:
+        """Return ways to finish parts of so many ranks along lines."""
         if size == 1:
-            return (Plan(0.0, ()),)
-        ranked: list[Plan] = []
+            return (StagePlan(0.0, ()),)
+        ranked: list[StagePlan] = []
         for radix in range(2, size + 1):
             inner = -(-size // radix)
             if inner * (radix - 1) >= size:
                 continue
             pairs, items = inner * line_all_to_all_wavelengths(radix), -(-n // size)
-            ranked += _with(_ways(fabric, pairs, items, share), radix, rest(inner))
+            ranked += _extend_plans(_stage_seconds(fabric, pairs, items, share), radix, rest(inner))
         return tuple(sorted(ranked)[:_TAILS])
 
-    ranked: list[Plan] = []
+    ranked: list[StagePlan] = []
     for radix in range(2, n + 1):
         inner = -(-n // radix)
         if inner * (radix - 1) < n:
             pairs = inner * ring_all_to_all_wavelengths(radix)
-            ranked += _with(_ways(fabric, pairs, 1, share), radix, rest(inner))
+            ranked += _extend_plans(_stage_seconds(fabric, pairs, 1, share), radix, rest(inner))
     return sorted(ranked)
 
 
-def _with(ways: dict[bool, float], radix: int, tails: tuple[Plan, ...]) -> Iterator[Plan]:
+def _extend_plans(ways: dict[bool, float], radix: int, tails: tuple[StagePlan, ...]) -> Iterator[StagePlan]:
+    """Yield plans of a first stage of ``radix`` parts, in each way, followed by each way to finish."""
     for in_a_row, seconds in ways.items():
         for tail in tails:
-            yield Plan(seconds + tail.seconds, (Cut(radix, in_a_row), *tail.cuts))
+            yield StagePlan(seconds + tail.seconds, (Cut(radix, in_a_row), *tail.cuts))
 
 
-def _ways(fabric: Fabric, pairs: int, items: int, share: float) -> dict[bool, float]:
-    """Seconds of a stage in which so many pairs of ranks pass the busiest link, each with so many shares."""
-    in_a_row = _seconds(fabric, pairs, items * share)
-    return {True: in_a_row} if items == 1 else {True: in_a_row, False: _seconds(fabric, pairs * items, share)}
+def _stage_seconds(fabric: Fabric, pairs: int, items: int, share: float) -> dict[bool, float]:
+    """Return the seconds of a stage with ``pairs`` on the busiest link, ``items`` shares each, by in a row or not."""
+    in_a_row = _steps_seconds(fabric, pairs, items * share)
+    return {True: in_a_row} if items == 1 else {True: in_a_row, False: _steps_seconds(fabric, pairs * items, share)}
 
 
-def _seconds(fabric: Fabric, colours: int, nbytes: float) -> float:
+def _steps_seconds(fabric: Fabric, colours: int, nbytes: float) -> float:
+    """Return the seconds of the steps in which so many colours each carry ``nbytes`` between set-ups."""
     width, _, steps = fit(fabric, colours, striped=True)
     fixed = fabric.setup_time + fabric.step_overhead + fabric.neighbour_latency()
     return steps * (fixed + nbytes / (width * fabric.channel_bandwidth))
 
 
-def _staged(collective: Collective, fabric: Fabric, cuts: tuple[Cut, ...]) -> Schedule:
+def _build_stages(collective: Collective, fabric: Fabric, cuts: tuple[Cut, ...]) -> Schedule:
+    """Return the schedule of these cuts."""
     n = fabric.ranks
 
     def all_gather(gather: Collective) -> Schedule:

@@ -3,20 +3,20 @@
     around     half of the data clockwise past all ranks, the other half counter-clockwise
     halves     everything both ways, to hubs up to the far side; from hubs back to the ranks behind, on the other fibre
 
-Trees along a line are as shallow as so many lightpaths over each link allow (``line_trees``). One lightpath over each
-link makes a chain, and two chains around the ring are as fast as links allow; with more, each lightpath has the g-th
-part of the wavelengths.
+Trees along a line are as shallow as so many lightpaths over each link allow (:func:`line_tree`). One lightpath over
+each link makes a chain, and two chains around the ring are as fast as links allow; with more, each lightpath has the
+g-th part of the wavelengths.
 
 Around the ring in chains, what leaves the root last may go both ways instead, half as far: the last pieces arrive when
 those that went around do.
 
 Trees to hubs of several depths stand side by side on wavelengths of their own, each for a part of the data
-(``side_by_side``). A reduce is a broadcast run backwards.
+(:func:`share_wavelengths`). A reduce is a broadcast run backwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, product
@@ -30,13 +30,7 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.build import from_broadcast
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.queues import Queues, Rows, queued_schedule
-from lightloom.collectives.synthesis.ring.gather import (
-    HubTree,
-    cut,
-    placed,
-    shares,
-)
-from lightloom.core.arrays import Effort, Ints
+from lightloom.core.arrays import Effort, Floats, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
@@ -104,9 +98,7 @@ def hub_tree(ranks: int, hops: int, outward: int, backward: int, spacing: int) -
         place.append(place[-1] + behind + 1)
         if left:
             waiting += [(len(place) - 1, left - 1, number) for number in range(room, 0, -1)]
-    edges = np.array([parent, np.arange(1, len(place))], np.int64)
-    edges = edges[:, np.lexsort((edges[1], edges[0]))]
-    return Edges(edges[0], edges[1], _slots(edges[0], edges[1])), np.array(place, np.int64)
+    return _edges(parent, list(range(1, len(place)))), np.array(place, np.int64)
 
 
 def line_tree(ranks: int, load: int) -> Edges:
@@ -126,20 +118,146 @@ def line_tree(ranks: int, load: int) -> Edges:
             if served_below > 1:
                 waiting.append((place, served_below - 1, hops - 1, room - children + number))
             place, left = place + served_below, left - served_below
+    return _edges(parent, child)
+
+
+def _edges(parent: list[int], child: list[int]) -> Edges:
+    """Return edges by parent, then by child, each in the lowest slot that is free from its parent on."""
     edges = np.array([parent, child], np.int64)
     edges = edges[:, np.lexsort((edges[1], edges[0]))]
-    return Edges(edges[0], edges[1], _slots(edges[0], edges[1]))
-
-
-def _slots(begin: Ints, end: Ints) -> Ints:
-    """The lowest slot that is free from each beginning on, in their order."""
-    slot = np.zeros(len(begin), np.int64)
+    slot = np.zeros(len(parent), np.int64)
     free_from: list[int] = []
-    for i, (a, b) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
-        lowest = next((s for s, free in enumerate(free_from) if free <= a), len(free_from))
-        free_from[lowest : lowest + 1] = [b]
+    for i, (begin, end) in enumerate(edges.T.tolist()):
+        lowest = next((s for s, free in enumerate(free_from) if free <= begin), len(free_from))
+        free_from[lowest : lowest + 1] = [end]
         slot[i] = lowest
-    return slot
+    return Edges(edges[0], edges[1], slot)
+
+
+# Trees of several depths side by side, each on wavelengths of its own and with a part of the data.
+#
+# A tree with g lightpaths over each link to its hubs, b over each link back and w wavelengths for each lightpath
+# fills g w wavelengths one way and b w the other way. It carries w (X − k) in time X if it is k hops deep, time
+# counted in hops and data in what a wavelength carries in one. Shallow trees have many lightpaths over a link; trees
+# with more of them to hubs fill up what those with more of them back leave. Which of them carry the most within X is
+# a knapsack of two sides, and the least X in which they carry all data follows by Dinkelbach's iteration.
+
+_UNITS: Effort = 64
+"""Most bundles of wavelengths that are shared out one by one."""
+_HALVINGS: Effort = 50
+_LEAST_GAIN = 1e-9
+"""Part by which an iteration must shorten the time to be followed by another."""
+
+
+class HubTree(NamedTuple):
+    """Lightpaths to hubs of both sides, and from hubs to the ranks behind them."""
+
+    outward: int
+    """Lightpaths over a link to hubs."""
+    backward: int
+    """Lightpaths over a link from hubs."""
+    hops: int
+    """Lightpaths in a row, at most."""
+    widths: tuple[int, int] = (0, 0)
+    """Wavelengths of a lightpath to hubs, and from hubs."""
+    channels: tuple[int, int] = (0, 0)
+    """First channel that it uses, one way and the other."""
+    first: int = 0
+    """First piece that it carries."""
+    pieces: int = 0
+
+
+def share_wavelengths(
+    kinds: Sequence[HubTree], channels: int, hop: float, channel_seconds: float
+) -> dict[HubTree, int]:
+    """Wavelengths of a lightpath of each kind of tree that together carry all data in the least time.
+
+    Args:
+        hop: seconds of a hop.
+        channel_seconds: seconds in which one channel carries all data.
+    """
+    unit = -(-channels // _UNITS)
+    seconds = min(kind.hops * hop + channel_seconds * max(kind[:2]) / channels for kind in kinds)
+    found: dict[HubTree, int] = {}
+    while True:
+        widths = _fullest([kind[:2] for kind in kinds], channels // unit, [seconds - kind.hops * hop for kind in kinds])
+        chosen = {kind: int(width) * unit for kind, width in zip(kinds, widths, strict=True) if width}
+        if not chosen:
+            return found
+        carried = sum(chosen.values())
+        least = (channel_seconds + sum(kind.hops * hop * width for kind, width in chosen.items())) / carried
+        if least >= seconds * (1 - _LEAST_GAIN):
+            return found or chosen
+        seconds, found = least, chosen
+
+
+def _fullest(loads: Sequence[tuple[int, int]], channels: int, values: Sequence[float]) -> Ints:
+    """How many of each kind have the largest total value within so many channels either way: [kind]."""
+    outward, backward = (np.array(side, np.int64) for side in zip(*loads, strict=True))
+    most = int(max(outward.max(), backward.max()))
+    # Rows and columns before ``most`` are those with less than no channels.
+    best = np.full((most + channels + 1, most + channels + 1), -np.inf)
+    best[most, most:] = 0.0
+    choice = np.full((channels + 1, channels + 1), -1)
+    columns = most + np.arange(channels + 1) - backward[:, None]
+    for used in range(1, channels + 1):
+        totals = best[(most + used - outward)[:, None], columns] + np.array(values)[:, None]
+        kind = totals.argmax(axis=0)
+        total, before = totals.max(axis=0), best[most + used - 1, most:]
+        choice[used] = np.where(total > before, kind, -1)
+        best[most + used, most:] = np.maximum(total, before)
+    counts = np.zeros(len(loads), np.int64)
+    one, other = channels, channels
+    while one > 0:
+        kind = int(choice[one, other])
+        if kind < 0:
+            one -= 1
+        else:
+            counts[kind] += 1
+            one, other = one - int(outward[kind]), other - int(backward[kind])
+    return counts
+
+
+def cut_into_pieces(
+    widths: dict[HubTree, int], hop: float, channel_seconds: float, piece_overhead: float, pieces: Ints
+) -> tuple[Floats, Ints]:
+    """Seconds until the last piece arrives, and the pieces of each tree, if data is cut in so many equal pieces.
+
+    Args:
+        pieces: pieces in all: [cut].
+
+    Returns:
+        Arrays [cut] and [cut, tree].
+    """
+    depth = np.array([tree.hops for tree in widths])
+    busy = channel_seconds / pieces[:, None] / np.array(list(widths.values())) + piece_overhead
+    fill = depth * (hop + busy)
+
+    def carried(seconds: Floats) -> Ints:
+        sent: Ints = np.maximum(0, np.floor((seconds[:, None] - fill) / busy + 1 + 1e-9)).astype(np.int64)
+        return sent
+
+    short, enough = np.zeros(len(pieces)), (fill + pieces[:, None] * busy).max(axis=1)
+    for _ in range(_HALVINGS):
+        middle = (short + enough) / 2
+        fits = carried(middle).sum(axis=1) >= pieces
+        short, enough = np.where(fits, short, middle), np.where(fits, middle, enough)
+    counts = carried(enough)
+    # Those that finish at the same moment may have taken one too many.
+    over = counts.cumsum(axis=1) - pieces[:, None]
+    counts = np.maximum(0, counts - np.maximum(0, np.minimum(over, counts)))
+    return np.where(counts > 0, fill + (counts - 1) * busy, 0.0).max(axis=1), counts
+
+
+def place_trees(widths: dict[HubTree, int], counts: Sequence[int]) -> tuple[HubTree, ...]:
+    """The trees that carry pieces, on channels and with pieces behind those of the tree before."""
+    trees = []
+    first, one, other = 0, 0, 0
+    for (tree, width), count in zip(widths.items(), counts, strict=True):
+        if count:
+            trees.append(tree._replace(widths=(width, width), channels=(one, other), first=first, pieces=int(count)))
+            first, one, other = first + int(count), one + tree.outward * width, other + tree.backward * width
+    return tuple(trees)
 
 
 _PIECES = sorted({round(2 ** (k / 3)) for k in range(37)})
@@ -148,7 +266,7 @@ _ROWS = 1_000_000
 _WORTH = 1.005
 """Times the least estimate that fewer pieces may take."""
 _WORTH_OF_TREES = 1.002
-"""The same for trees side by side, whose narrow lightpaths take longer to fill."""
+"""Times the least estimate that fewer pieces may take on trees side by side, whose lightpaths fill slowly."""
 _GAIN = 0.99
 """Times the least estimate that trees side by side may take."""
 _MOST_LOAD: Effort = 8
@@ -159,7 +277,7 @@ _BUILT = 4
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shape:
-    """What a tree looks like, with its estimated time."""
+    """Shape of a tree, or of trees side by side, with its estimated time."""
 
     seconds: float
     loads: tuple[int, ...]
@@ -177,7 +295,7 @@ class Shape:
 
 
 def rooted(collective: Collective, fabric: Fabric) -> Schedule:
-    """The fastest of the best estimates, queued, not yet verified.
+    """Return the fastest of the best estimates as a queued schedule, not yet verified.
 
     Raises:
         UnsupportedError: another kind of collective, or no ring of wavelengths.
@@ -191,13 +309,14 @@ def rooted(collective: Collective, fabric: Fabric) -> Schedule:
 
     def broadcast(spread: Collective) -> Schedule:
         return min(
-            (_built(spread, fabric, shape) for shape in shapes), key=lambda schedule: cost(schedule, fabric).time
+            (_build_tree(spread, fabric, shape) for shape in shapes), key=lambda schedule: cost(schedule, fabric).time
         )
 
     return from_broadcast(collective, fabric, broadcast)
 
 
 def _shapes(nbytes: float, fabric: Fabric) -> Iterator[Shape]:
+    """Yield trees around the ring, late pieces both ways, and trees to hubs, each with its estimate."""
     n, channels, half = fabric.ranks, fabric.usable_channels, fabric.ranks // 2
     for load in _loads(min(channels, n - 1)):
         yield _estimated(fabric, nbytes / 2, (load,), 0, depth(n - 1, load), n - 1, 2)
@@ -256,13 +375,13 @@ def _trees_side_by_side(fabric: Fabric, nbytes: float, most: float) -> Iterator[
     least = {(kind.outward, kind.hops): kind for kind in reversed(kinds)}
     least = {(kind.backward, kind.hops): kind for kind in sorted(least.values(), reverse=True)}
     seconds = nbytes / fabric.channel_bandwidth
-    widths = shares(sorted(least.values()), channels, fabric.step_overhead, seconds)
+    widths = share_wavelengths(sorted(least.values()), channels, fabric.step_overhead, seconds)
     if len(widths) < 2:
         return
     pieces = np.array([count for count in _PIECES if count * fabric.ranks <= _ROWS])
-    taken, counts = cut(widths, fabric.step_overhead, seconds, fabric.piece_overhead, pieces)
+    taken, counts = cut_into_pieces(widths, fabric.step_overhead, seconds, fabric.piece_overhead, pieces)
     best = int(np.argmax(taken <= _WORTH_OF_TREES * taken.min()))
-    trees = placed(widths, counts[best].tolist())
+    trees = place_trees(widths, counts[best].tolist())
     time = float(taken[best]) + half * fabric.hop_latency
     if time < most:
         yield Shape(time, (), half, max(tree.hops for tree in trees), int(pieces[best]), trees=trees)
@@ -275,7 +394,7 @@ class _Lightpaths(NamedTuple):
     destination: Ints
     direction: int
     channel: Ints
-    """First channel."""
+    """First channel of the lightpath."""
     width: int
     first: int
     """First of the chunks that it carries."""
@@ -283,6 +402,7 @@ class _Lightpaths(NamedTuple):
 
 
 def _around(fabric: Fabric, shape: Shape) -> Iterator[_Lightpaths]:
+    """Yield the lightpaths of a tree around the ring, each way."""
     n, width = fabric.ranks, fabric.usable_channels // shape.loads[0]
     tree = line_tree(n - 1, shape.loads[0])
     for direction in (CLOCKWISE, COUNTERCLOCKWISE):
@@ -292,6 +412,7 @@ def _around(fabric: Fabric, shape: Shape) -> Iterator[_Lightpaths]:
 
 
 def _halves(ranks: int, spacing: int, hubs: HubTree) -> Iterator[_Lightpaths]:
+    """Yield the lightpaths to hubs on both sides, and back from every hub to the ranks behind it."""
     n, (width, narrow), (one, other) = ranks, hubs.widths, hubs.channels
     for direction, half in ((CLOCKWISE, n // 2), (COUNTERCLOCKWISE, (n - 1) // 2)):
         if not half:
@@ -308,6 +429,7 @@ def _halves(ranks: int, spacing: int, hubs: HubTree) -> Iterator[_Lightpaths]:
 
 
 def _lightpaths(fabric: Fabric, shape: Shape) -> list[_Lightpaths]:
+    """Return the lightpaths of all trees of a shape."""
     if not shape.spacing:
         return list(_around(fabric, shape))
     trees = shape.trees
@@ -319,13 +441,15 @@ def _lightpaths(fabric: Fabric, shape: Shape) -> list[_Lightpaths]:
 
 
 def _reaches(fabric: Fabric, shape: Shape) -> bool:
+    """Return True when light reaches the ends of all lightpaths of a shape."""
     if fabric.reach is None:
         return True
     parts = _lightpaths(fabric, shape)
     return all(fabric.hops(p.source, p.destination, 0 * p.source + p.direction).max() <= fabric.reach for p in parts)
 
 
-def _built(collective: Collective, fabric: Fabric, shape: Shape) -> Schedule:
+def _build_tree(collective: Collective, fabric: Fabric, shape: Shape) -> Schedule:
+    """Return the queued schedule of a broadcast over a shape."""
     parts = [np.broadcast_arrays(*part) for part in _lightpaths(fabric, shape)]
     source, destination, route, channel, width, first, pieces = (
         np.concatenate(column) for column in zip(*parts, strict=True)
@@ -343,10 +467,11 @@ def _built(collective: Collective, fabric: Fabric, shape: Shape) -> Schedule:
     chunks = shape.pieces * (1 if shape.spacing else 2) + shape.late
     late = Rows(queue, source[queue], destination[queue], chunks - shape.late + piece, stores, piece.astype(np.float64))
     queues = Queues(channel[None], width, route)
-    return queued_schedule(collective, fabric, queues, [rows, late], chunks=chunks, note=_note(shape))
+    return queued_schedule(collective, fabric, queues, [rows, late], chunks=chunks, note=_tree_note(shape))
 
 
-def _note(shape: Shape) -> str:
+def _tree_note(shape: Shape) -> str:
+    """Describe a shape for the note of a schedule."""
     if shape.trees:
         trees = "; ".join(
             f"{tree.pieces} within {tree.hops} hops, {tree.outward} and {tree.backward} lightpaths over a link to hubs "

@@ -41,7 +41,7 @@ _LONGEST = 512
 """Most ranks that a chord passes."""
 _SKIPS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)
 _PARTS = (1.0, 0.85, 0.7, 0.5, 0.35, 0.2, 0.1)
-"""Of a half ring that the line of top chords covers."""
+"""Parts of a half ring that the line of top chords may cover."""
 _BISECTIONS = 14
 
 
@@ -66,10 +66,11 @@ class _Rows:
     """Seconds that a unit link of one wavelength is busy."""
 
     def only(self, which: Any) -> _Rows:
+        """Return the rows that indices or a mask select."""
         return _Rows(*(getattr(self, name)[which] for name in ("which", "longest", "depth", "loads", "unit")))
 
 
-def candidates(ranks: int, channels: int, nbytes: float, timing: Timing, limit: float) -> list[Candidate]:
+def estimated_designs(ranks: int, channels: int, nbytes: float, timing: Timing, limit: float) -> list[Candidate]:
     """Designs of one to three levels that may take less than ``limit`` seconds, best estimate first.
 
     Of designs that differ in the length of the line of top chords alone, the best.
@@ -135,6 +136,7 @@ def _combinations(levels: list[Level], count: int, ranks: int) -> Ints:
 
 
 def _estimated(levels: list[Level], count: int, ranks: int, nbytes: float, timing: Timing) -> _Rows:
+    """Return combinations of ``count`` levels with their depths, and loads at width 1."""
     which = _combinations(levels, count, ranks)
     spacing = np.array([ranks / level.hubs for level in levels])[which]
     length = np.array([level.length(ranks) for level in levels])[which]
@@ -202,16 +204,16 @@ NEAR = 1.01
 _KEPT, _REFINED, _REFINED_AT_HUBS = 16, 4, 1
 """Designs that random steps start from; those whose pieces and deadlines are all tried first."""
 _COARSE = 0.8
-"""Of the effort, up to where designs have few pieces."""
+"""Share of the effort up to which designs have few pieces."""
 _FEW = 4
 _DOUBLE = 0.4
-"""Of the random steps, those that are followed by another before the design is tried."""
+"""Share of random steps that are followed by another before the design is tried."""
 _WIDENED = 0.25
-"""Of the random steps, those whose chords are as wide as their estimated loads ask."""
+"""Share of random steps whose chords are made as wide as their estimated loads ask."""
 _LOOK, _LOOK_AT_HUBS = 5_000, 1_500
 """Transfers' worth of looking at any design, also at one that does not fit; trees that begin at hubs are few."""
 _QUICK = 0.1
-"""Of a hop, in which a piece is sent."""
+"""Share of a hop's time in which a piece is to be sent."""
 _PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
 _SLACKS = (1.0, 1.1, 1.2, 1.35)
 _LARGEST_TABLE = 1 << 23
@@ -232,12 +234,14 @@ class RingSearch:
         *,
         known: Design | None = None,
     ) -> None:
-        """Args:
-        channels: wavelengths each way.
-        nbytes: of one rank's share.
-        bound: seconds that no schedule beats, circuits in place.
-        reach: most links that a chord may pass.
-        known: a good design, near which trees that begin at hubs are looked for; by default they begin at all ranks.
+        """Take the problem, and perhaps a design to start from.
+
+        Args:
+            channels: wavelengths each way.
+            nbytes: bytes of one rank's share.
+            bound: seconds that no schedule beats, circuits in place.
+            reach: most links that a chord may pass.
+            known: a good design, near which trees that begin at hubs are looked for; without it, trees from all ranks.
         """
         self._reach = ranks if reach is None else reach
         self._problem = (ranks, channels, nbytes, timing, bound)
@@ -250,7 +254,7 @@ class RingSearch:
         self._best: tuple[float, Design] = (np.inf, Design(()))
 
     def run(self, effort: int) -> tuple[Design, RingTrees]:
-        """The best design found, and its trees."""
+        """Return the best design found, and its trees."""
         if self._known is not None:
             self._try(self._known)
         for pieces in () if self._known else _PIECES:
@@ -272,7 +276,7 @@ class RingSearch:
         The farther hubs lie apart, the longer until a design repeats, and the longer its trees take to grow.
         """
         classes: dict[int, list[Candidate]] = {}
-        for candidate in candidates(*self._problem[:4], limit=self._best[0]):
+        for candidate in estimated_designs(*self._problem[:4], limit=self._best[0]):
             classes.setdefault(self._cost(candidate.design), []).append(candidate)
         for same_cost in classes.values():
             until = self._spent + effort // len(classes)
@@ -286,9 +290,11 @@ class RingSearch:
                     self._try(replace(candidate.design, pieces=pieces))
 
     def _content(self) -> bool:
+        """Return True when the best design is near enough to the bound."""
         return self._best[0] <= NEAR * self._bound
 
     def _try(self, design: Design) -> float:
+        """Return the seconds of a design, growing its trees unless they are known; infinite where it does not fit."""
         if design not in self._tried:
             trees = make_trees(design, *self._problem) if self._fits(design) else None
             self._spent += _LOOK_AT_HUBS if self._known else _LOOK
@@ -300,10 +306,12 @@ class RingSearch:
         return self._tried[design]
 
     def _fits(self, design: Design) -> bool:
+        """Return True when light reaches along all chords and trees are not too many."""
         longest = max((ceil(chord.length(self._ranks)) for chord in design.chords), default=1)
         return longest <= self._reach and self._cost(design) <= _LARGEST_TABLE
 
     def _cost(self, design: Design) -> int:
+        """Return the number of transfers that a design schedules."""
         return repetition(self._ranks, design.chords) * self._ranks * design.pieces
 
     def _pieces(self, design: Design) -> int:
@@ -343,6 +351,7 @@ class RingSearch:
                 self._try(design)
 
     def _refine(self) -> None:
+        """Try other pieces and deadlines for the best designs."""
         for leader in self._leaders(_REFINED_AT_HUBS if self._known else _REFINED):
             for finer in _finer(leader):
                 if not self._content():
@@ -378,6 +387,7 @@ class RingSearch:
         return replace(design, chords=tuple(chords), longest=cut)
 
     def _changed(self, kind: int, level: Level, rng: np.random.Generator) -> list[Level]:
+        """Return chords that replace these after a step of a kind: narrower, longer, none, or between other hubs."""
         if kind in (0, 6):
             return [level._replace(width=max(1, level.width + int(rng.choice((-1, 1)))))]
         if kind == 1:
@@ -397,11 +407,13 @@ class RingSearch:
         return (*(_of_length(hubs, length, self._ranks, rng) for length in lower), top)
 
     def _level(self, rng: np.random.Generator) -> Level:
+        """Return random chords of any length between random hubs."""
         hubs = int(rng.choice(hub_counts(self._ranks)))
         return Level(hubs, round(max(1, hubs // 4) ** rng.random()), int(rng.integers(1, 3)))
 
 
 def _of_length(hubs: int, length: float, ranks: int, rng: np.random.Generator) -> Level:
+    """Return chords of about this length between so many hubs, of random width."""
     return Level(hubs, max(1, round(length * hubs / ranks)), 1 + int(rng.exponential(2.0)))
 
 
@@ -412,7 +424,7 @@ def _beside(level: Level, rng: np.random.Generator) -> Level:
 
 
 def _finer(design: Design) -> list[Design]:
-    """The same circuits with other numbers of pieces and other deadlines."""
+    """Return designs of the same circuits with other numbers of pieces and other deadlines."""
     return [replace(design, pieces=pieces) for pieces in (4, 8, 16)] + [
         replace(design, slack=slack) for slack in _SLACKS
     ]

@@ -1,0 +1,240 @@
+"""Synthesis around failures: circuits of a sound ring's design, without what has died, and trees over what is left.
+
+    design for as many ranks and wavelengths ──► its chords, less those that died ──► unit links on all that is free
+    ──► trees without symmetry ──► the fastest
+
+A ring that is broken one way or both is a line that way: data goes as far along it as halfway around a ring of
+twice as many ranks, so that the design for such a ring is tried too; and beside them a few plain families of
+chords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lightloom.collectives.bounds.link_use import joint_seconds
+from lightloom.collectives.collective import ROOTED, Collective, Kind
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.synthesis.engine.effort import scaled
+from lightloom.collectives.synthesis.engine.standing import (
+    StandingCircuits,
+    busy_and_delay,
+    forest,
+    gather_over,
+)
+from lightloom.collectives.synthesis.engine.trees import Forest, HubCircuits, Level, Timing, hub_ranks
+from lightloom.collectives.synthesis.ring.search import RingSearch
+from lightloom.core.arrays import Ints, Mask
+from lightloom.core.errors import UnsupportedError
+from lightloom.machines.fabrics.fabric import Fabric
+
+_EFFORT = 1_000
+"""Transfers a rank that the search for a sound ring's design may schedule; less than a CPU second for 256 ranks."""
+_PIECES = (1, 8, 16)
+_FIRST_PIECES, _MORE_PIECES = 2, 4
+"""Pieces with which all circuits are compared, and then the best of them."""
+_LEADERS, _NEAR = 2, 1.15
+"""Circuits that are compared again: how many, and how much slower than the best they may be."""
+_THIN = 4
+"""Times that a circuit may be wider than another one beside it."""
+_TRANSFERS = 1 << 19
+"""Transfers of one try; fewer pieces are tried where there would be more."""
+
+
+def around_damage(collective: Collective, fabric: Fabric) -> Schedule:
+    """Return a queued schedule that uses nothing that has failed, not yet verified.
+
+    Raises:
+        UnsupportedError: another kind of collective, or circuits cannot join all ranks.
+    """
+    if collective.kind in ROOTED:
+        whole = _of_all_ranks(collective)
+        return _of_root(around_damage(whole, fabric), collective, fabric)
+    most = max(1, _TRANSFERS // fabric.ranks**2)
+    first = min(_FIRST_PIECES, most)
+    # What is good for one half of an all-reduce is good for the other.
+    half = collective.of_kind("all-gather") if collective.kind == "all-reduce" else collective
+    tried = [_grow_trees(half, fabric, circuits, first) for circuits in _circuits_to_try(half, fabric)]
+    if not tried:
+        raise UnsupportedError(f"what is left of the ring does not join all of its {fabric.ranks} ranks")
+    tried.sort(key=lambda grown: grown[1].time)
+    leaders = [grown for grown in tried[:_LEADERS] if grown[1].time <= _NEAR * tried[0][1].time]
+    best = min(
+        [tried[0], *(_grow_trees(half, fabric, circuits, min(_MORE_PIECES, most)) for circuits, _ in leaders)],
+        key=lambda grown: grown[1].time,
+    )
+    finer = [_grow_trees(half, fabric, best[0], pieces) for pieces in _PIECES if pieces <= most]
+    circuits, trees = min([best, *finer], key=lambda grown: grown[1].time)
+    note = _damage_note(fabric, circuits, trees.pieces)
+    return gather_over(collective, fabric, circuits, trees.pieces, grown=trees, note=note)
+
+
+def _of_all_ranks(collective: Collective) -> Collective:
+    """Return the collective in which every rank is a root, with as many bytes each."""
+    kind: Kind = "all-gather" if collective.kind == "broadcast" else "reduce-scatter"
+    return Collective(kind, collective.ranks, collective.nbytes * collective.ranks)
+
+
+def _of_root(schedule: Schedule, collective: Collective, fabric: Fabric) -> Schedule:
+    """Return the rows of a schedule of all ranks that carry the root's data."""
+    schedule = schedule.unfolded(fabric.fibre_channels)
+    pieces = schedule.chunks // fabric.ranks
+    own = schedule.chunk < pieces
+    columns = {name: column[own] for name, column in schedule.columns().items()}
+    columns["lightpath"] = np.unique(columns["lightpath"], return_inverse=True)[1]
+    return schedule.with_columns(columns, collective=collective, chunks=pieces)
+
+
+def _grow_trees(
+    half: Collective, fabric: Fabric, circuits: StandingCircuits, pieces: int
+) -> tuple[StandingCircuits, Forest]:
+    """Return circuits with the trees of an all-gather, or of a reduce-scatter, in so many pieces over them."""
+    timing = busy_and_delay(fabric, circuits, max(half.nbytes_per_rank, 1.0) / pieces)
+    return circuits, forest(circuits, *timing, pieces, backward=half.kind == "reduce-scatter")
+
+
+def _circuits_to_try(collective: Collective, fabric: Fabric) -> Iterator[StandingCircuits]:
+    """Yield what is left of several designs where it joins all ranks."""
+    broken = bool(_blocked(fabric).all(axis=1).any())
+    designs = [_design(collective, fabric, times) for times in ((1, 2) if broken else (1,))]
+    for chords in dict.fromkeys([(), *designs, *_simple(fabric)]):
+        circuits = standing_circuits(fabric, chords)
+        if circuits is not None:
+            yield circuits
+
+
+def _design(collective: Collective, fabric: Fabric, times: int) -> tuple[Level, ...]:
+    """Return the chords of a sound ring with so many times the ranks, the same distances apart."""
+    ranks, channels = times * fabric.ranks, fabric.usable_channels
+    nbytes = max(collective.nbytes_per_rank, 1.0)
+    timing = Timing.of(fabric)
+    hop = fabric.step_overhead + fabric.neighbour_latency()
+    bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
+    design, _ = RingSearch(ranks, channels, nbytes, timing, bound, fabric.reach).run(scaled(_EFFORT * fabric.ranks))
+    return tuple(chord._replace(hubs=-(-chord.hubs // times)) for chord in design.chords)
+
+
+def _simple(fabric: Fabric) -> Iterator[tuple[Level, ...]]:
+    """Yield chords of one to three lengths from every rank, the longest on about half of the wavelengths.
+
+    At the ends of a line no chord leads back from beyond, so that the last ranks lean on few long lightpaths, which
+    must be wide.
+    """
+    ranks, channels = fabric.ranks, fabric.usable_channels
+    for *below, top in ((2,), (4,), (8,), (3, 9), (4, 12), (3, 9, 27)):
+        chords = [Level(ranks, skip, max(1, channels // (4 * len(below) * skip))) for skip in below]
+        chords.append(Level(ranks, top, 4 * channels // (7 * top)))
+        if chords[-1].width >= 1 and 2 * top < ranks:
+            yield tuple(chords)
+
+
+def standing_circuits(fabric: Fabric, chords: tuple[Level, ...]) -> StandingCircuits | None:
+    """Return all that is left of these chords, and unit links on all that they leave free.
+
+    None where the chords do not fit, or where what is left does not lead from every rank to every other.
+
+    Hubs are counted from the first broken link on, so that few chords pass it.
+    """
+    lit = np.flatnonzero(~_blocked(fabric).all(axis=0))[: fabric.usable_channels]
+    plan = HubCircuits.of(fabric.ranks, len(lit), chords)
+    if plan is None:
+        return None
+    blocked, ends = _blocked(fabric), fabric.blocked_ends()
+    broken = np.flatnonzero(blocked.all(axis=1))
+    shift = int(broken[0] + 1) % fabric.ranks if len(broken) else 0
+    free = ~blocked
+    free[:, np.setdiff1d(np.arange(fabric.channels), lit)] = False
+    parts = []
+    for level in range(len(plan.levels) - 1, -1, -1):
+        for direction in (0, 1):
+            source, destination, planned = _planned_circuits(plan, level, direction, shift, lit, fabric.channels)
+            usable = planned & _free_all_along(free, source, destination, direction, fabric.ranks)
+            if ends is not None:
+                usable &= ~ends[source, direction] & ~ends[destination, direction]
+            if fabric.reach is not None:
+                usable &= (fabric.hops(source, destination, direction + 0 * source) <= fabric.reach)[:, None]
+            which, first, width = _runs(usable)
+            parts.append(
+                StandingCircuits(fabric.ranks, source[which], destination[which], direction + 0 * which, first, width)
+            )
+            _take(free, parts[-1], fabric)
+    circuits = _concatenate(parts)
+    return circuits if _strongly_connected(circuits) else None
+
+
+def _strongly_connected(circuits: StandingCircuits) -> bool:
+    """Return True when circuits lead from every rank to every other."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    edges = np.ones(len(circuits)), (circuits.source, circuits.destination)
+    graph = coo_array(edges, shape=(circuits.ranks, circuits.ranks))
+    return bool(connected_components(graph, connection="strong", return_labels=False) == 1)
+
+
+def _planned_circuits(
+    plan: HubCircuits, level: int, direction: int, shift: int, lit: Ints, channels: int
+) -> tuple[Ints, Ints, Mask]:
+    """Ends of a level's circuits in one direction, and the channels that each plans to use: [circuit, channel]."""
+    chords = plan.levels[level]
+    hub = hub_ranks(plan.ranks, chords.hubs)
+    source, destination = hub, np.roll(hub, (2 * direction - 1) * chords.skip)
+    planned = np.ones((len(hub), channels), np.bool_)
+    if level:
+        first = plan.channel(level, (np.arange(len(hub)) - direction * chords.skip) % len(hub))
+        planned[:] = False
+        np.put_along_axis(planned, lit[first[:, None] + np.arange(chords.width)], True, axis=1)
+    return (source + shift) % plan.ranks, (destination + shift) % plan.ranks, planned
+
+
+def _free_all_along(free: Mask, source: Ints, destination: Ints, direction: int, ranks: int) -> Mask:
+    """Channels that are free on every link of each circuit: [circuit, channel]."""
+    first, last = (source, destination) if direction == 0 else (destination, source)
+    taken = np.tile(~free[direction * ranks : (direction + 1) * ranks], (2, 1)).cumsum(axis=0)
+    before = np.where((first > 0)[:, None], taken[first - 1], 0)
+    return np.asarray(taken[first + (last - first) % ranks - 1] == before)
+
+
+def _take(free: Mask, circuits: StandingCircuits, fabric: Fabric) -> None:
+    """Mark the channels of circuits as taken in ``free``: [link, channel]."""
+    runs = fabric.footprint(circuits.source, circuits.destination, circuits.route)
+    for i in range(len(circuits)):
+        links = runs.base[i, 0] + (runs.start[i, 0] + np.arange(runs.length[i, 0])) % runs.period[i, 0]
+        free[links, circuits.channel[i] : circuits.channel[i] + circuits.width[i]] = False
+
+
+def _runs(usable: Mask) -> tuple[Ints, Ints, Ints]:
+    """Runs of neighbouring channels: the row, the first channel and the length of each.
+
+    Those that are thin beside another run of their row are left out: pieces that take them arrive long after the
+    others.
+    """
+    edges = np.diff(usable.astype(np.int8), axis=1, prepend=0, append=0)
+    which, first = np.nonzero(edges == 1)
+    width = np.nonzero(edges == -1)[1] - first
+    widest = np.zeros(len(usable), np.int64)
+    np.maximum.at(widest, which, width)
+    wide = width * _THIN >= widest[which]
+    return which[wide].astype(np.int64), first[wide].astype(np.int64), width[wide].astype(np.int64)
+
+
+def _concatenate(parts: list[StandingCircuits]) -> StandingCircuits:
+    """Return the circuits of all parts, in order."""
+    names = ("source", "destination", "route", "channel", "width")
+    return StandingCircuits(
+        parts[0].ranks, *(np.concatenate([getattr(part, name) for part in parts]) for name in names)
+    )
+
+
+def _blocked(fabric: Fabric) -> Mask:
+    """Channels of links that no light passes: [links, channels]."""
+    blocked = fabric.blocked()
+    return np.zeros((fabric.links, fabric.channels), np.bool_) if blocked is None else blocked
+
+
+def _damage_note(fabric: Fabric, circuits: StandingCircuits, pieces: int) -> str:
+    """Describe circuits and failures for the note of a schedule."""
+    around = fabric.failures_text or "nothing"
+    return f"around {around}: {len(circuits)} circuits; every share travels in {pieces} pieces"
