@@ -40,8 +40,8 @@ _LETTERS = 22
 
 
 def shares(plan: HybridPlan) -> Floats:
-    """Share of each operator's time that each device computes, shape [device, operator]; of parts where no part takes
-    any time."""
+    """Return the share of each operator's time that each device computes, shape [device, operator]; of parts where no
+    part takes any time."""
     balanced = plan.balanced
     seconds = balanced.forward + balanced.backward
     operator = balanced.operator.astype(np.int64)
@@ -82,7 +82,7 @@ def placement_figure(plan: HybridPlan) -> Figure:
 
 
 def _load(axes: Axes, plan: HybridPlan) -> None:
-    """Seconds of a step that each device computes."""
+    """Draw the seconds of a step that each device computes."""
     from matplotlib.ticker import MaxNLocator
 
     balanced, device = plan.balanced, plan.placement.device
@@ -117,7 +117,7 @@ def _names(operators: tuple[str, ...]) -> tuple[list[int], list[str]]:
 
 
 def _block(name: str) -> str:
-    """The path up to its first number, that included: ``layer2.1`` of ``layer2.1.conv1``."""
+    """Return the path up to its first number, that included: ``layer2.1`` of ``layer2.1.conv1``."""
     parts = name.split(".")
     numbers = [place for place, part in enumerate(parts) if part.isdigit()]
     return ".".join(parts[: numbers[0] + 1]) if numbers else parts[0]
@@ -155,21 +155,22 @@ class _Panel:
 
 @dataclass(frozen=True, slots=True)
 class _Ground:
-    """What both panels are drawn on."""
+    """Cells, colours and edges that both panels of a figure share."""
 
     origins: tuple[str, str]
-    """What a row and a column are."""
+    """Labels of the vertical and of the horizontal axis."""
     second: NDArray[np.bool_]
     """[row, column] whether a cell is data parallelism's."""
     names: tuple[str, ...]
-    """Of the colours: of the cells that are not ``second``, and of those that are."""
+    """Labels of the colours: of the cells that are not ``second``, and of those that are."""
     edges: tuple[int, ...] = ()
     """Rows and columns at which groups begin, the first aside."""
 
 
 @styled
 def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figure:
-    """Bytes of each pair beside the bytes per second of the circuits that it holds, on average over the cycle."""
+    """Draw the bytes of each pair beside the bytes per second of the circuits that it holds, on average over the
+    cycle."""
     traffic, ranks = assignment.traffic, assignment.traffic.ranks
     block = -(-ranks // MOST_CELLS)
     granted = assignment.circuits
@@ -186,7 +187,7 @@ def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figur
 
 @styled
 def group_figure(plan: HybridPlan, circuits: GroupCircuits) -> Figure:
-    """The same of a placed plan: the first groups, and what they send on to the next."""
+    """Draw bytes beside circuits of a placed plan: of the first groups, and of what they send on to the next."""
     k = plan.k
     groups = max(1, min(plan.groups, _MOST_GROUPED // k, _MOST_GROUPS))
     whole = groups == plan.groups

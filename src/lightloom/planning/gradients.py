@@ -35,7 +35,7 @@ from lightloom.exchange.compression.profile import (
     CodecProfile,
     CompressionProfile,
     cache_path,
-    read,
+    read_profile,
 )
 from lightloom.exchange.measuring import measured_rates
 from lightloom.exchange.method import (
@@ -72,15 +72,16 @@ ACCELERATOR, LOCAL, NIC = "accelerator", "local", "nic"
 LINE_RATE = BURST_BITS / 8 * CLOCK_HZ
 """Bytes per second of the paper's engines (section VI-A): 256 bits at 100 MHz."""
 _SHARE = 0.5
-"""Of the accelerator's memory bandwidth that kernels reach: an assumption."""
+"""Share of the accelerator's memory bandwidth that kernels reach: an assumption."""
 _TOUCHED = 3
 """Times that each float32 is read or written while it is encoded or decoded, residual included: an assumption."""
 _TOUCHED_UNFUSED = 20
-"""The same of top-k and fp8, which are operations of torch one by one: counted from these, not measured on a device."""
+"""Times that top-k and fp8, which are operations of torch one by one, read or write each float32: counted from these,
+not measured on a device."""
 _LAUNCH = 10e-6
 """Seconds to launch a kernel where the accelerator states none: an assumption."""
 _PRODUCTS = 0.3
-"""Of the accelerator's lowest peak rate that products with narrow matrices reach: an assumption."""
+"""Share of the accelerator's lowest peak rate that products with narrow matrices reach: an assumption."""
 
 
 class CodecEngine(Config):
@@ -95,7 +96,7 @@ class CodecEngine(Config):
     encode_message: Seconds = 0.0
     """Time to encode a message, whatever its size."""
     decode_message: Seconds = 0.0
-    """The same for decoding."""
+    """Time to decode a message, whatever its size."""
     flops: ComputeRate | None = None
     """Rate of the matrix products of low-rank methods; without it they take no longer than coding."""
     source: Annotated[str, Field(min_length=1)]
@@ -170,7 +171,7 @@ def local_engine(method: str) -> CodecEngine:
 
 
 def nic_engine(codec: str | None, entry: CodecProfile | None, ratio: float | None) -> CodecEngine:
-    """The engines of the paper's network card.
+    """Return the engines of the paper's network card.
 
     Args:
         codec: name of the codec that the method runs around a ring; None for other methods.
@@ -193,7 +194,7 @@ def nic_engine(codec: str | None, entry: CodecProfile | None, ratio: float | Non
 
 
 def engine_from_file(path: Path) -> CodecEngine:
-    """The engine that a YAML file describes.
+    """Return the engine that a YAML file describes.
 
     Raises:
         ConfigError: the file is unreadable or malformed.
@@ -228,14 +229,14 @@ class PricedExchange:
 
     method: ExchangeMethod
     gradient: Gradient
-    """Of the whole model, with measured sizes where the method needs them."""
+    """Shapes of the gradients of the whole model, with measured sizes where the method needs them."""
     sizes: str
     """Where the bytes come from."""
     engine: CodecEngine | None = None
-    """What codes; None for kernels on each cluster's accelerator at an assumed rate."""
+    """Engine that codes; None for kernels on each cluster's accelerator at an assumed rate."""
 
     def on(self, accelerator: Accelerator) -> PricedExchange:
-        """The same with an engine: its own, or the accelerator's.
+        """Return the exchange with an engine: its own, or the accelerator's.
 
         Raises:
             ConfigError: the accelerator's memory bandwidth is unknown.
@@ -267,12 +268,12 @@ class PricedExchange:
 
     @property
     def in_schedule(self) -> bool:
-        """Whether coded sums travel along a schedule of one collective, instead of phases of their own."""
+        """True where coded sums travel along a schedule of one collective, instead of phases of their own."""
         return isinstance(self.method, RingCodecExchange)
 
     @property
     def in_line(self) -> bool:
-        """Whether coding runs beside the link."""
+        """True where coding runs beside the link."""
         return self.engine is not None and self.engine.placement == "nic"
 
     @property
@@ -282,7 +283,7 @@ class PricedExchange:
 
     @property
     def blocking(self) -> bool:
-        """Whether the exchange waits for the end of the backward pass."""
+        """True where the exchange waits for the end of the backward pass."""
         return not self.method.synchronous
 
     @property
@@ -291,7 +292,7 @@ class PricedExchange:
         return VALUE_BYTES * self.method.state_values
 
     def refusal(self, kind: Kind, *, in_network: bool, stride: int) -> str | None:
-        """Why the method does not serve a kind of collective of gradients on a fabric; None where it does.
+        """Return why the method does not serve a kind of collective of gradients on a fabric; None where it does.
 
         Args:
             kind: of the collective that it stands for.
@@ -310,19 +311,19 @@ class PricedExchange:
         return None
 
     def group_refusal(self, ranks: int) -> str | None:
-        """Why a group of so many ranks cannot use the method."""
+        """Return why a group of so many ranks cannot use the method."""
         if isinstance(self.method, TwoLevelExchange) and ranks % self.method.node:
             return f"{self.method.name}: {ranks} ranks: expected a multiple of node={self.method.node}"
         return None
 
     def phases(self, kind: Kind, values: float, ranks: int) -> list[Phase]:
-        """Collectives of an exchange of so many values, in order, in the place of one of ``kind``."""
+        """Return the collectives of an exchange of so many values, in order, in the place of one of ``kind``."""
         share = values / max(self.gradient.values, 1)
         phases = [scaled(phase, share) for phase in self.method.phases(self.gradient, ranks)]
         return phases[:1] if kind == "reduce-scatter" else phases
 
     def coding(self, kind: Kind, values: float, ranks: int) -> Coding:
-        """Seconds in which a rank codes what it exchanges in the place of a collective of ``kind``."""
+        """Return the seconds in which a rank codes what it exchanges in the place of a collective of ``kind``."""
         work, engine = self._work(kind, values, ranks), self.coder
         products = work.flops / engine.flops if engine.flops else 0.0
         encoding = VALUE_BYTES * work.encoded_values / engine.encode
@@ -345,7 +346,8 @@ class PricedExchange:
         return replace(work, decoded_values=values * (ranks - 1) / ranks, decoded_messages=float(ranks - 1))
 
     def along_schedule(self, kind: Kind, values: float, ranks: int, *, ring: bool) -> float:
-        """Size of the collective that a schedule carries in the place of ``values``, in bytes, where coded sums travel.
+        """Return the size of the collective that a schedule carries in the place of ``values``, in bytes, where coded
+        sums travel.
 
         Around a ring, hops carry sums of 1, 2 ... ranks - 1 gradients, and finished sums of all. Other schedules add up
         in another order; their sums are taken to be as large as finished ones.
@@ -356,13 +358,13 @@ class PricedExchange:
         return hops if kind == "reduce-scatter" else (hops + finished) / 2
 
     def least_share(self) -> float:
-        """Bytes sent along a schedule for each byte of float32, at least."""
+        """Return the bytes sent along a schedule for each byte of float32, at least."""
         (sizes,) = self.method.phases(self.gradient, 2)
         least = min((nbytes for _, nbytes in sizes.nbytes_by_terms), default=sizes.nbytes)
         return least / (VALUE_BYTES * max(self.gradient.values, 1))
 
     def sent_bytes(self, kind: Kind, values: float, ranks: int) -> float:
-        """Size of the plain collective of ``kind`` whose ranks send as many bytes as this exchange's do."""
+        """Return the size of the plain collective of ``kind`` whose ranks send as many bytes as this exchange's do."""
         ways = 2 if kind == "all-reduce" else 1
         phases = self.phases(kind, values, ranks)
         if kind == "reduce-scatter" and self.in_schedule:
@@ -372,7 +374,7 @@ class PricedExchange:
         return sent * ranks / (ways * max(ranks - 1, 1))
 
     def ratio(self, ranks: int) -> float:
-        """Bytes of an all-reduce of float32 for each byte that an exchange among so many ranks sends."""
+        """Return the bytes of an all-reduce of float32 for each byte that an exchange among so many ranks sends."""
         values = float(self.gradient.values)
         return VALUE_BYTES * values / self.sent_bytes("all-reduce", values, ranks)
 
@@ -387,24 +389,25 @@ class PricedExchange:
 
 
 def scaled(phase: Phase, share: float) -> Phase:
-    """The phase of a share of the gradient."""
+    """Return the phase of a share of the gradient."""
     sizes = tuple((terms, nbytes * share) for terms, nbytes in phase.nbytes_by_terms)
     return replace(phase, nbytes=phase.nbytes * share, nbytes_by_terms=sizes)
 
 
 def gradient_element_bytes(training: TrainingSettings) -> Mapping[Kind, int]:
-    """The kinds of collectives that carry gradients, and the bytes of one gradient in each."""
+    """Return the kinds of collectives that carry gradients, and the bytes of one gradient in each."""
     return {"all-reduce": training.gradient_bytes, "reduce-scatter": training.sharded_gradient_bytes}
 
 
 def sent_ratio(training: TrainingSettings, ratio: Floats) -> Floats:
-    """Bytes of gradients for each byte sent; codecs count float32, in which narrower gradients are larger."""
+    """Return the bytes of gradients for each byte sent; codecs count float32, in which narrower gradients are
+    larger."""
     return np.where(ratio == 1, 1.0, ratio * training.gradient_bytes / VALUE_BYTES)
 
 
 def model_gradient(graph: ComputeGraph) -> Gradient:
-    """The shapes of a model's gradients, as far as its graph tells: matrices of linear layers and convolutions, with a
-    vector of what is left; vocabulary by width for embeddings; vectors of everything else."""
+    """Return the shapes of a model's gradients, as far as its graph tells: matrices of linear layers and convolutions,
+    with a vector of what is left; vocabulary by width for embeddings; vectors of everything else."""
     shapes: list[tuple[int, ...]] = []
     for operator in graph.operators:
         sizes = operator.dimensions
@@ -488,7 +491,7 @@ def _engine(
     profiled: tuple[CompressionProfile, CodecProfile] | None,
     ratio: float | None,
 ) -> CodecEngine | None:
-    """What codes; None for kernels on the accelerator of each cluster."""
+    """Return the engine that codes; None for kernels on the accelerator of each cluster."""
     if name == ACCELERATOR:
         return None
     if name == LOCAL:
@@ -500,7 +503,7 @@ def _engine(
 
 
 def model_key(model: str) -> str:
-    """Names a model and, where it is a file, what is written there: a profile is kept under it."""
+    """Return the name of a model, of a file with a hash of what is written there: a profile is kept under it."""
     place, _, factory = model.rpartition(":")
     path = Path(place)
     if not place.endswith(".py") or not path.is_file():
@@ -511,7 +514,7 @@ def model_key(model: str) -> str:
 def profile_of(
     model: str, graph: ComputeGraph, codec: str, path: Path | None = None
 ) -> tuple[CompressionProfile, CodecProfile]:
-    """The profile of a model's gradients and its entry for a codec; from a file, or else from the cache.
+    """Return the profile of a model's gradients and its entry for a codec; from a file, or else from the cache.
 
     Raises:
         ConfigError: there is none (says how to make one), or it is another model's.
@@ -520,7 +523,7 @@ def profile_of(
     place = path if path is not None else cache_path(model_key(model), codec)
     if path is None and not place.is_file():
         raise ConfigError(f"there is no compression profile of {model} with {codec}; {command}")
-    profile = read(place)
+    profile = read_profile(place)
     if (_short(profile.model), profile.parameters) != (_short(model), graph.parameters):
         raise ConfigError(
             f"{str(place)!r} is the profile of {profile.model} with {profile.parameters:,} parameters, "

@@ -1,1 +1,1 @@
-"""What plans cost: collectives on groups of ranks, stages, memory and energy."""
+"""Prices of plans: collectives on groups of ranks, stages, memory and energy."""

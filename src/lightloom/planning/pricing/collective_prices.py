@@ -1,12 +1,18 @@
-"""Lines that stay below the prices of collectives.
+"""Prices of collectives in one group of ranks, and lower bounds of these prices.
 
-A verified schedule's cost is a sum over steps (or along a chain of steps) of maxima of linear functions of the bytes:
-convex. The line through two sizes lies below a convex function outside of the two. So two lines, through sizes below
-and above all that occur, bound every size between them. A pipeline takes the number of pieces that suits the size: the
-least of linear functions, which is concave, so that chords lie below it; so is the closed form of a collective library,
-the least of concave ways. Schedules that are built anew for each size
-have no such law; the proved lower bounds of the collective, at sizes a quarter of an octave apart, stay below their
-prices.
+    SchedulePrices     one algorithm: a verified schedule for each kind, resized to each size; cached on disk
+    LibraryPrices      the fabric's collective library, by a closed form
+    CheapestPrices     of several algorithms the cheapest for each kind and size
+    ExchangePrices     a method of exchanging gradients: each phase at the price of its collective, and the coding
+
+All are called with a kind and bytes, and return a ``Priced``. A lower bound (``LowerPrice``) is a function of columns
+of bytes that no price falls below.
+
+Where every size has a schedule of its own, one is built for each power of two and carries up to twice its bytes, at the
+time that those bytes take: no plan searches more than a few designs, and plans share those that are cached.
+
+With a codec the same schedule carries coded sums of gradients: hop by hop of their own size. A codec behind the port
+makes every packet smaller, one between the hops makes every message smaller; the fabric says what that is worth.
 """
 
 from __future__ import annotations
@@ -66,12 +72,13 @@ class _Built:
     """None of a queued schedule, whose rows are priced."""
     circuits: str | None
     work: dict[bool, CodecWork] = field(default_factory=dict)
-    """What a codec has to do, by whether it is in line with the links."""
+    """Work of a codec, by whether it runs in line with the links."""
 
 
 _MOST_STRUCTURES: Effort = 16384
 _of_structures: OrderedDict[object, _Built] = OrderedDict()
-"""What was built and verified last, without rows, by algorithm, kind, cost model and structure of the fabric."""
+"""Schedules that were built and verified last, without rows, by algorithm, kind, cost model and structure of the
+fabric."""
 
 
 class SchedulePrices:
@@ -93,7 +100,8 @@ class SchedulePrices:
         """Prices from the disk that were not held against their bounds yet."""
 
     def coded(self, exchange: PricedExchange, element_bytes: Mapping[Kind, int]) -> SchedulePrices:
-        """The same schedules with coded payload in the kinds of collectives that ``element_bytes`` names.
+        """Return prices of the same schedules with coded payload in the kinds of collectives that ``element_bytes``
+        names.
 
         Args:
             exchange: whose coded sums travel along a schedule (``PricedExchange.in_schedule``).
@@ -104,24 +112,26 @@ class SchedulePrices:
         return prices
 
     def at(self, size: float) -> SchedulePrices:
-        """The same where schedules built for ``size`` carry everything, so that one kind of circuits serves all."""
+        """Return prices where schedules built for ``size`` bytes carry everything, so that one set of circuits serves
+        all."""
         prices = SchedulePrices(self.algorithm, self.fabric, self.model)
         prices.exchange, prices._element_bytes, prices._built = self.exchange, self._element_bytes, self._built
         prices._priced, prices._unchecked, prices._only = self._priced, self._unchecked, size
         return prices
 
     def built_for(self, kind: Kind, nbytes: float) -> float:
-        """The size for which the schedule that carries this collective is built; 0 where one serves all sizes."""
+        """Return the size for which the schedule that carries this collective is built; 0 where one serves all
+        sizes."""
         if not self.algorithm.by_size:
             return 0.0
         return self._only or 2.0 ** floor(log2(max(self.sent_nbytes(kind, nbytes), 1.0)))
 
     def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
-        """Bytes of float32 that the codec takes for a collective; None where this kind is not compressed."""
+        """Return the bytes of float32 that the codec takes for a collective; None where this kind is not compressed."""
         return nbytes / self._element_bytes[kind] * VALUE_BYTES if kind in self._element_bytes else None
 
     def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
-        """The size of a collective of ``nbytes`` as the schedule carries it."""
+        """Return the size of a collective of ``nbytes`` as the schedule carries it."""
         values = self.values_nbytes(kind, nbytes)
         if self.exchange is None or values is None:
             return nbytes
@@ -132,12 +142,12 @@ class SchedulePrices:
         return self._entry(kind, nbytes)[0]
 
     def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
-        """The cost of one collective, and the bound it was held against."""
+        """Return the cost of one collective, and the bound it was held against."""
         priced, bound = self._entry(kind, nbytes)
         return priced.cost, bound
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
-        """The verified schedule of one collective."""
+        """Return the verified schedule of one collective."""
         schedule, sent = self._rows(kind, nbytes), self.sent_nbytes(kind, nbytes)
         loads = self._build(kind, nbytes).loads
         return schedule.resized(sent) if loads is None else at_size(schedule, sent, loads, self.fabric)
@@ -153,7 +163,7 @@ class SchedulePrices:
         self._unchecked.update(prices)
 
     def _stands(self, kind: Kind, nbytes: float, priced: Priced, bound: Bound) -> bool:
-        """Return whether a price from the disk keeps to its lower bound, which is worked out again."""
+        """Return whether a price from the disk keeps to its lower bound, which is computed again."""
         proved = lower_bound(Collective(kind, self.fabric.ranks, nbytes), self.fabric, self.model)
         return isclose(bound.time, proved.time, rel_tol=ROUNDING) and keeps_to(priced.cost, proved)
 
@@ -165,7 +175,7 @@ class SchedulePrices:
                 del self._built[key]
 
     def _rows(self, kind: Kind, nbytes: float) -> Schedule:
-        """The verified schedule of a collective at the size that it was built for."""
+        """Return the verified schedule of a collective at the size that it was built for."""
         built = self._build(kind, nbytes)
         if built.schedule is None:
             size = self.built_for(kind, nbytes)
@@ -245,7 +255,7 @@ _MOST: Effort = 4096
 
 
 def prices_path(algorithm: Algorithm, fabric: Fabric, model: CostModel) -> Path | None:
-    """File of the prices of an algorithm on a fabric; None where they are not cached."""
+    """Return the file of the prices of an algorithm on a fabric; None where they are not cached."""
     module, name = fabric.implementation
     origins = (algorithm.build.__module__, module)
     if not all(origin.startswith("lightloom.") for origin in origins):
@@ -293,7 +303,7 @@ def write_prices(path: Path | None, prices: Prices) -> None:
 
 @cache
 def _code_hash() -> str:
-    """Hash of the code that builds, verifies and costs schedules."""
+    """Return the hash of the code that builds, verifies and costs schedules."""
     digest = sha256()
     for package in _PRICING:
         for file in sorted((Path(__file__).parents[2] / package).rglob("*.py")):
@@ -404,15 +414,15 @@ def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> LowerPrice:
 
 
 def proved_line(kind: Kind, fabric: Fabric, model: CostModel) -> PriceLine:
-    """The bytes and the latency of a collective that no schedule beats, circuits set up beforehand: a bound that needs
-    no schedule."""
+    """Return the bytes and the latency of a collective that no schedule beats, circuits set up beforehand: a bound that
+    needs no schedule."""
     nothing = lower_bound(Collective(kind, fabric.ranks, 0.0), fabric, model).time - fabric.setup_time
     slope = bandwidth_bound(Collective(kind, fabric.ranks, 1.0), fabric) * _PRICE_LINE_ROUNDING
     return PriceLine(max(nothing, 0.0) * _PRICE_LINE_ROUNDING, 0.0, slope * _LARGE, slope)
 
 
 def undominated(lines: Sequence[LowerPrice]) -> list[LowerPrice]:
-    """Lines without those that lie nowhere below another one."""
+    """Return the lines without those that lie nowhere below another one."""
     least: list[LowerPrice] = []
     for line in lines:
         if isinstance(line, PriceLine):
@@ -487,7 +497,7 @@ class LibraryPrices:
         return Priced(cost=self.cost(kind, nbytes)[0], algorithm=LIBRARY.name)
 
     def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
-        """The cost of one collective, and the bound it was held against.
+        """Return the cost of one collective, and the bound it was held against.
 
         Raises:
             BoundError: the closed form lies below a proved bound.
@@ -497,7 +507,7 @@ class LibraryPrices:
         return self._costs[kind, nbytes]
 
     def seconds(self, kind: Kind, nbytes: Floats) -> Floats:
-        """Seconds of collectives, in the shape of ``nbytes``: [sizes]."""
+        """Return the seconds of collectives, in the shape of ``nbytes``: [sizes]."""
         ranks = np.full(len(nbytes), self.fabric.ranks)
         return self._library.seconds(kind, ranks, np.ones_like(ranks), nbytes)
 
@@ -512,7 +522,7 @@ class LibraryPrices:
         return _priced(seconds, energy).cost, bound
 
     def _energy(self, kind: Kind, nbytes: float, inside: int) -> float | None:
-        """Joules of a ring through all nodes; None where the energy per bit has no source."""
+        """Return the joules of a ring through all nodes; None where the energy per bit has no source."""
         if self.fabric.energy_per_bit is None:
             return None
         ranks = self.fabric.ranks
@@ -522,7 +532,7 @@ class LibraryPrices:
         return bits * links * self.fabric.energy_per_bit
 
     def schedule(self, kind: Kind, nbytes: float) -> NoReturn:
-        """There is none.
+        """Refuse: a closed form has no schedule.
 
         Raises:
             UnsupportedError: always.
@@ -552,7 +562,7 @@ class LibraryPricing:
     def exchange_time(
         self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats
     ) -> Floats:
-        """Seconds of collectives for columns of strategies (``ExchangeTime``); 0 where nothing is sent."""
+        """Return the seconds of collectives for columns of strategies (``ExchangeTime``); 0 where nothing is sent."""
         return np.where(nbytes > 0, self._library.seconds(kind, ranks, stride, nbytes), 0.0)
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
@@ -560,7 +570,7 @@ class LibraryPricing:
         return None
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
-        """Prices of a group of ``ranks`` that lie ``stride`` apart."""
+        """Return the prices of a group of ``ranks`` that lie ``stride`` apart."""
         group = np.array([ranks]), np.array([stride])
 
         def price(kind: Kind, nbytes: float) -> Priced:
@@ -599,7 +609,7 @@ CollectivePrices: TypeAlias = SchedulePrices | LibraryPrices
 
 
 def line_below(prices: CollectivePrices, kind: Kind, *, hidden_setup: bool) -> LowerPrice:
-    """The lower bound of the prices of one algorithm."""
+    """Return the lower bound of the prices of one algorithm."""
     if prices.algorithm.by_size:
         return sized_line(kind, prices.fabric, prices.model)
     if isinstance(prices, LibraryPrices):
@@ -619,7 +629,7 @@ class CheapestPrices:
         self._choices: dict[tuple[Kind, float], CollectivePrices] = {}
 
     def choice(self, kind: Kind, nbytes: float) -> CollectivePrices:
-        """Prices of the algorithm that carries this collective in the least time, its circuits in place."""
+        """Return the prices of the algorithm that carries this collective in the least time, its circuits in place."""
         if (kind, nbytes) not in self._choices:
             self._choices[kind, nbytes] = _cheapest(self._candidates(kind), kind, nbytes)
         return self._choices[kind, nbytes]
@@ -628,16 +638,16 @@ class CheapestPrices:
         return self.choice(kind, nbytes)(kind, nbytes)
 
     def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
-        """The cost of one collective, and the bound it was held against."""
+        """Return the cost of one collective, and the bound it was held against."""
         return self.choice(kind, nbytes).cost(kind, nbytes)
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
-        """The verified schedule of one collective."""
+        """Return the verified schedule of one collective."""
         return self.choice(kind, nbytes).schedule(kind, nbytes)
 
 
 def _cheapest(candidates: Sequence[tuple[CollectivePrices, LowerPrice]], kind: Kind, nbytes: float) -> CollectivePrices:
-    """The cheapest prices, of equal ones the first by name; those whose bounds are higher are not asked.
+    """Return the cheapest prices, of equal ones the first by name; those whose bounds are higher are not asked.
 
     Raises:
         UnsupportedError: every algorithm fails at this size; those whose schedules serve all sizes were tried before.
@@ -687,7 +697,7 @@ class GroupPhase(NamedTuple):
 def group_phases(
     exchange: PricedExchange, kind: Kind, values: float, ranks: int, stride: int, *, in_network: bool
 ) -> list[GroupPhase]:
-    """The collectives of an exchange of so many values, in order, in the place of one of ``kind``.
+    """Return the collectives of an exchange of so many values, in order, in the place of one of ``kind``.
 
     Sums that are added up around a ring become a reduce-scatter of their mean size and an all-gather of finished ones.
     Where the network adds up light, what all ranks have to agree on takes an all-reduce like everything else.
@@ -721,7 +731,7 @@ class ExchangePrices:
         *,
         in_network: bool,
     ) -> None:
-        """Price an exchange.
+        """Set up the prices of one method in one group.
 
         Args:
             exchange: with its engine.
@@ -742,7 +752,7 @@ class ExchangePrices:
         return self._entry(kind, nbytes)[0]
 
     def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
-        """A step's share of the cost of one exchange, and of the bounds that its phases were held against."""
+        """Return a step's share of the cost of one exchange, and of the bounds that its phases were held against."""
         priced, bound = self._entry(kind, nbytes)
         return priced.cost, bound
 
@@ -753,7 +763,7 @@ class ExchangePrices:
         return self._plain(*self._group).choice(kind, nbytes)
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
-        """The verified schedule of an exchange of one phase.
+        """Return the verified schedule of an exchange of one phase.
 
         Raises:
             UnsupportedError: it has several.
@@ -766,12 +776,13 @@ class ExchangePrices:
         return self._plain(phases[0].ranks, phases[0].stride).schedule(phases[0].kind, phases[0].nbytes)
 
     def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
-        """The collectives of an exchange in the place of one of so many bytes."""
+        """Return the collectives of an exchange in the place of one of so many bytes."""
         values = nbytes / self._element_bytes[kind]
         return group_phases(self.exchange, kind, values, *self._group, in_network=self._in_network)
 
     def algorithms(self, kind: Kind, nbytes: float) -> tuple[str, ...]:
-        """Names of the algorithms that carry its phases, in their order; of a kind that is left as it is, of that."""
+        """Return the names of the algorithms that carry its phases, in their order; of a kind that is left as it is, of
+        that."""
         if kind not in self._element_bytes:
             return (self.choice(kind, nbytes).algorithm.name,)
         carriers = (self._plain(phase.ranks, phase.stride) for phase in self.phases(kind, nbytes))
@@ -779,11 +790,12 @@ class ExchangePrices:
         return tuple(carrier.choice(phase.kind, phase.nbytes).algorithm.name for carrier, phase in phases)
 
     def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
-        """Bytes of float32 that are exchanged in the place of a collective; None where this kind is left as it is."""
+        """Return the bytes of float32 that are exchanged in the place of a collective; None where this kind is left as
+        it is."""
         return 4 * nbytes / self._element_bytes[kind] if kind in self._element_bytes else None
 
     def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
-        """Size of the plain collective that sends as many bytes a step."""
+        """Return the size of the plain collective that sends as many bytes a step."""
         values = nbytes / self._element_bytes[kind]
         return self.exchange.sent_bytes(kind, values, self._group[0]) / self.exchange.every
 
@@ -834,7 +846,7 @@ class ExchangePrices:
 
 
 def _together(priced: Sequence[Priced], encode: float, decode: float) -> Priced:
-    """One cost of all phases; circuits stay where all phases have the same."""
+    """Return one cost of all phases; circuits stay where all phases have the same."""
     keys = {each.circuits for each in priced}
     static = (bool(priced) and len(keys) == 1 and None not in keys) or (len(priced) == 1 and priced[0].cost.static)
     costs = [each.cost for each in priced]
@@ -858,7 +870,7 @@ def _together(priced: Sequence[Priced], encode: float, decode: float) -> Priced:
 
 
 def phase_document(phase: Phase) -> dict[str, object]:
-    """A phase in plain types."""
+    """Return a phase in plain types."""
     return {
         "kind": phase.kind,
         "bytes": phase.nbytes,

@@ -43,14 +43,14 @@ class AxisGroups(NamedTuple):
     """Distance between neighbouring ranks of a group; of the pipeline, from a stage to the next."""
 
     def unit(self, fabric: Fabric) -> int:
-        """The number of channels of which every share is a multiple; 0 where channels cannot be shared."""
+        """Return the number of channels of which every share is a multiple; 0 where channels cannot be shared."""
         if self.name == "pipeline":
             return fabric.shift_unit(self.stride)
         return fabric.share_unit(self.ranks, self.stride)
 
 
 def live_axes(strategy: Strategy) -> tuple[AxisGroups, ...]:
-    """The axes along which a strategy exchanges anything."""
+    """Return the axes along which a strategy exchanges anything."""
     tp, replicas, ep = strategy.tp, strategy.replicas, strategy.ep
     axes = (
         AxisGroups("tensor", tp, 1),
@@ -64,20 +64,20 @@ def live_axes(strategy: Strategy) -> tuple[AxisGroups, ...]:
 
 
 def least_channels(fabric: Fabric, axes: Sequence[AxisGroups]) -> int | None:
-    """Channels of a link without which the axes' circuits cannot stand at once; None where channels cannot be
-    shared."""
+    """Return the channels of a link without which the axes' circuits cannot stand at once; None where channels cannot
+    be shared."""
     units = [axis.unit(fabric) for axis in axes]
     return sum(units) if units and all(units) else None
 
 
 def divides(fabric: Fabric) -> bool:
-    """Whether axes can divide the channels of a fabric."""
+    """Return whether axes of parallelism can divide the channels of a fabric."""
     return fabric.exclusive and fabric.shift_unit(1) > 0
 
 
 def seconds_a_byte(fabric: Fabric, kind: Kind, ranks: int, stride: int) -> float:
-    """Seconds for each byte of a collective that no schedule beats, were all channels the axis' own; 0 where nothing
-    is divided."""
+    """Return the seconds for each byte of a collective that no schedule beats, were all channels the axis' own; 0 where
+    nothing is divided."""
     if not divides(fabric) or ranks == 1:
         return 0.0
     unit = fabric.share_unit(ranks, stride)
@@ -86,7 +86,8 @@ def seconds_a_byte(fabric: Fabric, kind: Kind, ranks: int, stride: int) -> float
 
 
 def undivided_pair(fabric: Fabric, stride: int) -> tuple[float, float]:
-    """Bytes per second and seconds of latency from each stage to the next, were all channels the pipeline's own."""
+    """Return the bytes per second and seconds of latency from each stage to the next, were all channels the pipeline's
+    own."""
     if not divides(fabric) or stride % fabric.ranks == 0:
         return fabric.message(stride)
     shift = fabric.shift(stride, fabric.shared_channels)
@@ -94,8 +95,8 @@ def undivided_pair(fabric: Fabric, stride: int) -> tuple[float, float]:
 
 
 def circuits_stand(fabric: Fabric, rows: Strategies) -> Mask:
-    """Whether there are channels enough for the circuits of all axes of a strategy at once, or channels cannot be
-    shared: [rows]."""
+    """Return whether there are channels enough for the circuits of all axes of a strategy at once, or channels cannot
+    be shared: [rows]."""
     if not fabric.exclusive:
         return np.ones(len(rows), np.bool_)
     degrees = np.stack([rows.dp, rows.tp, rows.pp, rows.ep, rows.cp])
@@ -111,10 +112,10 @@ class Division:
     fabric: Fabric
     axes: tuple[AxisGroups, ...]
     channels: tuple[int, ...]
-    """Of each axis: [axis]."""
+    """Number of channels of each axis: [axis]."""
 
     def by_axis(self) -> dict[str, int]:
-        """Channels by the name of the axis."""
+        """Return the channels by the name of the axis."""
         return {axis.name: count for axis, count in zip(self.axes, self.channels, strict=True)}
 
     def __str__(self) -> str:
@@ -131,12 +132,12 @@ class Division:
         ]
 
     def number(self, axis: Axis) -> int | None:
-        """Place of an axis among those that are alive; None where it exchanges nothing."""
+        """Return the place of an axis among those that are alive; None where it exchanges nothing."""
         names = [each.name for each in self.axes]
         return names.index(axis) if axis in names else None
 
     def part(self, number: int) -> Fabric | None:
-        """A group of an axis as a fabric of the channels that reach it."""
+        """Return a group of an axis as a fabric of the channels that reach it."""
         axis = self.axes[number]
         return self.fabric.share(axis.ranks, axis.stride, self.channels[number])
 
@@ -153,7 +154,7 @@ class Divisions:
 
     @cached_property
     def units(self) -> tuple[int, ...]:
-        """Of what each axis' channels are a multiple: [axis]."""
+        """Unit of channels of which each axis holds a multiple: [axis]."""
         return tuple(axis.unit(self.fabric) for axis in self.axes)
 
     @cached_property
@@ -162,8 +163,8 @@ class Divisions:
         return min(self.fabric.shared_channels, self.PARTS)
 
     def channels(self, parts: Sequence[int]) -> tuple[int, ...] | None:
-        """Channels of each axis that has so many parts, whole units of it, one at least; None where that is too
-        many."""
+        """Return the channels of each axis that has so many parts, whole units of it, one at least; None where that is
+        too many."""
         total = self.fabric.shared_channels
         counts = [
             max(part * total // self.counts // unit, 1) * unit for part, unit in zip(parts, self.units, strict=True)
@@ -176,12 +177,12 @@ class Divisions:
         return tuple(counts) if sum(counts) <= total else None
 
     def equal(self) -> tuple[int, ...]:
-        """Parts of each axis, as many of each as of others but one."""
+        """Return the parts of each axis, as many of each as of others but one."""
         count, more = divmod(self.counts, len(self.axes))
         return tuple(count + (number < more) for number in range(len(self.axes)))
 
     def neighbours(self, parts: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The divisions in which one part belongs to another axis."""
+        """Return the divisions in which one part belongs to another axis."""
         ways = [(giver, taker) for giver in range(len(parts)) for taker in range(len(parts)) if giver != taker]
         return [
             tuple(count - (number == giver) + (number == taker) for number, count in enumerate(parts))
@@ -208,14 +209,14 @@ class DividedChannels:
         return self._of_axis[axis]
 
     def fabric(self, axis: Axis) -> Fabric:
-        """A group of an axis as a fabric; the whole fabric for an axis that has no groups of its own."""
+        """Return a group of an axis as a fabric; the whole fabric for an axis that has no groups of its own."""
         number = self.division.number(axis)
         part = None if number is None or axis == "pipeline" else self.division.part(number)
         return self.division.fabric if part is None else part
 
     def shift(self, stride: int) -> tuple[float, float]:
-        """Bytes per second and seconds of latency each way between stages whose ranks lie ``stride`` apart: over the
-        circuits from each stage to the next, several times where they are not neighbours."""
+        """Return the bytes per second and seconds of latency each way between stages whose ranks lie ``stride`` apart:
+        over the circuits from each stage to the next, several times where they are not neighbours."""
         number = self.division.number("pipeline")
         assert number is not None
         axis = self.division.axes[number]
@@ -260,7 +261,8 @@ class _ScaledPrices(Pricing):
 
 
 def slope(prices: GroupPrices, kind: Kind, ranks: int, exchange: int, stride: int = 1) -> float:
-    """Seconds for each byte of a collective at least, were all channels the axis' own; 0 where nothing is divided."""
+    """Return the seconds for each byte of a collective at least, were all channels the axis' own; 0 where nothing is
+    divided."""
     seconds, sizes = seconds_a_byte(prices.fabric, kind, ranks, stride), prices.element_bytes
     if exchange == 0 or kind not in sizes:
         return seconds
@@ -273,7 +275,8 @@ _CLOSE = 0.99
 
 
 def divided(job: Job, strategy: Strategy, step_time: Callable[[Job], float]) -> Job:
-    """The job on channels that the strategy's axes divide as is best for it; the job itself where nothing is divided.
+    """Return the job on channels that the strategy's axes divide as is best for it; the job itself where nothing is
+    divided.
 
     Args:
         job: at prices of groups on all channels.
@@ -312,7 +315,7 @@ class _DivisionSearch:
         self._scaled: dict[tuple[int, ...], float] = {}
 
     def best(self) -> Job:
-        """The job on the best division; on one part where no algorithm serves any.
+        """Return the job on the best division; on one part where no algorithm serves any.
 
         Raises:
             UnsupportedError: no algorithm serves the axes on any division.
@@ -344,7 +347,7 @@ class _DivisionSearch:
         return channels
 
     def _estimate(self, parts: tuple[int, ...]) -> float:
-        """Seconds of the step at scaled prices; infinite where no algorithm serves the axes."""
+        """Return the seconds of the step at scaled prices; infinite where no algorithm serves the axes."""
         channels = self._channels(parts)
         if channels not in self._scaled:
             try:
@@ -372,7 +375,8 @@ class PlanePrices:
     """Prices of collectives on some of the planes of a circuit switch."""
 
     def __init__(self, prices: GroupPrices, reconfiguration_time: float | None = None) -> None:
-        """
+        """Set up the prices of groups that share the planes of one switch.
+
         Args:
             prices: those on all planes.
             reconfiguration_time: seconds in which a plane is set anew, where others than those of the fabric are asked

@@ -51,10 +51,10 @@ class Pricing(Protocol):
     """Prices of the collectives of a group of ranks."""
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
-        """Why the group has no such collective; None where it has."""
+        """Return why the group has no such collective; None where it has."""
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
-        """Prices of a group of ``ranks`` that lie ``stride`` apart, gradients exchanged by method
+        """Return the prices of a group of ``ranks`` that lie ``stride`` apart, gradients exchanged by method
         ``exchange``, 0 for as they are."""
 
     def lines(
@@ -110,11 +110,11 @@ class GroupPrices(Pricing):
         """Number of prices that came from the disk."""
 
     def with_choices(self, choices: Sequence[str]) -> GroupPrices:
-        """The same prices where exchanges choose among other algorithms."""
+        """Return prices where exchanges choose among other algorithms."""
         return self._sharing(self.fabric, choices)
 
     def on(self, fabric: Fabric) -> GroupPrices:
-        """Prices of the same choice of algorithms on another fabric, beside circuits of other axes."""
+        """Return the prices of the same choice of algorithms on another fabric, beside circuits of other axes."""
         key = fabric.model_dump_json()
         if key not in self._others:
             names = [each.name for each in self._choices] if self._named else []
@@ -123,7 +123,7 @@ class GroupPrices(Pricing):
         return self._others[key]
 
     def _sharing(self, fabric: Fabric, choices: Sequence[str]) -> GroupPrices:
-        """Prices that share all schedules and prices with these."""
+        """Return the prices that share all schedules and prices with these."""
         other = GroupPrices(
             fabric, self._training, self.model, tuple(self._exchanges.values()), choices, self._most_rows
         )
@@ -137,7 +137,7 @@ class GroupPrices(Pricing):
         return gradient_element_bytes(self._training)
 
     def exchange(self, number: int) -> PricedExchange:
-        """The method of a number other than 0."""
+        """Return the method of a number other than 0."""
         return self._exchanges[number]
 
     @property
@@ -158,7 +158,7 @@ class GroupPrices(Pricing):
         return None if None in reasons else "; ".join(dict.fromkeys(filter(None, reasons)))
 
     def _exchange_refusal(self, kind: Kind, algorithm: str, part: Fabric, exchange: int, stride: int) -> str | None:
-        """Why a method does not serve in the place of a collective of gradients; None where it does."""
+        """Return why a method does not serve in the place of a collective of gradients; None where it does."""
         method, light = self._exchanges[exchange], part.in_network_reduction
         why = method.refusal(kind, in_network=light, stride=stride) or method.group_refusal(part.ranks)
         if why is not None or method.in_schedule:
@@ -170,13 +170,13 @@ class GroupPrices(Pricing):
         return next(filter(None, refusals), None)
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> CheapestPrices | ExchangePrices:
-        """Prices of a group where gradients are exchanged by the method of that number."""
+        """Return the prices of a group where gradients are exchanged by the method of that number."""
         if exchange and not self._exchanges[exchange].in_schedule:
             return self._phased(algorithm, ranks, exchange, stride)
         return self._cheapest(algorithm, ranks, exchange, stride)
 
     def _of_kind(self, kind: Kind, exchange: int) -> int:
-        """The number of a method, 0 where a kind of collective carries no gradients."""
+        """Return the number of a method, 0 where a kind of collective carries no gradients."""
         return exchange if kind in self.element_bytes else 0
 
     def _cheapest(self, algorithm: str, ranks: int, exchange: int, stride: int) -> CheapestPrices:
@@ -225,7 +225,7 @@ class GroupPrices(Pricing):
         return [self._proved[key]]
 
     def schedules(self, algorithm: Algorithm, part: Fabric) -> CollectivePrices:
-        """Prices of one algorithm on a fabric, those on the disk included, or of the fabric's library."""
+        """Return the prices of one algorithm on a fabric, those on the disk included, or of the fabric's library."""
         key = algorithm.name, self._key(part)
         if key not in self._plain and algorithm is LIBRARY:
             self._plain[key] = LibraryPrices(part, self.model)
@@ -243,7 +243,7 @@ class GroupPrices(Pricing):
                 self._read[key] = len(prices.cached)
 
     def failure(self, kind: Kind, algorithm: Algorithm, part: Fabric) -> str | None:
-        """How an algorithm that accepts a collective fails to build or to prove it; None where it does not.
+        """Return how an algorithm that accepts a collective fails to build or to prove it; None where it does not.
 
         Prices the sizes that lines are drawn through, compressed ones too.
         """
@@ -317,8 +317,8 @@ class GroupPrices(Pricing):
         )
 
     def _among(self, kind: Kind, algorithm: str, part: Fabric, exchange: int) -> Sequence[Algorithm]:
-        """The algorithms that may carry a collective, straight exchanges where no other carries an all-to-all; the
-        fabric's library where it carries the collective and no algorithm is named."""
+        """Return the algorithms that may carry a collective, straight exchanges where no other carries an all-to-all;
+        the fabric's library where it carries the collective and no algorithm is named."""
         if algorithm == AUTO and not self._named and LIBRARY.refusal(kind, part, self.model) is None:
             return [LIBRARY]
         among = self._choices if algorithm == AUTO else [carrier(algorithm)]

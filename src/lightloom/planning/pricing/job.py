@@ -63,7 +63,7 @@ from lightloom.planning.simulation.engine import Task, compute_tasks
 from lightloom.planning.simulation.link_turns import LinkTurns
 
 Axis = Literal["tensor", "expert", "context", "pipeline", "data", "expert-data"]
-"""Which groups of a strategy exchange: ranks that share operators, experts, tokens; neighbouring stages; replicas of
+"""Groups of a strategy that exchange: ranks that share operators, experts, tokens; neighbouring stages; replicas of
 what all hold and of experts."""
 
 
@@ -85,29 +85,29 @@ class OperatorTimes:
     precision: Precision
 
     def kernels(self, samples: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
-        """Seconds of every operator, however long launching it takes, each [rows, operators]."""
+        """Return the seconds of every operator, however long launching it takes, each [rows, operators]."""
         times = self.sorts.times(self.accelerator, self.precision, samples, np.ones_like(samples))
         forward, backward = self.repeating(times, recomputation)
         return np.ascontiguousarray(forward[:, self.sort]), np.ascontiguousarray(backward[:, self.sort])
 
     def parts(self, parts: Parts) -> tuple[Floats, Floats]:
-        """Seconds of parts of operators by their own shapes, however long launching takes, nothing repeated, each
-        [parts]."""
+        """Return the seconds of parts of operators by their own shapes, however long launching takes, nothing repeated,
+        each [parts]."""
         sorted_parts = parts._replace(operator=self.sort[parts.operator])
         return part_times(self.sorts, self.accelerator, self.precision, sorted_parts)
 
     def repeats(self, recomputation: Ints) -> Ints:
-        """How often the backward pass repeats the forward pass of every operator: [rows, operators]."""
+        """Return how often the backward pass repeats the forward pass of every operator: [rows, operators]."""
         return repetitions(self.sorts["in_block"], self.sorts["core"], recomputation)[:, self.sort]
 
     def launches(self, recomputation: Ints) -> tuple[Floats, Floats]:
-        """Seconds in which a host launches every operator, each [rows, operators]."""
+        """Return the seconds in which a host launches every operator, each [rows, operators]."""
         forward, backward = self.repeating(self.launches_of_sorts, recomputation)
         backward = np.ascontiguousarray(backward[:, self.sort])
         return np.broadcast_to(forward[self.sort], backward.shape), backward
 
     def passes(self, samples: Ints, tp: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
-        """Seconds of every operator, each [rows, operators]; no pass is shorter than all its launches."""
+        """Return the seconds of every operator, each [rows, operators]; no pass is shorter than all its launches."""
         times = self.repeating(self.sorts.times(self.accelerator, self.precision, samples, tp), recomputation)
         launches = self.repeating(self.launches_of_sorts, recomputation)
         forward, backward = (
@@ -117,7 +117,7 @@ class OperatorTimes:
         return forward, backward
 
     def of_sorts(self, rows: Strategies) -> tuple[Floats, Floats]:
-        """Seconds of an operator of each sort without what is repeated, each [rows, sorts]."""
+        """Return the seconds of an operator of each sort without what is repeated, each [rows, sorts]."""
         return self.sorts.times(
             self.accelerator,
             self.precision,
@@ -134,7 +134,7 @@ class OperatorTimes:
         return dispatch_times(self.sorts.values, self.accelerator)
 
     def repeating(self, seconds: tuple[Floats, Floats], recomputation: Ints) -> tuple[Floats, Floats]:
-        """Seconds of each sort forward, and backward with the repeated forward passes: [rows, sorts]."""
+        """Return the seconds of each sort forward, and backward with the repeated forward passes: [rows, sorts]."""
         forward, backward = seconds
         return forward, backward + repetitions(self.sorts["in_block"], self.sorts["core"], recomputation) * forward
 
@@ -143,9 +143,9 @@ class Held(NamedTuple):
     """Parameters that a rank holds when nothing is sharded, each [rows, chunks]."""
 
     dense: Floats
-    """What all replicas hold."""
+    """Parameters that all replicas hold."""
     experts: Floats
-    """What only every ep-th replica holds."""
+    """Parameters of experts, which every ep-th replica holds."""
 
     @property
     def total(self) -> Floats:
@@ -195,7 +195,7 @@ class DividedModel:
 
     @cached_property
     def context_degree(self) -> int:
-        """What the context-parallel degree must divide."""
+        """Slices of a sequence; every context-parallel degree divides their number."""
         return context_degree(self.graph)
 
     @cached_property
@@ -242,11 +242,12 @@ class DividedModel:
         return sort
 
     def times_on(self, accelerator: Accelerator) -> OperatorTimes:
-        """The seconds of the operators on an accelerator."""
+        """Return the seconds of the operators on an accelerator."""
         return OperatorTimes(self.sorts, self.sort, accelerator, self.settings.precision)
 
     def sums(self, values: Floats, edges: Ints) -> Floats:
-        """Sums over the operators between edges of values of each sort: [rows, sorts] to [rows, edges − 1]."""
+        """Return the sums over the operators between edges of values of each sort: [rows, sorts] to [rows, edges −
+        1]."""
         summed: Floats = values @ np.diff(self._before[edges], axis=0).T.astype(np.float64)
         return summed
 
@@ -288,11 +289,12 @@ class DividedModel:
         return seconds
 
     def units(self, edges: Ints) -> Ints:
-        """Blocks of each chunk, which are gathered one by one where parameters are sharded: [chunks]."""
+        """Return the blocks of each chunk, which are gathered one by one where parameters are sharded: [chunks]."""
         return np.diff(np.searchsorted(self.starts, edges))
 
     def held_blocks(self, rows: Strategies) -> Held:
-        """Parameters of each block of a rank when nothing is sharded, copies of tied tables included: [rows, blocks].
+        """Return the parameters of each block of a rank when nothing is sharded, copies of tied tables included: [rows,
+        blocks].
 
         All rows have the same number of stages and of chunks.
         """
@@ -301,7 +303,7 @@ class DividedModel:
         return blocks._replace(dense=blocks.dense + copies / rows.tp[:, None])
 
     def held_parameters(self, rows: Strategies, edges: Ints) -> Held:
-        """Parameters that a rank holds between edges when nothing is sharded, each [rows, edges − 1]."""
+        """Return the parameters that a rank holds between edges when nothing is sharded, each [rows, edges − 1]."""
         columns = self.sorts
         stride: Mask = (columns["held"] == 1) & (rows.ep > 1)[:, None]
         held = columns["parameters"] / np.where(columns["divided"], rows.tp[:, None], 1)
@@ -317,12 +319,14 @@ class DividedModel:
         return every.astype(np.float64) * scale, sliced.astype(np.float64) * scale
 
     def crossing(self, rows: Strategies, starts: Ints) -> Crossing:
-        """Bytes of a micro-batch that these operators and later ones read from before them: [rows, starts]."""
+        """Return the bytes of a micro-batch that these operators and later ones read from before them: [rows,
+        starts]."""
         total, slices = ((rows.samples / rows.cp)[:, None] * nbytes[starts] for nbytes in self._crossing)
         return Crossing(total, np.where(rows.sequence_parallel[:, None], slices, 0.0))
 
     def entering(self, rows: Strategies, starts: Ints) -> Floats:
-        """Bytes of what a rank keeps of the outputs that these operators read from before them: [rows, starts]."""
+        """Return the bytes of what a rank keeps of the outputs that these operators read from before them: [rows,
+        starts]."""
         crossing = self.crossing(rows, starts)
         nbytes: Floats = crossing.total - (1 - 1 / rows.tp[:, None]) * crossing.sliced
         return nbytes
@@ -337,7 +341,7 @@ class DividedModel:
         return {}
 
     def data_parallel_plan(self, strategy: Strategy) -> ParallelPlan:
-        """The exchanges of a strategy that is data parallelism alone, whatever its algorithm and codec."""
+        """Return the exchanges of a strategy that is data parallelism alone, whatever its algorithm and codec."""
         key = strategy.sharding, strategy.dp, strategy.samples, strategy.recomputation
         if key not in self._data_parallel_plans:
             settings = self.settings.model_copy(update={"batch_per_rank": strategy.samples})
@@ -349,7 +353,7 @@ class DividedModel:
 
 
 _latest: list[DividedModel] = []
-"""What was asked for last, with all that was derived of it."""
+"""The model that was divided last, with all that was derived of it."""
 
 
 def divided_model(graph: ComputeGraph, settings: TrainingSettings, accelerator: Accelerator) -> DividedModel:
@@ -363,13 +367,14 @@ class AxisShares(Protocol):
     """The channels that every axis of one strategy has to itself."""
 
     def pricing(self, axis: Axis) -> Pricing:
-        """Prices of the collectives of an axis."""
+        """Return the prices of the collectives of an axis."""
 
     def fabric(self, axis: Axis) -> Fabric:
-        """The part of the fabric that an axis has."""
+        """Return the part of the fabric that an axis has."""
 
     def shift(self, stride: int) -> tuple[float, float]:
-        """Bytes per second and seconds of latency each way between stages whose ranks lie ``stride`` apart."""
+        """Return the bytes per second and seconds of latency each way between stages whose ranks lie ``stride``
+        apart."""
 
 
 @dataclass(frozen=True)
@@ -381,7 +386,7 @@ class Job:
     fabric: Fabric
     pricing: Pricing
     overlap: bool = True
-    """Whether data parallelism communicates while computing."""
+    """True where data parallelism communicates while computing."""
     shares: AxisShares | None = None
     """The channels of each axis, where they are shared out; without, every axis is priced on all of them."""
     exchanges: tuple[PricedExchange, ...] = ()
@@ -399,7 +404,7 @@ class Job:
         overlap: bool = True,
         exchanges: Sequence[PricedExchange] = (),
     ) -> Job:
-        """The job of a model whose stages are balanced for the accelerator that it runs on."""
+        """Return the job of a model whose stages are balanced for the accelerator that it runs on."""
         model = divided_model(graph, settings, accelerator)
         return cls(model, accelerator, fabric, pricing, overlap, exchanges=tuple(exchanges))
 
@@ -419,11 +424,11 @@ class Job:
         return self.graph.parameters + self.graph.unused_parameters
 
     def exchange(self, strategy: Strategy) -> PricedExchange | None:
-        """The method by which a strategy exchanges gradients; None for as they are."""
+        """Return the method by which a strategy exchanges gradients; None for as they are."""
         return self.exchanges[strategy.exchange - 1] if strategy.exchange else None
 
     def state_bytes(self, strategy: Strategy) -> float:
-        """Bytes that a strategy's exchange keeps between steps for each parameter."""
+        """Return the bytes that a strategy's exchange keeps between steps for each parameter."""
         method = self.exchange(strategy)
         return 0.0 if method is None else method.state_bytes
 
@@ -438,7 +443,7 @@ class Job:
         return np.asarray(phases[np.minimum(exchange, len(phases) - 1)])
 
     def kept_bytes(self, exchange: Ints) -> Floats:
-        """Bytes that methods, by number, keep between steps for each parameter: as ``exchange``."""
+        """Return the bytes that methods, by number, keep between steps for each parameter: as ``exchange``."""
         kept = np.array([0.0, *(method.state_bytes for method in self.exchanges)])
         return np.asarray(kept[np.minimum(exchange, len(kept) - 1)])
 
@@ -481,11 +486,11 @@ class Job:
         return replace(plan, exchanges=(after,))
 
     def on(self, axis: Axis) -> Fabric:
-        """The part of the fabric that an axis has."""
+        """Return the part of the fabric that an axis has."""
         return self.fabric if self.shares is None else self.shares.fabric(axis)
 
     def tied_pair(self, stride: int) -> tuple[float, float]:
-        """Bytes per second and seconds of latency between stages that hold copies of a table."""
+        """Return the bytes per second and seconds of latency between stages that hold copies of a table."""
         return self.fabric.message(stride) if self.shares is None else self.shares.shift(stride)
 
     def repriced(self, accelerator: Accelerator, fabric: Fabric, pricing: Pricing) -> Job:
@@ -505,7 +510,7 @@ class Job:
         most_micro_batches: int = MOST_MICRO_BATCHES,
         most_virtual_stages: int = MOST_VIRTUAL_STAGES,
     ) -> Strategies:
-        """Every strategy of this model on all ranks of the fabric (:func:`strategy_space`).
+        """Return every strategy of this model on all ranks of the fabric (:func:`strategy_space`).
 
         Context-parallel degrees are tried where sequences are long, or the one that is given.
         """
@@ -553,11 +558,11 @@ class Belief:
     names: tuple[str, ...]
     """Those of the kernels, then those of the fabric's collective library."""
     covariance: Floats
-    """Of their logarithms: [parameters, parameters]."""
+    """Covariance of the logarithms of the parameters: [parameters, parameters]."""
     scatter: float
     """Half-width of the logarithm that nine of ten unseen steps need around the best model."""
     basis: str
-    """What the intervals rest on, in words."""
+    """Source of the spreads, as reports name it."""
 
 
 def belief_of(accelerator: Accelerator, fabric: Fabric) -> Belief | None:

@@ -54,7 +54,7 @@ class PlacedChoice(NamedTuple):
     k: int
     """Devices of a group (model parallelism)."""
     l: int  # noqa: E741
-    """Groups (data parallelism)."""
+    """Number of groups (data parallelism)."""
     quantum: float
     """τ, seconds; operators are cut no finer."""
     global_batch: int
@@ -75,13 +75,13 @@ class PlacedChoice(NamedTuple):
 
 
 def state_bytes(settings: TrainingSettings) -> int:
-    """Bytes of a parameter with its gradient and optimizer state."""
+    """Return the bytes of a parameter with its gradient and optimizer state."""
     return settings.stored_parameter_bytes + settings.gradient_bytes + settings.optimizer_state_bytes
 
 
 def shared_state_bytes(settings: TrainingSettings, groups: Amount) -> tuple[int, Amount]:
-    """Bytes of each copy of a parameter with its gradient, and of the state of each that is owned, shared among the
-    groups (ZeRO stage 1)."""
+    """Return the bytes of each copy of a parameter with its gradient, and of the state of each that is owned, shared
+    among the groups (ZeRO stage 1)."""
     of_copy = settings.sharded_parameter_bytes + settings.gradient_bytes
     return of_copy, (settings.stored_parameter_bytes + settings.optimizer_state_bytes) / groups
 
@@ -120,11 +120,11 @@ class PlacedRows:
     ratio: Floats
     micro_batches: Ints
     recomputation: Ints
-    """Index in ``RECOMPUTATIONS``."""
+    """Index of the recomputation in ``RECOMPUTATIONS``: [rows]."""
 
     @classmethod
     def of(cls, choices: Sequence[PlacedChoice]) -> PlacedRows:
-        """One row for each choice."""
+        """Return one row for each choice."""
         indexed = [(*choice[:-1], RECOMPUTATIONS.index(choice.recomputation)) for choice in choices]
         columns = zip(*indexed, strict=True) if choices else [()] * len(PlacedChoice._fields)
         types = {"quantum": np.float64, "ratio": np.float64}
@@ -147,14 +147,15 @@ class PlacedRows:
         return self.global_batch // (self.l * self.micro_batches)
 
     def rows(self, which: Any) -> PlacedRows:
-        """The rows of a mask or of indices."""
+        """Return the rows of a mask or of indices."""
         return replace(self, **{name: getattr(self, name)[which] for name in PlacedChoice._fields})
 
 
 def placed_space(
     fabric: Fabric, batches: Iterable[int], quanta: Iterable[float], ratios: Iterable[float] = (1.0,)
 ) -> tuple[PlacedRows, int]:
-    """Every k that divides the ranks, and how many rows are refused since no two devices of a group may communicate.
+    """Return every k that divides the ranks, and how many rows are refused since no two devices of a group may
+    communicate.
 
     One device a group is not cut, one group exchanges nothing with others: such rows are there once.
 
@@ -177,7 +178,7 @@ def placed_space(
 
 
 def smaller(rows: PlacedRows, pins: Mapping[str, int | str | None]) -> PlacedRows:
-    """The rows with more micro-batches and with recomputation, without the rows themselves unless a pin says so.
+    """Return the rows with more micro-batches and with recomputation, without the rows themselves unless a pin says so.
 
     Micro-batches are powers of two that divide a group's batch, at most 64; ``pins`` of ``micro_batches``,
     ``micro_batch`` and ``recomputation`` allow only those.
@@ -215,7 +216,7 @@ def _may_talk(within: Reach, k: int) -> bool:
 
 
 class CutOperators(NamedTuple):
-    """What rows cut operators into: columns of shape [rows, operators]."""
+    """Parts that placed plans cut operators into: columns of shape [rows, operators]."""
 
     parts: Ints
     least: tuple[Floats, Floats]
@@ -256,8 +257,8 @@ class PartTable:
                 self._copied[at], self._sums[at] = split.copied, split.partial
 
     def ways(self, rows: PlacedRows, forward: Floats) -> tuple[Ints, Ints]:
-        """Parts that each split would give, and its size, of one operator of each that are cut alike: [rows, cuts,
-        splits].
+        """Return the parts that each split would give, and its size, of one operator of each that are cut alike: [rows,
+        cuts, splits].
 
         Args:
             rows: to cut.
@@ -275,8 +276,8 @@ class PartTable:
         return _power_of_two(parts), sizes
 
     def parts(self, rows: PlacedRows, times: OperatorTimes) -> CutOperators:
-        """What rows cut operators into; of splits with equally many parts, which the partition chooses among by what
-        they exchange, the shortest counts."""
+        """Return the parts that rows cut operators into; of splits with equally many parts, which the partition chooses
+        among by what they exchange, the shortest counts."""
         whole = times.kernels(rows.samples, rows.recomputation)
         ways, sizes = self.ways(rows, whole[0])
         most: Ints = ways.max(axis=2, initial=1)
@@ -294,7 +295,7 @@ class PartTable:
         return CutOperators(np.where(self.placed, most[:, self._cut], 0), (least[0], least[1]), (total[0], total[1]))
 
     def part_seconds(self, times: OperatorTimes, samples: int, recomputation: str) -> PartSeconds:
-        """Seconds of the parts of an operator with so many samples."""
+        """Return the seconds of the parts of an operator with so many samples."""
         repeats = times.repeats(np.array([RECOMPUTATIONS.index(recomputation)]))[0]
         known: dict[tuple[int, int, int], Floats] = {}
 
@@ -314,7 +315,8 @@ class PartTable:
     def _seconds(
         self, times: OperatorTimes, cut: Ints, split: Ints, parts: Ints, samples: Ints
     ) -> tuple[Floats, Floats]:
-        """Seconds of the smallest and of the largest part forward and backward, nothing repeated: [entries, 2] each."""
+        """Return the seconds of the smallest and of the largest part forward and backward, nothing repeated: [entries,
+        2] each."""
         columns = np.stack((cut, split, parts, samples))
         keys = np.ravel_multi_index(tuple(columns), tuple(columns.max(axis=1, initial=0) + 1)) if cut.size else cut
         _, first, entry = np.unique(keys, return_index=True, return_inverse=True)

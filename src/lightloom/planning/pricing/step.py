@@ -1,9 +1,19 @@
-"""What the ranks of a tensor or expert group exchange with each other, for columns of strategies.
+"""A step of a strategy: what its ranks compute and exchange, and what each part costs, for columns of strategies.
 
-Each collective is priced by a function that the caller gives. Where groups of neighbours leave other groups
-interleaved, these share a ring's wavelengths: with ``sharing`` their bytes count as often as there are groups between
-their ranks.
-"""
+    forward, backward      passes of a micro-batch            operators of a chunk, at least their launches
+      forward_exchange     tensor and expert groups           all-reduces or gathers and scatters; all-to-alls
+      forward_ring         context groups                     attention waits for blocks of keys and values
+      forward_gather       replicas, in every pass            shards of parameters, unit by unit beside computing
+    send                   from stage to stage                whole activations, or slices and an all-gather
+    early, late_exchange   replicas, once a step              gradients beside the last backward pass, or after it
+    gather, exchange       replicas, once a step              parameters before the first pass, gradients at the end
+    tied                   stages that hold a table, once     a ring all-reduce of its gradients
+    update                 once a step                        the optimizer on the parameters that a rank owns
+
+:func:`stage_times` puts these together; the parts stand above it, in this order but for passes and sends. Each
+collective is priced by a function that the caller gives: exactly for one strategy, by lower bounds for many. Where
+groups of neighbours leave other groups interleaved, these share a ring's wavelengths: with ``sharing`` their bytes
+count as often as there are groups between their ranks. """
 
 from __future__ import annotations
 
@@ -72,7 +82,7 @@ class PassExchanges(NamedTuple):
 def pass_exchanges(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, exchange_time: ExchangeTime, *, sharing: bool
 ) -> dict[Axis, PassExchanges]:
-    """Seconds of every operator's collectives in tensor groups, and in expert groups where there are any."""
+    """Return the seconds of every operator's collectives in tensor groups, and in expert groups where there are any."""
     exchanges: dict[Axis, PassExchanges] = {"tensor": _tensor_exchanges(columns, rows, exchange_time)}
     if (rows.ep > 1).any():
         exchanges["expert"] = _expert_exchanges(columns, rows, fabric, exchange_time, sharing=sharing)
@@ -125,8 +135,8 @@ def _expert_exchanges(
 
 
 def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:
-    """Seconds until a tensor group with slices of the sequence has added up, after the last pass, the gradients that
-    its ranks have of their own tokens only: [rows, stages]; ``nbytes`` [stages]."""
+    """Return the seconds until a tensor group with slices of the sequence has added up, after the last pass, the
+    gradients that its ranks have of their own tokens only: [rows, stages]; ``nbytes`` [stages]."""
     found = np.zeros((len(rows), len(nbytes)))
     which = np.flatnonzero(rows.sequence_parallel)
     if len(which):
@@ -143,7 +153,7 @@ def tensor_exchange(kind: Kind, rows: Strategies, nbytes: Floats, exchange_time:
 
 
 def distance(fabric: Fabric, stride: Ints) -> Ints:
-    """How far a group's ranks lie apart, where that makes a difference; else 1."""
+    """Return how far a group's ranks lie apart, where that makes a difference; else 1."""
     return stride if fabric.distance_matters else np.ones_like(stride)
 
 
@@ -162,7 +172,7 @@ def served(
 
 
 def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) -> tuple[list[Group], Ints]:
-    """The different groups of ranks, (algorithm, ranks, stride, exchange), and the group of each row."""
+    """Return the different groups of ranks, (algorithm, ranks, stride, exchange), and the group of each row."""
     columns = np.broadcast_arrays(algorithm, ranks, stride, exchange)
     if len(columns[0]) == 1:
         (group,) = zip(*(column.tolist() for column in columns), strict=True)
@@ -173,7 +183,7 @@ def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) ->
 
 
 def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
-    """One row for each combination on which a micro-batch's times depend, and where each row finds its own."""
+    """Return one row for each combination on which a micro-batch's times depend, and where each row finds its own."""
     if len(rows) == 1:
         return rows, np.zeros(1, np.int64)
     degrees = (rows.samples, rows.tp, rows.ep, rows.cp)
@@ -216,9 +226,9 @@ class UnitGradients(NamedTuple):
     """Seconds of the exchange of a unit's gradients, once a step, each [rows, chunks]."""
 
     first: Floats
-    """Of the first unit of each chunk."""
+    """Seconds of the first unit of each chunk."""
     other: Floats
-    """Of each other unit, on average."""
+    """Seconds of each other unit, on average."""
 
 
 class ReplicaExchanges(NamedTuple):
@@ -234,7 +244,7 @@ class ReplicaExchanges(NamedTuple):
     """All-reduce or reduce-scatter of the gradients of a stage, or where they may overlap passes of a chunk, once a
     step: [rows, stages] or [rows, chunks]."""
     unit_exchange: UnitGradients | None = None
-    """The same unit by unit; None where gradients are exchanged after the last pass."""
+    """Exchange of gradients unit by unit; None where gradients are exchanged after the last pass."""
 
 
 class _Group(NamedTuple):
@@ -328,7 +338,7 @@ class ReplicaPrices:
         return UnitExchanges(*of_first), UnitExchanges(*of_other)
 
     def _zero_2(self, often: str) -> Mask:
-        """Rows that shard gradients but not parameters, if these exchange so often: [rows]."""
+        """Return the rows that shard gradients but not parameters, if these exchange so often: [rows]."""
         chosen: Mask = (self._rows.sharding == ZERO_2) & (self._settings.zero_2_exchange == often)
         return chosen
 
@@ -420,7 +430,8 @@ def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Overla
 
 
 def shares(rows: Strategies, held: Held, sharers: Ints) -> Floats:
-    """Parameters whose optimizer state a rank keeps, shared out among so many replicas [rows]: [rows, stages].
+    """Return the parameters whose optimizer state a rank keeps, shared out among so many replicas [rows]: [rows,
+    stages].
 
     Experts, which fewer replicas hold, are shared out among those.
     """
@@ -546,7 +557,8 @@ def tied_seconds(sums: Sequence[TiedSum], rows: int, stages: int) -> Floats:
 
 
 def _slowest(fabric: Fabric, pair: Pair, ranks: Ints, stages: Sequence[int]) -> tuple[Floats, Floats]:
-    """Bytes per second and latency of the slowest pair of holders in a ring, of stages of so many ranks: [rows]."""
+    """Return the bytes per second and latency of the slowest pair of holders in a ring, of stages of so many ranks:
+    [rows]."""
     apart = sorted({*np.diff(stages).tolist(), stages[-1] - stages[0]})
     pairs = {}
     for stride in np.unique(distance(fabric, np.multiply.outer(apart, ranks))).tolist():
@@ -570,7 +582,8 @@ GATHER: Kind = "all-gather"
 
 
 class Sends(NamedTuple):
-    """What is sent to each chunk from the one before, or its gradient back, each [rows, chunks]; 0 for the first."""
+    """Activations sent to each chunk from the one before, or their gradients back, each [rows, chunks]; 0 for the
+    first."""
 
     seconds: Floats
     nbytes: Floats
@@ -600,7 +613,7 @@ def stage_sends(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Send
 
 
 def send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
-    """Bytes per second and seconds of latency from a stage to the next, all ranks at once, each [rows]."""
+    """Return the bytes per second and seconds of latency from a stage to the next, all ranks at once, each [rows]."""
     if rows.stages == 1:
         return np.full(len(rows), np.inf), np.zeros(len(rows))
     ranks = rows.replicas * rows.tp
@@ -668,7 +681,7 @@ class StageExchanges(NamedTuple):
 
     @property
     def backward(self) -> Floats:
-        """The same in a backward pass."""
+        """Collectives of tensor and expert parallelism in a backward pass: [rows, chunks]."""
         return self.tensor.backward + self.experts.backward
 
 
@@ -678,14 +691,14 @@ class _Passes(NamedTuple):
     forward: Floats
     backward: Floats
     forward_ring: Floats
-    """What attention waits for in a context group."""
+    """Seconds that attention waits for blocks of its context group."""
     backward_ring: Floats
 
 
 def stage_times(
     job: Job, rows: Strategies, exchange_time: ExchangeTime, sends: Sends | None = None, *, sharing: bool = True
 ) -> StageTimes:
-    """Seconds of each chunk and stage; all rows have the same number of both.
+    """Return the seconds of each chunk and stage; all rows have the same number of both.
 
     Where neighbouring groups share a ring's wavelengths, a group's bytes count as often as there are groups, unless
     not ``sharing``. ``sends`` takes the place of :func:`stage_sends`.
@@ -718,7 +731,7 @@ def stage_times(
 
 
 def _passes(job: Job, rows: Strategies, edges: Ints, *, sharing: bool) -> _Passes:
-    """What each chunk computes of a micro-batch; no pass is shorter than the launches of its operators."""
+    """Return the seconds that each chunk computes of a micro-batch, at least those of launching its operators."""
     model, times = job.model, job.operators
     combination, row = combinations(rows)
     seconds = times.of_sorts(combination)
@@ -733,7 +746,8 @@ def _passes(job: Job, rows: Strategies, edges: Ints, *, sharing: bool) -> _Passe
 
 
 def _beside(job: Job, rows: Strategies, passes: _Passes, exchanges: StageExchanges) -> tuple[Pass, Pass, Pass]:
-    """The passes behind which replicas gather parameters, forward and backward, and the one that gradients leave."""
+    """Return the passes behind which replicas gather parameters, forward and backward, and the one that gradients
+    leave."""
     share, turns = job.fabric.arithmetic_share, job.turns
     groups, gradient_groups = replica_groups(rows, job.fabric.node_ranks)
     forward = exchanges.tensor.forward, exchanges.experts.forward, passes.forward_ring
@@ -750,7 +764,7 @@ def _beside(job: Job, rows: Strategies, passes: _Passes, exchanges: StageExchang
 
 
 def _update(job: Job, rows: Strategies, held: Held) -> Floats:
-    """Seconds of the optimizer on the parameters of each stage: [rows, stages]."""
+    """Return the seconds of the optimizer on the parameters of each stage: [rows, stages]."""
     sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks)
     updated = shares(rows, held, sharers)
     updated[:, 0] += job.graph.unused_parameters / sharers
@@ -760,7 +774,7 @@ def _update(job: Job, rows: Strategies, held: Held) -> Floats:
 def stage_exchanges(
     job: Job, rows: Strategies, exchange_time: ExchangeTime, *, sharing: bool = True, by_unit: Mask | None = None
 ) -> StageExchanges:
-    """Seconds of everything that the ranks of a stage exchange with each other; as :func:`stage_times`.
+    """Return the seconds of everything that the ranks of a stage exchange with each other; as :func:`stage_times`.
 
     Where ``by_unit`` says which chunks exchange gradients unit by unit, the other way is not priced.
     """

@@ -84,7 +84,7 @@ def memory_parts(job: Job, rows: Strategies) -> MemoryParts:
 
 
 def stage_memory(job: Job, rows: Strategies) -> Floats:
-    """Bytes that a rank of the fullest stage holds: [rows]; all rows have the same stages and chunks.
+    """Return the bytes that a rank of the fullest stage holds: [rows]; all rows have the same stages and chunks.
 
     As ``MemoryUse`` counts; a pipeline's first stages hold the activations of as many micro-batches as there are
     stages to come (interleaved: of more).
@@ -96,7 +96,7 @@ def stage_memory(job: Job, rows: Strategies) -> Floats:
 
 
 def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
-    """Bytes of parameters, gradients, optimizer state and what exchanges of gradients keep: [rows, stages].
+    """Return the bytes of parameters, gradients, optimizer state and what exchanges of gradients keep: [rows, stages].
 
     Gathered units of data parallelism alone are left out.
     """
@@ -126,7 +126,7 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
 
 
 def _largest_unit(job: Job, rows: Strategies, edges: Ints) -> Floats:
-    """Parameters of the largest block of each stage: [rows, stages]."""
+    """Return the parameters of the largest block of each stage: [rows, stages]."""
     combination, row = combinations(rows)
     blocks = job.model.held_blocks(combination).total
     chunks = np.maximum.reduceat(blocks, np.searchsorted(job.model.starts, edges[:-1]), axis=1)
@@ -135,7 +135,8 @@ def _largest_unit(job: Job, rows: Strategies, edges: Ints) -> Floats:
 
 
 def _flying(rows: Strategies, kept: Floats) -> Floats:
-    """Bytes of all micro-batches in flight on each stage, where its chunks keep ``kept`` of each: [rows, stages]."""
+    """Return the bytes of all micro-batches in flight on each stage, where its chunks keep ``kept`` of each: [rows,
+    stages]."""
     stages, virtual = rows.stages, int(rows.virtual_stages[0])
     of_stage, found = kept.reshape(len(rows), virtual, stages), np.zeros((len(rows), stages))
     for micro_batches in np.unique(rows.micro_batches):
@@ -146,7 +147,7 @@ def _flying(rows: Strategies, kept: Floats) -> Floats:
 
 
 def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
-    """Bytes kept for each micro-batch in flight, and for the one that computes: [rows, chunks]."""
+    """Return the bytes kept for each micro-batch in flight, and for the one that computes: [rows, chunks]."""
     model = job.model
     columns, starts = model.sorts, model.starts
     in_slices = (columns["sliced"] == 1) | ((columns["sequenced"] == 1) & rows.sequence_parallel[:, None])
@@ -217,7 +218,7 @@ class StrategyStep:
 
 
 def simulate(job: Job, strategy: Strategy) -> StrategyStep:
-    """One step: data parallelism alone bucket by bucket or unit by unit, everything else stage by stage."""
+    """Simulate one step: data parallelism alone bucket by bucket or unit by unit, everything else stage by stage."""
     if strategy.plain:
         return _data_parallel(job, strategy)
     job = on_divided_channels(job, strategy)
@@ -236,17 +237,17 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
 
 
 def on_divided_channels(job: Job, strategy: Strategy) -> Job:
-    """The job as the strategy is priced there: its axes divide the channels of circuits that stand at once."""
+    """Return the job as the strategy is priced there: its axes divide the channels of circuits that stand at once."""
     return job if strategy.plain else divided(job, strategy, lambda priced: stage_seconds(priced, strategy))
 
 
 def stage_seconds(job: Job, strategy: Strategy) -> float:
-    """The step time of a strategy other than data parallelism alone, at the prices of the job."""
+    """Return the step time of a strategy other than data parallelism alone, at the prices of the job."""
     return _pipelined(job, strategy).seconds
 
 
 def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> PipelinedStep:
-    """The stages of a strategy other than data parallelism alone; ``uses`` takes the collectives."""
+    """Return the stages of a strategy other than data parallelism alone; ``uses`` takes the collectives."""
     last = None
     if strategy.last_samples != strategy.samples:
         smaller = strategy._replace(micro_batch=0, micro_batches=1, global_batch=strategy.dp * strategy.last_samples)
@@ -264,7 +265,7 @@ def strategy_seconds(job: Job, strategy: Strategy) -> float:
 
 
 def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> StageTimes:
-    """Seconds of each stage, every exchange at the price of its own size; arrays [stages].
+    """Return the seconds of each stage, every exchange at the price of its own size; arrays [stages].
 
     Args:
         job: where the strategy runs.
@@ -313,7 +314,8 @@ def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
 
 
 def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
-    """The step with schedules for each size, or with those of one size throughout, whose circuits stay: the faster."""
+    """Simulate the step with schedules for each size, or with those of one size throughout, whose circuits stay: the
+    faster."""
     plan = job.data_parallel_plan(strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
     own, options = price, [price]
@@ -388,7 +390,7 @@ def exchange_costs(
 
 
 def largest_uses(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
-    """One of each kind, group and algorithm, of its largest size; the largest first."""
+    """Return one of each kind, group and algorithm, of its largest size; the largest first."""
     largest: dict[tuple[str, int, int, str], ExchangeUse] = {}
     for use in uses:
         key = use.kind, use.ranks, use.stride, use.algorithm
@@ -401,7 +403,7 @@ def largest_uses(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
 
 
 def placed_joules(job: Job, step: PlacedStep, ratio: float = 1.0) -> float | None:
-    """Joules of sending in a step over all ranks; on circuits, relayed bytes count once a lightpath.
+    """Return the joules of sending in a step over all ranks; on circuits, relayed bytes count once a lightpath.
 
     Args:
         job: where the plan runs.
@@ -424,7 +426,8 @@ def placed_joules(job: Job, step: PlacedStep, ratio: float = 1.0) -> float | Non
 
 
 def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float | None:
-    """Joules of sending in a simulated step over all ranks; None where the fabric states no energy of a bit."""
+    """Return the joules of sending in a simulated step over all ranks; None where the fabric states no energy of a
+    bit."""
     if step.result is not None:
         return step.result.sent_joules
     transmission = _staged(job, strategy)
@@ -432,8 +435,8 @@ def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float |
 
 
 def _staged(job: Job, strategy: Strategy) -> float:
-    """As the stages' seconds are counted, with joules of each rank in the place of seconds; not-a-number where those of
-    any part are not known."""
+    """Return joules counted as the stages' seconds are, each rank's in the place of seconds; not-a-number where those
+    of any part are not known."""
     rows, joules = Strategies.of(strategy), exchange_costs(job, strategy.algorithm, _joules_of_rank)
     # The same bytes unit by unit or all at once.
     at_once = np.zeros((1, strategy.pp * strategy.virtual_stages), np.bool_)
@@ -457,7 +460,8 @@ def _staged(job: Job, strategy: Strategy) -> float:
 
 
 def _ring_bytes(job: Job, rows: Strategies) -> float:
-    """Bytes that a rank of every stage together sends around its context group in a micro-batch, of one row."""
+    """Return the bytes that a rank of every stage together sends around its context group in a micro-batch, of one
+    row."""
     columns, sent = job.model.columns, np.float64(rows.cp[0] - 1)
     nbytes = columns.key_value_bytes(rows.samples, rows.tp, rows.cp)
     repeated = repetitions(columns["in_block"], columns["core"], rows.recomputation)
@@ -466,13 +470,13 @@ def _ring_bytes(job: Job, rows: Strategies) -> float:
 
 
 def _joules_of_rank(cost: Cost, ranks: int) -> float | None:
-    """Joules of one of the ranks; None without a source."""
+    """Return the joules of one of the ranks; None without a source."""
     return None if cost.energy is None else cost.energy / ranks
 
 
 def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float:
-    """Joules of what so many ranks send to those ``stride`` further on, so many bytes each; not-a-number where the
-    fabric states no energy of a bit."""
+    """Return the joules of what so many ranks send to those ``stride`` further on, so many bytes each; not-a-number
+    where the fabric states no energy of a bit."""
     if not nbytes:
         return 0.0
     source = np.arange(job.fabric.ranks)
@@ -485,7 +489,7 @@ def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float:
 
 
 def joint_parts(job: Job, strategy: Strategy, step: StrategyStep) -> list[Part]:
-    """The largest collective of every axis, and what every rank sends to the next stage, each way.
+    """Return the largest collective of every axis, and what every rank sends to the next stage, each way.
 
     Args:
         job: on divided channels.
@@ -520,8 +524,8 @@ def verify_standing(job: Job, strategy: Strategy, step: StrategyStep) -> None:
 
 
 def _schedule(job: Job, strategy: Strategy, number: int, step: StrategyStep) -> Schedule | None:
-    """The schedule of the largest collective of an axis, None where it has none; keys and values of a context group go
-    around a ring."""
+    """Return the schedule of the largest collective of an axis, None where it has none; keys and values of a context
+    group go around a ring."""
     assert step.division is not None and job.shares is not None
     axis, part = step.division.axes[number], step.division.part(number)
     assert part is not None

@@ -69,7 +69,7 @@ class SwitchedStep:
     settings: Settings
     stages: PipelinedStep
     times: PhasedTimes
-    """What it is simulated from."""
+    """Seconds of its parts for every way to share out the planes."""
 
     @cached_property
     def played(self) -> PlayedStep:
@@ -96,7 +96,7 @@ class SwitchedStep:
 
 @dataclass(frozen=True)
 class InStep:
-    """What setting circuits anew within a step gains."""
+    """Gain of setting circuits anew within a step."""
 
     standing: SwitchedStep | None
     """The fastest step whose circuits stand; None where there are more groups than planes."""
@@ -275,13 +275,13 @@ class _Search:
 
 
 def _passes_go_on(settings: Settings, axes: Sequence[Axis]) -> bool:
-    """Whether the axes of the passes need not wait for a turn before the last pass, during which they go on."""
+    """Return whether the axes of the passes need not wait for a turn before the last pass, during which they go on."""
     before, after = settings["passes"], settings.get("last", settings["passes"])
     return not any(after[axis] > before[axis] for axis in axes)
 
 
 def _together(segments: Sequence[Sequence[Phase]]) -> bool:
-    """Whether phases that alternate are in one segment."""
+    """Return whether phases that alternate are in one segment."""
     return sum(any(phase in _STANDING for phase in segment) for segment in segments) <= 1
 
 
@@ -496,14 +496,14 @@ class _Notes:
         return "closing", [place], _at(once.exchange, place), ("tensor", *REPLICAS)
 
     def _sent(self, words: list[str]) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
-        """As :meth:`_used`, of "send forward 0 from 1 to 2"."""
+        """Return the same as :meth:`_used`, for "send forward 0 from 1 to 2"."""
         micro, source, target = int(words[2]), int(words[4]), int(words[6])
         nbytes = self._of_micro_batch(micro).send[max(source, target)]
         stages = [source % self._stages, target % self._stages]
         return self._phase_of_pass(words[1], micro), stages, {"pipeline": float(nbytes)}, ("pipeline",)
 
     def _within(self, words: list[str]) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
-        """As :meth:`_used`, of "exchange in backward 0 on 1", "ring in ..." and "gather for ..."."""
+        """Return the same as :meth:`_used`, for "exchange in backward 0 on 1", "ring in ..." and "gather for ..."."""
         what, direction, micro, chunk = words[0], words[2], int(words[3]), int(words[5])
         phase, stages = self._phase_of_pass(direction, micro), [chunk % self._stages]
         if what != "exchange":
@@ -520,7 +520,7 @@ class _Notes:
 
 
 def _smaller(strategy: Strategy) -> Strategy:
-    """The last micro-batch alone."""
+    """Return the last micro-batch alone."""
     return strategy._replace(micro_batch=0, micro_batches=1, global_batch=strategy.dp * strategy.last_samples)
 
 
@@ -541,7 +541,7 @@ class SwitchedStrategyStep(StrategyStep):
     """A step stage by stage whose groups share out the planes of a switch."""
 
     in_step: InStep | None = None
-    """What setting circuits anew within the step gains."""
+    """Gain of setting circuits anew within the step."""
     job: Job | None = None
     """The job on the most planes that every axis has in any phase."""
 
@@ -553,7 +553,8 @@ class SwitchedStrategyStep(StrategyStep):
 
 
 def simulate_in_step(job: Job, strategy: Strategy, prices: PlanePrices) -> StrategyStep:
-    """One step of a strategy with the fastest settings of the switch; on all planes where one kind of groups has them.
+    """Simulate one step of a strategy with the fastest settings of the switch; on all planes where one kind of groups has
+    them.
 
     Raises:
         UnsupportedError: groups that exchange in one phase are more than the planes.

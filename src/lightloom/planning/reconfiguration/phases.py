@@ -183,7 +183,7 @@ class OnceBytes(NamedTuple):
     late: dict[Axis, Floats]
     """Gradients after it: [chunks]."""
     exchange: dict[Axis, Floats]
-    """What follows: [stages]."""
+    """Exchanges that follow those of gradients: [stages]."""
     tied: Floats
     """Gradients of tied tables: [stages]."""
 
@@ -228,7 +228,7 @@ def _exchanges(job: Job, strategy: Strategy, axis: Axis, by_unit: Mask | None = 
 
 
 def _sent(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
-    """Bytes that a rank sends at least."""
+    """Return the bytes that a rank sends at least."""
     count = ranks.reshape(ranks.shape + (1,) * (nbytes.ndim - ranks.ndim))
     sent: Floats = (2 if kind == "all-reduce" else 1) * (count - 1) / count * nbytes
     return sent

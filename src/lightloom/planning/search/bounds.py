@@ -71,7 +71,7 @@ _NO_LINE = PriceLine(np.inf, 0.0, np.inf, 0.0)
 
 
 def admitted(job: Job, strategies: Strategies) -> Mask:
-    """Rows whose collectives their groups can have: [rows]."""
+    """Return the rows whose collectives their groups can have: [rows]."""
     replicas = strategies.replicas
     none, holders, shared = np.zeros(len(strategies), np.int64), replicas // strategies.ep, strategies.ep > 1
     beside, tp, stride = np.ones_like(replicas), strategies.tp, strategies.tp * strategies.ep
@@ -111,7 +111,7 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
 
 
 def memory(job: Job, strategies: Strategies) -> Floats:
-    """Bytes that the fullest rank holds: [rows]; what fabrics have in common is found once."""
+    """Return the bytes that the fullest rank holds: [rows]; what fabrics have in common is found once."""
     columns = [getattr(strategies, name).tobytes() for name in Strategy._fields if name != "algorithm"]
     kept = tuple(method.state_bytes for method in job.exchanges)
     key = job.fabric.node_ranks, kept, blake2b(b"".join(columns)).digest()
@@ -134,7 +134,7 @@ def _memory(job: Job, strategies: Strategies) -> Floats:
 
 
 def bounds(job: Job, strategies: Strategies, *, proved: bool = False) -> Floats:
-    """Seconds that no simulated step of each row falls below: [rows].
+    """Return the seconds that no simulated step of each row falls below: [rows].
 
     With ``proved`` exchanges take what no schedule of the collective beats, so that none is built; otherwise what lines
     below the prices of schedules say, which is never less.
@@ -156,7 +156,7 @@ def bounds(job: Job, strategies: Strategies, *, proved: bool = False) -> Floats:
 
 
 def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
-    """The recurrence above, arrays of ``times`` [rows, chunks] and [rows, stages]: [rows]."""
+    """Return the recurrence above, arrays of ``times`` [rows, chunks] and [rows, stages]: [rows]."""
     forward, backward = times.passes
     both = forward + backward
     stages, chunks = times.update.shape[1], both.shape[1]
@@ -340,7 +340,7 @@ ROUNDING = 1 - 1e-9
 
 
 class FastestLink(NamedTuple):
-    """What no circuits of a fabric exceed."""
+    """Rates and latency that no circuits of a fabric exceed."""
 
     rate: float
     """Bytes per second out of, and into, a rank; infinite where there is no other."""
@@ -351,7 +351,7 @@ class FastestLink(NamedTuple):
 
 
 def fastest_link(fabric: Fabric) -> FastestLink:
-    """Return what no circuits of a fabric exceed."""
+    """Return the rates and the latency that no circuits of a fabric exceed."""
     ring = fabric.exclusive and fabric.wavelength_routed
     return FastestLink(
         rate=fabric.total_receive_bandwidth() / fabric.ranks if fabric.ranks > 1 else float("inf"),
@@ -361,7 +361,7 @@ def fastest_link(fabric: Fabric) -> FastestLink:
 
 
 def exchange_latency(fabric: Fabric, k: int) -> float:
-    """Seconds of propagation in a ring all-reduce between groups of k neighbours; 0 for one group."""
+    """Return the seconds of propagation in a ring all-reduce between groups of k neighbours; 0 for one group."""
     if fabric.ranks == k:
         return 0.0
     ranks = np.arange(fabric.ranks)
@@ -420,7 +420,8 @@ def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound
 def _chain(
     graph: ComputeGraph, table: PartTable, forward: Floats, backward: Floats, parameters: Ints
 ) -> tuple[Floats, Floats]:
-    """Seconds until the last backward pass has ended, and until the first one that makes gradients of parameters.
+    """Return the seconds until the last backward pass has ended, and until the first one that makes gradients of
+    parameters.
 
     Every part reads some part of every producer, so that no chain of operators is shorter than that of their smallest
     parts.
@@ -445,7 +446,7 @@ def _chain(
 
 
 def _exchange(job: Job, rows: PlacedRows, parameters: float) -> Floats:
-    """Seconds of the data-parallel exchange over the best circuits: [rows]."""
+    """Return the seconds of the data-parallel exchange over the best circuits: [rows]."""
     fabric, link = job.fabric, fastest_link(job.fabric)
     nbytes = 2 * (rows.l - 1) / rows.l * parameters * job.settings.gradient_bytes / rows.k
     stride = np.minimum(rows.k, fabric.ranks - rows.k)
@@ -471,7 +472,7 @@ class _Path(NamedTuple):
 
 
 def structure_bound(job: Job, plan: HybridPlan, ratio: float) -> float:
-    """Seconds that no circuits make the plan's step fall below.
+    """Return the seconds that no circuits make the plan's step fall below.
 
     Args:
         job: where it runs.
@@ -485,7 +486,8 @@ def structure_bound(job: Job, plan: HybridPlan, ratio: float) -> float:
 
 
 def circuits_bound(job: Job, plan: HybridPlan, circuits: GroupCircuits, ratio: float) -> float:
-    """Seconds that the plan's step takes at least over the circuits that are granted to it; arguments as above."""
+    """Return the seconds that the plan's step takes at least over the circuits that are granted to it; arguments as
+    above."""
     link, k, flows = fastest_link(job.fabric), plan.k, _flows(job, plan, ratio)
     rate, latency = np.full((k, 2 * k), link.rate), np.full((k, 2 * k), link.latency)
     pipe, fastest = (circuits.source, circuits.destination), circuits.bandwidth.max(axis=0)
@@ -517,7 +519,7 @@ def _flows(job: Job, plan: HybridPlan, ratio: float) -> _Flows:
 
 
 def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
-    """Seconds in which ports, and on a WDM ring all links together, carry bytes [k, 2 k] at least."""
+    """Return the seconds in which ports, and on a WDM ring all links together, carry bytes [k, 2 k] at least."""
     link, k, ranks = fastest_link(job.fabric), plan.k, job.fabric.ranks
     ports = np.maximum(sent.sum(axis=1), sent[:, :k].sum(axis=0) + sent[:, k:].sum(axis=0))
     device: Ints = np.arange(k)
@@ -527,7 +529,7 @@ def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
 
 
 def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> _Path:
-    """Bounds by devices and along paths.
+    """Return the bounds by devices and along paths.
 
     Args:
         job: where it runs.
@@ -560,7 +562,8 @@ def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> _Pat
 
 
 def _busiest(circuits: GroupCircuits, nbytes: Floats) -> float:
-    """Seconds in which each pipe carries so many bytes [pipe], and the ports that several share all of theirs."""
+    """Return the seconds in which each pipe carries so many bytes [pipe], and the ports that several share all of
+    theirs."""
     seconds = _shortest(circuits, nbytes)
     if circuits.timing is not None:
         return float(seconds.max(initial=0.0))
@@ -568,7 +571,7 @@ def _busiest(circuits: GroupCircuits, nbytes: Floats) -> float:
 
 
 def _shortest(circuits: GroupCircuits, nbytes: Floats) -> Floats:
-    """Seconds in which each pipe carries so many bytes at least: [pipe]; 0 for one without circuits."""
+    """Return the seconds in which each pipe carries so many bytes at least: [pipe]; 0 for one without circuits."""
     fastest = circuits.bandwidth.max(axis=0)
     lit = np.where(fastest > 0, fastest, np.inf)
     if circuits.timing is None:

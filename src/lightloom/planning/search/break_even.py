@@ -44,7 +44,7 @@ class SetUp:
         return self.plain / dict(self.methods)[method]
 
     def best(self, methods: Iterable[str]) -> tuple[str, float]:
-        """The method of the largest speed-up, and that."""
+        """Return the method of the largest speed-up, and that."""
         return max(((name, self.speedup(name)) for name in methods), key=lambda entry: entry[1])
 
 
@@ -58,7 +58,7 @@ class Trial:
     """Samples of a rank."""
 
     def seconds(self, cluster: Cluster) -> list[float]:
-        """Seconds of a step with gradients as they are, and with each method."""
+        """Return the seconds of a step with gradients as they are, and with each method."""
         exchanges = tuple(exchange.on(cluster.accelerator) for exchange in self.exchanges)
         choices = () if cluster.fabric.library else ALGORITHMS
         prices = GroupPrices(cluster.fabric, cluster.training, exchanges=exchanges, choices=choices)
@@ -97,7 +97,7 @@ def set_ups(
 def break_even_bandwidth(
     trial: Trial, ranks: int, cluster: Callable[[int, float], Cluster], bandwidths: tuple[float, float]
 ) -> float | None:
-    """The largest speed of links, in bytes per second, at which the one method of a trial shortens the step.
+    """Return the largest speed of links, in bytes per second, at which the one method of a trial shortens the step.
 
     Found by bisection between two speeds, which takes a method that pays at one speed to pay at lower ones too; None
     where it does not pay even at the lower speed, the upper one where it still pays there.

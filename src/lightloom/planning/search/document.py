@@ -47,9 +47,9 @@ class Verdict:
     """Seconds by which sending is shorter; negative where links wait for an engine behind the port, or nothing became
     smaller."""
     encode: float
-    """Seconds of compressing."""
+    """Seconds in which gradients are compressed."""
     decode: float
-    """Seconds of decompressing."""
+    """Seconds in which gradients are decompressed."""
     nbytes: float
     """Bytes of the gradient collectives, gradients as they are."""
     compressed_nbytes: float
@@ -78,7 +78,7 @@ class Verdict:
 
 
 def verdict(plan: Plan) -> Verdict | None:
-    """The effect of a plan's method; None without one, or where the same plan without it was not simulated."""
+    """Return the effect of a plan's method; None without one, or where the same plan without it was not simulated."""
     other = plan.uncompressed
     if other is None or other.prices is None or plan.result is None or other.result is None:
         return None
@@ -108,7 +108,7 @@ def verdict(plan: Plan) -> Verdict | None:
 
 
 def _carried(prices: CheapestPrices | ExchangePrices, exchange: Exchange) -> SchedulePrices | ExchangePrices | None:
-    """What carries the gradients of an exchange; None of one that carries none."""
+    """Return the prices that carry the gradients of an exchange; None where it carries none."""
     choice = prices.choice(exchange.kind, exchange.nbytes)
     if not isinstance(choice, SchedulePrices | ExchangePrices):
         return None
@@ -129,8 +129,9 @@ _MORE = {
 
 
 def explain(search: PlanSearch) -> str:
-    """One sentence: what wins and what it waits for, how near the bound its largest collective is, what its exchange
-    of gradients and the best other algorithm and the best of every other kind make of it, and what was left out."""
+    """Return one sentence: what wins and what it waits for, how near the bound its largest collective is, what its
+    exchange of gradients and the best other algorithm and the best of every other kind make of it, and what was left
+    out."""
     winner = search.winner
     others = [best for kind in KINDS if kind != winner.strategy and (best := search.best_of(kind)) is not None]
     others.sort(key=lambda plan: plan.sample_time)
@@ -186,7 +187,7 @@ def _circuits(plan: Plan) -> str:
 
 
 def _how_near(winner: Plan) -> str:
-    """How near the largest collective of data parallelism is to its lower bound."""
+    """Return how near the largest collective of data parallelism is to its lower bound."""
     if winner.prices is None or winner.result is None or not winner.exchanges:
         return ""
     exchange = winner.exchanges[0]
@@ -202,7 +203,7 @@ def _how_near(winner: Plan) -> str:
 
 
 def _other_algorithm(search: PlanSearch) -> str:
-    """What the best plan of the same strategy with another algorithm loses."""
+    """Return how much the best plan of the same strategy with another algorithm loses."""
     winner = search.winner
     if winner.prices is None or not winner.exchanges:
         return ""
@@ -223,8 +224,8 @@ def _parts(cost: Cost) -> str:
 
 
 def _exchanged(search: PlanSearch) -> str:
-    """What a method of exchanging gradients does to the winning plan, with or without it; or else to the best plan that
-    has one."""
+    """Return the effect of a method of exchanging gradients on the winning plan, with or without it; or else on the
+    best plan that has one."""
     winner = search.winner
     plans = [plan for plan in search.ranking if plan.gradient_exchange]
     best = next(iter(plans), None)
@@ -246,7 +247,7 @@ def _exchanged(search: PlanSearch) -> str:
 
 
 def _replicas(plan: Plan) -> int:
-    """Ranks that exchange gradients."""
+    """Return the ranks that exchange gradients."""
     return plan.choice.replicas if isinstance(plan.choice, Strategy) else plan.choice.l
 
 
@@ -257,7 +258,7 @@ def _percent(share: float) -> str:
 
 
 def _against(winner: Plan, other: Plan) -> str:
-    """How much slower the best of another kind is, and what it has more of for each sample."""
+    """Return how much slower the best of another kind is, and what it has more of for each sample."""
     slower = other.sample_time / winner.sample_time - 1 if winner.sample_time else 0.0
     where = "" if other.cluster is winner.cluster else f" on {other.cluster.name} ({other.cluster.counted_ranks})"
     if other.fits is False and winner.fits is not False:
@@ -314,7 +315,7 @@ class CostlyOperator(NamedTuple):
     share: float
     """Share of the seconds that operators compute in a step, repeated forward passes included."""
     bound: str
-    """What bounds them: "arithmetic", "memory" or "launch"."""
+    """Resource that bounds them: "arithmetic", "memory" or "launch"."""
 
 
 def costly_operators(graph: ComputeGraph, plan: Plan) -> tuple[CostlyOperator, ...]:
@@ -381,7 +382,7 @@ SCHEMA = "lightloom.plan/2"
 
 
 def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Sequence[str] = ()) -> dict[str, Any]:
-    """Everything that was found, in plain types and SI units.
+    """Return everything that was found, in plain types and SI units.
 
     Args:
         search: what was found.
@@ -431,7 +432,7 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
 
 
 def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
-    """One plan of the ranking."""
+    """Return one plan of the ranking."""
     counted = any(operator.forward_flops for operator in search.graph.operators)
     tokens, interval, ledger = search.sequence_length, search.intervals.get(id(plan)), search.ledger_of(plan)
     return {
@@ -475,7 +476,7 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
 
 
 def in_step_json(in_step: InStep) -> dict[str, Any]:
-    """How often the switch turns within a step, what that gains, and the planes of every axis by phase."""
+    """Return how often the switch turns within a step, what that gains, and the planes of every axis by phase."""
     best, standing = in_step.best, in_step.standing
     return {
         "reconfiguration_time_s": in_step.reconfiguration_time,
@@ -491,7 +492,7 @@ def in_step_json(in_step: InStep) -> dict[str, Any]:
 
 
 def intervals_basis(plan: Plan) -> str:
-    """What the intervals rest on, or why there are none."""
+    """Return a line on the source of the intervals, or why there are none."""
     belief = belief_of(plan.job.accelerator, plan.job.fabric)
     if belief is None:
         return f"no interval is known: {plan.job.accelerator.name} has a flat efficiency, whose spread nobody states"
@@ -523,7 +524,7 @@ def _placed(plan: Plan) -> dict[str, Any] | None:
 
 
 def regranted_json(step: RegrantedStep) -> dict[str, Any]:
-    """How often circuits are granted anew within a step, and what that gains."""
+    """Return how often circuits are granted anew within a step, and what that gains."""
     return {
         "hold_s": step.timing.hold,
         "reconfiguration_time_s": step.timing.reconfiguration,
@@ -534,7 +535,7 @@ def regranted_json(step: RegrantedStep) -> dict[str, Any]:
 
 
 def coding_json(exchange: PricedExchange, ranks: int) -> dict[str, Any]:
-    """What was assumed of a method among so many replicas, in plain types."""
+    """Return the assumptions on a method among so many replicas, in plain types."""
     engine = exchange.coder
     return {
         "codec": exchange.name,
@@ -551,15 +552,15 @@ def coding_json(exchange: PricedExchange, ranks: int) -> dict[str, Any]:
 
 
 def exchange_settings(exchange: PricedExchange) -> dict[str, Any]:
-    """What is asked of a method: for the hash of the configuration."""
+    """Return the settings of a method, for the hash of the configuration."""
     engine = None if exchange.engine is None else exchange.engine.model_dump(mode="json")
     coded = [[sums.codec, [list(size) for size in sums.bits_by_terms]] for sums in exchange.gradient.coded]
     return {"method": exchange.name, "source": exchange.sizes, "coded": coded, "engine": engine}
 
 
 def compression_json(plan: Plan) -> dict[str, Any] | None:
-    """How the replicas of a plan code gradients, and what that changes where the same plan without was simulated too;
-    None for gradients as they are."""
+    """Return how the replicas of a plan code gradients, and what that changes where the same plan without was simulated
+    too; None for gradients as they are."""
     if plan.gradient_exchange is None:
         return None
     effect, coding = verdict(plan), coding_json(plan.gradient_exchange, replicas(plan))
@@ -578,8 +579,8 @@ def compression_json(plan: Plan) -> dict[str, Any] | None:
 
 
 def exchange_json(plan: Plan) -> dict[str, Any] | None:
-    """The method by which replicas exchange gradients: phases of the whole gradient of the model, how often, what is
-    known of accuracy; None for gradients as they are."""
+    """Return the method by which replicas exchange gradients: phases of the whole gradient of the model, how often,
+    what is known of accuracy; None for gradients as they are."""
     exchange = plan.gradient_exchange
     if exchange is None:
         return None
@@ -600,5 +601,5 @@ def exchange_json(plan: Plan) -> dict[str, Any] | None:
 
 
 def replicas(plan: Plan) -> int:
-    """Ranks that exchange gradients with each other."""
+    """Return the ranks that exchange gradients with each other."""
     return plan.choice.replicas if isinstance(plan.choice, Strategy) else plan.choice.l

@@ -1,4 +1,4 @@
-"""What a search finds: plans of every kind, ranked together.
+"""Plans of every kind that a search finds, ranked together.
 
     kind              choice            simulated
     ddp, fsdp         Strategy          bucket by bucket, unit by unit
@@ -54,7 +54,7 @@ from lightloom.planning.simulation.placed_step import PlacedStep
 
 
 def kind_of(choice: Strategy | PlacedChoice) -> str:
-    """One of :data:`KINDS`."""
+    """Return the kind of a plan, one of :data:`KINDS`."""
     if isinstance(choice, PlacedChoice):
         return "placed"
     return KIND_OF_SHARDING[choice.sharding] if choice.plain else "tensor-pipeline"
@@ -98,7 +98,7 @@ class Interval(NamedTuple):
     low: float
     high: float
     apart: bool
-    """Whether the interval of the difference tells the plan apart from the first of the ranking."""
+    """True where the interval of the difference of both times excludes 0: the plan is told apart from the winner."""
 
     @property
     def half_width(self) -> float:
@@ -113,14 +113,14 @@ class _Slopes:
     plan: Plan
     belief: Belief
     slopes: Floats
-    """Of the logarithm of its step time with that of each parameter: [parameters]."""
+    """Derivatives of the logarithm of its step time by that of each parameter: [parameters]."""
 
     @property
     def half_width(self) -> float:
         return half_widths(self.slopes[None], self.belief.covariance, self.belief.scatter).item()
 
     def apart(self, other: _Slopes) -> bool:
-        """Whether the times a sample of two plans differ by more than is uncertain of their difference."""
+        """Return whether the times a sample of two plans differ by more than is uncertain of their difference."""
         times = np.log([self.plan.sample_time, other.plan.sample_time])
         if self.plan.cluster == other.plan.cluster:
             slopes = np.stack([self.slopes, other.slopes])
@@ -152,7 +152,8 @@ def _with_slopes(plan: Plan) -> _Slopes | None:
 
 
 def _moved(job: Job, parameter: str, *, by_library: bool) -> Job:
-    """The job with a parameter a little smaller; links are priced anew only where the library carries exchanges."""
+    """Return the job with a parameter a little smaller; links are priced anew only where the library carries
+    exchanges."""
     accelerator, fabric, smaller = job.accelerator, job.fabric, np.exp(_STEP)
     kernels, library = accelerator.kernels, fabric.library
     if kernels is not None and parameter in kernels.priors():
@@ -179,9 +180,9 @@ def _log_seconds(plan: Plan, job: Job) -> float:
 
 
 def order(plan: Plan) -> tuple[bool, bool, float, float, bool, str, str, bool, str]:
-    """Sort key of a ranking: plans that fit, of these first those that a framework can run, then less time a sample;
-    plans that computation hides equally are told apart by how long their networks are busy, then those that recompute
-    nothing come first, then by name."""
+    """Return the sort key of a ranking: plans that fit, of these first those that a framework can run, then less time a
+    sample; plans that computation hides equally are told apart by how long their networks are busy, then those that
+    recompute nothing come first, then by name."""
     return (
         plan.fits is False,
         not plan.runnable,
@@ -196,7 +197,7 @@ def order(plan: Plan) -> tuple[bool, bool, float, float, bool, str, str, bool, s
 
 
 def pareto_front(plans: Iterable[Plan]) -> tuple[Plan, ...]:
-    """The plans that none is at least as good as in seconds and joules a sample; of equal ones the first."""
+    """Return the plans that none is at least as good as in seconds and joules a sample; of equal ones the first."""
     front: list[Plan] = []
     for plan in sorted(plans, key=lambda plan: (plan.sample_time, plan.energy_per_sample)):
         if not front or plan.energy_per_sample < front[-1].energy_per_sample:
@@ -212,7 +213,7 @@ class Counts:
     """Plans of a search, by what became of them."""
 
     rows: int = 0
-    """Plans altogether."""
+    """Number of all plans."""
     refused: int = 0
     """Plans whose groups have no such collectives or circuits."""
     too_fine: int = 0
@@ -224,9 +225,9 @@ class Counts:
     partitioned: int = 0
     """Partitions made, each for all plans that share it."""
     placed: int = 0
-    """Placements made."""
+    """Number of placements made."""
     simulated: int = 0
-    """Plans simulated."""
+    """Number of plans simulated."""
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(**{name: getattr(self, name) + getattr(other, name) for name in Counts.__dataclass_fields__})
@@ -249,7 +250,7 @@ class Plan:
     bound: float
     """Lower bound of the step's duration before it was simulated, in seconds."""
     step: StrategyStep | PlacedStep
-    """What was simulated."""
+    """Simulated step of the plan."""
     breakdown: Mapping[str, float]
     """Seconds of the step by what it waits for, as :meth:`Timeline.breakdown`; with stages, the mean over their
     ranks."""
@@ -260,7 +261,7 @@ class Plan:
     gradient_exchange: PricedExchange | None = None
     """Method by which replicas exchange gradients; None for as they are."""
     uncompressed: Plan | None = None
-    """The same plan with gradients as they are, where that was simulated too."""
+    """Plan that exchanges gradients as they are and is otherwise equal, where it was simulated too."""
 
     @property
     def step_time(self) -> float:
@@ -269,13 +270,13 @@ class Plan:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the accelerator's memory holds the fullest rank; None where its size is unknown."""
+        """True where the accelerator's memory holds the fullest rank; None where its size is unknown."""
         capacity = self.cluster.accelerator.memory
         return None if capacity is None else self.memory <= capacity
 
     @property
     def runnable(self) -> bool:
-        """Whether a training framework can run the plan: any but a placed one, as none places single operators."""
+        """True for plans that a training framework can run: any but a placed one, as none places single operators."""
         return isinstance(self.choice, Strategy)
 
     @property
@@ -312,7 +313,7 @@ class Plan:
 
     @property
     def in_step(self) -> InStep | None:
-        """What setting circuits anew within the step gains, where that was searched and several groups exchange."""
+        """Gain of setting circuits anew within the step, where that was searched and several groups exchange."""
         return self.step.in_step if isinstance(self.step, SwitchedStrategyStep) else None
 
     @property
@@ -322,7 +323,7 @@ class Plan:
 
     @property
     def strategy(self) -> str:
-        """One of :data:`KINDS`."""
+        """Kind of the plan, one of :data:`KINDS`."""
         return kind_of(self.choice)
 
     @property
@@ -346,7 +347,8 @@ class Plan:
 
     @property
     def verified(self) -> bool:
-        """Whether verified schedules or circuits carry all exchanges; a collective library has a closed form only."""
+        """True where verified schedules or circuits carry all exchanges; a collective library has a closed form
+        only."""
         return LIBRARY.name not in self.algorithms
 
     @property
@@ -441,7 +443,7 @@ class PlanSearch:
         return self.ranking[0]
 
     def best_of(self, strategy: str) -> Plan | None:
-        """The first plan of a kind."""
+        """Return the first plan of a kind."""
         return next((plan for plan in self.ranking if plan.strategy == strategy), None)
 
     @property
@@ -451,7 +453,7 @@ class PlanSearch:
         return pareto_front(plan for plan in self.ranking if plan.fits is not False)
 
     def utilization(self, plan: Plan, *, hardware: bool = False) -> float:
-        """Share of the accelerators' peak rate that a step's forward and backward passes use.
+        """Return the share of the accelerators' peak rate that a step's forward and backward passes use.
 
         With ``hardware``, the forward passes that recomputation repeats count as well.
         """

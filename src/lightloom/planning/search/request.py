@@ -1,4 +1,4 @@
-"""What a search for plans is asked: batches, what may vary, and what is pinned."""
+"""The request for a search of plans: batches, what may vary, and what is pinned."""
 
 from __future__ import annotations
 
@@ -59,16 +59,17 @@ class Pins(StatedStrategy):
 
     @property
     def allow_placed(self) -> bool:
-        """Whether placed plans can have all that is pinned: micro-batches that are alike, recomputation of blocks."""
+        """True where placed plans can have all that is pinned: micro-batches that are alike, recomputation of
+        blocks."""
         others = any(value is not None for name, value in self if name not in PLACED_PINS)
         return not others and self.recomputation in (None, "none", "full")
 
     def allows(self, **choices: int | str | bool) -> bool:
-        """Whether nothing that is pinned differs from these choices."""
+        """Return whether nothing that is pinned differs from these choices."""
         return all(value in (None, choices.get(name, value)) for name, value in self)
 
     def match(self, rows: Strategies) -> Mask:
-        """Rows with everything that is pinned: [rows]."""
+        """Return the rows with everything that is pinned: [rows]."""
         matching = np.ones(len(rows), np.bool_)
         for name, value in self:
             if value is not None:
@@ -81,7 +82,7 @@ class Pins(StatedStrategy):
         return matching
 
     def contradiction(self, job: Job, batches: Sequence[int]) -> str | None:
-        """Why no strategy has all that is pinned; None where one may have."""
+        """Return why no strategy has all that is pinned; None where one may have."""
         return next((reason for reason in self._contradictions(job, batches) if reason), None)
 
     def _contradictions(self, job: Job, batches: Sequence[int]) -> Iterator[str | None]:
@@ -126,7 +127,7 @@ class Pins(StatedStrategy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """What a search tries; without arguments everything.
+    """Choices that a search tries; without arguments all of them.
 
     Raises:
         ConfigError: a list is empty, or a batch or quantum is not positive.
@@ -138,14 +139,14 @@ class SearchRequest:
     """Samples of a step on all ranks together; None for the ranks times the largest power of two up to 32 samples that
     some plan fits."""
     largest_batches: bool = False
-    """Whether each plan runs with its own largest batch instead: a power of two for each rank."""
+    """True for plans that each run with their own largest batch instead: a power of two for each rank."""
     strategies: Sequence[str] = KINDS
-    """Some of :data:`KINDS`."""
+    """Kinds of plans that are searched, of :data:`KINDS`."""
     algorithms: Sequence[str] = ()
     """Algorithms that exchanges choose among, "library" among them; without any, the fabric's collective library where
     it states one, otherwise all."""
     site: Site = field(default_factory=Site)
-    """What turns parts and watts into dollars; decides no ranking."""
+    """Prices and rates that turn parts and watts into dollars; they decide no ranking."""
     exchanges: Sequence[PricedExchange] = ()
     """Methods by which replicas exchange gradients; every plan is ranked with gradients as they are, and with each."""
     quanta: Sequence[float] = DEFAULT_QUANTA
@@ -153,16 +154,16 @@ class SearchRequest:
     pins: Pins = Pins()
     cost_model: CostModel = "physical"
     overlap: bool = True
-    """Whether data parallelism communicates while computing."""
+    """True where data parallelism communicates while computing."""
     reconfigure_in_step: bool = False
-    """Whether the planes of a circuit switch are shared out among the groups of a plan, and set anew between the phases
-    of a step where that is faster."""
+    """True where the planes of a circuit switch are shared out among the groups of a plan, and set anew between the
+    phases of a step where that is faster."""
     prune: bool = True
     """False simulates every row that fits."""
     compare: bool = True
-    """Whether data parallelism is ranked with each algorithm alone too, and on the cluster's electrical reference."""
+    """True to rank data parallelism with each algorithm alone too, and on the cluster's electrical reference."""
     must_fit: bool = True
-    """Whether a search fails where no plan fits the memory, instead of ranking what does not fit."""
+    """True for a search that fails where no plan fits the memory, instead of ranking what does not fit."""
 
     def __post_init__(self) -> None:
         lists = {"global batches": self.global_batches, "quanta": self.quanta, "strategies": self.strategies}
@@ -201,7 +202,7 @@ class SearchRequest:
             raise UnsupportedError(f"{reason} is not for --strategy {' '.join(self.strategies)}")
 
     def exchanges_on(self, accelerator: Accelerator) -> tuple[PricedExchange, ...]:
-        """The methods with the engines that they have on a cluster.
+        """Return the methods with the engines that they have on a cluster.
 
         Raises:
             ConfigError: nothing is known of what would code there.

@@ -76,7 +76,7 @@ def kinds_of(rows: Strategies) -> Ints:
 
 
 def with_largest_batch(rows: Strategies, fitting: Mask) -> Mask:
-    """Rows with the largest batch that fits, of rows that differ in nothing else: [rows]."""
+    """Return the rows with the largest batch that fits, of rows that differ in nothing else: [rows]."""
     names = [name for name in Strategy._fields if name != "global_batch"]
     columns = np.stack([np.asarray(getattr(rows, name), np.float64) for name in names])
     _, plan = np.unique(columns, axis=1, return_inverse=True)
@@ -132,7 +132,7 @@ def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) ->
 
 
 def _space(job: Job, request: SearchRequest, batches: tuple[int, ...]) -> tuple[PlacedRows, Counts, list[str]]:
-    """Every placed plan that the fabric may have, those that it cannot have counted, and why."""
+    """Return every placed plan that the fabric may have, those that it cannot have counted, and why."""
     try:
         degree = peers(job.fabric)
     except UnsupportedError as error:
@@ -186,9 +186,9 @@ class PlacedPlans:
         """The plan of each partition, or why it has none."""
         self._circuits: OrderedDict[HybridPlan, GroupCircuits] = OrderedDict()
         self.partitions = 0
-        """Made so far."""
+        """Number of partitions made so far."""
         self.placements = 0
-        """Made so far."""
+        """Number of placements made so far."""
 
     def plan(self, choice: PlacedChoice) -> HybridPlan:
         """Placed without the search around the best start; choices that cut all operators alike share one plan."""
@@ -205,7 +205,8 @@ class PlacedPlans:
         return plan
 
     def identity(self, choice: PlacedChoice) -> object:
-        """What decides a plan and its step: the choice, and how it cuts every operator, whatever limits lead to it."""
+        """Return a key of a plan and its step: the choice, and how it cuts every operator, whatever limits lead to
+        it."""
         balanced = self._partition(choice)
         cuts = balanced.dimensions, balanced.first.tobytes()
         return choice._replace(quantum=0.0, most_exchanging=0), cuts
@@ -222,13 +223,13 @@ class PlacedPlans:
         return HybridPlan(placement, launched, choice.k, choice.l, shares_state=True)
 
     def structure_bound(self, choice: PlacedChoice) -> float:
-        """Seconds that no circuits make the plan's step fall below."""
+        """Return the seconds that no circuits make the plan's step fall below."""
         plan = self.plan(choice)
         return structure_bound(self._job, plan, choice.ratio) + _earlier_bound(plan, choice)
 
     def circuits_bound(self, choice: PlacedChoice) -> float:
-        """Seconds that the plan's step takes at least over the circuits that are granted to it; where others may follow
-        within the step, over any."""
+        """Return the seconds that the plan's step takes at least over the circuits that are granted to it; where others
+        may follow within the step, over any."""
         plan = self.plan(choice)
         if self._regrants:
             self.circuits(choice)
@@ -236,23 +237,24 @@ class PlacedPlans:
         return circuits_bound(self._job, plan, self.circuits(choice), choice.ratio) + _earlier_bound(plan, choice)
 
     def circuits(self, choice: PlacedChoice) -> GroupCircuits:
-        """What is granted to the plan."""
+        """Return the circuits that are granted to the plan."""
         plan = self.plan(choice)
         if plan not in self._circuits:
             _keep(self._circuits, plan, grant(plan, self._job.fabric))
         return self._circuits[plan]
 
     def simulate(self, choice: PlacedChoice) -> PlacedStep:
-        """One step."""
+        """Simulate one step of the plan."""
         return self._fastest(self.plan(choice), self.circuits(choice), choice)
 
     def simulate_replaced(self, choice: PlacedChoice) -> PlacedStep:
-        """One step of the plan that all effort places."""
+        """Simulate one step of the plan that all effort places."""
         plan = self._placed(self._partition(choice), choice, EFFORT)
         return self._fastest(plan, grant(plan, self._job.fabric), choice)
 
     def _fastest(self, plan: HybridPlan, circuits: GroupCircuits, choice: PlacedChoice) -> PlacedStep:
-        """The step over these circuits, or over others that follow it; codecs are paced for circuits that stand."""
+        """Return the step over these circuits, or over others that follow it; codecs are paced for circuits that
+        stand."""
         step = self._step(plan, circuits, choice)
         if not self._regrants or choice.ratio != 1:
             return step
@@ -275,8 +277,8 @@ class PlacedPlans:
         return replace(step, memory=step.memory + again)
 
     def _ratio(self, circuits: GroupCircuits, k: int, ratio: float) -> float:
-        """Bytes of gradients for each byte that a pipe to the next group sends, an engine in line with it at its pace:
-        a slow engine is as good as fewer bytes saved."""
+        """Return the bytes of gradients for each byte that a pipe to the next group sends, an engine in line with it at
+        its pace: a slow engine is as good as fewer bytes saved."""
         if ratio == 1:
             return 1.0
         engine, onward = self._in_line[ratio].coder, circuits.destination >= k
@@ -312,7 +314,8 @@ class PlacedPlans:
         return self._partitions[key]
 
     def _launched(self, balanced: BalancedGraph, placement: Placement, choice: PlacedChoice) -> BalancedGraph:
-        """The graph with passes stretched evenly on each device until its host has launched every part that it has."""
+        """Return the graph with passes stretched evenly on each device until its host has launched every part that it
+        has."""
         launches = self._job.operators.launches(np.array([RECOMPUTATIONS.index(choice.recomputation)]))
         position = {operator.name: index for index, operator in enumerate(self._job.graph.operators)}
         operator = np.array([position[name] for name in balanced.operators], np.int64)[balanced.operator]
@@ -325,7 +328,7 @@ class PlacedPlans:
         return replace(balanced, forward=stretched[0], backward=stretched[1])
 
     def _graph(self, choice: PlacedChoice) -> ComputeGraph:
-        """The graph with the samples of a group's micro-batch."""
+        """Return the graph with the samples of a group's micro-batch."""
         if choice.samples not in self._graphs:
             self._graphs[choice.samples] = local_graph(self._job.graph, self._settings(choice))
         return self._graphs[choice.samples]
@@ -336,7 +339,7 @@ class PlacedPlans:
 
 
 def _earlier_bound(plan: HybridPlan, choice: PlacedChoice) -> float:
-    """Seconds of the micro-batches before the last at least: the busiest device computes each."""
+    """Return the seconds of the micro-batches before the last at least: the busiest device computes each."""
     passes = plan.balanced.forward + plan.balanced.backward
     busiest = float(np.bincount(plan.placement.device, passes, plan.k).max())
     return ROUNDING * (choice.micro_batches - 1) * busiest
@@ -368,15 +371,15 @@ class Row(NamedTuple):
     per_sample: float
     """Seconds of a step for each sample, at least."""
     kind: int
-    """Index in :data:`KINDS`."""
+    """Index of the kind of plan in :data:`KINDS`."""
     number: int
     """Row of the strategies or of the placed plans."""
     bounded: int
-    """Bounds that it has had."""
+    """Number of bounds computed for this row so far."""
 
     @property
     def last(self) -> bool:
-        """Whether only simulating says more."""
+        """True when no cheaper bound is left and the row must be simulated."""
         return self.bounded == (_PLACED_BOUNDS if self.kind == _PLACED else _STRATEGY_BOUNDS)
 
 
@@ -403,7 +406,7 @@ class ClusterRows:
         self._in_order: Ints
         """Kinds of the strategies, and their numbers in the order of their first bounds."""
         self._second_bounds: Floats
-        """Of the strategies; not a number where it was not needed so far."""
+        """Second bounds of the strategies, in seconds a sample; not a number where none was needed so far."""
         self._at_once = _AT_ONCE
         self._placed: PlacedRows
         self._first_cut: dict[object, int] = {}
@@ -432,7 +435,7 @@ class ClusterRows:
 
     @property
     def counts(self) -> Counts:
-        """What became of the rows so far."""
+        """Counts of rows that were refused, bounded, placed and simulated so far."""
         return self._counts + Counts(partitioned=self._plans.partitions, placed=self._plans.placements)
 
     @property
@@ -445,7 +448,7 @@ class ClusterRows:
         return tuple(lines)
 
     def first(self, batches: tuple[int, ...]) -> list[Row]:
-        """All rows of these global batches that may fit, each with its first bound.
+        """Return all rows of these global batches that may fit, each with its first bound.
 
         Raises:
             ConfigError: no strategy has all that is pinned.
@@ -457,7 +460,7 @@ class ClusterRows:
         return rows
 
     def refined(self, row: Row) -> Row | None:
-        """The row with its next bound; None when it turns out to be impossible, or the plan of another row."""
+        """Return the row with its next bound; None when it turns out to be impossible, or the plan of another row."""
         if row.kind != _PLACED:
             return self._refined_strategy(row)
         choice, placing = self._placed[row.number], row.bounded == 1
@@ -473,7 +476,7 @@ class ClusterRows:
         return row._replace(per_sample=max(row.per_sample, bound / choice.global_batch), bounded=row.bounded + 1)
 
     def _refined_strategy(self, row: Row) -> Row | None:
-        """The row with the bound by its schedules' prices, which is taken for rows of the same kind together."""
+        """Return the row with the bound by its schedules' prices, which is taken for rows of the same kind together."""
         assert self._strategies is not None
         if np.isnan(self._second_bounds[row.number]):
             ahead = self._in_order[np.flatnonzero(self._in_order == row.number)[0] :]
@@ -489,11 +492,11 @@ class ClusterRows:
         return row._replace(per_sample=max(row.per_sample, bound), bounded=row.bounded + 1)
 
     def undivided(self, row: Row) -> bool:
-        """Whether it is a placed row with one device a group."""
+        """Return whether a row is a placed plan with one device a group."""
         return row.kind == _PLACED and int(self._placed.k[row.number]) == 1
 
     def simulated(self, row: Row) -> Plan | None:
-        """The row's step; None where the algorithms fail at the sizes of its collectives."""
+        """Return the row's step; None where the algorithms fail at the sizes of its collectives."""
         if row.kind == _PLACED:
             placed = self._placed[row.number]
             return self._placed_plan(placed, self._plans.simulate(placed), row.per_sample * placed.global_batch)
@@ -507,8 +510,8 @@ class ClusterRows:
             return None
 
     def refine_winner(self, plan: Plan) -> Plan:
-        """The plan, or a faster form of it: a placed one placed with all effort, another one with schedules that are
-        synthesized for its groups and sizes. What a collective library carries stays with it."""
+        """Return the plan, or a faster form of it: a placed one placed with all effort, another one with schedules that
+        are synthesized for its groups and sizes. What a collective library carries stays with it."""
         if isinstance(plan.choice, PlacedChoice):
             step = self._plans.simulate_replaced(plan.choice)
             return self._placed_plan(plan.choice, step, plan.bound) if step.step_time < plan.step_time else plan
@@ -569,7 +572,7 @@ class ClusterRows:
         )
 
     def strategies(self, batches: tuple[int, ...]) -> Strategies:
-        """Every strategy of these global batches that is searched, whether it fits or not."""
+        """Return every strategy of these global batches that is searched, whether it fits or not."""
         kinds = [KINDS.index(kind) for kind in self._request.kinds if kind != "placed"]
         pins = self._request.pins
         space = self.job.space(
@@ -634,11 +637,11 @@ class ClusterRows:
 
     @property
     def too_large(self) -> bool:
-        """Whether rows were left out since they do not fit the memory."""
+        """True where rows were left out since they do not fit the memory."""
         return bool(self._needed)
 
     def nothing(self, refused: Sequence[RefusedPlan] = ()) -> UnsupportedError:
-        """The error that says why there is no plan, and what would do."""
+        """Return the error that says why there is no plan, and what would do."""
         error = TooLargeError if self._needed else UnsupportedError
         return error(f"cluster {self._cluster.name}: {self._reason(refused)}")
 

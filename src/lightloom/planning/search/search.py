@@ -127,7 +127,8 @@ def search(
 
 
 def _batches(clusters: Sequence[Cluster], request: SearchRequest) -> list[tuple[int, ...]]:
-    """Global batches that are searched together; the next entry where no plan fits those of the one before."""
+    """Return the global batches that are searched together; the next entry where no plan fits those of the one
+    before."""
     if request.global_batches is not None:
         return [tuple(dict.fromkeys(request.global_batches))]
     (least,) = _least(clusters)
@@ -149,7 +150,7 @@ def _searched(
     choices: dict[int, GroupPrices],
     advance: Callable[[], None],
 ) -> PlanSearch:
-    """One search on each cluster, with prices that later searches share."""
+    """Search on each cluster, with prices that later searches share."""
     parts: list[_Found] = []
     errors: list[UnsupportedError] = []
     for index, cluster in enumerate(clusters):
@@ -208,7 +209,7 @@ def _reference(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the search on one cluster found."""
+    """Plans that the search on one cluster simulated, refused and counted."""
 
     ranking: list[Plan]
     refused: list[RefusedPlan]
@@ -316,7 +317,7 @@ class _Search:
         return plans, list(dict.fromkeys(refused))
 
     def _known_best(self, row: Row) -> bool:
-        """Whether a kind that cannot win has its best row, or rows enough to compare it by."""
+        """Return whether a kind that cannot win has its best row, or rows enough to compare it by."""
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
         enough = len(times) >= COMPARED or self._refined >= _REFINED
         return len(times) > 0 and (enough or row.per_sample >= min(times))
@@ -347,13 +348,13 @@ class _Search:
 
 
 def _by_kind(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Rows of plans that a framework can run, and rows of placed plans."""
+    """Return the rows of plans that a framework can run, and rows of placed plans."""
     placed = KINDS.index("placed")
     return [row for row in rows if row.kind != placed], [row for row in rows if row.kind == placed]
 
 
 def _fitting_time(plan: Plan) -> tuple[bool, float]:
-    """Sort key by which the fastest plan that fits comes first."""
+    """Return the sort key by which the fastest plan that fits comes first."""
     return plan.fits is False, plan.sample_time
 
 
@@ -459,8 +460,8 @@ class Comparison:
         return plans, refused
 
     def _carriers(self) -> list[Algorithm]:
-        """The algorithms that are named, or the fabric's library, or all; beside a library none, since schedules do not
-        pay for software."""
+        """Return the algorithms that are named, or the fabric's library, or all; beside a library none, since schedules
+        do not pay for software."""
         if self.request.algorithms:
             return [*map(carrier, self.request.algorithms)]
         return [LIBRARY] if self.job.fabric.library else [*algorithms().values()]
@@ -531,7 +532,7 @@ LATENCIES = (50e-9, 100e-9, 200e-9, 400e-9, 700e-9, 1e-6, 2e-6, 5e-6, 10e-6)
 
 @dataclass(frozen=True, slots=True)
 class LatencySensitivity:
-    """What the latency of a hop decides."""
+    """Dependence of a winner on the latency of a hop."""
 
     own: float
     """Seconds a hop of the fabric."""
@@ -563,7 +564,8 @@ class LatencySensitivity:
 
 
 def latency_sensitivity(ranked: PlanSearch, latencies: Sequence[float] = LATENCIES) -> LatencySensitivity:
-    """The smallest of the ``latencies`` (seconds a hop, ascending) at which another plan wins on the winner's cluster.
+    """Return the smallest of the ``latencies`` (seconds a hop, ascending) at which another plan wins on the winner's
+    cluster.
 
     Args:
         ranked: a search; its codec, pins and kinds are searched again, without the comparison of single algorithms.
@@ -588,7 +590,7 @@ def latency_sensitivity(ranked: PlanSearch, latencies: Sequence[float] = LATENCI
 
 
 def _winner_at(ranked: PlanSearch, seconds: float) -> tuple[Plan, float | None]:
-    """The plan that wins with so many seconds a hop, and how many times as long the first winner takes there.
+    """Return the plan that wins with so many seconds a hop, and how many times as long the first winner takes there.
 
     None where the first winner is so much slower that it was not simulated.
     """

@@ -38,11 +38,11 @@ class TrafficJob:
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of the plan or of the collective, by name."""
     name: str = ""
-    """What tables call it; the model or the collective without a name."""
+    """Name of the job in tables; empty for that of the model or the collective."""
 
     @property
     def label(self) -> str:
-        """What tables and messages call the job: its name, or what it runs where it has none."""
+        """Name of the job in tables and messages: its own, or that of what it runs."""
         return self.name or self.what
 
     @property
@@ -56,7 +56,7 @@ class TrafficJob:
 
     @classmethod
     def parse(cls, text: str) -> TrafficJob:
-        """Read a job.
+        """Read a job from its text.
 
         Raises:
             ConfigError: not of the form.
@@ -76,7 +76,7 @@ class TrafficJob:
 
 
 def _ranks(text: str, job: str) -> tuple[int, ...]:
-    """Ranks of ``first-last`` or ``first-last/step``."""
+    """Return the ranks of ``first-last`` or ``first-last/step``."""
     span, slash, step = text.partition("/")
     first, dash, last = span.partition("-")
     try:
@@ -118,7 +118,7 @@ def check_jobs(jobs: Sequence[TrafficJob], ranks: int) -> None:
 
 
 def job_fabric(job: TrafficJob, fabric: Fabric, channels: int | None = None) -> Fabric:
-    """The fabric of a job's ranks, with so many channels of each of its links, or with all.
+    """Return the fabric of a job's ranks, with so many channels of each of its links, or with all.
 
     Raises:
         ConfigError: ranks of a ring that do not lie at even distances.
@@ -143,7 +143,7 @@ def job_fabric(job: TrafficJob, fabric: Fabric, channels: int | None = None) -> 
 
 
 def ring_stride(job: TrafficJob) -> int:
-    """The even distance between neighbouring ranks of a job on a ring.
+    """Return the even distance between neighbouring ranks of a job on a ring.
 
     Raises:
         ConfigError: distances differ.
@@ -155,7 +155,8 @@ def ring_stride(job: TrafficJob) -> int:
 
 
 def held_links(job: TrafficJob, fabric: Fabric) -> Ints:
-    """Links that circuits of a job may use: on a ring those between its first and its last rank, both ways."""
+    """Return the links that circuits of a job may use: on a ring those between its first and its last rank, both
+    ways."""
     members = np.array(job.ranks)
     if not fabric.wavelength_routed:
         _, link = links_of(fabric.footprint(members, np.roll(members, 1), np.zeros(len(members), np.int64)))
@@ -170,7 +171,8 @@ def held_links(job: TrafficJob, fabric: Fabric) -> Ints:
 
 
 def neighbours(jobs: Sequence[TrafficJob], fabric: Fabric) -> list[list[int]]:
-    """Jobs that divide channels, as sets of their numbers: those whose links overlap, directly or by way of others."""
+    """Return the jobs that divide channels, as sets of their numbers: those whose links overlap, directly or by way of
+    others."""
     if not fabric.wavelength_routed:
         return [[number] for number in range(len(jobs))]
     links = [set(held_links(job, fabric).tolist()) for job in jobs]
@@ -187,7 +189,8 @@ def neighbours(jobs: Sequence[TrafficJob], fabric: Fabric) -> list[list[int]]:
 
 
 def splits(total: int, jobs: int, most: int = 8) -> Iterator[tuple[int, ...]]:
-    """Ways to share out all of ``total`` channels among jobs, in whole parts of them, at most ``most`` parts."""
+    """Yield the ways to share out all of ``total`` channels among jobs, in whole parts of them, at most ``most``
+    parts."""
     parts = min(total, most)
 
     def compose(left: int, count: int) -> Iterator[tuple[int, ...]]:
@@ -224,7 +227,7 @@ class Exchange(NamedTuple):
 
 
 def link_seconds(schedule: Schedule, fabric: Fabric) -> Floats:
-    """Seconds in which each link carries the bytes of a schedule on a packet fabric: [link]."""
+    """Return the seconds in which each link carries the bytes of a schedule on a packet fabric: [link]."""
     piece = schedule.first_piece().unfolded(fabric.fibre_channels)
     pieces = 1 if schedule.pipeline is None else schedule.pipeline.pieces
     chunks = np.zeros(fabric.links)
@@ -238,7 +241,8 @@ def link_seconds(schedule: Schedule, fabric: Fabric) -> Floats:
 
 
 def link_flows(schedule: Schedule, fabric: Fabric) -> Floats:
-    """Flows that cross each link at a time while a schedule's bytes do, pairs of ranks each, on average: [link]."""
+    """Return the flows that cross each link at a time while a schedule's bytes do, pairs of ranks each, on average:
+    [link]."""
     piece = schedule.first_piece().unfolded(fabric.fibre_channels)
     chunks, weighted = np.zeros((2, fabric.links))
     for begin in range(0, len(piece), _BLOCK):
@@ -256,13 +260,14 @@ def link_flows(schedule: Schedule, fabric: Fabric) -> Floats:
 
 
 def _flow_rate(usage: Floats, flows: Floats, fabric: Fabric) -> Floats:
-    """Bytes per second of a flow on each link, of which it takes a share of ``usage`` with others of its exchange."""
+    """Return the bytes per second of a flow on each link, of which it takes a share of ``usage`` with others of its
+    exchange."""
     rate: Floats = usage * fabric.link_bandwidth() / np.maximum(flows, 1)
     return rate
 
 
 def collective_exchange(evaluation: Evaluation, fabric: Fabric, seconds: float) -> Exchange:
-    """A collective that repeats without a pause."""
+    """Return a collective that repeats without a pause."""
     if not seconds:
         return Exchange(DATA, seconds, np.zeros(fabric.links), np.zeros(fabric.links))
     usage = link_seconds(evaluation.schedule, fabric) / seconds
@@ -270,7 +275,7 @@ def collective_exchange(evaluation: Evaluation, fabric: Fabric, seconds: float) 
 
 
 def plan_exchanges(job: Job, strategy: Strategy, step: StrategyStep, part: Fabric) -> list[Exchange]:
-    """The exchanges of a strategy's step on a packet fabric."""
+    """Return the exchanges of a strategy's step on a packet fabric."""
     busy = _busy(strategy, step)
     exchanges = []
     for sort in (PASSES, DATA):
@@ -283,13 +288,13 @@ def plan_exchanges(job: Job, strategy: Strategy, step: StrategyStep, part: Fabri
 
 
 def sort_of(strategy: Strategy, kind: Kind, ranks: int, stride: int) -> str:
-    """Whether a collective is one within passes or between replicas."""
+    """Return the sort of a collective: :data:`PASSES` within passes, :data:`DATA` between replicas."""
     tensor = strategy.tp > 1 and (ranks, stride) == (strategy.tp, 1)
     return PASSES if tensor or kind == "all-to-all" else DATA
 
 
 def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
-    """Seconds of a step by sort, on average over the stages."""
+    """Return the seconds of a step by sort, on average over the stages."""
     if step.stages is None:
         return {PASSES: 0.0, DATA: step.communication_time, SENDS: 0.0}
     times, micro = step.stages.times, strategy.micro_batches
@@ -303,7 +308,7 @@ def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
 
 
 def _usage(job: Job, strategy: Strategy, use: ExchangeUse, part: Fabric) -> tuple[Floats, Floats]:
-    """Share of each link that a collective takes on average, and the rate of its flows there."""
+    """Return the share of each link that a collective takes on average, and the rate of its flows there."""
     group = part if use.ranks == part.ranks else part.group(use.ranks, use.stride)
     assert group is not None
     schedule = build(find(use.algorithm), Collective(use.kind, use.ranks, use.nbytes), group)
@@ -314,7 +319,7 @@ def _usage(job: Job, strategy: Strategy, use: ExchangeUse, part: Fabric) -> tupl
 
 
 def _send_usage(strategy: Strategy, part: Fabric) -> tuple[Floats, Floats]:
-    """Links while every rank sends to the next stage, and the rate of its flows there."""
+    """Return the load of each link while every rank sends to the next stage, and the rate of its flows there."""
     stride = strategy.replicas * strategy.tp
     source = np.arange(part.ranks)
     destination = (source + stride) % part.ranks
@@ -365,7 +370,7 @@ class Work:
     label: str
     """The plan, or the algorithm."""
     exchanges: Sequence[Exchange] = ()
-    """What it sends over packet links; none on circuits."""
+    """Exchanges over packet links; none on circuits."""
     slowed: Callable[[Mapping[str, float]], float] = field(repr=False)
     """Seconds of a step where the exchanges of each sort take so many times longer."""
     parts: Sequence[Part] = ()

@@ -1,4 +1,4 @@
-"""What jobs take alone and together.
+"""Seconds of jobs alone and together.
 
 Packets. While exchanges of several jobs are under way their flows share links by max-min fairness. Jobs are not
 aligned: at any time another job is in each of its exchanges with the chance that is their share of its step, so that
@@ -146,7 +146,7 @@ class Request:
 
 
 def traffic(requests: Sequence[Request], cluster: Cluster, advance: Callable[[], None]) -> list[JobTraffic]:
-    """Every job alone and beside the others.
+    """Return every job alone and beside the others.
 
     Raises:
         InputError: a job that its ranks cannot run.
@@ -172,8 +172,8 @@ def traffic(requests: Sequence[Request], cluster: Cluster, advance: Callable[[],
 
 
 def _work(request: Request, cluster: Cluster, channels: int | None, same: Work | None = None) -> Work:
-    """A job on its part of the fabric, with so many channels of each of its links, or with all; by the same plan as
-    another time, where that is given."""
+    """Return a job on its part of the fabric, with so many channels of each of its links, or with all; by the same plan
+    as another time, where that is given."""
     part = job_fabric(request.job, cluster.fabric, channels)
     held = None if not cluster.fabric.exclusive else (channels or cluster.fabric.shared_channels)
     if request.graph is None:
@@ -207,7 +207,7 @@ def _collective(request: Request, part: Fabric, held: int | None) -> Work:
 
 
 def _whole(schedule: Schedule, part: Fabric) -> GroupPart:
-    """A collective of all ranks of a job."""
+    """Return a collective of all ranks of a job."""
     return GroupPart("data", AxisShare(part.ranks, 1, 0, part.shared_channels), schedule)
 
 
@@ -243,13 +243,13 @@ def _plan(request: Request, cluster: Cluster, held: int | None, same: Work | Non
 
 
 def _slowed(job: Job, choice: Strategy, slowdown: Mapping[str, float]) -> float:
-    """Seconds of a step on packet links where the exchanges of each sort take so many times longer."""
+    """Return the seconds of a step on packet links where the exchanges of each sort take so many times longer."""
     slower = job.fabric.model_copy(update={"slowed": slowdown.get(SENDS, 1.0)})
     return strategy_seconds(replace(job, pricing=SlowedPrices(job.pricing, choice, slowdown), fabric=slower), choice)
 
 
 def _parts(job: Job, choice: Strategy, step: StrategyStep) -> Sequence[Part]:
-    """The largest collective of each axis, on circuits."""
+    """Return the largest collective of each axis, on circuits."""
     if not choice.plain:
         return joint_parts(on_divided_channels(job, choice), choice, step)
     if not step.exchanges:
@@ -262,7 +262,7 @@ def _parts(job: Job, choice: Strategy, step: StrategyStep) -> Sequence[Part]:
 def _divided(
     requests: Sequence[Request], alone: Sequence[Work], numbers: Sequence[int], cluster: Cluster
 ) -> list[Work]:
-    """The works of jobs that divide the wavelengths, by the division of the least worst slowdown."""
+    """Return the works of jobs that divide the wavelengths, by the division of the least worst slowdown."""
     known: dict[tuple[int, int], Work | None] = {}
 
     def work(number: int, channels: int) -> Work | None:
@@ -292,7 +292,7 @@ def _divided(
 
 
 def _on_packets(works: Sequence[Work]) -> list[JobTraffic]:
-    """Slowdowns and shares of steps that agree."""
+    """Return the slowdowns and shares of steps that agree."""
     slowdown = [dict.fromkeys((each.sort for each in work.exchanges), 1.0) for work in works]
     seconds = [work.seconds for work in works]
     scale = [work.seconds / work.slowed({}) if work.slowed({}) else 1.0 for work in works]
@@ -314,14 +314,14 @@ def _on_packets(works: Sequence[Work]) -> list[JobTraffic]:
 
 
 def _shares(work: Work, slowdown: Mapping[str, float], seconds: float) -> Floats:
-    """Share of a step in which each exchange is under way, and none: [exchange + 1]."""
+    """Return the share of a step in which each exchange is under way, and none: [exchange + 1]."""
     busy = np.array([each.busy * slowdown[each.sort] for each in work.exchanges]) / (seconds or 1.0)
     busy = busy / max(float(busy.sum()), 1.0)
     return np.append(busy, max(1 - float(busy.sum()), 0.0))
 
 
 def _mean_slowdowns(works: Sequence[Work], shares: Sequence[Floats]) -> list[dict[str, float]]:
-    """How many times longer each exchange takes, on average over what the other jobs do."""
+    """Return how many times longer each exchange takes, on average over what the other jobs do."""
     if np.prod([len(each) for each in shares]) > _MOST_STATES:
         raise ConfigError(f"{len(works)} jobs have more than {_MOST_STATES} states together: expected fewer jobs")
     slowdowns: list[dict[str, float]] = []
@@ -348,7 +348,8 @@ def _mean_slowdowns(works: Sequence[Work], shares: Sequence[Floats]) -> list[dic
 
 
 def link_shares(jobs: Sequence[JobTraffic], fabric: Fabric) -> Floats:
-    """Share of each link that each job takes on average over its step alone, or of its channels: [job, link]."""
+    """Return the share of each link that each job takes on average over its step alone, or of its channels: [job,
+    link]."""
     shares = np.zeros((len(jobs), fabric.links))
     for row, each in zip(shares, jobs, strict=True):
         work = each.together
