@@ -11,8 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.link_use import broadcast_uses, degree_seconds, ranks_by_hops
-from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
-from lightloom.collectives.bounds.ring import ring_bounds
+from lightloom.collectives.bounds.lower_bound import Bound, lower_bound, ring_bounds
 from lightloom.collectives.bounds.rooted import (
     _attachments,
     _branches_fit,

@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 PLUGINS = ROOT / "examples" / "plugins"
 _LAZY = """
 from dataclasses import replace
-from lightloom.collectives.registry import Algorithm, find
+from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.registry import find
 
 def build(collective, fabric, *, striped=False):
     schedule = find("ring").build(collective, fabric)

@@ -112,15 +112,9 @@ class _Flat(NamedTuple):
 
     def rows(self, which: Ints | Mask) -> _Flat:
         """Return the schedule of some rows only, lightpaths numbered anew."""
-        _, lightpath = np.unique(self.lightpath[which], return_inverse=True)
-        return self._replace(
-            step=self.step[which],
-            lightpath=lightpath.astype(np.int32),
-            source=self.source[which],
-            destination=self.destination[which],
-            chunk=self.chunk[which],
-            reduces=self.reduces[which],
-        )
+        step, lightpath, *others = (column[which] for column in self[:6])
+        lightpath = np.unique(lightpath, return_inverse=True)[1].astype(np.int32)
+        return _Flat(step, lightpath, *others, self.chunks, self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +133,8 @@ class _Layout:
 
     @property
     def chunks(self) -> int:
-        return (
-            self.lanes
-            * self.parts
-            * prod(self.sizes[axis] for axis in self.place) ** (2 if self.kind == "all-to-all" else 1)
-        )
+        shares = prod(self.sizes[axis] for axis in self.place)
+        return self.lanes * self.parts * shares ** (2 if self.kind == "all-to-all" else 1)
 
 
 def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int], *lanes: Sequence[Phase]) -> Schedule:

@@ -7,7 +7,7 @@ from functools import cache
 from hashlib import blake2b
 
 from lightloom.collectives.algorithm import Algorithm
-from lightloom.collectives.collective import KINDS, Collective, Kind
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.loads import StepLoads, at_size, step_loads
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.schedule.columns import Schedule
@@ -80,7 +80,8 @@ def build(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sched
         UnsupportedError: the algorithm cannot serve this (says why).
         VerificationError: the algorithm is wrong.
     """
-    schedule = _verified(algorithm, collective, fabric)
+    schedule = _built(algorithm, collective, fabric)
+    verify(schedule, fabric)
     if schedule.pipeline is None:
         return schedule
     return at_size(schedule, collective.nbytes, step_loads(schedule, fabric), fabric)
@@ -129,12 +130,6 @@ def _content(schedule: Schedule, fabric: Fabric, model: CostModel) -> bytes | No
     return digest.digest()
 
 
-def _verified(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule:
-    schedule = _built(algorithm, collective, fabric)
-    verify(schedule, fabric)
-    return schedule
-
-
 def _built(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule:
     refusal = algorithm.refusal(collective.kind, fabric)
     if refusal:
@@ -142,18 +137,5 @@ def _built(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sche
     kind = algorithm.carried_as(collective.kind)
     if kind == collective.kind:
         return algorithm.build(collective, fabric, striped=algorithm.striped)
-    carrier = algorithm.build(Collective(kind, collective.ranks, collective.nbytes), fabric, striped=algorithm.striped)
+    carrier = algorithm.build(collective.of_kind(kind), fabric, striped=algorithm.striped)
     return carrier.carrying(collective, fabric.fibre_channels)
-
-
-__all__ = [
-    "KINDS",
-    "Algorithm",
-    "Collective",
-    "Kind",
-    "admitted",
-    "algorithms",
-    "build",
-    "build_with_loads",
-    "find",
-]

@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.bounds.lower_bound import lower_bound, ring_bounds
 from lightloom.collectives.bounds.priced import (
     _most_blocks,
     blocks_in_two_hops,
     ends_seconds,
     two_hops_join,
 )
-from lightloom.collectives.bounds.ring import ring_bounds
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.evaluate import costed
 from lightloom.collectives.synthesis.engine.trees import Timing

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.kernels import cheapest_tree
 from lightloom.collectives.bounds.link_use import broadcast_uses, relayed_seconds, slotted_seconds
-from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.bounds.lower_bound import lower_bound, ring_bounds
 from lightloom.collectives.bounds.priced import Prices, priced_seconds
-from lightloom.collectives.bounds.ring import ring_bounds
 from lightloom.collectives.collective import Collective
 from tests.collectives.optimum import FABRICS, SLOT, feasible, problem
 from tests.collectives.strategies import wdm_ring

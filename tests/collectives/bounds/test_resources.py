@@ -13,8 +13,8 @@ from lightloom.collectives.bounds.lower_bound import (
     _owner_seconds,
     bandwidth_bound,
     lower_bound,
+    ring_bounds,
 )
-from lightloom.collectives.bounds.ring import ring_bounds
 from lightloom.collectives.collective import Collective, Kind, Sizes
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Mesh

@@ -8,16 +8,15 @@ from math import ceil
 import numpy as np
 import pytest
 
-from lightloom.collectives.bounds import ring
+from lightloom.collectives.bounds import lower_bound as bounds
 from lightloom.collectives.bounds.link_use import (
     all_reduce_uses,
     joint_seconds,
     relayed_seconds,
     slotted_seconds,
 )
-from lightloom.collectives.bounds.lower_bound import bandwidth_bound, lower_bound
+from lightloom.collectives.bounds.lower_bound import bandwidth_bound, lower_bound, ring_bounds
 from lightloom.collectives.bounds.priced import blocks_in_two_hops, two_hops_join
-from lightloom.collectives.bounds.ring import ring_bounds
 from lightloom.collectives.bounds.rooted import broadcast_seconds
 from lightloom.collectives.collective import (
     CLASSIC,
@@ -170,8 +169,8 @@ def _as_bounds(bounds: list[tuple[float, str]]) -> Bounds:
 
 @pytest.fixture
 def without_searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ring, "priced_seconds", _priced)
-    monkeypatch.setattr(ring, "standing_broadcast_seconds", _standing)
+    monkeypatch.setattr(bounds, "priced_seconds", _priced)
+    monkeypatch.setattr(bounds, "standing_broadcast_seconds", _standing)
 
 
 @pytest.mark.usefixtures("without_searches")

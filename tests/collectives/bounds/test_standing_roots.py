@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lightloom.collectives.bounds import rooted
 from lightloom.collectives.bounds.kernels import cheapest_rooted_tree
 from lightloom.collectives.bounds.link_use import broadcast_uses
-from lightloom.collectives.bounds.ring import ring_bounds
+from lightloom.collectives.bounds.lower_bound import ring_bounds
 from lightloom.collectives.bounds.rooted import Search, broadcast_seconds, capacities, standing_broadcast_seconds
 from lightloom.collectives.collective import ROOTED, Collective
 from lightloom.collectives.evaluate import evaluate

@@ -136,22 +136,12 @@ def _spread(groups: list[_Group], n: int, taps: int) -> Bundles:
         for direction, side in _sides(group):
             rows, used, paths = _multicasts(side, n, taps)
             if used:
-                parts.append(
-                    (
-                        np.full(len(rows.member), group.members.rank[group.middle]),
-                        side.rank[rows.member],
-                        np.full(len(rows.member), direction),
-                        rows.entry,
-                        rows.carried,
-                        rows.colour,
-                        rows.path + path,
-                    )
-                )
+                middle, route = np.full((2, len(rows.member)), [[group.members.rank[group.middle]], [direction]])
+                receiver, carried = side.rank[rows.member], (rows.entry, rows.carried, rows.colour)
+                parts.append((middle, receiver, route, *carried, rows.path + path))
                 colours, path = max(colours, used), path + paths
-    source, destination, route, entry, carried, colour, number = (
-        np.concatenate(column) for column in zip(*parts, strict=True)
-    )
-    return Bundles(source, destination, route, entry, carried, colour, colours, lightpath=number)
+    *columns, number = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Bundles(*columns, colours, lightpath=number)
 
 
 class _Multicasts(NamedTuple):

@@ -1,4 +1,4 @@
-"""Compiled loop of tasks that run at once and share resources at max-min fair speeds."""
+"""Compiled loops of the cost models: tasks that run at once, loads of steps, changes of circuits, queued rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Work(NamedTuple):
     first_use: Ints
     """First entry of ``resource`` of each task: [task + 1]."""
     resource: Ints
-    """[use]."""
+    """Resource of each use: [use]."""
     busy: Floats
     """Seconds for which the task makes the resource busy, at most ``alone``: [use]."""
 
@@ -117,7 +117,7 @@ def run_at_once(work: Work, resources: int, begin: Floats, end: Floats) -> None:
 
 @njit_cached
 def _speeds(work: Work, running: Ints, speed: Floats, used: Floats, rate: Floats) -> None:
-    """Max-min fair speeds of the tasks that run, 1 being that of a task alone.
+    """Compute max-min fair speeds of the tasks that run, 1 being that of a task alone.
 
     Args:
         speed: out: [task].
@@ -189,9 +189,9 @@ class CodedRows(NamedTuple):
     order: Ints
     """Rows in an order in which the steps can run."""
     step: Column
-    """[row]."""
+    """Step of each row: [row]."""
     lightpath: Column
-    """[row]."""
+    """Lightpath of each row: [row]."""
     reads: Ints
     """Rank and chunk that a row sends, as a number: [row]."""
     writes: Ints
@@ -201,7 +201,7 @@ class CodedRows(NamedTuple):
     receiver: Ints
     """Rank that decodes: [row]."""
     reduces: Mask
-    """[row]."""
+    """True where the row adds at its destination: [row]."""
 
 
 @njit_without_arrays
@@ -272,27 +272,6 @@ def count_chunks(runs: Footprint, chunks: Ints, on_link: Ints, change: Ints) -> 
 
 
 @njit_without_arrays
-def most_chunks(on_link: Ints, change: Ints, link_class: Ints, most: Ints) -> None:
-    """Raise ``most`` [class] to the most chunks on a link of each class, of what :func:`count_chunks` counted."""
-    along = 0
-    for link in range(len(on_link)):
-        along += change[link]
-        most[link_class[link]] = max(most[link_class[link]], on_link[link] + along)
-
-
-@njit_without_arrays
-def add_loads(runs: Footprint, chunks: Ints, load: Floats) -> int:
-    """Add the chunks of each transfer to ``load`` [link] of the links that it crosses; return the sum of all."""
-    crossings = 0
-    for i in range(len(chunks)):
-        for run in range(runs.base.shape[1]):
-            crossings += runs.length[i, run] * chunks[i]
-            for k in range(runs.length[i, run]):
-                load[runs.base[i, run] + (runs.start[i, run] + k) % runs.period[i, run]] += chunks[i]
-    return crossings
-
-
-@njit_without_arrays
 def changes(
     rows: Ints, key: Ints, used: Channels, runs: Footprint, order: CellOrder, tuned: Ints, changed: Mask
 ) -> bool:
@@ -338,7 +317,7 @@ def changes(
 
 @njit_cached
 def codec_work(rows: CodedRows, in_line: bool, coded_as: Int32s, count: Ints, most: Ints) -> None:
-    """Per step, the most chunks that a rank encodes, and decodes.
+    """Count the most chunks that a rank encodes, and decodes, in each step.
 
     Args:
         coded_as: −1 where a rank holds a sum that was not encoded yet, else a lightpath that brought or took the bytes,
@@ -380,15 +359,15 @@ class PlayedRows(NamedTuple):
     order: Ints
     """Rows by lightpath, and in the order of its queue; to straggle, each after all that it waits for."""
     lightpath: Column
-    """[row]."""
+    """Lightpath, or link, that each row holds: [row]."""
     follows: Mask
-    """Whether the row at a place of the order is of the same transmission as the one before it: [place]."""
+    """True where the row at a place of the order is of the same transmission as the one before it: [place]."""
     origin: Ints
     """Cell that a row reads: [row]."""
     target: Ints
     """Cell that a row writes: [row]."""
     reduces: Mask
-    """Whether the row adds to its target: [row]."""
+    """True where the row adds to its target: [row]."""
     busy: Floats
     """Seconds for which a chunk holds its lightpath: [row]."""
     delay: Floats
@@ -397,7 +376,7 @@ class PlayedRows(NamedTuple):
 
 @njit_cached
 def play(rows: PlayedRows, held: Mask, begin: Floats) -> tuple[float, float]:
-    """Seconds until the last arrival, and of these the seconds in which the chain of rows that leads to it holds
+    """Return the seconds until the last arrival, and of these the seconds in which the chain of rows that leads to it holds
     lightpaths; verified schedules only.
 
     Args:
@@ -471,7 +450,7 @@ def first_places(lightpath: Column) -> Ints:
 def straggle(
     rows: PlayedRows, source: Column, cells: int, stragglers: Ints, late: float, slower: float, end: Floats
 ) -> None:
-    """Seconds until the last arrival if this rank sends nothing before ``late``, and holds lightpaths longer.
+    """Compute seconds until the last arrival if this rank sends nothing before ``late``, and holds lightpaths longer.
 
     Args:
         rows: in an order in which each comes after all that it waits for.

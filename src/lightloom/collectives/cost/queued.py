@@ -182,22 +182,15 @@ def _cost_of(schedule: Schedule, fabric: Fabric, seconds: float) -> Cost:
 def _sent_bits(schedule: Schedule, fabric: Fabric) -> float:
     """Return the bits of all transmissions of all copies, each counted once however many ranks tap it, or for every
     link that packets cross."""
-    if (weights := schedule.weights) is not None:
-        return _sent_unevenly(schedule, fabric, weights)
-    copies = 1 if schedule.folding is None else schedule.folding.copies
+    weights, copies = schedule.weights, 1 if schedule.folding is None else schedule.folding.copies
     if not fabric.exclusive:
-        crossings = int(fabric.hops(*schedule.ends(slice(None))).sum())
+        hops = fabric.hops(*schedule.ends(slice(None)))
+        crossings = float(hops.sum() if weights is None else weights @ hops)
         return 8.0 * copies * crossings * fabric.wire_bytes(schedule.chunk_nbytes)
+    if weights is not None:
+        return 8.0 * float(weights.sum()) * schedule.chunk_nbytes
     transmissions = len(schedule) - int(follows(schedule, _queue_order(schedule)).sum())
     return 8.0 * copies * transmissions * schedule.chunk_nbytes
-
-
-def _sent_unevenly(schedule: Schedule, fabric: Fabric, weights: Floats) -> float:
-    """Return the bits of all transmissions of chunks that differ in size, each row a transmission of its own."""
-    if fabric.exclusive:
-        return 8.0 * float(weights.sum()) * schedule.chunk_nbytes
-    crossings = float(weights @ fabric.hops(*schedule.ends(slice(None))))
-    return 8.0 * crossings * fabric.wire_bytes(schedule.chunk_nbytes)
 
 
 class Played(NamedTuple):

@@ -322,7 +322,8 @@ class Schedule:
         rows = self.unfolded_rows
         if rows > len(self):
             require_memory(rows * ROW_NBYTES, f"{self.algorithm} with {rows:,} rows for all ranks and pieces")
-        return self._of_all_ranks(fibre_channels)._of_all_pieces().of_single_chunks()
+        copies = self if self.folding is None else self._of_copies(self.folding.copies, fibre_channels)
+        return replace(copies, folding=None)._of_all_pieces().of_single_chunks()
 
     @property
     def unfolded_rows(self) -> int:
@@ -365,12 +366,6 @@ class Schedule:
         columns["lightpath"] = columns["lightpath"] + piece * (int(self.lightpath.max(initial=-1)) + 1)
         order = np.argsort(columns["step"], kind="stable")
         return self.with_columns({name: column[order] for name, column in columns.items()}, pipeline=None)
-
-    def _of_all_ranks(self, fibre_channels: int) -> Schedule:
-        folding = self.folding
-        if folding is None:
-            return self
-        return replace(self._of_copies(folding.copies, fibre_channels), folding=None)
 
     def _of_copies(self, copies: int, fibre_channels: int = 1) -> Schedule:
         """Return the rows of the first ``copies`` copies of a folded schedule."""

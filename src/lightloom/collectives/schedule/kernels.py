@@ -46,7 +46,7 @@ def sweep(order: Any, start: Any, end: Any, count: Any, colour: Any, nodes: int)
 
 @njit_cached
 def sweep_ranges(order: Ints, start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, Ints, Ints, int]:
-    """As :func:`sweep`, in ranges of colours: interval, first colour and colours of each range, and all colours.
+    """Colour as :func:`sweep`, in ranges of colours: interval, first colour and colours of each range; all colours.
 
     An interval takes the smallest free range that suffices, else the largest, so that few have several. Memory: of the
     ranges; time: these, times the free ranges between others.
@@ -89,7 +89,7 @@ def sweep_ranges(order: Ints, start: Ints, end: Ints, count: Ints, nodes: int) -
 
 @njit_cached
 def _longer(table: Ints) -> Ints:
-    """The same rows in a table of twice the length."""
+    """Return the rows in a table of twice the length."""
     longer: Ints = np.empty((2 * len(table), table.shape[1]), np.int64)
     longer[: len(table)] = table
     return longer

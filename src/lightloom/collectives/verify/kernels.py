@@ -1,4 +1,4 @@
-"""Compiled loops of the queued verifier: rows are sent as soon as they can be, in no particular time."""
+"""Compiled loops of the verifier: queued rows sent as soon as they can be, occupancy of links, replay of chunks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from lightloom.core.arrays import (
 from lightloom.core.kernels import njit_cached, njit_without_arrays
 from lightloom.machines.fabrics.derived import CellOrder, Footprint
 
-OK, STUCK, TWICE, WRONG_END, AGAIN, WAITS = range(6)
+OK, STUCK, TWICE, WRONG_END, AGAIN, WAITS, NOT_HELD, RACE, LOST, EMPTY, UNORDERED, INCOMPLETE = range(12)
+"""Codes of what a replay found; ``verifier`` has the messages."""
 
 
 class QueuedRows(NamedTuple):
@@ -25,29 +26,29 @@ class QueuedRows(NamedTuple):
     order: Ints
     """Rows by lightpath, and in the order of its queue."""
     lightpath: Column
-    """[row]."""
+    """Lightpath of each row: [row]."""
     origin: Ints
     """Cell that a row reads: [row]."""
     target: Ints
     """Cell that a row writes: [row]."""
     reduces: Mask
-    """Whether the row adds to its target: [row]."""
+    """True where the row adds to its target: [row]."""
 
 
 class _Cells(NamedTuple):
-    """What cells hold: arrays [cell]."""
+    """The contributions that cells hold: arrays [cell]."""
 
     parts: Ints
     """Contributions that are summed."""
     awaited: Ints
     """Sums that are still to arrive."""
     given: Mask
-    """Whether the parts have been sent on, so that the cell holds none until the complete chunk comes."""
+    """True where the parts have been sent on, so that the cell holds none until the complete chunk comes."""
 
 
 @njit_cached
 def replay(rows: QueuedRows, parts: Ints, complete: int, ends: Ints) -> tuple[int, int]:
-    """Send every row; (code, row, or the place in ``ends`` of what is not complete).
+    """Send every row; return (code, row, or the place in ``ends`` of what is not complete).
 
     Rows of one multicast count one by one: none changes what the next one reads.
 
@@ -128,28 +129,17 @@ def _send(rows: QueuedRows, cells: _Cells, row: int, complete: int) -> int:
     return OK
 
 
-# Compiled loops of the verifier: occupancy of links, and replay of every chunk.
+# Occupancy of links, and replay of every chunk of a schedule of steps.
 
-(
-    REPLAY_KERNELS_OK,
-    NOT_HELD,
-    REPLAY_KERNELS_TWICE,
-    RACE,
-    LOST,
-    REPLAY_KERNELS_WRONG_END,
-    EMPTY,
-    UNORDERED,
-    INCOMPLETE,
-) = range(9)
 _CARRIED, _TWICE, _DIFFERS, _LOST, _HELD, _MISSING = 1, 2, 4, 8, 16, 32
-"""What sends carry anything; what arrives is there already, differs from what is there, lacks some of it, meets
-something; and is not complete."""
+"""Bits of what is found of a send: it carries something; what arrives is there already, differs from what is there,
+lacks some of it, meets something; and is not complete."""
 _WORDS: Effort = 64
 """Words of 64 contributions that are replayed at once."""
 
 
 class PathColumns(NamedTuple):
-    """What the rows of a lightpath must share: arrays [row]."""
+    """The columns that the rows of a lightpath must share: arrays [row]."""
 
     step: Column
     source: Column
@@ -160,7 +150,7 @@ class PathColumns(NamedTuple):
 
 
 class Transfers(NamedTuple):
-    """What rows occupy: arrays [row]."""
+    """The channels that rows occupy: arrays [row]."""
 
     lightpath: Column
     step: Int32s
@@ -177,17 +167,17 @@ class Sends(NamedTuple):
     first: Ints
     """Place of each chunk's first row in ``rows``: [chunk + 1]."""
     step: Int32s
-    """[row]."""
+    """Position of each row's step: [row]."""
     source: Column
-    """[row]."""
+    """Rank that sends each row: [row]."""
     destination: Column
-    """[row]."""
+    """Rank that receives each row: [row]."""
     reduces: Mask
-    """[row]."""
+    """True where the row adds at its destination: [row]."""
 
 
 class _Copies(NamedTuple):
-    """What every rank holds of one chunk while its sends are replayed."""
+    """The contributions that every rank holds of one chunk while its sends are replayed."""
 
     state: Column
     """Contributions as bits: [rank, word]."""
@@ -202,7 +192,7 @@ class _Copies(NamedTuple):
     following: Ints
     """Send that read the same rank before, or −1: [send]."""
     found: Column
-    """What was found of the contributions of each send: [send]."""
+    """Bits of what was found of the contributions of each send: [send]."""
     complete: Column
     """All of the contributions that are replayed at once: [word]."""
 
@@ -228,7 +218,7 @@ def lightpaths_agree(lightpath: Column, columns: PathColumns, first_row: Ints) -
 
 @njit_without_arrays
 def ordered(before: int, after: int, reach: Column) -> bool:
-    """Whether step ``before`` has ended when step ``after`` begins; an empty ``reach`` means step order."""
+    """Return whether step ``before`` has ended when step ``after`` begins; an empty ``reach`` means step order."""
     if before < 0:
         return True
     if len(reach) == 0:
@@ -349,7 +339,7 @@ def count_listed(number: Column, lists: Lists, chunks: int) -> Ints:
 
 @njit_cached
 def by_listed_chunk(number: Column, rows: Ints, lists: Lists, first_chunk: int, begins: Ints) -> Int32s:
-    """As :func:`by_chunk`, of rows that carry lists: those of the chunks from ``first_chunk`` on.
+    """Sort as :func:`by_chunk` does rows that carry lists, those of the chunks from ``first_chunk`` on.
 
     Args:
         number: of each row's list: [row].
@@ -388,20 +378,20 @@ def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Co
             if not ordered(got[source[row]], step[row], reach):
                 return UNORDERED if len(reach) else NOT_HELD, row, source[row]
             if got[destination[row]] != -2:
-                return REPLAY_KERNELS_TWICE, row, destination[row]
+                return TWICE, row, destination[row]
             got[destination[row]] = step[row]
             held += 1
         if reader[chunk] >= 0:
             if got[reader[chunk]] == -2:
-                return REPLAY_KERNELS_WRONG_END, chunk, reader[chunk]
+                return WRONG_END, chunk, reader[chunk]
         elif held != ranks:
             for rank in range(ranks):
                 if got[rank] == -2:
-                    return REPLAY_KERNELS_WRONG_END, chunk, rank
+                    return WRONG_END, chunk, rank
         got[owner[chunk]] = -2
         for i in range(first[chunk], first[chunk + 1]):
             got[destination[rows[i]]] = -2
-    return REPLAY_KERNELS_OK, 0, 0
+    return OK, 0, 0
 
 
 @njit_cached
@@ -444,7 +434,7 @@ def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_thr
             outcome: tuple[int, int, int] = _replay_chunk(
                 sends, copies, first[chunk], first[chunk + 1], reach, cut_through, width == words
             )
-            if outcome[0] != REPLAY_KERNELS_OK:
+            if outcome[0] != OK:
                 return outcome
             begin, end = (0, ranks) if reader[chunk] < 0 else (reader[chunk], reader[chunk] + 1)
             for rank in range(begin, end):
@@ -454,11 +444,11 @@ def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_thr
         for send in range(first[chunk + 1] - first[chunk]):
             row = sends.rows[first[chunk] + send]
             code = _verdict(copies.found[send], sends.reduces[row])
-            if code != REPLAY_KERNELS_OK:
+            if code != OK:
                 return code, row, sends.source[row] if code == EMPTY else sends.destination[row]
         if missing >= 0:
-            return REPLAY_KERNELS_WRONG_END, chunk, missing
-    return REPLAY_KERNELS_OK, 0, 0
+            return WRONG_END, chunk, missing
+    return OK, 0, 0
 
 
 @njit_without_arrays
@@ -504,13 +494,13 @@ def _replay_chunk(
             found[k - begin] |= _arrive(state, at, carried, k - i, reduces[row], complete)
             if at_once:
                 code = _verdict(found[k - begin], reduces[row])
-                if code != REPLAY_KERNELS_OK:
+                if code != OK:
                     return code, row, at
             last_write[at] = now
             if not reduces[row]:
                 last_copy[at] = now
         i = j
-    return REPLAY_KERNELS_OK, 0, 0
+    return OK, 0, 0
 
 
 @njit_without_arrays
@@ -545,16 +535,16 @@ def _arrive(state: Column, at: int, carried: Column, send: int, adds: bool, comp
 
 @njit_without_arrays
 def _verdict(found: int, adds: bool) -> int:
-    """What is wrong with a send of which this was found, of all contributions.
+    """Return the code of what is wrong with a send of which this was found, of all contributions.
 
     What is stored over something must be complete, so that every rank counts its own contribution from itself.
     """
     if not found & _CARRIED:
         return EMPTY
     if adds:
-        return REPLAY_KERNELS_TWICE if found & _TWICE else REPLAY_KERNELS_OK
+        return TWICE if found & _TWICE else OK
     if not found & _DIFFERS:
-        return REPLAY_KERNELS_TWICE
+        return TWICE
     if found & _LOST:
         return LOST
-    return INCOMPLETE if found & _HELD and found & _MISSING else REPLAY_KERNELS_OK
+    return INCOMPLETE if found & _HELD and found & _MISSING else OK

@@ -192,25 +192,20 @@ def _replay(schedule: Schedule, fabric: Fabric, order: _Order) -> None:
         else:
             switch = fabric.switch_rank if fabric.in_network_reduction else -1
             code, where, rank = kernels.replay_reduce(sends, ends, n, reach, switch)
-        if code == kernels.REPLAY_KERNELS_WRONG_END:
+        if code == kernels.WRONG_END:
             raise VerificationError(f"rank {rank} does not end with the complete chunk {some.first_chunk + where}")
-        if code != kernels.REPLAY_KERNELS_OK:
-            raise VerificationError(_complaint(code, schedule, int(where), int(rank)))
-
-
-def _complaint(code: int, schedule: Schedule, where: int, rank: int) -> str:
-    from lightloom.collectives.verify import kernels
-
-    reasons = {
-        kernels.NOT_HELD: f"rank {rank} does not hold the chunk when the step begins",
-        kernels.EMPTY: f"rank {rank} has nothing of the chunk to send",
-        kernels.REPLAY_KERNELS_TWICE: f"rank {rank} receives a contribution that it already holds",
-        kernels.LOST: f"what rank {rank} had summed so far is overwritten and lost",
-        kernels.INCOMPLETE: f"rank {rank} stores a sum that is not complete over what it holds",
-        kernels.RACE: f"rank {rank} is written to by two sends of one step that do not both add",
-        kernels.UNORDERED: f"nothing orders this send after the steps that wrote or read the chunk on rank {rank}",
-    }
-    return f"{checks.row_name(schedule, where)}: {reasons[code]}"
+        if code != kernels.OK:
+            reasons = {
+                kernels.NOT_HELD: f"rank {rank} does not hold the chunk when the step begins",
+                kernels.EMPTY: f"rank {rank} has nothing of the chunk to send",
+                kernels.TWICE: f"rank {rank} receives a contribution that it already holds",
+                kernels.LOST: f"what rank {rank} had summed so far is overwritten and lost",
+                kernels.INCOMPLETE: f"rank {rank} stores a sum that is not complete over what it holds",
+                kernels.RACE: f"rank {rank} is written to by two sends of one step that do not both add",
+                kernels.UNORDERED: "nothing orders this send after the steps that wrote or read the chunk on rank "
+                f"{rank}",
+            }
+            raise VerificationError(f"{checks.row_name(schedule, int(where))}: {reasons[code]}")
 
 
 # The verifier of queued schedules: circuits that stand throughout, each sending its rows one after the other.
