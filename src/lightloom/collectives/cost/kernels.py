@@ -376,7 +376,7 @@ class PlayedRows(NamedTuple):
 
 @njit_cached
 def play(rows: PlayedRows, held: Mask, begin: Floats) -> tuple[float, float]:
-    """Return the seconds until the last arrival, and of these the seconds in which the chain of rows that leads to it holds
+    """Return the seconds until the last arrival, and those of them in which the chain of rows that leads to it holds
     lightpaths; verified schedules only.
 
     Args:
