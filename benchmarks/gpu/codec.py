@@ -81,7 +81,7 @@ def run(files: list[Path], megabytes: int) -> dict[str, Any]:
 
     if not torch.cuda.is_available():
         raise UnsupportedError("this benchmark needs a CUDA device: torch sees none")
-    if (why := gpu_codec.refusal()) is not None:
+    if (why := gpu_codec.gpu_refusal()) is not None:
         raise UnsupportedError(why)
     import triton
 

@@ -34,8 +34,8 @@ from lightloom.exchange.transport.channel import (
     Channel,
     Payload,
     Traffic,
-    decode,
-    encode,
+    decode_block,
+    encode_block,
     payload_limit,
 )
 from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT, ChannelGroup
@@ -283,10 +283,10 @@ def push(node: Node, gradient: Float32s, codec: Codec | None = None, residual: F
     """Send gradients to the parent; ``residual`` is overwritten with what the codec takes away."""
     with node.breaking_off():
         if residual is None:
-            payload = encode(codec, gradient)
+            payload = encode_block(codec, gradient)
         else:
             residual[:] = gradient
-            payload = encode(codec, residual, leave=True)
+            payload = encode_block(codec, residual, leave=True)
         node.up(payload, marked=codec is not None)
         return Traffic(gradient.nbytes, memoryview(payload).nbytes)
 
@@ -296,7 +296,7 @@ def add_up(node: Node, payloads: Iterable[Payload], size: int, codec: Codec | No
     total = np.zeros(size, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         for child, payload in zip(node.children, payloads, strict=True):
-            total += decode(codec, payload, size, rank=node.name, peer=child.peer)
+            total += decode_block(codec, payload, size, rank=node.name, peer=child.peer)
     return total
 
 
@@ -311,7 +311,7 @@ def pull(node: Node, size: int) -> Float32s:
         payload = node.from_above(payload_limit(size), marked=False)
         node.down(payload, marked=False)
         peer = -1 if node.parent is None else node.parent.peer
-        return decode(None, payload, size, rank=node.name, peer=peer)
+        return decode_block(None, payload, size, rank=node.name, peer=peer)
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:

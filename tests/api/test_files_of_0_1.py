@@ -10,7 +10,7 @@ import pytest
 
 import lightloom as ll
 from lightloom.core.journal import open_journal
-from lightloom.exchange.compression.profile import read as read_profile
+from lightloom.exchange.compression.profile import read_profile
 from lightloom.photonics.averaging.networks import load_network
 from lightloom.photonics.averaging.proof import verify
 from lightloom.planning.sweeps.experiment import points_of, read_experiment

@@ -11,7 +11,7 @@ import pytest
 
 from lightloom.core.errors import CodecError, ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
-from lightloom.exchange.compression.profile import Sample, measure
+from lightloom.exchange.compression.profile import Sample, measure_codecs
 from lightloom.exchange.compression.registry import codecs, description, find, names
 
 SOURCE = '''
@@ -92,7 +92,7 @@ def test_a_profile_of_it_is_measured(distribution: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("lightloom.exchange.compression.profile._RATE_VALUES", 1 << 8)
     register(distribution, "float16 = float16_codec:FLOAT16")
     gradients = {"weight": np.linspace(-1, 1, 64, dtype=np.float32)}
-    profile = measure("m", 64, [Sample(1, 1, gradients)], [find("float16")], "drawn").codecs[0]
+    profile = measure_codecs("m", 64, [Sample(1, 1, gradients)], [find("float16")], "drawn").codecs[0]
     assert (profile.codec, profile.whole.ratio, profile.whole.tags) == ("float16:4", 2.0, None)
 
 

@@ -19,10 +19,10 @@ from lightloom.exchange.compression.profile import (
     cache_path,
     engine_rates,
     host_rates,
-    measure,
-    read,
+    measure_codecs,
     read_gradients,
-    store,
+    read_profile,
+    store_profile,
 )
 from lightloom.exchange.compression.registry import find
 from lightloom.exchange.compression.truncation import Truncation
@@ -36,7 +36,7 @@ def gradients(seed: int = 0, scale: float = 1e-3, values: int = 5000) -> Gradien
 
 def profile(*codecs: str, steps: int = 2) -> CompressionProfile:
     named = [Sample(step, 1, gradients(step)) for step in range(1, steps + 1)]
-    return measure("hdc", 5000, named, [find(name) for name in codecs or ("inceptionn:2^-10",)], "drawn")
+    return measure_codecs("hdc", 5000, named, [find(name) for name in codecs or ("inceptionn:2^-10",)], "drawn")
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def _short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=10)
 def test_figures_follow_from_tags_and_bound(k: int, scale: float) -> None:
     codec = Inceptionn(2.0**-k)
-    found = measure("m", 5000, [Sample(1, 1, gradients(0, scale))], [codec], "drawn").codecs[0]
+    found = measure_codecs("m", 5000, [Sample(1, 1, gradients(0, scale))], [codec], "drawn").codecs[0]
     for fit in [found.whole, *found.tensors.values()]:
         assert fit.tags is not None and sum(fit.tags) == fit.values
         assert fit.max_error < codec.bound or scale == 1.0
@@ -73,7 +73,7 @@ def test_steps_add_up_and_are_told_apart() -> None:
 
 def test_what_is_zero_or_lost_altogether_has_figures_too() -> None:
     nothing = {"zero": np.zeros(64, np.float32), "lost": np.full(64, 1e-9, np.float32)}
-    fits = measure("m", 128, [Sample(1, 1, nothing)], [Inceptionn()], "drawn").codecs[0].tensors
+    fits = measure_codecs("m", 128, [Sample(1, 1, nothing)], [Inceptionn()], "drawn").codecs[0].tensors
     assert (fits["zero"].relative_l2_error, fits["zero"].cosine) == (0, 1)
     assert (fits["lost"].relative_l2_error, fits["lost"].cosine) == (1, 0)
 
@@ -83,10 +83,10 @@ def test_a_profile_survives_its_file_and_the_cache_keeps_one_for_each_codec(
 ) -> None:
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
     found = profile("inceptionn:2^-10", "truncate:16")
-    paths = store(found, "hdc")
+    paths = store_profile(found, "hdc")
     assert paths == [cache_path("hdc", each.codec) for each in found.codecs] and len(set(paths)) == 2
     for path, entry in zip(paths, found.codecs, strict=True):
-        assert read(path).codecs == (entry,)
+        assert read_profile(path).codecs == (entry,)
     assert found.of("truncate:16") == found.codecs[1] and found.of("truncate:24") is None
 
 
@@ -116,10 +116,10 @@ def test_a_wrong_file_is_one_clear_line(text: str, complaint: str, tmp_path: Pat
     path = tmp_path / "profile.json"
     path.write_text(broken[text]() if text in broken else text)
     with pytest.raises(ConfigError, match=complaint) as error:
-        read(path)
+        read_profile(path)
     assert "profile.json" in str(error.value) and "\n" not in str(error.value)
     with pytest.raises(ConfigError, match="No such file"):
-        read(tmp_path / "none.json")
+        read_profile(tmp_path / "none.json")
 
 
 def test_gradients_from_files(tmp_path: Path) -> None:
@@ -148,9 +148,9 @@ def test_gradients_from_files(tmp_path: Path) -> None:
 def test_gradients_that_no_training_would_use_are_refused(bad: float) -> None:
     spoilt = {"layer": np.array([1, bad, bad], np.float32)}
     with pytest.raises(ConfigError, match=r"'layer' at step 3: 2 of 3 are NaN or infinite"):
-        measure("m", 3, [Sample(3, 1, spoilt)], [Inceptionn()], "drawn")
+        measure_codecs("m", 3, [Sample(3, 1, spoilt)], [Inceptionn()], "drawn")
     with pytest.raises(ConfigError, match="no gradients"):
-        measure("m", 3, [], [Inceptionn()], "drawn")
+        measure_codecs("m", 3, [], [Inceptionn()], "drawn")
 
 
 def test_rates_are_positive_and_the_engine_s_are_those_of_its_cycles() -> None:
@@ -170,7 +170,7 @@ def test_sums_of_gradients_take_more_bytes_under_an_absolute_bound_and_no_more_w
     for terms in (2, 4, 8, 16):
         names = drawn[0].keys()
         samples.append(Sample(1, terms, {name: sum(each[name] for each in drawn[:terms]) for name in names}))  # type: ignore[misc]
-    absolute, scaled = measure(
+    absolute, scaled = measure_codecs(
         "m", 50_000, samples, [find("inceptionn:2^-10"), find("inceptionn-scaled:2^-10")], "drawn"
     ).codecs
     assert list(absolute.sums) == [1, 2, 4, 8, 16]

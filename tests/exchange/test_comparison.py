@@ -19,12 +19,12 @@ from lightloom.exchange.comparison import (
     Case,
     Result,
     cases,
-    compare,
-    read,
+    compare_runs,
+    read_result,
     run_all,
 )
 from lightloom.exchange.measuring import measurable
-from lightloom.exchange.method import Evidence, merged
+from lightloom.exchange.method import Evidence, merge_evidence
 from lightloom.exchange.methods import compared, families, find
 
 
@@ -47,7 +47,7 @@ def test_rows_are_paired_and_the_front_is_not_beaten(
         for seed, shift in enumerate(shifts)
         for method, (loss, sent) in {REFERENCE: (5.0, 1000.0), **methods}.items()
     ]
-    rows = compare(results, 1e6)
+    rows = compare_runs(results, 1e6)
     assert [row.method for row in rows] == [REFERENCE, *methods]
     for row in rows[1:]:
         assert row.difference == pytest.approx(methods[row.method][0] - 5.0)  # what seeds share cancels
@@ -59,7 +59,7 @@ def test_rows_are_paired_and_the_front_is_not_beaten(
 
 def test_a_seed_without_plain_training_is_refused() -> None:
     with pytest.raises(ConfigError, match="no plain run of seed 1"):
-        compare([result(REFERENCE, 0, 1, 1), result("a", 1, 1, 1)], 1e6)
+        compare_runs([result(REFERENCE, 0, 1, 1), result("a", 1, 1, 1)], 1e6)
 
 
 def test_finished_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_finished_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.Monk
     results = run_all(cases("chars", ["int8", "bf16"], 2, 2, 4), tmp_path)
     assert launched == [2, 2, 2, 1]
     assert len(results) == 6
-    assert read(tmp_path / "none.json") is None
+    assert read_result(tmp_path / "none.json") is None
 
 
 def row(method: str, task: str, difference: float) -> Evidence:
@@ -89,13 +89,13 @@ def row(method: str, task: str, difference: float) -> Evidence:
 
 def test_evidence_replaces_the_rows_of_its_method_and_task(tmp_path: Path) -> None:
     table = tmp_path / "evidence.json"
-    table.write_text(merged(table, [row("int8", "a", 0.1), row("int8", "b", 0.2)]))
-    table.write_text(merged(table, [row("int8", "a", 0.3), row("int4", "a", 0.4)]))
+    table.write_text(merge_evidence(table, [row("int8", "a", 0.1), row("int8", "b", 0.2)]))
+    table.write_text(merge_evidence(table, [row("int8", "a", 0.3), row("int4", "a", 0.4)]))
     rows = {(each["method"], each["task"]): each["loss_difference"] for each in json.loads(table.read_text())["rows"]}
     assert rows == {("int8", "a"): 0.3, ("int8", "b"): 0.2, ("int4", "a"): 0.4}
     table.write_text("[]")
     with pytest.raises(ConfigError, match="cannot be read"):
-        merged(table, [])
+        merge_evidence(table, [])
 
 
 def test_unknown_tasks_and_missing_data_are_refused_before_anything_starts(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.exchange.distributed.residuals import Geometry, Piece, Residuals, cut
+from lightloom.exchange.distributed.residuals import Geometry, Piece, Residuals, cut_shares
 
 lengths = st.lists(st.integers(1, 400), min_size=1, max_size=6)
 
@@ -23,7 +23,7 @@ def geometry_of(lengths: list[int], order: list[int] | None = None) -> Geometry:
 @given(lengths, st.integers(1, 9), st.sampled_from([1, 8, 64]))
 def test_shares_divide_the_buffer(lengths: list[int], ranks: int, block: int) -> None:
     geometry = geometry_of(lengths)
-    shares = cut(geometry, ranks, block)
+    shares = cut_shares(geometry, ranks, block)
     covered = np.zeros(geometry.size, int)
     for rank in range(ranks):
         slots = shares.slots(rank, geometry.size, torch.device("cpu")).numpy()
@@ -39,7 +39,7 @@ def test_cuts_do_not_depend_on_the_bucket(lengths: list[int], ranks: int, random
     random.shuffle(order)  # type: ignore[attr-defined]
     cuts = []
     for geometry in (geometry_of(lengths), geometry_of(lengths, order)):
-        shares, starts = cut(geometry, ranks, 8), {p.offset: p.tensor for p in geometry.pieces}
+        shares, starts = cut_shares(geometry, ranks, 8), {p.offset: p.tensor for p in geometry.pieces}
         owners = {}
         for rank in range(ranks):
             for run in shares.runs[rank]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lightloom.core.arrays import Float32s
-from lightloom.exchange.compression.profile import Sample, measure
+from lightloom.exchange.compression.profile import Sample, measure_codecs
 from lightloom.exchange.compression.registry import find as find_codec
 from lightloom.exchange.method import CodedSums, Gradient
 from lightloom.exchange.methods import find
@@ -33,7 +33,7 @@ def test_profiles_of_sums_predict_the_bytes_of_a_ring(name: str, ranks: int) -> 
     codec_name = getattr(method, "codec", "")
     totals = np.cumsum([gradient(rank) for rank in range(64)], axis=0, dtype=np.float32)
     samples = [Sample(1, terms, {"all": totals[terms - 1]}) for terms in (1, 2, 4, 8, 16, 32, 64)]
-    [entry] = measure("model", VALUES, samples, [find_codec(codec_name)], "drawn").codecs
+    [entry] = measure_codecs("model", VALUES, samples, [find_codec(codec_name)], "drawn").codecs
     sizes = bits_by_terms(entry)
     planned = method.sent_bytes(Gradient(((VALUES,),), (CodedSums(codec_name, sizes),)), ranks)
     counted = counted_bytes(codec_name, ranks)

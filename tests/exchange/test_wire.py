@@ -17,12 +17,16 @@ from lightloom.exchange.distributed.block_exchange import (
     BlockTriton,
     WireFormat,
 )
-from lightloom.exchange.distributed.residuals import Geometry, cut
-from lightloom.exchange.gpu.codec import refusal
+from lightloom.exchange.distributed.residuals import Geometry, cut_shares
+from lightloom.exchange.gpu.codec import gpu_refusal
 from tests.compression.blocks.strategies import DEFAULTS, seeds
 
 FP8 = BlockFormat("fp8", 8, 256)
-FORMS: list[Callable[[BlockFormat], WireFormat]] = [BlockKernels, BlockReference, *([] if refusal() else [BlockTriton])]
+FORMS: list[Callable[[BlockFormat], WireFormat]] = [
+    BlockKernels,
+    BlockReference,
+    *([] if gpu_refusal() else [BlockTriton]),
+]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="Triton interprets nothing where there is a GPU")
@@ -34,7 +38,7 @@ def test_shares_are_the_same_bytes_in_every_form(fmt: BlockFormat, lengths: list
     random, size = np.random.default_rng(seed), sum(lengths)
     offsets = np.cumsum([0, *lengths]).tolist()
     geometry = Geometry.whole([(f"p{i}", offsets[i], (length,)) for i, length in enumerate(lengths)], size)
-    shares = cut(geometry, ranks, fmt.block)
+    shares = cut_shares(geometry, ranks, fmt.block)
     gradient = torch.from_numpy(random.standard_normal(size).astype(np.float32))
     residual = torch.from_numpy(random.standard_normal(size).astype(np.float32))
     outcomes = []

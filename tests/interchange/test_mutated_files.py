@@ -22,8 +22,8 @@ from lightloom.collectives.collective import measured_sizes
 from lightloom.collectives.files.formats import import_schedule
 from lightloom.core.errors import InputError, LightloomError
 from lightloom.exchange.compression.inceptionn import Inceptionn
-from lightloom.exchange.compression.profile import Sample, measure, read_gradients
-from lightloom.exchange.compression.profile import read as read_compression
+from lightloom.exchange.compression.profile import Sample, measure_codecs, read_gradients
+from lightloom.exchange.compression.profile import read_profile as read_compression
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.clusters.load import description, load_cluster
 from lightloom.machines.fabrics.edges import read_edges
@@ -127,7 +127,7 @@ def _samples(folder: Path) -> Iterator[tuple[str, Path, Callable[[Path], object]
     ranking = ll.plan("hdc", "dgx-h100-64", strategy="ddp", ranks=8).to_json()
     yield "plans", written("plans.json", ranking), lambda path: ll.compare(ranking, path).to_json(), EACH
     gradients = [Sample(1, 1, {"weight": values})]
-    profile = measure("hdc", 5000, gradients, [Inceptionn()], "drawn").to_json()
+    profile = measure_codecs("hdc", 5000, gradients, [Inceptionn()], "drawn").to_json()
     yield "compression-profile", written("compression.json", profile), read_compression, EACH
 
 

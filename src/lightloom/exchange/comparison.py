@@ -50,7 +50,7 @@ from lightloom.exchange.transport.worker import Worker
 SEQUENCE = 64
 
 
-class Task(ABC):
+class TrainingTask(ABC):
     """A model, its data and its optimizer; ranks draw different batches, which seed and step fix."""
 
     name: str
@@ -76,7 +76,7 @@ class Task(ABC):
         """Sum of losses over this rank's part of the validation set, and its size."""
 
 
-class Mnist(Task):
+class Mnist(TrainingTask):
     """A perceptron of 784, 300, 100 and 10 units (266,610 parameters) on MNIST; SGD with momentum."""
 
     steps = 400
@@ -102,7 +102,7 @@ class Mnist(Task):
         return float(_cross_entropy(model, self.test, part)) * len(part), len(part)
 
 
-class Text(Task):
+class Text(TrainingTask):
     """A decoder of 2 layers, 64 wide, 4 heads, on characters in windows of 64; Adam."""
 
     steps = 300
@@ -169,23 +169,23 @@ def default_steps(name: str, data: Path | None = None) -> int:
         UnknownNameError: there is no such task.
         ConfigError: a file is missing.
     """
-    kind, needed = _find(name)
+    kind, needed = _known_task(name)
     for file in needed:
         file.find(data)
     return kind.steps
 
 
-def task(name: str, data: Path | None = None) -> Task:
+def task(name: str, data: Path | None = None) -> TrainingTask:
     """Return a task: ``mnist``, ``chars`` (tinyshakespeare) or ``text`` (WikiText-2).
 
     Raises:
         UnknownNameError: there is no such task.
         ConfigError: its data set is missing.
     """
-    return _find(name)[0](name, data)
+    return _known_task(name)[0](name, data)
 
 
-def _find(name: str) -> tuple[type[Mnist] | type[Text], tuple[DataFile, ...]]:
+def _known_task(name: str) -> tuple[type[Mnist] | type[Text], tuple[DataFile, ...]]:
     if name not in _TASKS:
         raise UnknownNameError("task", name, _TASKS)
     return _TASKS[name]
@@ -245,7 +245,7 @@ class Result:
     """Mean processor time of a step of one rank, exchange over the loopback device included."""
 
 
-def read(path: Path) -> Result | None:
+def read_result(path: Path) -> Result | None:
     """Return a stored result; None if there is none or it is incomplete."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         stored = json.loads(path.read_text(encoding="utf-8"))
@@ -257,18 +257,18 @@ def train_all(worker: Worker) -> int:
     """Run ``worker.arguments['cases']`` one after the other; rank 0 writes each result into ``folder``."""
     torch.set_num_threads(1)
     folder, data = Path(worker.arguments["folder"]), worker.arguments.get("data")
-    tasks: dict[str, Task] = {}
+    tasks: dict[str, TrainingTask] = {}
     for fields in worker.arguments["cases"]:
         case = Case(**fields)
         if case.task not in tasks:
             tasks[case.task] = task(case.task, Path(data) if data else None)
-        result = train(tasks[case.task], case, worker.rank)
+        result = train_case(tasks[case.task], case, worker.rank)
         if worker.rank == 0:
             write_atomically(folder / case.file, json.dumps(asdict(result)))
     return len(worker.arguments["cases"])
 
 
-def train(job: Task, case: Case, rank: int) -> Result:
+def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
     """Train one case; all ranks of the default process group call it."""
     torch.manual_seed(case.seed)
     model = job.model()
@@ -314,7 +314,7 @@ def train(job: Task, case: Case, rank: int) -> Result:
     return result
 
 
-def _validation(job: Task, model: torch.nn.Module, rank: int, ranks: int) -> float:
+def _validation(job: TrainingTask, model: torch.nn.Module, rank: int, ranks: int) -> float:
     with torch.no_grad():
         total = torch.tensor(job.validate(model, rank, ranks), dtype=torch.float64)
     dist.all_reduce(total)
@@ -379,7 +379,7 @@ def run_all(
     seeds = sorted({case.seed for case in cases})
     for seed in seeds:
         chosen = [case for case in cases if case.seed == seed]
-        missing = [case for case in chosen if read(folder / case.file) is None]
+        missing = [case for case in chosen if read_result(folder / case.file) is None]
         advance(len(chosen) - len(missing))
         if missing:
             arguments = {
@@ -389,11 +389,11 @@ def run_all(
             }
             launch(train_all, missing[0].ranks, SECONDS_A_RUN * len(missing), arguments)
             advance(len(missing))
-    results = [read(folder / case.file) for case in cases]
+    results = [read_result(folder / case.file) for case in cases]
     return [result for result in results if result is not None]
 
 
-def compare(results: Sequence[Result], link: float) -> list[Comparison]:
+def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
     """Return one row a method, in the order of the results, each compared with the reference of the same seed.
 
     Args:

@@ -121,7 +121,7 @@ def is_there(folder: Path) -> bool:
     return any((folder / name).is_dir() for name in FOLDERS)
 
 
-def read(part: str, folder: Path | None = None, official: bool = True) -> Images:
+def read_cifar(part: str, folder: Path | None = None, official: bool = True) -> Images:
     """Read one part of CIFAR-100, from ``cifar-100-python/`` or ``cifar-100-binary/``.
 
     Args:
@@ -150,7 +150,7 @@ def _of_binary(content: bytes, name: str) -> Images:
     if not content or len(content) % (VALUES + 2):
         raise ConfigError(f"{name!r} has {len(content)} bytes: expected records of {VALUES + 2}")
     records = np.frombuffer(content, np.uint8).reshape(-1, VALUES + 2)
-    return _checked(records[:, 2:], records[:, 1], name)
+    return _check_images(records[:, 2:], records[:, 1], name)
 
 
 def _of_pickle(content: bytes, name: str) -> Images:
@@ -167,10 +167,10 @@ def _of_pickle(content: bytes, name: str) -> Images:
         raise ConfigError(
             f"{name!r} holds {pixels.dtype} pixels and {labels.dtype} labels: expected bytes and integers"
         )
-    return _checked(pixels, labels, name)
+    return _check_images(pixels, labels, name)
 
 
-def _checked(pixels: NDArray[np.uint8], labels: Codes, name: str) -> Images:
+def _check_images(pixels: NDArray[np.uint8], labels: Codes, name: str) -> Images:
     if pixels.ndim != 2 or pixels.shape[1] != VALUES or labels.shape != pixels.shape[:1]:
         raise ConfigError(
             f"{name!r} holds pixels {pixels.shape}, labels {labels.shape}: expected (n, {VALUES}) and (n,)"
@@ -212,16 +212,16 @@ _IMAGE_HEADER, _LABEL_HEADER = 16, 8
 PIXELS = 28 * 28
 
 
-def _file(name: str, sha256: str) -> DataFile:
+def _mnist(name: str, sha256: str) -> DataFile:
     return DataFile(
         (f"mnist/{name}.gz", f"mnist/{name}", f"MNIST/raw/{name}.gz", f"MNIST/raw/{name}"), sha256, _MNIST_ORIGIN
     )
 
 
-TRAIN_IMAGES = _file("train-images-idx3-ubyte", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db")
-TRAIN_LABELS = _file("train-labels-idx1-ubyte", "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5")
-TEST_IMAGES = _file("t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7")
-TEST_LABELS = _file("t10k-labels-idx1-ubyte", "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2")
+TRAIN_IMAGES = _mnist("train-images-idx3-ubyte", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db")
+TRAIN_LABELS = _mnist("train-labels-idx1-ubyte", "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5")
+TEST_IMAGES = _mnist("t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7")
+TEST_LABELS = _mnist("t10k-labels-idx1-ubyte", "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2")
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ _EXCHANGED = 7
 """Tag of torch's own sends."""
 
 
-def draw(rank: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
+def draw_input(rank: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
     """Draw a rank's input: integers over their whole range (sums wrap), or normal floats of widely different sizes."""
     random = torch.Generator().manual_seed(1000 * seed + rank)
     if not dtype.is_floating_point:
@@ -46,7 +46,7 @@ def draw(rank: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
     return torch.ldexp(torch.randn(values, generator=random), exponents).to(dtype)
 
 
-def brought(execute: ScheduleExecutor, values: int, itemsize: int) -> int:
+def input_values(execute: ScheduleExecutor, values: int, itemsize: int) -> int:
     """Return the number of values of this rank's input, where each part has ``values``, or a number of its own."""
     movement, rank = execute.movement, execute.rank
     held, wanted = (chunks // movement.pieces for chunks in (movement.held(rank), movement.wanted(rank)))
@@ -55,7 +55,7 @@ def brought(execute: ScheduleExecutor, values: int, itemsize: int) -> int:
     return values * len(np.unique(held if len(held) else wanted))
 
 
-def reference(execute: ScheduleExecutor, tensor: Tensor, itemsize: int) -> Tensor:
+def torch_result(execute: ScheduleExecutor, tensor: Tensor, itemsize: int) -> Tensor:
     """Return the result of ``torch.distributed``'s own collectives; a permute is a send and a receive.
 
     A barrier is an all-gather of tokens, and a reduce-scatter of parts that differ in size a part of an all-reduce.
@@ -90,7 +90,7 @@ def reference(execute: ScheduleExecutor, tensor: Tensor, itemsize: int) -> Tenso
         dist.scatter(share, None if rank else list(tensor.chunk(ranks)), root, group=group)
         return share
     if wanted.destinations is not None:
-        return _exchanged(tensor, wanted.destinations, rank, group)
+        return _permuted(tensor, wanted.destinations, rank, group)
     if kind in ("all-to-all", "all-to-all-v"):
         leaves = arrives = None
         received = torch.empty_like(tensor)
@@ -105,7 +105,7 @@ def reference(execute: ScheduleExecutor, tensor: Tensor, itemsize: int) -> Tenso
     return share
 
 
-def _exchanged(tensor: Tensor, destinations: tuple[int, ...], rank: int, group: dist.ProcessGroup) -> Tensor:
+def _permuted(tensor: Tensor, destinations: tuple[int, ...], rank: int, group: dist.ProcessGroup) -> Tensor:
     to, source = destinations[rank], destinations.index(rank)
     if to == rank:
         return tensor
@@ -129,9 +129,9 @@ def error_over_bound(execute: ScheduleExecutor, ours: Tensor, tensor: Tensor) ->
     """
     itemsize, ranks = tensor.dtype.itemsize, execute.ranks
     if not execute.movement.collective.rule.adds or not tensor.dtype.is_floating_point:
-        return 0.0 if torch.equal(ours, reference(execute, tensor, itemsize)) else float("inf")
-    exact = reference(execute, tensor.double(), itemsize)
-    magnitude = reference(execute, tensor.double().abs(), itemsize)
+        return 0.0 if torch.equal(ours, torch_result(execute, tensor, itemsize)) else float("inf")
+    exact = torch_result(execute, tensor.double(), itemsize)
+    magnitude = torch_result(execute, tensor.double().abs(), itemsize)
     unit = (ranks - 1) * torch.finfo(tensor.dtype).eps / 2
     allowed = magnitude * (unit / (1 - unit)) * (2 if tensor.dtype == torch.float64 else 1)
     error = (ours.double() - exact).abs()
@@ -149,14 +149,14 @@ def trial(worker: Worker) -> dict[str, Any]:
     execute = ScheduleExecutor(schedule, timeout=settings["timeout"])
     dtype = DTYPES[settings["dtype"]]
     size = dtype.itemsize
-    tensor = draw(worker.rank, brought(execute, settings["values"], size), dtype, settings["seed"])
+    tensor = draw_input(worker.rank, input_values(execute, settings["values"], size), dtype, settings["seed"])
     ours = execute(tensor)
-    same_bits = torch.equal(ours, reference(execute, tensor, size))
+    same_bits = torch.equal(ours, torch_result(execute, tensor, size))
     worst = error_over_bound(execute, ours, tensor)
     seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
     for _ in range(settings["rounds"]):
         seconds["ours"].append(_timed(lambda: execute(tensor)))
-        seconds["theirs"].append(_timed(lambda: reference(execute, tensor, size)))
+        seconds["theirs"].append(_timed(lambda: torch_result(execute, tensor, size)))
     padding = execute.padding(tensor.numel(), size)
     values = tensor.numel()
     found = {"same_bits": same_bits, "error_over_bound": worst, "padding": padding}
@@ -171,7 +171,7 @@ def _timed(action: Callable[[], object]) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class ScheduleTrial:
     """Results and times of a schedule that real processes executed."""
 
     content: str
@@ -222,7 +222,7 @@ def try_schedule(
     rounds: int = 5,
     seed: int = 0,
     timeout: float = 120.0,
-) -> Trial:
+) -> ScheduleTrial:
     """Execute a verified schedule in as many processes of this host as it has ranks.
 
     Args:
@@ -249,7 +249,7 @@ def try_schedule(
         who: np.max([result["seconds"][who] for result in results], axis=0) if rounds else np.array([math.nan])
         for who in ("ours", "theirs")
     }
-    return Trial(
+    return ScheduleTrial(
         content=movement.digest.hex()[:16],
         dtype=dtype,
         values=max(result["values"] for result in results),

@@ -47,7 +47,7 @@ def rates_path() -> Path:
 
 def measured_rates(method: str) -> KernelRates | None:
     """Return the rates of a method by its name; None where it was not measured, or the file is damaged."""
-    row = _rows().get(method)
+    row = _stored_rates().get(method)
     try:
         return None if row is None else KernelRates(**row)  # type: ignore[arg-type]
     except TypeError:
@@ -60,10 +60,10 @@ def keep_rates(method: str, rates: KernelRates) -> Path:
     Raises:
         ConfigError: the cache cannot be written.
     """
-    return write_atomically(rates_path(), json.dumps({**_rows(), method: asdict(rates)}, indent=2))
+    return write_atomically(rates_path(), json.dumps({**_stored_rates(), method: asdict(rates)}, indent=2))
 
 
-def _rows() -> dict[str, dict[str, object]]:
+def _stored_rates() -> dict[str, dict[str, object]]:
     try:
         rows = json.loads(rates_path().read_text())
     except (OSError, ValueError, RecursionError):
@@ -80,11 +80,11 @@ _SCALE = 1e-3
 
 
 def measurable(method: ExchangeMethod) -> bool:
-    """Return whether a method codes values by kernels that ``measure`` times."""
+    """Return whether a method codes values by kernels that ``measure_kernels`` times."""
     return isinstance(method.coding, BlockExchange | RingCodecExchange | TopKExchange | PowerSgdExchange)
 
 
-def measure(method: ExchangeMethod) -> KernelRates:
+def measure_kernels(method: ExchangeMethod) -> KernelRates:
     """Time the kernels of a method.
 
     Raises:
@@ -92,23 +92,23 @@ def measure(method: ExchangeMethod) -> KernelRates:
             missing.
     """
     try:
-        return _measured(method)
+        return _measured_rates(method)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise UnsupportedError(f"exchange {method.name!r}: measuring its kernels {INSTALL_TORCH}") from error
 
 
-def _measured(method: ExchangeMethod) -> KernelRates:
+def _measured_rates(method: ExchangeMethod) -> KernelRates:
     part = method.coding
     if isinstance(part, BlockExchange):
-        return _rates(lambda count: _block_kernels(part, count), f"{part.width.name} kernels")
+        return _rates_of(lambda count: _block_kernels(part, count), f"{part.width.name} kernels")
     if isinstance(part, RingCodecExchange):
-        return _rates(lambda count: _codec_kernels(part, count), f"codec {part.codec}")
+        return _rates_of(lambda count: _codec_kernels(part, count), f"codec {part.codec}")
     if isinstance(part, TopKExchange):
-        return _rates(lambda count: _top_k(part, count), "choice of the largest values", part.kept(_LARGE))
+        return _rates_of(lambda count: _top_k(part, count), "choice of the largest values", part.kept(_LARGE))
     if isinstance(part, PowerSgdExchange):
-        return _rates(lambda count: _products(part, count), "torch's matrix products")
+        return _rates_of(lambda count: _products(part, count), "torch's matrix products")
     raise UnsupportedError(f"exchange {method.name!r} codes nothing that could be measured")
 
 
@@ -116,7 +116,7 @@ Kernels = tuple[Callable[[], object], Callable[[], object]]
 """Encoding and decoding one message."""
 
 
-def _rates(kernels: Callable[[int], Kernels], name: str, decoded: int | None = None) -> KernelRates:
+def _rates_of(kernels: Callable[[int], Kernels], name: str, decoded: int | None = None) -> KernelRates:
     """Rates of kernels; ``decoded`` is the number of values in a message, where it has not those of the gradient."""
     large = [_fastest(kernel, _ROUNDS) for kernel in kernels(_LARGE)]
     small = [_fastest(kernel, _CALLS) for kernel in kernels(_SMALL)]
@@ -139,7 +139,7 @@ def _fastest(kernel: Callable[[], object], rounds: int) -> float:
     return min(seconds)
 
 
-def _values(count: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+def _draw_values(count: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     return np.random.default_rng(0).normal(0.0, _SCALE, count).astype(np.float32)
 
 
@@ -147,12 +147,12 @@ def _block_kernels(method: BlockExchange, count: int) -> Kernels:
     import torch
 
     from lightloom.exchange.distributed.block_exchange import wire_format
-    from lightloom.exchange.distributed.residuals import Geometry, cut
+    from lightloom.exchange.distributed.residuals import Geometry, cut_shares
 
     torch.set_num_threads(1)
     wire = wire_format(method, "cpu")
-    shares = cut(Geometry.whole([("values", 0, (count,))], count), 1, wire.block)
-    values = torch.from_numpy(_values(count))
+    shares = cut_shares(Geometry.whole([("values", 0, (count,))], count), 1, wire.block)
+    values = torch.from_numpy(_draw_values(count))
     residual = torch.zeros_like(values) if method.feedback else None
     message, out = torch.empty(shares.blocks[0] * wire.block_bytes, dtype=torch.uint8), torch.zeros_like(values)
     return (
@@ -164,7 +164,7 @@ def _block_kernels(method: BlockExchange, count: int) -> Kernels:
 def _codec_kernels(method: RingCodecExchange, count: int) -> Kernels:
     from lightloom.exchange.compression.registry import find
 
-    codec, values, out = find(method.codec), _values(count), np.zeros(count, np.float32)
+    codec, values, out = find(method.codec), _draw_values(count), np.zeros(count, np.float32)
     message = codec.encode(values)
 
     def encode() -> object:
@@ -181,7 +181,7 @@ def _top_k(method: TopKExchange, count: int) -> Kernels:
 
     torch.set_num_threads(1)
     messages = LargestValues(method, Geometry.whole([("values", 0, (count,))], count))
-    values = torch.from_numpy(_values(count))
+    values = torch.from_numpy(_draw_values(count))
     residual = torch.zeros_like(values) if method.feedback else None
     message, out = messages.encode(values, residual), torch.zeros_like(values)
     return lambda: messages.encode(values, residual), lambda: messages.decode_adding(message, out)
@@ -192,7 +192,7 @@ def _products(method: PowerSgdExchange, count: int) -> Kernels:
 
     torch.set_num_threads(1)
     columns = min(_COLUMNS, count // 16)
-    matrix = torch.from_numpy(_values(count)).view(-1, columns)
+    matrix = torch.from_numpy(_draw_values(count)).view(-1, columns)
     q = torch.ones(columns, min(method.rank, columns))
     p = matrix @ q
     return lambda: matrix @ q, lambda: torch.sub(matrix, p @ q.T)

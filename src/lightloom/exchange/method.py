@@ -210,7 +210,7 @@ class Family:
 # diloco:every=50,inner=(int4:block=64,feedback)
 
 
-def split(text: str) -> tuple[str, dict[str, str]]:
+def split_name(text: str) -> tuple[str, dict[str, str]]:
     """Return the name and the options in ``text``; a flag stands for ``flag=yes``.
 
     Raises:
@@ -218,7 +218,7 @@ def split(text: str) -> tuple[str, dict[str, str]]:
     """
     name, colon, rest = text.strip().partition(":")
     options: dict[str, str] = {}
-    for part in _parts(rest, text) if colon else ():
+    for part in _split_options(rest, text) if colon else ():
         key, equals, value = part.partition("=")
         key, value = key.strip(), value.strip()
         if not key or (equals and not value):
@@ -229,7 +229,7 @@ def split(text: str) -> tuple[str, dict[str, str]]:
     return name.strip(), options
 
 
-def read(text: str, options: Mapping[str, str], readers: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
+def read_options(text: str, options: Mapping[str, str], readers: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
     """Return the values of all options, each read by its reader.
 
     Raises:
@@ -286,7 +286,7 @@ def real(least: float, largest: float) -> Callable[[str], float]:
     return read_real
 
 
-def _parts(rest: str, text: str) -> list[str]:
+def _split_options(rest: str, text: str) -> list[str]:
     """Split at commas outside parentheses."""
     parts, depth, part = [], 0, ""
     for character in rest:
@@ -347,10 +347,10 @@ def evidence() -> tuple[Evidence, ...]:
     Raises:
         ConfigError: the committed table is damaged.
     """
-    return _read(files("lightloom.exchange").joinpath("evidence.json").read_bytes, "evidence.json")
+    return _read_evidence(files("lightloom.exchange").joinpath("evidence.json").read_bytes, "evidence.json")
 
 
-def _read(content: Callable[[], bytes], place: str) -> tuple[Evidence, ...]:
+def _read_evidence(content: Callable[[], bytes], place: str) -> tuple[Evidence, ...]:
     try:
         document = json.loads(content())
         if document["schema"] != SCHEMA:
@@ -360,13 +360,13 @@ def _read(content: Callable[[], bytes], place: str) -> tuple[Evidence, ...]:
         raise ConfigError(f"the table of measured exchanges {place!r} cannot be read: {error}") from error
 
 
-def merged(path: Path, rows: Sequence[Evidence]) -> str:
+def merge_evidence(path: Path, rows: Sequence[Evidence]) -> str:
     """Return the table at ``path``, if there is one, with ``rows`` in place of those of the same method and task.
 
     Raises:
         ConfigError: the file holds something else.
     """
-    kept = _read(path.read_bytes, str(path)) if path.exists() else ()
+    kept = _read_evidence(path.read_bytes, str(path)) if path.exists() else ()
     fresh = {(row.method, row.task) for row in rows}
     every = [*(row for row in kept if (row.method, row.task) not in fresh), *rows]
     return json.dumps({"schema": SCHEMA, "rows": [row.to_json() for row in every]}, indent=1) + "\n"

@@ -24,9 +24,9 @@ from lightloom.exchange.method import (
     Phase,
     Work,
     flag,
-    read,
+    read_options,
     real,
-    split,
+    split_name,
     whole,
 )
 
@@ -672,7 +672,7 @@ def _family(
     """Return a family whose methods ``make`` builds from the options that a name gives, each read by its reader."""
 
     def build(text: str, given: dict[str, str], _find: Find) -> ExchangeMethod:
-        return make(**read(text, given, readers))
+        return make(**read_options(text, given, readers))
 
     return Family(name=name, summary=summary, options=options, build=build, compared=compared)
 
@@ -694,12 +694,12 @@ def _narrow(width: Width) -> Family:
 
 def _two_level(text: str, options: dict[str, str], find: Find) -> TwoLevelExchange:
     readers = {"inside": _read_inside, "between": _between_reader(find), "node": whole(2, 4096)}
-    values = read(text, options, readers)
+    values = read_options(text, options, readers)
     return TwoLevelExchange(between=values.get("between") or find("int4"), node=values.get("node", 8))
 
 
 def _diloco(text: str, options: dict[str, str], find: Find) -> DiLoCoExchange:
-    every = read(text, {"every": options.get("every", "50")}, {"every": whole(1, _MOST_STEPS)})["every"]
+    every = read_options(text, {"every": options.get("every", "50")}, {"every": whole(1, _MOST_STEPS)})["every"]
     readers = {
         "every": whole(1, _MOST_STEPS),
         "inner": inner_reader(find),
@@ -708,7 +708,7 @@ def _diloco(text: str, options: dict[str, str], find: Find) -> DiLoCoExchange:
         "outer_momentum": real(0.0, 0.9999),
     }
     defaults = {"fragments": 1, "outer_lr": 0.7, "outer_momentum": 0.9}
-    values = defaults | {"inner": None} | read(text, options, readers) | {"every": every}
+    values = defaults | {"inner": None} | read_options(text, options, readers) | {"every": every}
     return DiLoCoExchange(steps=values.pop("every"), inner=values.pop("inner") or find("float32"), **values)
 
 
@@ -840,7 +840,7 @@ def find(text: str) -> ExchangeMethod:
         UnknownNameError: there is no family of that name.
         ConfigError: an option is unknown or out of range.
     """
-    name, options = split(text)
+    name, options = split_name(text)
     known = families()
     if name not in known:
         raise UnknownNameError("exchange", name, known)

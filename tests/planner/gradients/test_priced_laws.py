@@ -247,7 +247,7 @@ def test_methods_whose_bytes_depend_on_values_take_those_of_the_models_profile(
     codec, cached = sizing.ring_codec_of(method).codec, tmp_path / "cached"
     files: dict[Path, Any] = {}
     monkeypatch.setattr(sizing, "cache_path", lambda key, of: cached if (key, of) == ("other/m", codec) else None)
-    monkeypatch.setattr(sizing, "read", files.__getitem__)
+    monkeypatch.setattr(sizing, "read_profile", files.__getitem__)
     with pytest.raises(ConfigError, match="no compression profile of other/m"):
         profile_of("other/m", graph, codec)
     cached.touch()

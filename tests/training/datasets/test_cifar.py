@@ -15,7 +15,7 @@ from lightloom.exchange.datasets import (
     VALUES,
     Images,
     is_there,
-    read,
+    read_cifar,
 )
 
 CHANCE = np.random.default_rng(0)
@@ -44,12 +44,12 @@ def test_both_layouts_are_read_alike(tmp_path: Path, protocol: int) -> None:
     assert not is_there(tmp_path)
     coarse = np.zeros((7, 1), np.uint8)
     write_binary(tmp_path, np.hstack([coarse, LABELS[:, None].astype(np.uint8), PIXELS]).tobytes())
-    assert same(read("test", tmp_path, official=False))
+    assert same(read_cifar("test", tmp_path, official=False))
     # With both there, the pickle is read.
     write_pickle(tmp_path, {"data": PIXELS[:1], "fine_labels": LABELS[:1].tolist()}, protocol)
-    assert len(read("test", tmp_path, official=False).labels) == 1
+    assert len(read_cifar("test", tmp_path, official=False).labels) == 1
     write_pickle(tmp_path, {"data": PIXELS, "fine_labels": LABELS.tolist(), "filenames": ["a"] * 7}, protocol)
-    assert same(read("test", tmp_path, official=False))
+    assert same(read_cifar("test", tmp_path, official=False))
     assert is_there(tmp_path)
 
 
@@ -67,7 +67,7 @@ def test_a_pickle_never_runs(tmp_path: Path) -> None:
     trace = tmp_path / "ran"
     path = write_pickle(tmp_path, {"data": Harmful(trace), "fine_labels": []})
     with pytest.raises(ConfigError, match="it was not run"):
-        read("test", tmp_path, official=False)
+        read_cifar("test", tmp_path, official=False)
     assert not trace.exists()
     pickle.loads(path.read_bytes())
     assert trace.exists(), "the trap itself must work"
@@ -87,19 +87,19 @@ def test_a_pickle_never_runs(tmp_path: Path) -> None:
 def test_malformed_pickles_are_one_line(tmp_path: Path, content: Any, words: str) -> None:
     write_pickle(tmp_path, content)
     with pytest.raises(ConfigError, match=words) as caught:
-        read("test", tmp_path, official=False)
+        read_cifar("test", tmp_path, official=False)
     assert "\n" not in str(caught.value)
 
 
 def test_only_the_published_content_passes_as_such(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="get it from https"):
-        read("test", tmp_path)
+        read_cifar("test", tmp_path)
     write_binary(tmp_path, b"\0" * (VALUES + 2))
     with pytest.raises(ConfigError, match="holds 1 images, expected 10000"):
-        read("test", tmp_path)
+        read_cifar("test", tmp_path)
     write_binary(tmp_path, b"\0" * VALUES)
     with pytest.raises(ConfigError, match="records of 3074"):
-        read("test", tmp_path, official=False)
+        read_cifar("test", tmp_path, official=False)
     write_pickle(tmp_path, {"data": PIXELS, "fine_labels": LABELS.tolist()})
     with pytest.raises(ConfigError, match="has MD5"):
-        read("test", tmp_path)
+        read_cifar("test", tmp_path)

@@ -19,12 +19,12 @@ from lightloom.exchange.compression import blocks
 from lightloom.exchange.compression.blocks import BlockFormat, fp8_values
 from lightloom.exchange.gpu import blocks as gpu_blocks
 from lightloom.exchange.gpu import blocks as reference
-from lightloom.exchange.gpu.codec import refusal
+from lightloom.exchange.gpu.codec import gpu_refusal
 from tests.compression.blocks.strategies import formats, gradients, seeds, triton_formats, values
 from tests.compression.strategies import bits
 
 Array = NDArray[np.float32]
-runs_here = pytest.mark.skipif(refusal() is not None, reason=str(refusal()))
+runs_here = pytest.mark.skipif(gpu_refusal() is not None, reason=str(gpu_refusal()))
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 

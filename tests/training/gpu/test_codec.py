@@ -16,7 +16,7 @@ from lightloom.core.errors import CodecError, InputError
 from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
 from lightloom.exchange.gpu import codec as gpu_codec
 
-runs = pytest.mark.skipif(gpu_codec.refusal() is not None, reason=str(gpu_codec.refusal()))
+runs = pytest.mark.skipif(gpu_codec.gpu_refusal() is not None, reason=str(gpu_codec.gpu_refusal()))
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SPECIAL = np.array(
     [

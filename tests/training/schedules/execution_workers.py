@@ -28,10 +28,10 @@ from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.exchange.execution import ScheduleExecutor
 from lightloom.exchange.execution_trial import (
-    brought,
-    draw,
+    draw_input,
     error_over_bound,
-    reference,
+    input_values,
+    torch_result,
 )
 from lightloom.exchange.hooks import ScheduleState, attach_schedule
 from lightloom.exchange.transport.channel import TransportError
@@ -109,7 +109,7 @@ def all_types_and_lengths(worker: Worker) -> dict[str, Any]:
         complaints = []
         for dtype in (torch.int64, torch.float32, torch.bfloat16):
             for length in (0, 1, 13, 1000):
-                tensor = draw(worker.rank, brought(execute, length, dtype.itemsize), dtype, length)
+                tensor = draw_input(worker.rank, input_values(execute, length, dtype.itemsize), dtype, length)
                 before = tensor.clone()
                 ours = execute(tensor)
                 worst = error_over_bound(execute, ours, tensor)
@@ -129,7 +129,7 @@ def everything(worker: Worker) -> dict[str, Any]:
 
 def expected(kind: str, rank: int, ranks: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
     """What the collective promises, from everyone's input."""
-    everyone = torch.stack([draw(other, values, dtype, seed) for other in range(ranks)])
+    everyone = torch.stack([draw_input(other, values, dtype, seed) for other in range(ranks)])
     if kind == "all-gather":
         return everyone.reshape(-1)
     if kind == "all-to-all":
@@ -147,7 +147,7 @@ def anything(worker: Worker) -> int:
         right, group = True, groups[ranks]
         if worker.rank >= worker.size - ranks:
             rank, values = dist.get_rank(group), length * (ranks if kind in ("reduce-scatter", "all-to-all") else 1)
-            ours = ScheduleExecutor(schedule, group)(draw(rank, values, torch.int64, length))
+            ours = ScheduleExecutor(schedule, group)(draw_input(rank, values, torch.int64, length))
             right = torch.equal(ours, expected(kind, rank, ranks, values, torch.int64, length))
         verdict = torch.tensor(int(right))
         dist.all_reduce(verdict, dist.ReduceOp.MIN)
@@ -206,7 +206,7 @@ def repeated(worker: Worker) -> bool:
     """Whether floats come out the same each time, and on all ranks."""
     schedule = synthesized_all_reduce(worker.size)
     execute = ScheduleExecutor(schedule)
-    tensor = draw(worker.rank, 999, torch.float32, 1)
+    tensor = draw_input(worker.rank, 999, torch.float32, 1)
     found = [execute(tensor) for _ in range(3)]
     first = found[0].clone()
     dist.broadcast(first, 0)
@@ -257,8 +257,8 @@ def every_algorithm(worker: Worker) -> dict[str, Any]:
     found = schedules(worker.size)
     for name, schedule in found.items():
         execute = ScheduleExecutor(schedule)
-        tensor = draw(worker.rank, brought(execute, 13, 8), torch.int64, 13)
-        if not torch.equal(execute(tensor), reference(execute, tensor, tensor.dtype.itemsize)):
+        tensor = draw_input(worker.rank, input_values(execute, 13, 8), torch.int64, 13)
+        if not torch.equal(execute(tensor), torch_result(execute, tensor, tensor.dtype.itemsize)):
             wrong.append(name)
     return {"schedules": len(found), "wrong": wrong}
 

@@ -163,7 +163,7 @@ class Portable:
                 blocks[:, :SCALE_BYTES] = scale_bits.astype("<u2")[:, None].view(np.uint8)
                 blocks[:, SCALE_BYTES:] = _pack(codes, fmt.bits)
                 if rest is not None:
-                    x -= _values(fmt, scale_bits, codes)
+                    x -= _decoded_values(fmt, scale_bits, codes)
                     x[scale_bits == NAN_SCALE] = 0
                     rest[first:last] = flat
 
@@ -173,7 +173,7 @@ class Portable:
             with np.errstate(over="ignore", invalid="ignore"):
                 scale_bits = np.ascontiguousarray(blocks[:, :SCALE_BYTES]).view("<u2").reshape(-1)
                 codes = _unpack(np.ascontiguousarray(blocks[:, SCALE_BYTES:]), fmt.bits)
-                values = _values(fmt, scale_bits, codes).reshape(-1)[: last - first] * np.float32(factor)
+                values = _decoded_values(fmt, scale_bits, codes).reshape(-1)[: last - first] * np.float32(factor)
                 if add:
                     out[first:last] += values
                 else:
@@ -222,7 +222,7 @@ def _quantise(fmt: BlockFormat, x: Float32s) -> tuple[Bits, Bytes]:
     return scale_bits, codes
 
 
-def _values(fmt: BlockFormat, scale_bits: NDArray[np.unsignedinteger], codes: Bytes) -> Float32s:
+def _decoded_values(fmt: BlockFormat, scale_bits: NDArray[np.unsignedinteger], codes: Bytes) -> Float32s:
     """Values of codes [blocks, B] in the low bits of bytes; only linear codes may have others above."""
     scale = _scales(scale_bits)[:, None]
     if fmt.kind == "linear":
@@ -491,7 +491,7 @@ def decode_runs(
 
 
 def _check_values(values: Float32s, name: str, write: bool = False) -> None:
-    _check(values, name, _FLOAT32, write)
+    _check_flat(values, name, _FLOAT32, write)
 
 
 def _check_residual(residual: Float32s, count: int) -> None:
@@ -501,7 +501,7 @@ def _check_residual(residual: Float32s, count: int) -> None:
 
 
 def _check_message(fmt: BlockFormat, count: int, wire: Bytes, write: bool = False) -> None:
-    _check(wire, "wire", _UINT8, write)
+    _check_flat(wire, "wire", _UINT8, write)
     if wire.size != fmt.nbytes(count):
         raise InputError(
             f"a message of {wire.size} bytes: {count} values in blocks of {fmt.block} take {fmt.nbytes(count)}"
@@ -509,7 +509,7 @@ def _check_message(fmt: BlockFormat, count: int, wire: Bytes, write: bool = Fals
 
 
 def _check_runs(fmt: BlockFormat, runs: Ints, count: int, wire: Bytes, write: bool = False) -> None:
-    _check(wire, "wire", _UINT8, write)
+    _check_flat(wire, "wire", _UINT8, write)
     if runs.dtype != np.int64 or runs.ndim != 2 or runs.shape[1] != 3 or not runs.flags.c_contiguous:
         raise InputError(f"a table of runs must be contiguous int64 of 3 columns, not {runs.dtype} {runs.shape}")
     first, values, at = runs.T
@@ -523,7 +523,9 @@ def _check_runs(fmt: BlockFormat, runs: Ints, count: int, wire: Bytes, write: bo
         )
 
 
-def _check(array: Float32s | Bytes, name: str, dtype: np.dtype[np.float32] | np.dtype[np.uint8], write: bool) -> None:
+def _check_flat(
+    array: Float32s | Bytes, name: str, dtype: np.dtype[np.float32] | np.dtype[np.uint8], write: bool
+) -> None:
     flags = array.flags
     if array.dtype != dtype or array.ndim != 1 or not flags.c_contiguous:
         raise InputError(f"{name} must be a flat, contiguous {dtype} array, not {array.dtype} of {array.ndim} axes")

@@ -101,11 +101,11 @@ class CompressionProfile(Config):
         return next((profile for profile in self.codecs if profile.codec == codec), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the profile as plain types, which :func:`read` accepts."""
+        """Return the profile as plain types, which :func:`read_profile` accepts."""
         return self.model_dump(mode="json", by_alias=True)
 
 
-def read(path: Path) -> CompressionProfile:
+def read_profile(path: Path) -> CompressionProfile:
     """Read a profile from a file.
 
     Raises:
@@ -122,7 +122,7 @@ def read(path: Path) -> CompressionProfile:
     return profile
 
 
-def store(profile: CompressionProfile, key: str) -> list[Path]:
+def store_profile(profile: CompressionProfile, key: str) -> list[Path]:
     """Keep a profile in the cache for ``lightloom plan``, one file a codec; ``key`` names the model and its code.
 
     Raises:
@@ -226,7 +226,7 @@ class _Measured:
     def add(self, step: int, gradients: Gradients) -> None:
         for name, values in gradients.items():
             encoded = self.codec.encode(values)
-            nbytes = _payload(self.codec, encoded, values.size)
+            nbytes = _payload_bytes(self.codec, encoded, values.size)
             self._add(self.tensors.setdefault(name, _Sums()), values, encoded, nbytes)
         together = np.concatenate(list(gradients.values()))
         encoded = self.codec.encode(together)
@@ -238,7 +238,7 @@ class _Measured:
         sums.add(values, self.codec.decode(encoded), nbytes, tags)
 
 
-def measure(
+def measure_codecs(
     model: str,
     parameters: int,
     steps: Iterable[Sample],
@@ -265,7 +265,7 @@ def measure(
                 measurement.add_sum(terms, values)
             else:
                 measurement.add(step, values)
-        sample = _sample(values) if terms == 1 else sample
+        sample = _rate_values(values) if terms == 1 else sample
         advance(1)
     if sample is None or not sample.size:
         raise ConfigError(f"{model}: there are no gradients to measure")
@@ -345,7 +345,7 @@ def read_gradients(path: Path) -> dict[str, Float32s]:
     return {name: np.ascontiguousarray(array).reshape(-1) for name, array in arrays.items()}
 
 
-def _payload(codec: Codec, encoded: memoryview, values: int) -> int:
+def _payload_bytes(codec: Codec, encoded: memoryview, values: int) -> int:
     """Size of a stream without its headers, of which a bucket of many tensors has only one set, in bytes."""
     if not isinstance(codec, FramedCodec):
         return len(encoded)
@@ -359,7 +359,7 @@ def _check_finite(gradients: Gradients, step: int) -> None:
             raise ConfigError(f"gradients of {name!r} at step {step}: {invalid} of {values.size} are NaN or infinite")
 
 
-def _sample(gradients: Gradients) -> Float32s:
+def _rate_values(gradients: Gradients) -> Float32s:
     """Return the values on which rates are measured: all gradients, repeated or cut to one size."""
     together = np.concatenate(list(gradients.values()))
     return np.resize(together, _RATE_VALUES)

@@ -156,7 +156,7 @@ class FramedCodec(Codec):
 
     def room(self, count: int, threads: int = 1) -> int:
         """Size of memory in which any ``count`` values can be encoded, in bytes."""
-        return HEADER_BYTES + self._starts(_shares(self._header(count), threads))[-1]
+        return HEADER_BYTES + self._starts(_frame_runs(self._header(count), threads))[-1]
 
     def _header(self, count: int) -> Header:
         return Header(self.codec_id, self.parameter, count, self.chunk)
@@ -168,7 +168,7 @@ class FramedCodec(Codec):
         self, values: Float32s, threads: int, encode_frames: EncodeFrames, out: Bytes | None = None
     ) -> memoryview:
         header = self._header(values.size)
-        shares = _shares(header, threads)
+        shares = _frame_runs(header, threads)
         starts = self._starts(shares)
         room = HEADER_BYTES + starts[-1]
         buffer = np.empty(room, np.uint8) if out is None else byte_target(out, room)
@@ -214,7 +214,7 @@ class FramedCodec(Codec):
         if _frames_bytes(header.count, header.chunk, self.least_bytes) > body.size:
             raise CodecError(f"{header.count} values cannot come from a stream of {data.size} bytes")
         target = np.empty(header.count, np.float32) if out is None else float32_target(out, header.count)
-        shares = _shares(header, threads)
+        shares = _frame_runs(header, threads)
         starts = _frame_starts(body, header, [begin // header.chunk for begin, _ in shares])
 
         def work(i: int) -> int:
@@ -343,7 +343,7 @@ def _frames_bytes(count: int, chunk: int, payload_bytes: Callable[[int], int]) -
     return full * (FRAME_HEADER + payload_bytes(chunk)) + (FRAME_HEADER + payload_bytes(rest) if rest else 0)
 
 
-def _shares(header: Header, threads: int) -> list[tuple[int, int]]:
+def _frame_runs(header: Header, threads: int) -> list[tuple[int, int]]:
     """Split the values into runs of whole frames, one for each thread."""
     if threads < 1:
         raise ConfigError(f"threads = {threads}: expected at least 1")

@@ -20,10 +20,10 @@ from lightloom.exchange.compression import blocks
 from lightloom.exchange.compression.blocks import BlockFormat
 from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.group import OwnGroup
-from lightloom.exchange.distributed.residuals import Geometry, Shares, cut
+from lightloom.exchange.distributed.residuals import Geometry, Shares, cut_shares
 from lightloom.exchange.gpu import blocks as blocks_reference
 from lightloom.exchange.gpu import blocks as gpu_blocks
-from lightloom.exchange.gpu.codec import refusal
+from lightloom.exchange.gpu.codec import gpu_refusal
 from lightloom.exchange.methods import BlockExchange
 
 # Narrow formats as bytes: what the shares of a buffer look like on the wire.
@@ -206,7 +206,7 @@ def wire_format(method: BlockExchange, device: str) -> WireFormat:
     fmt = BlockFormat(kinds.get(method.width.name, "linear"), method.width.bits, method.block)  # type: ignore[arg-type]
     if device == "cpu":
         return BlockKernels(fmt)
-    return BlockTriton(fmt) if device == "cuda" and fmt.kind != "fp8" and refusal() is None else BlockReference(fmt)
+    return BlockTriton(fmt) if device == "cuda" and fmt.kind != "fp8" and gpu_refusal() is None else BlockReference(fmt)
 
 
 def byte_runs(shares: Shares, rank: int, block_bytes: int) -> Ints:
@@ -234,7 +234,7 @@ class BlockExchanger(Exchanger):
         rank, ranks = self.group.rank, self.group.ranks
         if ranks == 1:
             return
-        shares = self._shares_of(geometry, lambda: cut(geometry, ranks, self.format.block))
+        shares = self._shares_of(geometry, lambda: cut_shares(geometry, ranks, self.format.block))
         residual = None if self.residuals is None else self.residuals.buffer(geometry, values.device)
         self._average_own_share(values, residual, shares)
         sizes = [blocks * self.format.block_bytes for blocks in shares.blocks]

@@ -232,8 +232,8 @@ class OwnGroup:
         if self.ranks > 1:
             others = [(self.rank + k) % self.ranks for k in range(1, self.ranks)]
             self._open_mesh().exchange(
-                {self.members[k]: _bytes(sends[k]) for k in others if k in sends},
-                {self.members[k]: _bytes(targets[k]) for k in others if k in targets},
+                {self.members[k]: _memory_of(sends[k]) for k in others if k in sends},
+                {self.members[k]: _memory_of(targets[k]) for k in others if k in targets},
             )
 
     def _wait(self, operation: Callable[[Any], Any]) -> None:
@@ -247,7 +247,7 @@ class OwnGroup:
             raise TransportError(f"rank {self.rank}: the exchange among {self.ranks} ranks broke: {reason}") from error
 
 
-def _bytes(tensor: Tensor) -> memoryview:
+def _memory_of(tensor: Tensor) -> memoryview:
     """Return the memory of a flat, contiguous tensor."""
     if not tensor.numel():
         return memoryview(bytearray())

@@ -169,7 +169,7 @@ class Shares:
         return torch.from_numpy(slots).to(device)
 
 
-def cut(geometry: Geometry, ranks: int, block: int) -> Shares:
+def cut_shares(geometry: Geometry, ranks: int, block: int) -> Shares:
     """Cut each tensor into a share a rank, at multiples of ``block``; tensors shorter than that go to one rank."""
     shares: list[list[tuple[int, int]]] = [[] for _ in range(ranks)]
     for piece in geometry.pieces:

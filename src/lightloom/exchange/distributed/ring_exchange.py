@@ -21,7 +21,7 @@ from lightloom.exchange.compression.inceptionn import InceptionnScaled
 from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.residuals import Geometry, Piece, SavedState, StateDict
-from lightloom.exchange.transport.channel import AgreedError, StreamObserver, encode
+from lightloom.exchange.transport.channel import AgreedError, StreamObserver, encode_block
 from lightloom.exchange.transport.ring_all_reduce import all_gather, reduce_scatter, ring_reduce_scatter
 from lightloom.photonics.averaging.averagers import Averager, average_into
 from lightloom.photonics.averaging.block_quantisation import UNFIT, CodeBuffers
@@ -208,7 +208,7 @@ class RingExchanger(Exchanger):
         if isinstance(codec, CodecByTensor):
             codec.place(blocks)
         down = reduce_scatter(ring, blocks, codec, leave=leave, observe=self._observe)
-        message = encode(codec, blocks[(ring.rank + 1) % ranks], leave=leave, observe=self._observe)
+        message = encode_block(codec, blocks[(ring.rank + 1) % ranks], leave=leave, observe=self._observe)
 
         def put(k: int, block: Float32s) -> None:
             cut.scatter(k, torch.from_numpy(block), values, 1 / ranks)
@@ -349,10 +349,10 @@ class OpticalExchanger(Exchanger):
             average_into(self.averager, buffers.outgoing, buffers.outgoing[0])
             return
         sizes = [buffers.outgoing[0].nbytes] * self.group.ranks
-        self.group.all_to_all(_bytes(buffers.incoming), _bytes(buffers.outgoing), sizes, sizes)
+        self.group.all_to_all(_as_bytes(buffers.incoming), _as_bytes(buffers.outgoing), sizes, sizes)
         mean = buffers.outgoing[self.group.rank]
         average_into(self.averager, buffers.incoming, mean)
-        self.group.all_gather(_bytes(buffers.outgoing), _bytes(mean), sizes)
+        self.group.all_gather(_as_bytes(buffers.outgoing), _as_bytes(mean), sizes)
 
 
 def rank_seed(seed: int, rank: int) -> int:
@@ -360,6 +360,6 @@ def rank_seed(seed: int, rank: int) -> int:
     return int(np.random.SeedSequence((seed, rank)).generate_state(1)[0])
 
 
-def _bytes(codes: Codes) -> Tensor:
+def _as_bytes(codes: Codes) -> Tensor:
     """Return a view of codes as flat bytes: gloo has no unsigned integers of more than one byte."""
     return torch.from_numpy(codes.view(np.uint8)).view(-1)

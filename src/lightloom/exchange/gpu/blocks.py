@@ -25,7 +25,7 @@ from lightloom.exchange.compression.blocks import (
     SCALE_BYTES,
     BlockFormat,
 )
-from lightloom.exchange.gpu.codec import refusal
+from lightloom.exchange.gpu.codec import gpu_refusal
 
 _KINDS = {"linear": 0, "lloyd": 1, "sign": 2}
 _PROGRAM_VALUES = 1024
@@ -82,13 +82,13 @@ def encode_runs(fmt: BlockFormat, values: Tensor, residual: Tensor | None, where
         InputError: another type, or not contiguous.
     """
     rest = values if residual is None else residual
-    _check(where, wire, values, rest)
+    _check_tensors(where, wire, values, rest)
     _encode(fmt, values, rest, where, wire, _IGNORED if residual is None else _ADDED)
 
 
 def encode_leaving_runs(fmt: BlockFormat, values: Tensor, where: Tensor, wire: Tensor) -> None:
     """Write the messages of all runs of ``values``, which become their errors. Errors as in :func:`encode_runs`."""
-    _check(where, wire, values)
+    _check_tensors(where, wire, values)
     _encode(fmt, values, values, where, wire, _WRITTEN)
 
 
@@ -96,16 +96,16 @@ def decode_runs(
     fmt: BlockFormat, wire: Tensor, where: Tensor, out: Tensor, factor: float = 1.0, add: bool = False
 ) -> None:
     """Write ``factor`` times the values of all runs to ``out``, or add them. Errors as in :func:`encode_runs`."""
-    _check(where, wire, out)
+    _check_tensors(where, wire, out)
     layout = layout_of(fmt)
-    launch = _kernels().decode_blocks[_grid(layout, where)]
+    launch = _load_kernels().decode_blocks[_grid(layout, where)]
     with torch.cuda.device_of(wire):  # type: ignore[no-untyped-call]
         launch(wire, where, out, len(where), factor, add, layout, **OPTIONS)
 
 
 def _encode(fmt: BlockFormat, values: Tensor, rest: Tensor, where: Tensor, wire: Tensor, errors: int) -> None:
     layout = layout_of(fmt)
-    launch = _kernels().encode_blocks[_grid(layout, where)]
+    launch = _load_kernels().encode_blocks[_grid(layout, where)]
     with torch.cuda.device_of(wire):  # type: ignore[no-untyped-call]
         launch(values, rest, where, wire, len(where), errors, layout, **OPTIONS)
 
@@ -133,7 +133,7 @@ def _grid(layout: Layout, where: Tensor) -> tuple[int]:
     return (max(1, -(-len(where) // layout.rows)),)
 
 
-def _check(where: Tensor, wire: Tensor, *values: Tensor) -> None:
+def _check_tensors(where: Tensor, wire: Tensor, *values: Tensor) -> None:
     for tensor, dtype in ((where, torch.int64), (wire, torch.uint8), *((one, torch.float32) for one in values)):
         if tensor.dtype != dtype or not tensor.is_contiguous():
             raise InputError(f"expected a contiguous tensor of {dtype}, not {tensor.dtype}")
@@ -141,8 +141,8 @@ def _check(where: Tensor, wire: Tensor, *values: Tensor) -> None:
             raise InputError(f"tensors on one device are expected, not on {wire.device} and {tensor.device}")
 
 
-def _kernels() -> Any:
-    why = refusal()
+def _load_kernels() -> Any:
+    why = gpu_refusal()
     if why is not None:
         raise UnsupportedError(why)
     from lightloom.exchange.gpu import block_kernels
@@ -167,7 +167,7 @@ def encode(fmt: BlockFormat, values: Tensor) -> Tensor:
 def encode_leaving(fmt: BlockFormat, values: Tensor) -> Tensor:
     """The message of ``values``, which become their errors: values less decoded values, 0 in NaN blocks."""
     scale_bits, codes = _quantise(fmt, values)
-    decoded = _values(fmt, scale_bits.view(torch.float32), codes)[: values.numel()]
+    decoded = _decoded_values(fmt, scale_bits.view(torch.float32), codes)[: values.numel()]
     values.sub_(decoded)
     values.masked_fill_(decoded.isnan(), 0)
     return _message(fmt, scale_bits, codes)
@@ -192,7 +192,7 @@ def decode(fmt: BlockFormat, wire: Tensor, count: int) -> Tensor:
     blocks = wire.reshape(-1, fmt.block_bytes)
     low, high = blocks[:, :1].to(torch.int32), blocks[:, 1:SCALE_BYTES].to(torch.int32)  # a view may not be aligned
     scale = (low << 16 | high << 24).view(torch.float32)
-    return _values(fmt, scale, _unpack(blocks[:, SCALE_BYTES:].contiguous(), fmt.bits))[:count]
+    return _decoded_values(fmt, scale, _unpack(blocks[:, SCALE_BYTES:].contiguous(), fmt.bits))[:count]
 
 
 def _quantise(fmt: BlockFormat, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -222,7 +222,7 @@ def _message(fmt: BlockFormat, scale_bits: Tensor, codes: Tensor) -> Tensor:
     return torch.cat([scale_bytes, _pack(codes, fmt.bits)], dim=1).reshape(-1)
 
 
-def _values(fmt: BlockFormat, scale: Tensor, codes: Tensor) -> Tensor:
+def _decoded_values(fmt: BlockFormat, scale: Tensor, codes: Tensor) -> Tensor:
     """Values of codes [blocks, B] in the low bits of uint8, with scales [blocks, 1]; flat."""
     if fmt.kind == "fp8":
         return (codes.view(torch.float8_e4m3fn).float() * scale).reshape(-1)

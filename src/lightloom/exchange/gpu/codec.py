@@ -23,7 +23,7 @@ _PROGRAM_GROUPS = 64
 """Groups of a program, as in the kernels."""
 
 
-def refusal() -> str | None:
+def gpu_refusal() -> str | None:
     """Why nothing can run here; None when it can (on a GPU, or in the interpreter with TRITON_INTERPRET=1)."""
     try:
         import triton
@@ -43,7 +43,7 @@ def encode(codec: Inceptionn | InceptionnPrinted, values: Tensor) -> Tensor:
         UnsupportedError: no triton or no GPU.
         InputError: not float32, or not contiguous.
     """
-    kernels = _kernels()
+    kernels = _load_kernels()
     bits = _bits(values)
     header = Header(codec.codec_id, codec.parameter, bits.numel(), codec.chunk)
     head = torch.frombuffer(bytearray(header.pack()), dtype=torch.uint8).to(values.device)
@@ -81,7 +81,7 @@ def decode(codec: Inceptionn | InceptionnPrinted, stream: Tensor, out: Tensor | 
         InputError: ``stream`` is no flat uint8 tensor, or ``out`` no contiguous float32 tensor of its device.
         CodecError: malformed or corrupted, or ``out`` holds another number of values; ``out`` is then undefined.
     """
-    kernels = _kernels()
+    kernels = _load_kernels()
     if stream.dtype != torch.uint8 or stream.dim() != 1 or not stream.is_contiguous():
         raise InputError(f"a stream must be a flat, contiguous uint8 tensor, not {stream.dtype} of {stream.dim()} axes")
     header = codec.read_header(stream[:HEADER_BYTES].cpu().numpy().tobytes())
@@ -110,10 +110,10 @@ def _decode(kernels: Any, codec: Inceptionn | InceptionnPrinted, body: Tensor, b
         kernels.walk_frames[(header.frames,)](body, count, chunk, starts, places, status, num_warps=1)
         programs = (-(-groups // _PROGRAM_GROUPS),)
         kernels.read_groups[programs](body, body.numel(), places, bits, count, codec.width)
-    _check(header, status.cpu(), body.numel() - int(starts[-1]))
+    _check_frames(header, status.cpu(), body.numel() - int(starts[-1]))
 
 
-def _check(header: Header, status: Tensor, left: int) -> None:
+def _check_frames(header: Header, status: Tensor, left: int) -> None:
     bad = status.nonzero().reshape(-1)
     if bad.numel():
         frame = int(bad[0])
@@ -128,8 +128,8 @@ def _bits(values: Tensor) -> Tensor:
     return values.detach().reshape(-1).view(torch.int32)
 
 
-def _kernels() -> Any:
-    why = refusal()
+def _load_kernels() -> Any:
+    why = gpu_refusal()
     if why is not None:
         raise UnsupportedError(why)
     from lightloom.exchange.gpu import kernels as gpu_kernels

@@ -372,7 +372,7 @@ def payload_limit(values: int) -> int:
     return 8 * values + 65536
 
 
-def encode(
+def encode_block(
     codec: Codec | None, block: Float32s, *, leave: bool = False, observe: StreamObserver | None = None
 ) -> Payload:
     """Encode a block; with ``leave`` it is replaced by the errors of its values, 0 where a value is not finite."""
@@ -389,7 +389,7 @@ def encode(
     return stream
 
 
-def decode(
+def decode_block(
     codec: Codec | None, payload: Payload, size: int, *, rank: int, peer: int, out: Float32s | None = None
 ) -> Float32s:
     """Return the ``size`` values that ``rank`` received from ``peer``; their memory may be ``out`` or the payload.
@@ -411,7 +411,7 @@ def decode(
     return values
 
 
-def decode_adding(codec: Codec | None, payload: Payload, target: Float32s, *, rank: int, peer: int) -> None:
+def add_decoded(codec: Codec | None, payload: Payload, target: Float32s, *, rank: int, peer: int) -> None:
     """Add the values of a payload to ``target``, in one pass if there is a codec.
 
     Raises:
@@ -419,7 +419,7 @@ def decode_adding(codec: Codec | None, payload: Payload, target: Float32s, *, ra
     """
     if codec is None or target.size == 0:
         with np.errstate(over="ignore", invalid="ignore"):
-            target += decode(codec, payload, target.size, rank=rank, peer=peer)
+            target += decode_block(codec, payload, target.size, rank=rank, peer=peer)
         return
     try:
         codec.decode_adding(payload, target)

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from lightloom.core.arrays import Bytes, Float32s
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.exchange.compression.codec import float32_values
-from lightloom.exchange.transport.channel import Payload, encode
+from lightloom.exchange.transport.channel import Payload, encode_block
 from lightloom.exchange.transport.ring_all_reduce import all_reduce_in_place
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def bcast(
     """
     communicator = _communicator(communicator)
     flat = _agreed(communicator, values, codec)
-    payload = encode(codec, flat) if communicator.rank == root else b""
+    payload = encode_block(codec, flat) if communicator.rank == root else b""
     size = np.array([memoryview(payload).nbytes], np.int64)
     communicator.Bcast(size, root)
     buffer = np.frombuffer(payload, np.uint8).copy() if communicator.rank == root else np.empty(size[0], np.uint8)
@@ -83,7 +83,7 @@ def gather(
     """Return, at the root, all ranks' ``values``, decoded, along a new first axis; None elsewhere."""
     communicator = _communicator(communicator)
     flat = _agreed(communicator, values, codec)
-    payloads = _gathered(communicator, encode(codec, flat), root)
+    payloads = _gathered(communicator, encode_block(codec, flat), root)
     if payloads is None:
         return None
     rows = [_decoded(payload, codec, flat.size) for payload in payloads]
@@ -99,7 +99,7 @@ def reduce(
     """
     communicator = _communicator(communicator)
     flat = _agreed(communicator, values, codec)
-    payloads = _gathered(communicator, encode(codec, flat), root)
+    payloads = _gathered(communicator, encode_block(codec, flat), root)
     if payloads is None:
         return None
     total = np.zeros_like(flat)

@@ -26,9 +26,9 @@ from lightloom.exchange.transport.channel import (
     Payload,
     StreamObserver,
     Traffic,
-    decode,
-    decode_adding,
-    encode,
+    add_decoded,
+    decode_block,
+    encode_block,
     payload_limit,
 )
 from lightloom.exchange.transport.channel_group import Ring
@@ -76,7 +76,7 @@ def all_reduce_in_place(
         blocks[k][:] = values
 
     traffic = reduce_scatter(ring, blocks, codec, leave=leave)
-    own = encode(codec, blocks[(ring.rank + 1) % ring.size], leave=leave)
+    own = encode_block(codec, blocks[(ring.rank + 1) % ring.size], leave=leave)
     if residual is not None:
         residual[:] = total
     return traffic + all_gather(ring, own, codec, [block.size for block in blocks], put)
@@ -119,11 +119,11 @@ def reduce_scatter(
     raw = sent = 0
     for s in range(1, n):
         outgoing, target = blocks[(i - s + 1) % n], blocks[(i - s) % n]
-        payload = encode(codec, outgoing, leave=leave, observe=observe)
+        payload = encode_block(codec, outgoing, leave=leave, observe=observe)
         raw += outgoing.nbytes
         sent += memoryview(payload).nbytes
         incoming = _hop(ring, payload, codec, target.size)
-        decode_adding(codec, incoming, target, rank=i, peer=(i - 1) % n)
+        add_decoded(codec, incoming, target, rank=i, peer=(i - 1) % n)
     return Traffic(raw, sent)
 
 
@@ -146,7 +146,7 @@ def all_gather(
     raw = sent = 0
     for s in range(n):
         k = (i - s + 1) % n
-        put(k, decode(codec, payload, sizes[k], rank=i, peer=(i - 1) % n, out=scratch[: sizes[k]]))
+        put(k, decode_block(codec, payload, sizes[k], rank=i, peer=(i - 1) % n, out=scratch[: sizes[k]]))
         if s < n - 1:
             raw += 4 * sizes[k]
             sent += memoryview(payload).nbytes

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from lightloom.core.files import write_atomically
 from lightloom.core.journal import stored_record
 from lightloom.core.results import provenance
-from lightloom.exchange.datasets import Corpus, data_folder, is_there, plain_text, read, training_digits, wikitext_2
+from lightloom.exchange.datasets import (
+    Corpus,
+    data_folder,
+    is_there,
+    plain_text,
+    read_cifar,
+    training_digits,
+    wikitext_2,
+)
 from lightloom.exchange.transport.launch import launch
 from lightloom.exchange.transport.worker import Worker
 from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS, ErringAverager, IdealAverager
@@ -73,7 +81,7 @@ def _train_images(name: str, folder: Path, data: Path) -> dict[str, Any]:
     bits, errors = VARIANTS[name]
     averager = None if bits is None else IdealAverager(recipe.servers, bits, "floor")
     erring = averager if averager is None or errors is None else ErringAverager(averager, TABLE_II_ERRORS[errors])
-    return train(read("train", data), read("test", data), recipe, erring, folder=folder)
+    return train(read_cifar("train", data), read_cifar("test", data), recipe, erring, folder=folder)
 
 
 # The language-model runs behind Fig. 7(a): the paper's LLaMA-like network and a small one, averages of several kinds.

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,7 +72,7 @@ def image_sets(name: str, folder: Path | None) -> ImageSets:
     """
     if name != "lenet-cifar":
         return ImageSets(training_digits(folder), test_digits(folder))
-    return ImageSets(*(_flattened(datasets.read(part, folder)) for part in ("train", "test")))
+    return ImageSets(*(_flattened(datasets.read_cifar(part, folder)) for part in ("train", "test")))
 
 
 def _flattened(images: datasets.Images) -> Digits:
@@ -88,6 +88,29 @@ def tensors(images: Digits, chosen: Ints) -> tuple[Tensor, Tensor]:
     """Return the chosen images, scaled to 0 … 1, and their labels."""
     values = torch.from_numpy(images.images[chosen]).to(torch.float32) / 255
     return values, torch.from_numpy(images.labels[chosen]).to(torch.int64)
+
+
+@lru_cache(maxsize=8)
+def _order(seed: int, epoch: int, rank: int, images: int) -> Ints:
+    return np.random.default_rng((seed, epoch, rank)).permutation(images)
+
+
+def batch_of(part: Digits, recipe: Recipe, rank: int, iteration: int) -> tuple[Tensor, Tensor]:
+    """Return the images and labels of a rank's batch in an iteration, which counts from 1; no image twice an epoch."""
+    size = recipe.batch_per_rank
+    epoch, batch = divmod(iteration - 1, len(part.labels) // size)
+    order = _order(recipe.seed, epoch, rank, len(part.labels))
+    return tensors(part, order[batch * size : (batch + 1) * size])
+
+
+def count_right(net: nn.Module, images: Digits) -> int:
+    """Return how many images a network classifies correctly."""
+    right = 0
+    with torch.no_grad():
+        for part in np.array_split(np.arange(len(images.labels)), 5):
+            values, labels = tensors(images, part)
+            right += int((net(values).argmax(1) == labels).sum())
+    return right
 
 
 _TIMEOUT = 120.0
@@ -210,7 +233,6 @@ class _Run:
         self.state = _attached(self.model, recipe)
         self.weights = None if recipe.weights == "none" else find(recipe.weights)
         self.record = Record()
-        self.epoch, self.order = -1, np.zeros(0, np.int64)
 
     def run(self) -> Record:
         recipe = self.recipe
@@ -228,7 +250,7 @@ class _Run:
 
     def _step(self, iteration: int) -> float:
         recipe = self.recipe
-        images, labels = self._batch(iteration)
+        images, labels = batch_of(self.part, recipe, self.worker.rank, iteration)
         self.optimizer.zero_grad()
         loss = recipe.gradient_scale * nn.functional.cross_entropy(self.model(images), labels)
         watched = iteration % recipe.record_every == 0 or iteration in self.snapshots
@@ -239,15 +261,6 @@ class _Run:
         if self.weights is not None:
             round_weights(self.net.parameters(), self.weights)
         return float(loss.detach()) / recipe.gradient_scale
-
-    def _batch(self, iteration: int) -> tuple[Tensor, Tensor]:
-        size = self.recipe.batch_per_rank
-        epoch, batch = divmod(iteration - 1, len(self.part.labels) // size)
-        if epoch != self.epoch:
-            self.epoch = epoch
-            chance = np.random.default_rng((self.recipe.seed, epoch, self.worker.rank))
-            self.order = chance.permutation(len(self.part.labels))
-        return tensors(self.part, self.order[batch * size : (batch + 1) * size])
 
     def _watch(self, iteration: int, loss: Tensor) -> None:
         """Count the tags of this rank's own gradient, and save it at the snapshots, without DDP's knowledge."""
@@ -270,12 +283,7 @@ class _Run:
             write_atomically(self.folder / "progress.json", json.dumps({"iteration": iteration}))
 
     def _accuracy(self) -> float:
-        right = 0
-        with torch.no_grad():
-            for batch in np.array_split(np.arange(len(self.test.labels)), 5):
-                images, labels = tensors(self.test, batch)
-                right += int((self.net(images).argmax(1) == labels).sum())
-        count = torch.tensor([right, len(self.test.labels)])
+        count = torch.tensor([count_right(self.net, self.test), len(self.test.labels)])
         dist.all_reduce(count)
         return float(count[0]) / float(count[1])
 
