@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from shutil import get_terminal_size
 from textwrap import fill
 from typing import Annotated, Any
@@ -169,27 +167,3 @@ def _derived(kind: str, name: str) -> dict[str, Any]:
     return {
         f"derived for {fabric.ranks} ranks": {**values, "averager": fabric.built_of, **warnings, "sources": sources}
     }
-
-
-# ``lightloom schema``: the JSON Schema of a cluster file, of an experiment, or of a schedule.
-
-_SCHEMAS = {
-    "cluster": "lightloom.machines.clusters.load",
-    "experiment": "lightloom.planning.sweeps.experiment",
-    "schedule": "lightloom.collectives.files.document",
-}
-"""The module with the function ``schema`` of each file, imported when it is requested."""
-
-
-def schema(
-    what: Annotated[
-        str, typer.Argument(metavar="[cluster|experiment|schedule]", help="What the file holds.")
-    ] = "cluster",
-) -> None:
-    """Print the JSON Schema of a cluster file, of an experiment, or of a schedule.
-
-    The first two are for editors that complete and check YAML.
-    """
-    if what not in _SCHEMAS:
-        raise UnknownNameError("schema", what, _SCHEMAS)
-    typer.echo(json.dumps(import_module(_SCHEMAS[what]).schema(), indent=2, ensure_ascii=False))

@@ -130,7 +130,7 @@ COMMANDS = {
         "List models, clusters, fabrics, accelerators, parts, codecs, algorithms; or show one entry with its sources.",
     ),
     "schema": Entry(
-        "lightloom.app.cli.catalog", "Print the JSON Schema of a cluster file, of an experiment, or of a schedule."
+        "lightloom.app.cli.schema", "Print the JSON Schema of a cluster file, of an experiment, or of a schedule."
     ),
     "compress": Entry("lightloom.app.cli.compress", "Measure codecs on gradients; compress files of floats."),
     "exchange": Entry(
