@@ -189,8 +189,7 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "algorithm": schedule.algorithm,
-        "collective": {"kind": collective.kind, "ranks": collective.ranks, "nbytes": collective.nbytes}
-        | parts_of(collective),
+        "collective": collective_entry(collective),
         "chunks": int(schedule.chunks),
         "steps": int(schedule.steps),
         "queued": bool(schedule.queued),
@@ -202,6 +201,11 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
         "notes": list(schedule.notes),
         "fabric": None if fabric is None else fabric.model_dump(mode="json"),
     }
+
+
+def collective_entry(collective: Collective) -> dict[str, Any]:
+    """Return a collective as JSON values, which :class:`CollectiveEntry` reads."""
+    return {"kind": collective.kind, "ranks": collective.ranks, "nbytes": collective.nbytes} | parts_of(collective)
 
 
 def parts_of(collective: Collective) -> dict[str, Any]:

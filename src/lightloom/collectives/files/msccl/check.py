@@ -201,9 +201,13 @@ class Machine:
     def _advanced(self, block: _Block, step: Step) -> object | None:
         """Handle one chunk of a step, and return what it still needs; None when it is done."""
         if not block.waited:
-            needs = self._dependency(block, step)
-            if needs is not None:
-                return needs
+            if step.depends is not None:
+                number, awaited = step.depends
+                event = (block.rank, number, self._blocks_of[block.rank][number].announcing[awaited])
+                if event not in self._announced:
+                    return event
+                np.maximum(block.clock, self._announced[event], out=block.clock)
+            block.waited = True
         if step.type == "nop":
             self._end_step(block, step)
             return None
@@ -218,7 +222,7 @@ class Machine:
                 return "free", connection
             self._send(block, step, connection)
         elif step.type not in RECEIVES:
-            self._work(block, step, self._read(block, *_nth(step.source, block.piece)))
+            self._work(block, step, self._read(block, step.source))
         block.held = []
         block.clock[block.index] += 1
         block.piece += 1
@@ -232,17 +236,6 @@ class Machine:
         if self._in_parts:
             return len(pieces) >= self._room
         return piece == 0 and len({piece.message for piece in pieces}) >= self._room
-
-    def _dependency(self, block: _Block, step: Step) -> object | None:
-        """Wait for the dependency of a step: return the event that is missing, or None after taking over its clock."""
-        if step.depends is not None:
-            number, awaited = step.depends
-            name = (block.rank, number, self._blocks_of[block.rank][number].announcing[awaited])
-            if name not in self._announced:
-                return name
-            np.maximum(block.clock, self._announced[name], out=block.clock)
-        block.waited = True
-        return None
 
     def _end_step(self, block: _Block, step: Step) -> None:
         """Announce the end of a step where others wait for it, and go to the next."""
@@ -270,16 +263,16 @@ class Machine:
         if step.type in ADDS:
             own = step.destination if step.type == "re" else step.source
             name = block.name(block.at) + (f" (line {step.line})" if step.line else "")
-            content = added(self._read(block, *_nth(own, block.piece)), content, name)
+            content = added(self._read(block, own), content, name)
         if step.type in WRITES:
-            self._write(block, *_nth(step.destination, block.piece), content)
+            self._write(block, step.destination, content)
         self._done.copies += step.type == "cpy"
         self._done.sums += step.type == "re"
         return content
 
     def _send(self, block: _Block, step: Step, connection: Connection) -> None:
         """Put a chunk of a message on a connection."""
-        content = block.held[0] if block.held else self._read(block, *_nth(step.source, block.piece))
+        content = block.held[0] if block.held else self._read(block, step.source)
         clock = block.clock.copy()
         clock[block.index] += 1
         if block.piece == 0:
@@ -288,16 +281,16 @@ class Machine:
         self._under_way[connection].append(_Piece(content, block.message, block.piece, step.count, clock))
         self._wake(("full", connection))
 
-    def _read(self, block: _Block, buffer: str, chunk: int) -> Content:
-        """Return what a chunk holds; refuse a read that nothing orders after the last write."""
-        place = self._condition.place(block.rank, buffer, chunk)
+    def _read(self, block: _Block, first: tuple[str, int]) -> Content:
+        """Return the chunk of a step that lies in a buffer from ``first`` on; refuse a read that races a write."""
+        place = self._condition.place(block.rank, first[0], first[1] + block.piece)
         self._ordered(block, place, [self._last_write[place]] if place in self._last_write else [])
         self._reads[place].append(self._access(block))
         return self._memory.get(place)
 
-    def _write(self, block: _Block, buffer: str, chunk: int, content: Content) -> None:
-        """Store a chunk; refuse a write that nothing orders after earlier reads and writes."""
-        place = self._condition.place(block.rank, buffer, chunk)
+    def _write(self, block: _Block, first: tuple[str, int], content: Content) -> None:
+        """Store the chunk of a step in a buffer from ``first`` on; refuse a write that races a read or a write."""
+        place = self._condition.place(block.rank, first[0], first[1] + block.piece)
         before = self._reads.pop(place, [])
         self._ordered(block, place, [*before, self._last_write[place]] if place in self._last_write else before)
         self._last_write[place] = self._access(block)
@@ -315,11 +308,6 @@ class Machine:
                 other = self._blocks[access.block].name(access.step)
                 what = f"nothing orders it after {other}, which uses the same chunk {chunk} of {buffer!r}"
                 self._refuse(block, what)
-
-
-def _nth(first: tuple[str, int], number: int) -> tuple[str, int]:
-    """Return buffer and offset of a chunk that lies ``number`` chunks behind the first."""
-    return first[0], first[1] + number
 
 
 ROOM = {"Simple": 2, "LL": 8, "LL128": 8}

@@ -15,7 +15,7 @@ from typing import cast
 
 import numpy as np
 
-from lightloom.collectives.collective import Collective, Kind, Sizes
+from lightloom.collectives.files.document import CollectiveEntry, collective_entry
 from lightloom.collectives.schedule.columns import ChunkLists, Folding, Pipeline, Schedule
 from lightloom.collectives.synthesis.engine.trees import Design, Level
 from lightloom.core.cache import cache_directory, read_entry, write_entry
@@ -81,12 +81,15 @@ def read_schedule(request: object) -> Schedule | None:
             columns = {name: arrays[name] for name in arrays.files}
         metadata = json.loads(str(columns.pop("fields")))
         period, axes, channel = metadata.pop("period"), metadata.pop("axes"), columns.pop("channel", None)
-        pipeline = metadata.pop("pipeline")
+        pipeline, notes = metadata.pop("pipeline"), tuple(metadata.pop("notes"))
+        collective = CollectiveEntry.model_validate(metadata.pop("collective")).collective()
         dependencies = columns.pop("dependencies", None)
         lists = [columns.pop(f"lists_{name}", None) for name in _OF_LISTS]
         return Schedule(
             **columns,
-            **metadata | {"collective": _collective_of(*metadata["collective"]), "notes": tuple(metadata["notes"])},
+            **metadata,
+            collective=collective,
+            notes=notes,
             folding=None if channel is None else Folding(period, channel, tuple(axes)),
             dependencies=dependencies,
             pipeline=pipeline and Pipeline(*pipeline),
@@ -96,32 +99,14 @@ def read_schedule(request: object) -> Schedule | None:
         return None
 
 
-def _collective_of(
-    kind: Kind,
-    ranks: int,
-    nbytes: float,
-    destinations: list[int] | None = None,
-    shares: list[float] | list[list[float]] | None = None,
-) -> Collective:
-    """Return the collective of its cached JSON values."""
-    sizes = None if shares is None else Sizes(np.array(shares))
-    return Collective(kind, ranks, nbytes, None if destinations is None else tuple(destinations), sizes)
-
-
 def write_schedule(request: object, schedule: Schedule) -> None:
     """Cache a schedule of up to eight million rows."""
     if len(schedule) > _MOST_ROWS:
         return
-    collective, folding = schedule.collective, schedule.folding
+    folding, lists = schedule.folding, schedule.lists
     metadata = {name: getattr(schedule, name) for name in _FIELDS}
     metadata |= {
-        "collective": [
-            collective.kind,
-            collective.ranks,
-            collective.nbytes,
-            collective.destinations,
-            None if collective.sizes is None else collective.sizes.share.tolist(),
-        ],
+        "collective": collective_entry(schedule.collective),
         "period": folding and folding.period,
         "axes": [] if folding is None else list(folding.axes),
         "pipeline": schedule.pipeline and [schedule.pipeline.pieces, schedule.pipeline.interval],
@@ -129,7 +114,6 @@ def write_schedule(request: object, schedule: Schedule) -> None:
     arrays = schedule.columns() | {"fields": np.array(json.dumps(metadata))}
     arrays |= {} if folding is None else {"channel": folding.channel}
     arrays |= {} if schedule.dependencies is None else {"dependencies": schedule.dependencies}
-    lists = schedule.lists
     arrays |= {} if lists is None else {f"lists_{name}": getattr(lists, name) for name in _OF_LISTS}
     content = BytesIO()
     np.savez(content, **arrays)  # type: ignore[arg-type]

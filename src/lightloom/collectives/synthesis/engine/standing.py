@@ -44,14 +44,18 @@ class StandingCircuits:
     def __len__(self) -> int:
         return len(self.source)
 
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        """Source, destination, route, channel and width: arrays [circuit]."""
+        return self.source, self.destination, self.route, self.channel, self.width
+
     def queues(self) -> Queues:
         """Return the channels and directions of the circuits, each a queue of its own."""
         return Queues(self.channel[None], self.width, self.route)
 
     def only(self, which: Ints | Mask) -> StandingCircuits:
         """Return the circuits that an array of indices, or a mask, selects."""
-        columns = (self.source, self.destination, self.route, self.channel, self.width)
-        return StandingCircuits(self.ranks, *(column[which] for column in columns))
+        return StandingCircuits(self.ranks, *(column[which] for column in self.columns))
 
 
 def gather_over(

@@ -160,7 +160,8 @@ def standing_circuits(fabric: Fabric, chords: tuple[Level, ...]) -> StandingCirc
                 StandingCircuits(fabric.ranks, source[which], destination[which], direction + 0 * which, first, width)
             )
             _take(free, parts[-1], fabric)
-    circuits = _concatenate(parts)
+    columns = zip(*(part.columns for part in parts), strict=True)
+    circuits = StandingCircuits(fabric.ranks, *map(np.concatenate, columns))
     return circuits if _strongly_connected(circuits) else None
 
 
@@ -218,14 +219,6 @@ def _runs(usable: Mask) -> tuple[Ints, Ints, Ints]:
     np.maximum.at(widest, which, width)
     wide = width * _THIN >= widest[which]
     return which[wide].astype(np.int64), first[wide].astype(np.int64), width[wide].astype(np.int64)
-
-
-def _concatenate(parts: list[StandingCircuits]) -> StandingCircuits:
-    """Return the circuits of all parts, in order."""
-    names = ("source", "destination", "route", "channel", "width")
-    return StandingCircuits(
-        parts[0].ranks, *(np.concatenate([getattr(part, name) for part in parts]) for name in names)
-    )
 
 
 def _blocked(fabric: Fabric) -> Mask:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -52,8 +52,7 @@ class Candidate(NamedTuple):
     design: Design
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(NamedTuple):
     """Combinations of levels, shortest chords first: arrays [row, level] and [row]."""
 
     which: Ints
@@ -67,7 +66,7 @@ class _Rows:
 
     def only(self, which: Any) -> _Rows:
         """Return the rows that indices or a mask select."""
-        return _Rows(*(getattr(self, name)[which] for name in ("which", "longest", "depth", "loads", "unit")))
+        return _Rows(*(column[which] for column in self))
 
 
 def estimated_designs(ranks: int, channels: int, nbytes: float, timing: Timing, limit: float) -> list[Candidate]:
