@@ -166,31 +166,24 @@ class Paper:
         return Study(name=self.name, paper=self.title, claims=claims, figures=figures, assumptions=assumptions)
 
 
-# Find studies by name; the modules of a study are imported when it is run.
-
-
-@dataclass(frozen=True, slots=True)
-class Measurements:
-    """Long measurements that a study can repeat instead of using those of the package."""
-
-    module: str
-    """Module with ``job_count()`` and ``measure(work, data, advance)``."""
-
-    def job_count(self) -> int:
-        """Return the number of jobs."""
-        return int(import_module(self.module).job_count())
-
-    def run(self, work: Path, data: Path | None, advance: Callable[[int], None]) -> None:
-        """Run the jobs without results in ``work``; ``advance`` is called with the number of finished jobs."""
-        import_module(self.module).measure(work, data, advance)
+# Studies by name.
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A study that can be run."""
+    """A study that can be run; its modules are imported then."""
 
     name: str
-    measurements: Measurements | None = None
+    measures: bool = False
+    """True if the study has long measurements that can be repeated (``runs.py``) instead of using the package's."""
+
+    def job_count(self) -> int:
+        """Return the number of jobs of the long measurements."""
+        return int(import_module(f"lightloom.papers.{self.name}.runs").job_count())
+
+    def measure(self, work: Path, data: Path | None, advance: Callable[[int], None]) -> None:
+        """Run the jobs without results in ``work``; ``advance`` is called with the number of finished jobs."""
+        import_module(f"lightloom.papers.{self.name}.runs").measure(work, data, advance)
 
     def __call__(self, work: Path | None = None) -> Study:
         """Run the study, with the measurements in ``work`` if it is given.
@@ -199,23 +192,15 @@ class Entry:
             ConfigError: measurements in ``work`` cannot be read.
             UnsupportedError: the study has no measurements to repeat.
         """
-        run = import_module(f"lightloom.papers.{self.name}.study").study
-        if self.measurements is None and work is not None:
+        if not self.measures and work is not None:
             raise UnsupportedError("this study has no long measurements: leave out --work")
-        study: Study = run() if self.measurements is None else run(work)
+        run = import_module(f"lightloom.papers.{self.name}.study").study
+        study: Study = run(work) if self.measures else run()
         return study
 
 
-STUDIES: Mapping[str, Entry] = MappingProxyType(
-    {
-        "dadiannao": Entry("dadiannao"),
-        "economics": Entry("economics"),
-        "inceptionn": Entry("inceptionn", Measurements("lightloom.papers.inceptionn.runs")),
-        "optinc": Entry("optinc", Measurements("lightloom.papers.optinc.runs")),
-        "optree": Entry("optree"),
-        "sipml": Entry("sipml", Measurements("lightloom.papers.sipml.runs")),
-    }
-)
+_STUDIES = {"dadiannao": False, "economics": False, "inceptionn": True, "optinc": True, "optree": False, "sipml": True}
+STUDIES: Mapping[str, Entry] = MappingProxyType({name: Entry(name, measures) for name, measures in _STUDIES.items()})
 """Every study by name."""
 
 

@@ -82,4 +82,4 @@ def test_from_devices_to_accuracy(tmp_path: Path) -> None:
     assert again == found
     with pytest.raises(ConfigError, match="holds a run of another"):
         test_accuracy_under(DEVICES, network, ARGUMENTS, data, 40, 1, tmp_path)
-    assert found.to_json()["how"]["phase_error"] == DEVICES.phase_error
+    assert found.how.phase_error == DEVICES.phase_error

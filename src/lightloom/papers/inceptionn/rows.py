@@ -128,22 +128,21 @@ def _against_base(runs: Record, run: Record) -> dict[str, object]:
     return {"base": base_at(runs, run), "length": length}
 
 
-def reached(run: Record, level: float = _LEVEL) -> int | None:
+def reached(run: Record, level: float) -> int | None:
     """Return the first recorded iteration with that accuracy."""
     hits = (i for i, accuracy in zip(run["iterations"], run["accuracy"], strict=True) if accuracy >= level)
     return next(hits, None)
 
 
-def _extra_epochs_of_hdc(runs: Record) -> Claim:
-    pairs = [(reached(plain), reached(packed)) for plain, packed in zip(runs[BASE], runs[_FEEDBACK], strict=True)]
+def _extra_epochs(runs: Record, network: str, level: float, every: int) -> Claim:
+    """Return the row of the epochs more that a network takes with feedback to reach a level of accuracy."""
+    pairs = [
+        (reached(plain, level), reached(packed, level))
+        for plain, packed in zip(runs[BASE], runs[_FEEDBACK], strict=True)
+    ]
     more = [(second - first) / _EPOCH for first, second in pairs if first is not None and second is not None]
-    return PAPER.claim(
-        "figure13.hdc_extra_epochs",
-        round(fmean(more), 2) if more else None,
-        level_percent=100 * _LEVEL,
-        seeds=len(more),
-        resolution=250 / _EPOCH,
-    )
+    ours, values = round(fmean(more), 2) if more else None, {"level_percent": 100 * level, "seeds": len(more)}
+    return PAPER.claim(f"figure13.{network}_extra_epochs", ours, resolution=every / _EPOCH, **values)
 
 
 # Figure 12 measured: worker-aggregator and ring, with and without compression, on four workers and limited links.
@@ -387,7 +386,7 @@ def _lenet(lenet: Record) -> Iterator[Claim]:
     for name in lenet:
         if name != BASE and not name.startswith("truncate w"):
             yield _accuracy(lenet, "lenet_accuracy", name, _words(name), "stand-in")
-    yield _extra_epochs_of_lenet(lenet)
+    yield _extra_epochs(lenet, "lenet", LEVEL, lenet[BASE][0]["iterations"][0])
     ratios = {k: ratio_of_shares(ours) for k, ours in mean_shares(lenet[BASE][0]).items()}
     for k, ours in ratios.items():
         printed = sorted(ratio(model, k) for model in MODELS)
@@ -424,20 +423,6 @@ def _accuracy(runs: Record, family: str, name: str, what: str, basis: Basis) -> 
 def _base(runs: Record) -> dict[str, object]:
     base = runs[BASE][0]
     return {"base": final(base), "iterations": base["iterations"][-1]}
-
-
-def _extra_epochs_of_lenet(lenet: Record) -> Claim:
-    runs = zip(lenet[BASE], lenet[_FEEDBACK], strict=True)
-    pairs = [(reached(base, LEVEL), reached(run, LEVEL)) for base, run in runs]
-    more = [(second - first) / _EPOCH for first, second in pairs if first is not None and second is not None]
-    every = lenet[BASE][0]["iterations"][0]
-    return PAPER.claim(
-        "figure13.lenet_extra_epochs",
-        round(fmean(more), 2) if more else None,
-        level_percent=100 * LEVEL,
-        seeds=len(more),
-        resolution=every / _EPOCH,
-    )
 
 
 def _words(name: str) -> str:
@@ -699,7 +684,7 @@ def claims(
         *_sums_of_table_3(),
         *(*_sizes(), *_communication_shares(), *_reductions(), *_compressed()),
         *(*_saved_computation(), *_fitted_packet_cost()),
-        *(*_feedback(runs), *_truncated_hdc(runs), *_codecs_of_hdc(runs), _extra_epochs_of_hdc(runs)),
+        *(*_feedback(runs), *_truncated_hdc(runs), *_codecs_of_hdc(runs), _extra_epochs(runs, "hdc", _LEVEL, 250)),
         *(_hdc_under_two_losses(short["hdc"]) if short else ()),
         *((*_lenet(short["lenet"]), *_cifar(short.get("lenet-cifar"))) if short else ()),
         *figure5_claims(training["gradients"]),

@@ -33,7 +33,7 @@ from lightloom.machines.fabrics.switches import PacketSwitch
 from lightloom.models.graph import ComputeGraph
 from lightloom.models.zoo import TRACE_BATCH, ZOO, resolve
 from lightloom.papers.optinc import PAPER
-from lightloom.papers.study import BASE, Pairs, Record, paired
+from lightloom.papers.study import BASE, Record, paired
 from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS
 from lightloom.photonics.averaging.block_quantisation import averaging_bias, synchronisation_share
 from lightloom.photonics.averaging.cascade import Cascade, build_cascade, end_to_end
@@ -158,24 +158,31 @@ def _hardware_of_cascade() -> Claim:
 _MISSING = "not among the measurements: python -m lightloom.papers.optinc.runs DIR makes what they lack"
 
 
-def _compared(model: str, record: Any, key: str, scale: float) -> Iterator[tuple[str, str, float, Pairs | None]]:
-    """Yield the compared runs of a model: label of the row, name, the paper's figure, differences from the baseline."""
-    runs = {} if record is None else record["runs"]
+def _learned(model: str, record: Any, key: str, words: str, places: int, **setting: Any) -> Iterator[Claim]:
+    """Yield the rows of how much worse the variants of a model end than its baseline.
+
+    Args:
+        model: of the paper's table.
+        record: runs of all variants; None where they were not measured.
+        key: what is compared: a loss, of which more is worse, or ``accuracy``, of which less is.
+        words: unit of the difference.
+        places: decimals of the difference.
+        setting: values of the explanations.
+    """
+    sign, scale = (-1.0, 100.0) if key == "accuracy" else (1.0, 1.0)
     for label, (name, paper) in PAPER.tables["training"][model].items():
-        yield label, name, paper, paired(runs, name, key, scale)
+        pairs = None if record is None else paired(record["runs"], name, key, scale)
+        template, values = f"figure7a.{model}_{{label}}", {"label": label, "paper": f"at most {paper:g} {words}"}
+        if pairs is None:
+            yield PAPER.claim(template, None, why=_MISSING, **values)
+        else:
+            worse = sign * pairs.mean
+            ours = values["paper"] if worse <= paper else f"{worse:.{places}f} {words}"
+            yield PAPER.claim(template, ours, name=name, difference=pairs.text(places + 1), **values, **setting)
 
 
 def _losses(model: str, record: Any) -> Iterator[Claim]:
-    basis = {} if record is None else _setting(record)
-    for label, name, paper, pairs in _compared(model, record, "validation_loss", 1.0):
-        values: dict[str, Any] = {"label": label, "paper": f"at most {paper:g} more"}
-        if pairs is None:
-            yield PAPER.claim(f"figure7a.{model}_{{label}}", None, why=_MISSING, **values)
-        else:
-            ours = values["paper"] if pairs.mean <= paper else f"{pairs.mean:.3f} more"
-            yield PAPER.claim(
-                f"figure7a.{model}_{{label}}", ours, name=name, difference=pairs.text(4), **values, **basis
-            )
+    return _learned(model, record, "validation_loss", "more", 3, **({} if record is None else _setting(record)))
 
 
 def _setting(record: Any) -> dict[str, Any]:
@@ -188,17 +195,12 @@ def _setting(record: Any) -> dict[str, Any]:
 
 
 def _digits(record: Any) -> Iterator[Claim]:
-    for label, name, paper, pairs in _compared("mnist", record, "accuracy", 100):
-        values = {"label": label, "paper": f"at most {paper:g} points less"}
-        if pairs is None:
-            yield PAPER.claim("figure7a.mnist_{label}", None, why=_MISSING, **values)
-        else:
-            ours = values["paper"] if pairs.mean >= -paper else f"{-pairs.mean:.2f} points less"
-            yield PAPER.claim("figure7a.mnist_{label}", ours, name=name, difference=pairs.text(3), **values)
+    return _learned("mnist", record, "accuracy", "points less", 2)
 
 
 def _images(record: Any) -> Iterator[Claim]:
-    for label, name, paper, pairs in _compared("resnet50", record, "accuracy", 100):
+    for label, (name, paper) in PAPER.tables["training"]["resnet50"].items():
+        pairs = None if record is None else paired(record["runs"], name, "accuracy", 100)
         measured = {} if pairs is None else {"why": f"{name} less {BASE}: {pairs.text(2)}"}
         ours = None if pairs is None else round(pairs.mean, 2)
         yield PAPER.claim("figure7a.resnet50_{label}", ours, paper=-paper, label=label, **measured)

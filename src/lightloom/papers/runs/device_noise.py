@@ -48,10 +48,6 @@ class DeviceNoiseResult:
     iterations: int
     seed: int
 
-    def to_json(self) -> dict[str, Any]:
-        """All fields."""
-        return asdict(self)
-
 
 def test_accuracy_under(
     how: NonIdealities,
@@ -109,7 +105,7 @@ def test_accuracy_under(
             iterations=iterations,
             seed=seed,
         )
-        write_atomically(place / "result.json", json.dumps(result.to_json(), indent=1) + "\n")
+        write_atomically(place / "result.json", json.dumps(asdict(result), indent=1) + "\n")
     return result
 
 

@@ -24,11 +24,12 @@ from lightloom.papers.runs.digits import (
     ImageSets,
     Recipe,
     Record,
+    batch_of,
+    count_right,
     network,
     rank_part,
     round_weights,
     tag_shares,
-    tensors,
 )
 from lightloom.photonics.averaging.averagers import Averager, average_into
 from lightloom.photonics.averaging.block_quantisation import UNFIT, CodeBuffers
@@ -113,7 +114,7 @@ class _Run:
             losses.append(self._step(iteration))
             if iteration % recipe.record_every == 0 or iteration == recipe.iterations:
                 record.iterations.append(iteration)
-                record.accuracy.append(self._accuracy())
+                record.accuracy.append(count_right(self.net, self.test) / len(self.test.labels))
                 record.loss.append(float(np.mean(losses)))
                 losses.clear()
         record.seconds = time.process_time() - began
@@ -134,7 +135,7 @@ class _Run:
         return computed[0][1]
 
     def _gradient(self, iteration: int, rank: int) -> tuple[Float32s, float]:
-        images, labels = self._batch(iteration, rank)
+        images, labels = batch_of(self.parts[rank], self.recipe, rank, iteration)
         loss = self.recipe.gradient_scale * nn.functional.cross_entropy(self.net(images), labels)
         pieces = torch.autograd.grad(loss, self.parameters)
         flat: Float32s = torch.cat([piece.flatten() for piece in pieces]).numpy()
@@ -153,20 +154,6 @@ class _Run:
         self.record.nbytes_raw += 2 * (self.ranks - 1) * total.nbytes // self.ranks
         self.record.ratio = [self.record.nbytes_raw / self.record.nbytes_sent]
         return total / np.float32(self.ranks)
-
-    def _batch(self, iteration: int, rank: int) -> tuple[Tensor, Tensor]:
-        part, size = self.parts[rank], self.recipe.batch_per_rank
-        epoch, batch = divmod(iteration - 1, len(part.labels) // size)
-        order = np.random.default_rng((self.recipe.seed, epoch, rank)).permutation(len(part.labels))
-        return tensors(part, order[batch * size : (batch + 1) * size])
-
-    def _accuracy(self) -> float:
-        right = 0
-        with torch.no_grad():
-            for batch in np.array_split(np.arange(len(self.test.labels)), 5):
-                images, labels = tensors(self.test, batch)
-                right += int((self.net(images).argmax(1) == labels).sum())
-        return right / len(self.test.labels)
 
 
 # N servers in one process: their gradients one after the other, then one average for all of them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -187,7 +187,7 @@ class Accuracy(Result):
             "table": self.steps.name,
             "sha256": self.steps.sha256,
             "basis": self.basis,
-            "scores": self.scores.to_json(),
+            "scores": asdict(self.scores),
             "rows": self.rows(),
         }
 
@@ -197,13 +197,9 @@ class Accuracy(Result):
 
 
 def _assumptions(step: MeasuredStep, used: MeasuredStep) -> str:
-    """Words for what a row leaves open and the prediction assumes: the fastest choice."""
-    assumed = []
-    if step.micro_batch is None:
-        assumed.append(f"micro-batch {used.micro_batch}")
-    if step.virtual_stages is None:
-        assumed.append(f"virtual stages {used.virtual_stages}")
-    return ", ".join(assumed)
+    """Return the choices that a row leaves open and the prediction assumes, the fastest ones, as text."""
+    choices = {"micro-batch": "micro_batch", "virtual stages": "virtual_stages"}
+    return ", ".join(f"{words} {getattr(used, name)}" for words, name in choices.items() if getattr(step, name) is None)
 
 
 def accuracy(steps: MeasuredSteps, calibration: Calibration | None = None) -> Accuracy:
@@ -213,21 +209,20 @@ def accuracy(steps: MeasuredSteps, calibration: Calibration | None = None) -> Ac
         ConfigError: a row is of another accelerator than the calibration.
     """
     basis = "priors only" if calibration is None else f"calibrated on {calibration.rows.table}"
-    if calibration is not None and calibration.rows.sha256 == steps.sha256:
-        basis += ", these very rows"
-    if calibration is not None and (absent := _absent(calibration, steps)):
-        basis += f"; {', '.join(absent)} at priors, as the file is older"
+    if calibration is not None:
+        basis += ", these very rows" if calibration.rows.sha256 == steps.sha256 else ""
+        if absent := _absent(calibration, steps):
+            basis += f"; {', '.join(absent)} at priors, as the file is older"
 
     def predict(jobs: Jobs, priors: Priors) -> Predictions:
         fitted = prior_fit(priors) if calibration is None else fitted_parameters(calibration, priors)
         return predictions(jobs, priors, fitted, PRIOR_SCATTER if calibration is None else calibration.scatter)
 
-    return _judged(steps, basis, predict, None if calibration is None else calibration.accelerator)
+    return _predict_each_accelerator(steps, basis, predict, None if calibration is None else calibration.accelerator)
 
 
 def _absent(calibration: Calibration, steps: MeasuredSteps) -> list[str]:
-    """The parameters of kernels, and of the transport that steps are predicted with, that a calibration is too old to
-    have."""
+    """Return the parameters of kernels, and of the transport of the steps, that a calibration is too old to have."""
     if all(step.accelerator != calibration.accelerator for step in steps.steps):
         return calibration.at_priors()
     return calibration.at_priors(transport_of(load_accelerator(calibration.accelerator)).priors())
@@ -243,7 +238,7 @@ def cross_validated(
         folds = random_folds(jobs.rows) if left_out == "rows" else model_folds(jobs)
         return predict_held_out(jobs, priors, fit(jobs, priors), folds, advance)
 
-    return _judged(steps, words[left_out], predict)
+    return _predict_each_accelerator(steps, words[left_out], predict)
 
 
 def predictions(jobs: Jobs, priors: Priors, fitted: Fit, scatter: float) -> Predictions:
@@ -253,7 +248,7 @@ def predictions(jobs: Jobs, priors: Priors, fitted: Fit, scatter: float) -> Pred
     return Predictions(seconds, half_widths(slopes, fitted.covariance, scatter), fastest.steps)
 
 
-def _judged(
+def _predict_each_accelerator(
     steps: MeasuredSteps, basis: str, predict: Callable[[Jobs, Priors], Predictions], only: str | None = None
 ) -> Accuracy:
     """Predict the rows of each accelerator in turn, and put them back in order."""
@@ -341,11 +336,7 @@ def calibrate(steps: MeasuredSteps, accelerator: str, advance: Callable[[int], N
         rows=CalibrationRows(table=steps.name, sha256=steps.sha256, count=len(steps)),
         cross_validated=CrossValidatedError(
             folds=int(folds.max()) + 1,
-            mean=scores.mean,
-            median=scores.median,
-            bias=scores.bias,
-            percentile_90=scores.percentile_90,
-            coverage=scores.coverage,
+            **{name: getattr(scores, name) for name in CrossValidatedError.model_fields if name != "folds"},
         ),
         noise=fitted.noise,
         scatter=scatter_of(unseen.log_seconds - np.log(jobs.measured)),

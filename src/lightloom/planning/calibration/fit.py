@@ -8,12 +8,11 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Ints
-from lightloom.core.results import Document
+from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.planning.calibration.rows import Jobs, MeasuredStep, Priors, step_seconds
 from lightloom.planning.pricing.job import LEVEL, NOISE, PRIOR_SCATTER, half_widths
 
@@ -254,7 +253,7 @@ def predict_held_out(
     return Predictions(seconds, half, tuple(steps))
 
 
-# How good predictions of measured steps are: errors, bias, coverage of the intervals, agreement of ranks.
+# Scores of predictions of measured steps: errors, bias, coverage of the intervals, agreement of ranks.
 
 LEAST_ROWS_OF_A_MODEL = 5
 """Rows of one model size from which ranks are compared."""
@@ -281,9 +280,6 @@ class Scores:
     """Spearman's coefficient of predicted and measured tokens per second and GPU within models of at least five rows,
     averaged over those models; None where there is no such model."""
 
-    def to_json(self) -> Document:
-        return asdict(self)
-
     def line(self) -> str:
         """Return the scores in one line of words."""
         text = (
@@ -298,19 +294,30 @@ class Scores:
 def scores_of(steps: Sequence[MeasuredStep], predicted: Predictions) -> Scores:
     """Return the scores of predictions of these steps, in their order."""
     measured = np.array([step.step_s for step in steps])
-    errors = predicted.seconds / measured - 1
-    size = np.abs(errors)
     inside = (predicted.low <= measured) & (measured <= predicted.high)
     return Scores(
         rows=len(steps),
-        mean=float(size.mean()),
-        median=float(np.median(size)),
-        bias=float(errors.mean()),
-        percentile_90=float(np.quantile(size, 0.9)),
-        coverage=float(inside.mean()),
+        **error_statistics(predicted.seconds / measured - 1, inside),
         half_width=float(np.median(np.sinh(predicted.half_width))),
         rank_agreement=_rank_agreement(steps, predicted.seconds),
     )
+
+
+def error_statistics(errors: Floats, inside: Mask) -> dict[str, float]:
+    """Return mean, median and 90th percentile of the sizes of relative errors, their bias, and the intervals' coverage.
+
+    Args:
+        errors: (predicted - measured) / measured: [rows].
+        inside: rows whose measurement lies in the interval: [rows].
+    """
+    size = np.abs(errors)
+    return {
+        "mean": float(size.mean()),
+        "median": float(np.median(size)),
+        "bias": float(errors.mean()),
+        "percentile_90": float(np.quantile(size, 0.9)),
+        "coverage": float(inside.mean()),
+    }
 
 
 def _rank_agreement(steps: Sequence[MeasuredStep], seconds: Floats) -> float | None:

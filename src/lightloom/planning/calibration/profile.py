@@ -35,7 +35,7 @@ from lightloom.models.traces.calls import BACKWARD, Call, leaves
 from lightloom.models.traces.kineto import Busy, Profile, TimedCall, busy
 from lightloom.models.traces.operators import TracedExchange, kind_of_words
 from lightloom.planning.calibration.accuracy import parameters_of
-from lightloom.planning.calibration.fit import prior_fit, random_folds, scatter_of
+from lightloom.planning.calibration.fit import LEAST_NOISE, error_statistics, prior_fit, random_folds, scatter_of
 from lightloom.planning.calibration.rows import kernel_model, kernels_with, priors_of
 from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planning.pricing.job import half_widths
@@ -88,7 +88,7 @@ class ProfiledKernel(NamedTuple):
 def kernel_of(call: TimedCall) -> ProfiledKernel | None:
     """Return the kernels of a call; None where its name and shapes do not tell them."""
     try:
-        return _product(call) or _attention(call) or _memory(call)
+        return _product_kernel(call) or _attention_kernel(call) or _memory_kernel(call)
     except (IndexError, TypeError, ZeroDivisionError, ValueError):
         return None
 
@@ -98,18 +98,16 @@ def covers_inner_calls(kernel: ProfiledKernel | None) -> bool:
     return kernel is not None and kernel.kind is not KernelKind.MEMORY
 
 
-def _product(call: TimedCall) -> ProfiledKernel | None:
+def _product_kernel(call: TimedCall) -> ProfiledKernel | None:
     shapes = [tensor.shape for tensor in call.reads]
     word = call.word
     if word in ("mm", "bmm", "addmm", "baddbmm"):
         left, right = shapes[-2:]
-        products = prod(left[:-2])
-        if call.reads[-2].transposed:
-            # The gradient of a layer's weights: what is summed over are the tokens, and rows hold features.
-            return ProfiledKernel(
-                KernelKind.PRODUCT, m=left[-1], n=left[-2], k=right[-1], products=products, weight_gradient=1
-            )
-        return ProfiledKernel(KernelKind.PRODUCT, m=left[-2], n=right[-1], k=left[-1], products=products, forward=1)
+        m, n, k, transposed = left[-2], right[-1], left[-1], call.reads[-2].transposed
+        if transposed:  # The gradient of a layer's weights: the sum runs over the tokens, and rows hold features.
+            m, n, k = left[-1], left[-2], right[-1]
+        passes = {"weight_gradient" if transposed else "forward": 1}
+        return ProfiledKernel(KernelKind.PRODUCT, m=m, n=n, k=k, products=prod(left[:-2]), **passes)
     if word == "convolution":
         return _convolution(call, shapes[0], shapes[1], 3)
     if word == "convolution_backward":
@@ -150,7 +148,7 @@ def _along(values: object, axis: int) -> int:
     return int(values[axis] if len(values) > 1 else values[0])
 
 
-def _attention(call: TimedCall) -> ProfiledKernel | None:
+def _attention_kernel(call: TimedCall) -> ProfiledKernel | None:
     if call.word not in _CAUSAL:
         return None
     first, place = _CAUSAL[call.word]
@@ -169,7 +167,7 @@ def _attention(call: TimedCall) -> ProfiledKernel | None:
     )
 
 
-def _memory(call: TimedCall) -> ProfiledKernel | None:
+def _memory_kernel(call: TimedCall) -> ProfiledKernel | None:
     word = call.word.removesuffix("_")
     sizes = [tensor.elements * tensor.element_bytes for tensor in call.reads]
     if not sizes:
@@ -233,16 +231,18 @@ class ProfiledOperator:
 def operators_of(profile: Profile) -> list[ProfiledOperator]:
     """Return the operators of a profile that took time, the longest first."""
     operators: dict[OperatorKey, ProfiledOperator] = {}
-    for call, step_pass, seconds in _timed(profile.calls, "forward", profile.on_device):
+    for call, step_pass, seconds in _timed_calls(profile.calls, "forward", profile.on_device):
         key = OperatorKey(call.name, tuple(tensor.shape for tensor in call.reads), call.precision, step_pass)
         operator = operators.setdefault(key, ProfiledOperator(key, kernel_of(call)))
         operator.calls += 1
         operator.seconds += seconds
-        operator.kernels |= dict.fromkeys(_kernels(call))
+        operator.kernels |= dict.fromkeys(_kernel_names(call))
     return sorted(operators.values(), key=lambda operator: -operator.seconds)
 
 
-def _timed(calls: Sequence[TimedCall], step_pass: Pass, on_device: bool) -> Iterator[tuple[TimedCall, Pass, float]]:
+def _timed_calls(
+    calls: Sequence[TimedCall], step_pass: Pass, on_device: bool
+) -> Iterator[tuple[TimedCall, Pass, float]]:
     """Yield the calls that took time themselves, with the pass that they are in and their seconds."""
     for call in calls:
         inner = cast("list[TimedCall]", call.calls)
@@ -254,7 +254,7 @@ def _timed(calls: Sequence[TimedCall], step_pass: Pass, on_device: bool) -> Iter
         if call.schema and seconds > 0:
             yield call, inside, seconds
         if not whole:
-            yield from _timed(inner, inside, on_device)
+            yield from _timed_calls(inner, inside, on_device)
 
 
 def _device_seconds(call: TimedCall, whole: bool | str) -> float:
@@ -267,10 +267,10 @@ def _host_seconds(call: TimedCall, whole: bool | str) -> float:
     return call.seconds if whole else max(call.seconds - sum(entry.seconds for entry in inner), 0.0)
 
 
-def _kernels(call: TimedCall) -> Iterator[str]:
+def _kernel_names(call: TimedCall) -> Iterator[str]:
     yield from call.kernels
     for inner in cast("list[TimedCall]", call.calls):
-        yield from _kernels(inner)
+        yield from _kernel_names(inner)
 
 
 def predicted_seconds(
@@ -294,36 +294,31 @@ def predicted_seconds(
         ]
         if rows and precision is not None:
             peak = Rates(accelerator.peak_rate(precision), accelerator.memory_bandwidth or np.inf)
-            shapes, nbytes, flops = _columns([operators[row] for row in rows])
+            shapes, nbytes, flops = _kernel_columns([operators[row] for row in rows])
             seconds[rows] = model.operator_times(nbytes, flops, shapes, peak)[0]
     return seconds
 
 
-def _columns(operators: Sequence[ProfiledOperator]) -> tuple[KernelShapes, Floats, Floats]:
+def _kernel_columns(operators: Sequence[ProfiledOperator]) -> tuple[KernelShapes, Floats, Floats]:
     """The kernels of operators of one number format, their bytes and their FLOPs, each [1, operators]."""
     specified = [operator.kernel for operator in operators if operator.kernel is not None]
     table = np.array([kernel[1:] for kernel in specified], np.float64).T[:, None, :]
-    m, n, k, products, repeats, forward, input_gradient, weight_gradient, causal, nbytes = table
+    columns = dict(zip(ProfiledKernel._fields[1:], table, strict=True))
+    causal, nbytes = columns.pop("causal"), columns.pop("nbytes")
     size = next((tensor for tensor in (_element_bytes(operator) for operator in operators) if tensor), 4)
-    attention = size * products * (2 * m + 2 * n) * k
+    none = np.zeros(len(specified), np.int64)
     shapes = KernelShapes(
         kind=np.array([kernel.kind for kernel in specified], np.int64),
-        m=m,
-        n=n,
-        k=k,
-        products=products,
-        repeats=repeats,
-        forward=forward,
-        input_gradient=input_gradient,
-        weight_gradient=weight_gradient,
+        **columns,
         visible=np.where(causal[0] == 1, 0.5, 1.0),
-        narrow=np.zeros(len(specified), np.int64),
-        losses=np.zeros(len(specified), np.int64),
+        narrow=none,
+        losses=none,
         element_bytes=size,
     )
-    is_flash = shapes.kind == KernelKind.FLASH
-    moved = np.where(is_flash, attention * (forward + input_gradient), nbytes)
-    return shapes, moved, 2 * m * n * k * products
+    attention = size * shapes.products * (2 * shapes.m + 2 * shapes.n) * shapes.k
+    passes = shapes.forward + shapes.input_gradient
+    moved = np.where(shapes.kind == KernelKind.FLASH, attention * passes, nbytes)
+    return shapes, moved, 2 * shapes.m * shapes.n * shapes.k * shapes.products
 
 
 def _element_bytes(operator: ProfiledOperator) -> int:
@@ -338,8 +333,6 @@ LEAST_OPERATORS = 4
 """Operators from which an error can be cross-validated."""
 _NOISE = 0.15
 """Standard deviation of the logarithm of one operator's time around the model: an assumption."""
-_LEAST_NOISE = 0.02
-"""Least noise that a fit assumes: few operators can lie on the model by chance."""
 _STEP = 1e-4
 _MOST_REWEIGHTINGS = 12
 _SETTLED = 0.02
@@ -407,24 +400,16 @@ def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) 
     priors = priors_of(accelerator)
     indices = [priors.names.index(parameter) for parameter in FITTED]
     center, spread = priors.center[indices], priors.spread[indices]
-    logarithms, covariance, noise = _fit(rows, center, spread, center)
+    logarithms, covariance, noise = _fit_parameters(rows, center, spread, center)
     errors, inside, folds = _held_out(rows, center, spread, logarithms)
     whole = prior_fit(priors)
     whole.logarithms[indices] = logarithms
     whole.covariance[np.ix_(indices, indices)] = covariance
-    relative = np.expm1(errors)
     return Calibration(
         description=f"{name}, calibrated on {len(rows.operators)} operators of {profile.name}",
         accelerator=name,
         rows=CalibrationRows(table=profile.name, sha256=profile.sha256, count=len(rows.operators), kind="operators"),
-        cross_validated=CrossValidatedError(
-            folds=folds,
-            mean=float(np.abs(relative).mean()),
-            median=float(np.median(np.abs(relative))),
-            bias=float(relative.mean()),
-            percentile_90=float(np.quantile(np.abs(relative), 0.9)),
-            coverage=float(inside.mean()),
-        ),
+        cross_validated=CrossValidatedError(folds=folds, **error_statistics(np.expm1(errors), inside)),
         noise=noise,
         scatter=scatter_of(errors),
         parameters=parameters_of(whole, priors),
@@ -432,7 +417,7 @@ def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) 
     )
 
 
-def _fit(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Floats, Floats, float]:
+def _fit_parameters(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Floats, Floats, float]:
     """Logarithms of the fitted parameters, their covariance, and the noise of a row; errors far off weigh less."""
     from scipy.optimize import least_squares
 
@@ -452,7 +437,7 @@ def _fit(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Fl
         solved = least_squares(residuals, inside, slopes, (-np.inf, highest), x_scale=spread, xtol=1e-5, max_nfev=30)
         logarithms = solved.x
         errors = rows.predicted(logarithms) - rows.measured
-        before, noise = noise, max(float(np.median(np.abs(errors))) * 1.4826, _LEAST_NOISE)
+        before, noise = noise, max(float(np.median(np.abs(errors))) * 1.4826, LEAST_NOISE)
         weights = 1 / np.sqrt(1 + (errors / noise) ** 2 / 2)
         if abs(noise / before - 1) < _SETTLED:
             break
@@ -469,7 +454,7 @@ def _held_out(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tup
     errors, half = np.zeros(len(fold)), np.zeros(len(fold))
     for number in range(int(fold.max()) + 1):
         out = fold == number
-        logarithms, covariance, _ = _fit(rows.subset(~out), center, spread, start)
+        logarithms, covariance, _ = _fit_parameters(rows.subset(~out), center, spread, start)
         tested = rows.subset(out)
         errors[out] = tested.predicted(logarithms) - tested.measured
         half[out] = half_widths(tested.slopes(logarithms), covariance, 0.0)
@@ -490,7 +475,7 @@ COMMUNICATION = ("c10d::", "nccl:", "gloo:", "mpi:", "ucc:", "record_param_comms
 """Beginnings of the names of calls that exchange data among ranks."""
 
 
-class Part(NamedTuple):
+class StepPart(NamedTuple):
     """One part of a step, in seconds of one step."""
 
     name: str
@@ -520,7 +505,7 @@ class ExchangeRow(NamedTuple):
 class ProfiledStep:
     """A step as it was measured and as it is predicted."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[StepPart, ...]
     operators: tuple[tuple[ProfiledOperator, float | None], ...]
     """Operators with the predicted seconds of one call, the longest first."""
     exchanges: tuple[ExchangeRow, ...]
@@ -559,7 +544,7 @@ def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | Non
     rows = tuple(_exchange_rows(profile, cluster))
     share = float((measured * calls)[known].sum() / max(float((measured * calls).sum()), 1e-30))
     return ProfiledStep(
-        parts=tuple(_parts(spent, change, share, rows, profile.steps, cluster)),
+        parts=tuple(_step_parts(spent, change, share, rows, profile.steps, cluster)),
         operators=tuple(
             (operator, float(price) if priced else None)
             for operator, price, priced in zip(operators, prices, known, strict=True)
@@ -570,18 +555,20 @@ def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | Non
     )
 
 
-def _parts(
+def _step_parts(
     spent: Busy, change: float, share: float, rows: Sequence[ExchangeRow], steps: int, cluster: Cluster | None
-) -> Iterator[Part]:
+) -> Iterator[StepPart]:
     note = f"{share:.0%} of the operators' time is priced, the rest as measured"
-    yield Part("computing", spent.computing / steps, max(spent.computing + change, 0.0) / steps, note)
+    yield StepPart("computing", spent.computing / steps, max(spent.computing + change, 0.0) / steps, note)
     lasted = sum(row.times * row.measured for row in rows)
     predicted = sum(row.times * (row.measured if row.predicted is None else row.predicted) for row in rows)
     ratio = predicted / lasted if lasted else 1.0
     priced = sum(row.predicted is not None for row in rows)
     note = f"{priced} of {len(rows)} kinds of exchanges are priced" if cluster else "as measured: no cluster is named"
-    yield Part("exposed communication", spent.exposed / steps, ratio * spent.exposed / steps, note if rows else "none")
-    yield Part("idle", spent.idle / steps, spent.idle / steps, "as measured")
+    yield StepPart(
+        "exposed communication", spent.exposed / steps, ratio * spent.exposed / steps, note if rows else "none"
+    )
+    yield StepPart("idle", spent.idle / steps, spent.idle / steps, "as measured")
 
 
 def _window(profile: Profile) -> tuple[float, float]:
@@ -614,37 +601,37 @@ def _host_calls(profile: Profile) -> Iterator[TimedCall]:
             yield call
 
 
-def _exchanges(profile: Profile) -> Iterator[TracedExchange]:
+def _traced_exchanges(profile: Profile) -> Iterator[TracedExchange]:
     if profile.on_device:
         yield from (piece.exchange for piece in profile.work if piece.exchange is not None)
         return
     for call in _host_calls(profile):
         if call.name.startswith(COMMUNICATION):
-            nbytes = max((sum(tensor.nbytes for tensor in inner.reads) for inner in _within(call)), default=0)
-            kind = next((kind for inner in _within(call) if (kind := kind_of_words(inner.name))), "unknown")
+            nbytes = max((sum(tensor.nbytes for tensor in inner.reads) for inner in _with_inner_calls(call)), default=0)
+            kind = next((kind for inner in _with_inner_calls(call) if (kind := kind_of_words(inner.name))), "unknown")
             yield TracedExchange(kind, nbytes or None, seconds=call.seconds)
 
 
-def _within(call: Call) -> Iterator[Call]:
+def _with_inner_calls(call: Call) -> Iterator[Call]:
     yield call
     for inner in call.calls:
-        yield from _within(inner)
+        yield from _with_inner_calls(inner)
 
 
 def _exchange_rows(profile: Profile, cluster: Cluster | None) -> Iterator[ExchangeRow]:
     """The exchanges of a step, those of one kind, size and group together, the longest first."""
     groups: dict[tuple[str, int | None, str, int | None], list[TracedExchange]] = {}
-    for exchange in _exchanges(profile):
+    for exchange in _traced_exchanges(profile):
         groups.setdefault((exchange.kind, exchange.nbytes, exchange.group, exchange.ranks), []).append(exchange)
     world = profile.distributed.get("world_size")
-    price = None if cluster is None else pricer(cluster, world if type(world) is int else None)
+    price = None if cluster is None else exchange_pricer(cluster, world if type(world) is int else None)
     for members in sorted(groups.values(), key=lambda members: -sum(member.seconds for member in members)):
         predicted = None if price is None else price(members[0])
         mean = sum(member.seconds for member in members) / len(members)
         yield ExchangeRow(members[0], len(members) / profile.steps, mean, predicted)
 
 
-def pricer(cluster: Cluster, world: int | None) -> Callable[[TracedExchange], float | None]:
+def exchange_pricer(cluster: Cluster, world: int | None) -> Callable[[TracedExchange], float | None]:
     """Return what prices an exchange among the ranks of its group, else of the job, on a cluster; None where its kind,
     bytes or ranks are not known, or where the fabric carries no such collective."""
     prices = GroupPrices(cluster.fabric, cluster.training)

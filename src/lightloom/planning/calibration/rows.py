@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from io import StringIO
 from math import log
@@ -118,7 +118,7 @@ def read_table(text: str, kind: type[Line], path: Path, name: str = "") -> list[
     """
     reader = csv.DictReader(StringIO(text))
     _check_columns(reader.fieldnames or [], kind, path)
-    lines = [_line(cells, kind, place) for cells, place in _cells(reader, path, name)]
+    lines = [_parsed_line(cells, kind, place) for cells, place in _cells(reader, path, name)]
     if not lines:
         raise ConfigError(f"{path}: no rows: expected at least one below the heading")
     return lines
@@ -164,7 +164,7 @@ def _expectation(message: str) -> str:
     return message
 
 
-def _line(cells: Mapping[str, Any], kind: type[Line], place: str) -> Line:
+def _parsed_line(cells: Mapping[str, Any], kind: type[Line], place: str) -> Line:
     given = {column: cell for column, cell in cells.items() if cell != ""}
     try:
         return kind.model_validate(given)
@@ -436,7 +436,7 @@ class PlannedStep:
     """Equal for steps whose jobs are."""
 
 
-class Group(NamedTuple):
+class JobGroup(NamedTuple):
     """Strategies of one job, of as many stages each."""
 
     which: Ints
@@ -465,7 +465,7 @@ class Jobs:
         return tuple(planned.step for planned in self.planned)
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[JobGroup, ...]:
         """Jobs that are priced together."""
         groups: dict[object, list[int]] = {}
         for index, planned in enumerate(self.planned):
@@ -475,9 +475,9 @@ class Jobs:
             groups.setdefault(key, []).append(index)
         return tuple(self._group(indices) for indices in groups.values())
 
-    def _group(self, indices: list[int]) -> Group:
+    def _group(self, indices: list[int]) -> JobGroup:
         strategies = tuple(self.planned[index].strategy for index in indices)
-        return Group(np.array(indices), self.planned[indices[0]].job, strategies, Strategies.of(*strategies))
+        return JobGroup(np.array(indices), self.planned[indices[0]].job, strategies, Strategies.of(*strategies))
 
     @cached_property
     def measured(self) -> Floats:
@@ -510,7 +510,7 @@ def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
     Raises:
         ConfigError: no usual micro-batch divides what a rank works on.
     """
-    choices = [(index, choice) for index, step in enumerate(steps) for choice in _choices(step)]
+    choices = [(index, choice) for index, step in enumerate(steps) for choice in _open_choices(step)]
     planner = _Planner(accelerator)
     return Jobs(
         planned=tuple(planner.planned(choice) for _, choice in choices),
@@ -521,7 +521,7 @@ def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
 
 
 class _Planner:
-    """Makes jobs; those of one model share its graph and the columns of its operators."""
+    """Maker of jobs, in which those of one model share its graph and the columns of its operators."""
 
     def __init__(self, accelerator: Accelerator) -> None:
         self._accelerator = accelerator
@@ -545,14 +545,7 @@ class _Planner:
 
 def sizes_of(step: MeasuredStep) -> TransformerSizes:
     """Return the sizes of a step's model."""
-    return TransformerSizes(
-        hidden=step.hidden,
-        layers=step.layers,
-        heads=step.heads,
-        ffn=step.ffn,
-        vocabulary=step.vocabulary,
-        sequence_length=step.sequence_length,
-    )
+    return TransformerSizes(**{field.name: getattr(step, field.name) for field in fields(TransformerSizes)})
 
 
 def overlaps(step: MeasuredStep) -> bool:
@@ -616,7 +609,7 @@ def strategy_of(step: MeasuredStep) -> Strategy:
     )
 
 
-def _choices(step: MeasuredStep) -> list[MeasuredStep]:
+def _open_choices(step: MeasuredStep) -> list[MeasuredStep]:
     """Return the step with every usual choice of what it leaves open."""
     if step.micro_batch is not None and step.virtual_stages is not None:
         return [step]
@@ -660,11 +653,11 @@ def step_seconds(jobs: Jobs, values: Mapping[str, float]) -> Floats:
     transport = transport_of(jobs.accelerator).with_parameters(values)
     seconds = np.zeros(len(jobs.planned))
     for group in jobs.groups:
-        seconds[group.which] = _seconds(group, kernels, transport)
+        seconds[group.which] = _group_seconds(group, kernels, transport)
     return seconds
 
 
-def _seconds(group: Group, kernels: KernelModel, transport: Transport) -> Floats:
+def _group_seconds(group: JobGroup, kernels: KernelModel, transport: Transport) -> Floats:
     """Seconds of each strategy of a group."""
     accelerator = group.job.accelerator.model_copy(update={"kernels": kernels})
     fabric = group.job.fabric.model_copy(update={"transport": transport})

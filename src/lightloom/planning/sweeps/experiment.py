@@ -48,7 +48,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Config)
 
 
-def _listed(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     if value is None or value == []:
         raise ValueError("expected a value, or a list of at least one")
     return value if isinstance(value, list) else [value]
@@ -59,7 +59,7 @@ class _OneOrMore:
     """Read a single value as a list of one, and document both forms in the JSON Schema."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_before_validator_function(_listed, handler(source))
+        return no_info_before_validator_function(_as_list, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         several = handler(schema)
@@ -179,12 +179,8 @@ def schema() -> dict[str, Any]:
     head = document["$defs"].pop(_Head.__name__)
     for field, block in (("collectives", CollectiveBlock), ("plans", PlanBlock)):
         head["properties"][field]["items"] = {"$ref": f"#/$defs/{block.__name__}"}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **head,
-        "title": "lightloom experiment",
-        **document,
-    }
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": dialect, **head, "title": "lightloom experiment", **document}
 
 
 def _blocks(kind: type[M], blocks: list[dict[str, Any]], where: str) -> tuple[M, ...]:
@@ -215,7 +211,7 @@ def code_version() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class SweepSite:
     """Where points run: a fabric with its ranks or a cluster, or the reason why it cannot be built."""
 
     name: str
@@ -231,11 +227,15 @@ class Site:
     """Hash of the name, ranks, settings and definition."""
 
     @classmethod
-    def of(cls, name: str, ranks: int, settings: str, place: Fabric | Cluster | None, why: str = "") -> Site:
+    def of(cls, name: str, ranks: int, settings: str, place: Fabric | Cluster | None, why: str = "") -> SweepSite:
         """Return a site with its hash."""
         description = place.to_json() if isinstance(place, Cluster) else place and place.model_dump(mode="json")
         content = content_hash([name, ranks, settings, description, why])
         return cls(name=name, ranks=ranks, settings=settings, place=place, why=why, content=content)
+
+    def columns(self, what: str) -> dict[str, Any]:
+        """Return the columns that identify the site in a row of a ``collective`` or of a ``plan``."""
+        return {"what": what, "site": self.name, "ranks": self.ranks, "settings": self.settings}
 
     @property
     def fabric(self) -> Fabric:
@@ -248,7 +248,7 @@ class Site:
 class CollectivePoint:
     """One collective, built by one algorithm."""
 
-    site: Site
+    site: SweepSite
     kind: str
     nbytes: float
     algorithm: str
@@ -256,7 +256,7 @@ class CollectivePoint:
 
     def columns(self) -> dict[str, Any]:
         """Return the columns that identify the point in its row."""
-        return _columns(self.site, "collective") | {
+        return self.site.columns("collective") | {
             "collective": self.kind,
             "nbytes": self.nbytes,
             "algorithm": self.algorithm,
@@ -278,7 +278,7 @@ class CollectivePoint:
 class PlanPoint:
     """One training step of one model by one strategy and algorithm."""
 
-    site: Site
+    site: SweepSite
     model: str
     """Name in the experiment."""
     workload: str
@@ -295,7 +295,7 @@ class PlanPoint:
 
     def columns(self) -> dict[str, Any]:
         """Return the columns that identify the point in its row."""
-        return _columns(self.site, "plan") | {
+        return self.site.columns("plan") | {
             "model": self.model,
             "batch_per_rank": self.batch,
             "sequence_length": self.sequence_length,
@@ -319,10 +319,6 @@ class PlanPoint:
 Point = CollectivePoint | PlanPoint
 
 
-def _columns(site: Site, what: str) -> dict[str, Any]:
-    return {"what": what, "site": site.name, "ranks": site.ranks, "settings": site.settings}
-
-
 # Expand an experiment into its points, in its order and without repetition.
 
 _ALL = "all"
@@ -337,33 +333,33 @@ def points_of(experiment: Experiment) -> dict[str, Point]:
     """
     points_by_key: dict[str, Point] = {}
     folder = experiment.path.parent
-    blocks: list[tuple[str, CollectiveBlock | PlanBlock]] = [
-        *((f"collectives[{place}]", each) for place, each in enumerate(experiment.collectives)),
-        *((f"plans[{place}]", each) for place, each in enumerate(experiment.plans)),
-    ]
-    for where, block in blocks:
-        try:
-            points = _collectives(block, folder) if isinstance(block, CollectiveBlock) else _plans(block, folder)
-            for each in points:
-                points_by_key.setdefault(each.key, each)
-        except InputError as error:
-            raise ConfigError(f"{experiment.path}: {where}: {error}") from error
+    expanded = {
+        "collectives": (_collective_points(block, folder) for block in experiment.collectives),
+        "plans": (_plan_points(block, folder) for block in experiment.plans),
+    }
+    for kind, blocks in expanded.items():
+        for place, points in enumerate(blocks):
+            try:
+                for point in points:
+                    points_by_key.setdefault(point.key, point)
+            except InputError as error:
+                raise ConfigError(f"{experiment.path}: {kind}[{place}]: {error}") from error
     return points_by_key
 
 
-def _collectives(block: CollectiveBlock, folder: Path) -> Iterator[Point]:
+def _collective_points(block: CollectiveBlock, folder: Path) -> Iterator[Point]:
     for kind in block.kind:
         if kind not in OF_SIZE:
             raise UnknownNameError("collective", kind, OF_SIZE)
-    named, models = _algorithms(block), [known_cost_model(value) for value in block.cost_model]
+    named, models = _algorithm_names(block), [known_cost_model(value) for value in block.cost_model]
     for site in _sites(block, block.fabric, folder):
         sizes = [*block.nbytes, *(value * site.ranks for value in block.nbytes_per_rank)]
         for kind, nbytes, model, algorithm in product(block.kind, sizes, models, named):
             yield CollectivePoint(site=site, kind=kind, nbytes=nbytes, algorithm=algorithm, cost_model=model)
 
 
-def _plans(block: PlanBlock, folder: Path) -> Iterator[Point]:
-    named, costs = _algorithms(block), [known_cost_model(name) for name in block.cost_model]
+def _plan_points(block: PlanBlock, folder: Path) -> Iterator[Point]:
+    named, costs = _algorithm_names(block), [known_cost_model(name) for name in block.cost_model]
     strategies = _all_of(block.strategy, STRATEGIES)
     for name in strategies:
         if name not in STRATEGIES:
@@ -392,13 +388,13 @@ def _all_of(names: tuple[str, ...], known: Mapping[str, object]) -> tuple[str, .
     return tuple(dict.fromkeys(choice for name in names for choice in (known if name == _ALL else (name,))))
 
 
-def _algorithms(block: Block) -> tuple[str, ...]:
+def _algorithm_names(block: Block) -> tuple[str, ...]:
     return tuple(find(name).name for name in _all_of(block.algorithm, algorithms()))
 
 
-def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[Site]:
+def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSite]:
     """Return every fabric or cluster with all of its ranks and settings; at least one of each can be built."""
-    sites: list[Site] = []
+    sites: list[SweepSite] = []
     for name, is_fabric in [*((place, True) for place in fabrics), *((place, False) for place in block.cluster)]:
         candidates, refused = [], []
         for ranks, *values in product(block.ranks or (None,), *block.set.values()):
@@ -409,20 +405,20 @@ def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[Site]:
                 raise
             except InputError as error:
                 refused.append(error)
-                candidates.append(Site.of(name, ranks or 0, _settings_text(settings), None, str(error)))
+                candidates.append(SweepSite.of(name, ranks or 0, _settings_text(settings), None, str(error)))
         if len(refused) == len(candidates):
             raise refused[0]
         sites += candidates
     return sites
 
 
-def _site(name: str, is_fabric: bool, ranks: int | None, settings: Mapping[str, object], folder: Path) -> Site:
+def _site(name: str, is_fabric: bool, ranks: int | None, settings: Mapping[str, object], folder: Path) -> SweepSite:
     path = str(folder / name) if name.endswith((".yaml", ".yml")) else name
     if is_fabric:
         assert ranks is not None
-        return Site.of(name, ranks, _settings_text(settings), load_fabric(path, ranks, settings))
+        return SweepSite.of(name, ranks, _settings_text(settings), load_fabric(path, ranks, settings))
     cluster = load_cluster(path, {**settings, **({} if ranks is None else {"ranks": ranks})})
-    return Site.of(name, cluster.ranks, _settings_text(settings), cluster)
+    return SweepSite.of(name, cluster.ranks, _settings_text(settings), cluster)
 
 
 def _settings_text(settings: Mapping[str, object]) -> str:

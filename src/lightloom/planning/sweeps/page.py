@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# The contests of a sweep: rows that answer the same question, ranked by time.
+# Contests: rows that answer the same question (one collective or one model on one fabric), ranked by time.
 
 _QUESTION: Mapping[str, tuple[str, ...]] = {
     "collective": ("collective", "cost_model", "site", "ranks", "settings", "nbytes"),
@@ -68,12 +68,12 @@ def contests(rows: Iterable[Row], what: str) -> list[Contest]:
     for row in rows:
         if row["what"] == what and row["status"] == DONE:
             entrants.setdefault(tuple(row[name] for name in _QUESTION[what]), []).append(row)
-    return [_ranked(rivals) for rivals in entrants.values()]
 
+    def ranked(rivals: list[Row]) -> Contest:
+        best = min(row["time_s"] for row in rivals)
+        return Contest(tuple(sorted(rivals, key=lambda row: (not _as_fast(row, best) and row["time_s"], entrant(row)))))
 
-def _ranked(rows: list[Row]) -> Contest:
-    best = min(row["time_s"] for row in rows)
-    return Contest(tuple(sorted(rows, key=lambda row: (not _as_fast(row, best) and row["time_s"], entrant(row)))))
+    return [ranked(rivals) for rivals in entrants.values()]
 
 
 def _as_fast(row: Row, best: float) -> bool:
@@ -350,30 +350,29 @@ def _headline(collectives: Sequence[Contest], plans: Sequence[Contest]) -> str:
     return "; ".join(parts)
 
 
+def _winners_picture(title: str, cells: Sequence[Cell], colours: Colours, caption: str) -> Picture:
+    """Return the figure of the winners, with at most so many rows and columns as a page holds."""
+    rows = _spread(list(dict.fromkeys(cell.row for cell in cells)), _CELL_ROWS)
+    columns = _spread(list(dict.fromkeys(cell.column for cell in cells)), _CELL_COLUMNS)
+    shown = [cell for cell in cells if cell.row in rows and cell.column in columns]
+    if len(shown) < len(cells):
+        caption += f" {len(shown)} of {len(cells):,} cells; results.parquet holds all."
+    return Picture(title=title, svg=to_svg(winners_figure(shown, colours)), caption=caption)
+
+
 def _collective_pictures(collectives: Sequence[Contest]) -> list[Picture]:
     colours = colours_of([entrant(contest.winner) for contest in collectives])
+    caption = "Colour: the fastest, of equals the first by name; its time, and that over the lower bound."
     pictures = []
     for (kind, model), group in grouped(collectives, "collective", "cost_model"):
         title = f"{kind[0].upper()}{kind[1:]}, {model} cost"
-        cells = _size_cells(group)
-        pictures.append(
-            Picture(
-                title=title,
-                svg=to_svg(winners_figure(_cut(cells), colours)),
-                caption="Colour: the fastest, of equals the first by name; its time, and that over the lower bound."
-                + _left_out(cells),
-            )
-        )
-        pictures += _curves(group, colours, title)
+        pictures += [_winners_picture(title, _size_cells(group), colours, caption), *_curves(group, colours, title)]
     return pictures
 
 
 def _size_cells(group: Sequence[Contest]) -> list[Cell]:
     """Return cells with a row for each place; columns are total bytes or bytes per rank, whichever are fewer."""
-    totals, shares = (
-        {_size(contest, of_rank=False) for contest in group},
-        {_size(contest, of_rank=True) for contest in group},
-    )
+    totals, shares = ({_size(contest, of_rank) for contest in group} for of_rank in (False, True))
     of_rank = len(shares) < len(totals)
     places = list(dict.fromkeys(contest.place for contest in group))
     return [
@@ -396,26 +395,20 @@ def _curves(group: Sequence[Contest], colours: Colours, title: str) -> list[Pict
     by_place = [place for _, place in grouped(group, "site", "ranks", "settings") if len(place) > 1]
     if not by_place:
         return []
-    shown = _spread(by_place, _PANELS)
-    left_out = f" {len(shown)} of {len(by_place)} places." if len(shown) < len(by_place) else ""
-    return [
-        Picture(
-            title=f"{title}: time over bytes",
-            svg=to_svg(curves_figure(shown, colours)),
-            caption="What every rank holds in the end (all-gather) or at the start (all others)." + left_out,
-        )
-    ]
+    shown, caption = (
+        _spread(by_place, _PANELS),
+        "What every rank holds in the end (all-gather) or at the start (all others).",
+    )
+    if len(shown) < len(by_place):
+        caption += f" {len(shown)} of {len(by_place)} places."
+    return [Picture(title=f"{title}: time over bytes", svg=to_svg(curves_figure(shown, colours)), caption=caption)]
 
 
 def _plan_pictures(plans: Sequence[Contest]) -> list[Picture]:
     colours = colours_of([entrant(contest.winner) for contest in plans])
+    caption = "Colour: the fastest strategy and algorithm, of equals the first by name; time of a step."
     return [
-        Picture(
-            title=f"Training steps, {model} cost",
-            svg=to_svg(winners_figure(_cut([_plan_cell(contest) for contest in group]), colours)),
-            caption="Colour: the fastest strategy and algorithm, of equals the first by name; time of a step."
-            + _left_out([_plan_cell(contest) for contest in group]),
-        )
+        _winners_picture(f"Training steps, {model} cost", [_plan_cell(contest) for contest in group], colours, caption)
         for (model,), group in grouped(plans, "cost_model")
     ]
 
@@ -428,17 +421,6 @@ def _plan_cell(contest: Contest) -> Cell:
         winner=entrant(row),
         text=f"{format_time(row['time_s'])}\n{format_time(exposed(row))} exposed",
     )
-
-
-def _cut(cells: Sequence[Cell]) -> list[Cell]:
-    rows = _spread(list(dict.fromkeys(cell.row for cell in cells)), _CELL_ROWS)
-    columns = _spread(list(dict.fromkeys(cell.column for cell in cells)), _CELL_COLUMNS)
-    return [cell for cell in cells if cell.row in rows and cell.column in columns]
-
-
-def _left_out(cells: Sequence[Cell]) -> str:
-    shown = len(_cut(cells))
-    return f" {shown} of {len(cells):,} cells; results.parquet holds all." if shown < len(cells) else ""
 
 
 def _spread(items: list[T], most: int) -> list[T]:
