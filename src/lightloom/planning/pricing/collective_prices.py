@@ -311,6 +311,15 @@ def _code_hash() -> str:
     return digest.hexdigest()
 
 
+# Lower bounds of prices: lines below convex prices, chords below concave ones, steps below all others.
+#
+# A verified schedule's cost is a sum over steps (or along a chain of steps) of maxima of linear functions of the bytes:
+# convex. The line through two sizes lies below a convex function outside of the two. So two lines, through sizes below
+# and above all that occur, bound every size between them. A pipeline takes the number of pieces that suits the size:
+# the least of linear functions, which is concave, so that chords lie below it; so is the closed form of a collective
+# library, the least of concave ways. Schedules that are built anew for each size have no such law; the proved lower
+# bounds of the collective, at sizes a quarter of an octave apart, stay below their prices.
+
 _SMALL, _LARGE = 2.0**12, 2.0**37
 """Bytes; smaller sizes are bounded by the price of nothing, larger ones by the first line alone."""
 LINE_SIZES = (0.0, _SMALL, _LARGE, 2 * _LARGE)
@@ -322,7 +331,8 @@ _PARTS: Effort = 4
 _CHORD_SIZES = (0.0, *(4.0**power for power in range(5, 21)))
 """Bytes of the pipelines between whose prices chords are drawn."""
 _DENSE_SIZES = (0.0, *(2.0 ** (part / _PARTS) for part in range(_PARTS * _OCTAVES)))
-_PRICE_LINE_ROUNDING = 1 - 1e-12
+_BELOW_ROUNDING = 1 - 1e-12
+"""Factor that keeps lower bounds below prices whose sums are rounded otherwise."""
 
 
 LowerPrice: TypeAlias = Callable[[Floats], Floats]
@@ -369,7 +379,7 @@ def price_line(price: Price, kind: Kind, *, hidden_setup: bool) -> PriceLine:
 
 def chords(sizes: Sequence[float], seconds: Sequence[float]) -> LowerPrice:
     """Return the chords of a concave price between sizes, beyond which it is taken to stay as it is."""
-    return partial(np.interp, xp=np.array(sizes), fp=np.array(seconds) * _PRICE_LINE_ROUNDING)
+    return partial(np.interp, xp=np.array(sizes), fp=np.array(seconds) * _BELOW_ROUNDING)
 
 
 def steps_between(seconds: Sequence[float]) -> LowerPrice:
@@ -417,8 +427,8 @@ def proved_line(kind: Kind, fabric: Fabric, model: CostModel) -> PriceLine:
     """Return the bytes and the latency of a collective that no schedule beats, circuits set up beforehand: a bound that
     needs no schedule."""
     nothing = lower_bound(Collective(kind, fabric.ranks, 0.0), fabric, model).time - fabric.setup_time
-    slope = bandwidth_bound(Collective(kind, fabric.ranks, 1.0), fabric) * _PRICE_LINE_ROUNDING
-    return PriceLine(max(nothing, 0.0) * _PRICE_LINE_ROUNDING, 0.0, slope * _LARGE, slope)
+    slope = bandwidth_bound(Collective(kind, fabric.ranks, 1.0), fabric) * _BELOW_ROUNDING
+    return PriceLine(max(nothing, 0.0) * _BELOW_ROUNDING, 0.0, slope * _LARGE, slope)
 
 
 def undominated(lines: Sequence[LowerPrice]) -> list[LowerPrice]:
@@ -438,7 +448,8 @@ def undominated(lines: Sequence[LowerPrice]) -> list[LowerPrice]:
 # A fabric that states what a library reaches on its links (``Fabric.library``) is priced so unless algorithms are
 # named: these prices are held to measured steps (:mod:`lightloom.planning.calibration`).
 
-_LIBRARY_ROUNDING = 1e-9
+_BOUND_TOLERANCE = 1e-9
+"""Share by which a closed form may lie below a proved bound, from rounding."""
 _NODE_LINKS, _NETWORK_LINKS = 2, 4
 """Links that a message crosses inside a node and between nodes."""
 _PASSES: Mapping[Kind, int] = {
@@ -516,7 +527,7 @@ class LibraryPrices:
         seconds = float(self.seconds(kind, np.array([nbytes]))[0])
         collective, adds = Collective(kind, self.fabric.ranks, nbytes), self._library.tiers.reduction
         bound = lower_bound(collective, self._carried, self.model, switches_add=adds)
-        if seconds < bound.time * (1 - _LIBRARY_ROUNDING):
+        if seconds < bound.time * (1 - _BOUND_TOLERANCE):
             raise BoundError(f"{LIBRARY.name}: {kind} costs {seconds} s, below the lower bound of {bound.time} s")
         energy = self._energy(kind, nbytes, int(ranks_in_domain(self._library.domain, *group)[0]))
         return _priced(seconds, energy).cost, bound
@@ -602,7 +613,8 @@ def _priced(seconds: float, energy: float | None) -> Priced:
 
 # The cheapest of several algorithms for each collective of a group.
 
-_CHEAPEST_ROUNDING = 1 + 1e-9
+_NOT_CHEAPER = 1 + 1e-9
+"""Factor above the best price from which lower bounds are not followed up."""
 
 CollectivePrices: TypeAlias = SchedulePrices | LibraryPrices
 """Prices of one algorithm's schedules, or of a fabric's collective library."""
@@ -661,7 +673,7 @@ def _cheapest(candidates: Sequence[tuple[CollectivePrices, LowerPrice]], kind: K
     best: tuple[float, str, int] | None = None
     failures: list[str] = []
     for bound, name, place in bounds:
-        if best is not None and bound > best[0] * _CHEAPEST_ROUNDING:
+        if best is not None and bound > best[0] * _NOT_CHEAPER:
             break
         prices = candidates[place][0]
         outcome = attempt(prices.algorithm, partial(prices, kind, nbytes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
@@ -433,19 +433,21 @@ class Job:
         return 0.0 if method is None else method.state_bytes
 
     def blocks(self, exchange: Ints) -> Mask:
-        """Which methods, by number, exchange after the backward pass only: as ``exchange``."""
-        blocking = np.array([False, *(method.blocking for method in self.exchanges)])
-        return np.asarray(blocking[np.minimum(exchange, len(blocking) - 1)])
+        """Return which methods, by number, exchange after the backward pass only: as ``exchange``."""
+        return self._of_methods(exchange, [False, *(method.blocking for method in self.exchanges)])
 
     def phased(self, exchange: Ints) -> Mask:
-        """Which methods, by number, take several kinds of collectives, or phases of their own: as ``exchange``."""
-        phases = np.array([False, *(not method.in_schedule for method in self.exchanges)])
-        return np.asarray(phases[np.minimum(exchange, len(phases) - 1)])
+        """Return which methods, by number, take several collectives, or phases of their own: as ``exchange``."""
+        return self._of_methods(exchange, [False, *(not method.in_schedule for method in self.exchanges)])
 
     def kept_bytes(self, exchange: Ints) -> Floats:
         """Return the bytes that methods, by number, keep between steps for each parameter: as ``exchange``."""
-        kept = np.array([0.0, *(method.state_bytes for method in self.exchanges)])
-        return np.asarray(kept[np.minimum(exchange, len(kept) - 1)])
+        return self._of_methods(exchange, [0.0, *(method.state_bytes for method in self.exchanges)])
+
+    @staticmethod
+    def _of_methods(exchange: Ints, values: list[Any]) -> Any:
+        """Return the value of each method by its number, the last one of higher numbers: as ``exchange``."""
+        return np.array(values)[np.minimum(exchange, len(values) - 1)]
 
     @cached_property
     def operators(self) -> OperatorTimes:

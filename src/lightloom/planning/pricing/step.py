@@ -13,7 +13,7 @@
 :func:`stage_times` puts these together; the parts stand above it, in this order but for passes and sends. Each
 collective is priced by a function that the caller gives: exactly for one strategy, by lower bounds for many. Where
 groups of neighbours leave other groups interleaved, these share a ring's wavelengths: with ``sharing`` their bytes
-count as often as there are groups between their ranks. """
+count as often as there are groups between their ranks."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def on_axis(exchange_time: ExchangeTime, axis: Axis) -> ExchangeTime:
 
 
 class PassExchanges(NamedTuple):
-    """Seconds of every operator's collectives in groups of one axis, each [rows, operators]."""
+    """Seconds of every operator's exchanges in groups of one axis, each [rows, operators]."""
 
     forward: Floats
     backward: Floats
@@ -447,13 +447,6 @@ def shares(rows: Strategies, held: Held, sharers: Ints) -> Floats:
 # wait(s)    max(s − attention / cp, share of the arithmetic that sends take · s)
 
 
-class RingTimes(NamedTuple):
-    """Seconds that operators wait, each [rows, operators]."""
-
-    forward: Floats
-    backward: Floats
-
-
 def has_ring(fabric: Fabric, cp: Ints, tp: Ints) -> Mask:
     """Return the rows whose context groups the fabric has, or that have none: [rows]."""
     groups, row = np.unique(np.stack([cp, distance(fabric, tp)]), axis=1, return_inverse=True)
@@ -466,7 +459,7 @@ def has_ring(fabric: Fabric, cp: Ints, tp: Ints) -> Mask:
 
 def ring_waits(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, times: tuple[Floats, Floats], *, sharing: bool
-) -> RingTimes:
+) -> PassExchanges:
     """Return what attention waits for blocks that arrive later than it needs them.
 
     Args:
@@ -476,7 +469,7 @@ def ring_waits(
         times: seconds of the operators forward and backward, each [rows, operators].
         sharing: whether groups that interleave share a ring's wavelengths.
     """
-    waits = RingTimes(*(np.zeros_like(seconds) for seconds in times))
+    waits = PassExchanges(*(np.zeros_like(seconds) for seconds in times))
     which, attention = np.flatnonzero(rows.cp > 1), np.flatnonzero(columns["key_values"])
     if not len(which):
         return waits

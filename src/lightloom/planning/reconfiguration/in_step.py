@@ -553,8 +553,8 @@ class SwitchedStrategyStep(StrategyStep):
 
 
 def simulate_in_step(job: Job, strategy: Strategy, prices: PlanePrices) -> StrategyStep:
-    """Simulate one step of a strategy with the fastest settings of the switch; on all planes where one kind of groups has
-    them.
+    """Simulate one step of a strategy with the fastest settings of the switch; on all planes where one kind of groups
+    has them.
 
     Raises:
         UnsupportedError: groups that exchange in one phase are more than the planes.

@@ -62,8 +62,8 @@ from lightloom.planning.pricing.strategy_step import stage_memory
 from lightloom.planning.simulation.pipelined import StageTimes
 from lightloom.planning.simulation.placed_step import updated_parameters
 
-_ROUNDING = 1 - 1e-9
-"""Sums in another order than the simulator's."""
+ROUNDING = 1 - 1e-9
+"""Factor that keeps a bound below sums in another order than the simulator's."""
 _BLOCK: Effort = 1 << 14
 _REMEMBERED: Effort = 64
 """Sets of strategies whose memory a model remembers."""
@@ -152,7 +152,7 @@ def bounds(job: Job, strategies: Strategies, *, proved: bool = False) -> Floats:
         which = np.flatnonzero(strategies.plain & (strategies.sharding == SHARDINGS.index(sharding)))
         if len(which):
             found[which] = _plain_bound(job, strategies.rows(which), kind, lines)
-    return found * _ROUNDING
+    return found * ROUNDING
 
 
 def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
@@ -334,9 +334,6 @@ class _LineTable(NamedTuple):
 # bytes      of each port that sends or receives, of the links of a ring, of each pipe, over their rates
 #
 # A bound never lies above the simulated step (:func:`~lightloom.planning.simulation.placed_step.simulate_placed`).
-
-ROUNDING = 1 - 1e-9
-"""Sums in another order than the simulator's."""
 
 
 class FastestLink(NamedTuple):

@@ -233,7 +233,7 @@ def _exchanged(search: PlanSearch) -> str:
     if tried is None or tried.gradient_exchange is None:
         reason = next((row.why for row in search.refused if row.compression), None)
         return f"no method of exchanging gradients applies: {reason}" if reason else ""
-    method, ranks = tried.gradient_exchange, _replicas(tried)
+    method, ranks = tried.gradient_exchange, replicas(tried)
     where = "" if tried is winner or tried.uncompressed is winner else f"in {_name(tried)} "
     alone = "is part of the winner" if tried is winner else "has no equal plan without it to be compared with"
     effect = verdict(tried) or alone
@@ -244,11 +244,6 @@ def _exchanged(search: PlanSearch) -> str:
         f"({method.sizes}) at the rates of engine {method.coder.name} ({method.coder.source}), {where}{effect}; "
         f"accuracy: {accuracy_note(method.name)}{other}"
     )
-
-
-def _replicas(plan: Plan) -> int:
-    """Return the ranks that exchange gradients."""
-    return plan.choice.replicas if isinstance(plan.choice, Strategy) else plan.choice.l
 
 
 def _percent(share: float) -> str:
@@ -371,11 +366,6 @@ def _bound(seconds: float, arithmetic: float, memory: float, *, launched: bool) 
     return "arithmetic" if arithmetic >= memory else "memory"
 
 
-def costly_rows(graph: ComputeGraph, plan: Plan) -> list[dict[str, Any]]:
-    """Return the same in plain types."""
-    return [operator._asdict() for operator in costly_operators(graph, plan)]
-
-
 # The JSON document of a search.
 
 SCHEMA = "lightloom.plan/2"
@@ -413,7 +403,7 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
         "explanation": explain(search),
         "intervals": {"level": LEVEL, "basis": intervals_basis(winner)},
         "ranking": rows,
-        "costliest_operators": costly_rows(search.graph, winner),
+        "costliest_operators": [operator._asdict() for operator in costly_operators(search.graph, winner)],
         "reference": [plan_row(plan, search) for plan in search.reference],
         "best_of_strategy": {
             kind: search.ranking.index(best) + 1 for kind in request.kinds if (best := search.best_of(kind)) is not None

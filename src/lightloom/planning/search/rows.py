@@ -383,6 +383,25 @@ class Row(NamedTuple):
         return self.bounded == (_PLACED_BOUNDS if self.kind == _PLACED else _STRATEGY_BOUNDS)
 
 
+def step_ledger(
+    cluster: ClusterLedger,
+    goodput: ClusterGoodput,
+    step: StrategyStep | PlacedStep,
+    choice: Strategy | PlacedChoice,
+    sent_joules: float | None,
+) -> StepLedger:
+    """Return what a step costs on a cluster; ``sent_joules`` over all ranks, None where they are not known."""
+    return StepLedger(
+        cluster=cluster,
+        step_time=step.step_time,
+        sent_joules=sent_joules,
+        samples=choice.global_batch,
+        goodput=goodput.most,
+        goodput_missing=goodput.missing,
+        spare_share=goodput.spare_share,
+    )
+
+
 class ClusterRows:
     """All rows of one model on one cluster."""
 
@@ -540,7 +559,7 @@ class ClusterRows:
             bound=bound,
             step=step,
             breakdown=step.breakdown,
-            ledger=self._step_ledger(choice, step, strategy_joules(job, choice, step)),
+            ledger=step_ledger(self.ledger, self.goodput, step, choice, strategy_joules(job, choice, step)),
             memory=memory(job, Strategies.of(choice)).item(),
             gradient_exchange=job.exchange(choice),
         )
@@ -553,22 +572,9 @@ class ClusterRows:
             bound=bound,
             step=step,
             breakdown=step.breakdown,
-            ledger=self._step_ledger(choice, step, placed_joules(self.job, step, choice.ratio)),
+            ledger=step_ledger(self.ledger, self.goodput, step, choice, placed_joules(self.job, step, choice.ratio)),
             memory=float(step.memory.max()),
             gradient_exchange=self._in_line.get(choice.ratio),
-        )
-
-    def _step_ledger(
-        self, choice: Strategy | PlacedChoice, step: StrategyStep | PlacedStep, sent_joules: float | None
-    ) -> StepLedger:
-        return StepLedger(
-            cluster=self.ledger,
-            step_time=step.step_time,
-            sent_joules=sent_joules,
-            samples=choice.global_batch,
-            goodput=self.goodput.most,
-            goodput_missing=self.goodput.missing,
-            spare_share=self.goodput.spare_share,
         )
 
     def strategies(self, batches: tuple[int, ...]) -> Strategies:

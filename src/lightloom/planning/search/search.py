@@ -31,7 +31,7 @@ from lightloom.core.units import format_time
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.economics.estimate import ClusterGoodput, goodput_of
-from lightloom.planning.economics.ledger import ClusterLedger, StepLedger
+from lightloom.planning.economics.ledger import ClusterLedger
 from lightloom.planning.gradients import PricedExchange
 from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING, Strategies, Strategy
 from lightloom.planning.pricing.collective_prices import (
@@ -53,6 +53,7 @@ from lightloom.planning.search.rows import (
     ClusterRows,
     Row,
     TooLargeError,
+    step_ledger,
     verify_winner,
 )
 
@@ -504,15 +505,7 @@ class Comparison:
             bound=step.result.compute_time,
             step=step,
             breakdown=step.result.breakdown,
-            ledger=StepLedger(
-                cluster=self.ledger,
-                step_time=step.step_time,
-                sent_joules=step.result.sent_joules,
-                samples=strategy.global_batch,
-                goodput=self.goodput.most,
-                goodput_missing=self.goodput.missing,
-                spare_share=self.goodput.spare_share,
-            ),
+            ledger=step_ledger(self.ledger, self.goodput, step, strategy, step.result.sent_joules),
             memory=step.result.memory.total + self.job.state_bytes(strategy) * self.job.parameters,
             gradient_exchange=method,
         )
