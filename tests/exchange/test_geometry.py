@@ -42,9 +42,9 @@ def test_cuts_do_not_depend_on_the_bucket(lengths: list[int], ranks: int, random
         shares, starts = cut_shares(geometry, ranks, 8), {p.offset: p.tensor for p in geometry.pieces}
         owners = {}
         for rank in range(ranks):
-            for run in shares.runs[rank]:
-                start = max(offset for offset in starts if offset <= run.offset)
-                owners[starts[start], run.offset - start] = (rank, run.length)
+            for offset, length, _ in shares.tables[rank].tolist():
+                start = max(begin for begin in starts if begin <= offset)
+                owners[starts[start], offset - start] = (rank, length)
         cuts.append(owners)
     assert cuts[0] == cuts[1]
 

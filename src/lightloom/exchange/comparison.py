@@ -427,17 +427,15 @@ def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
                 replicas_equal=all(run.replicas_equal for run in runs),
             )
         )
-    return [_with_front(row, rows) for row in rows]
+    beaten = [
+        any(
+            other.ratio >= row.ratio and other.loss <= row.loss and (other.ratio, other.loss) != (row.ratio, row.loss)
+            for other in rows
+        )
+        for row in rows
+    ]
+    return [replace(row, on_front=not worse) for row, worse in zip(rows, beaten, strict=True)]
 
 
 def _step_seconds(runs: Sequence[Result], link: float) -> float:
     return median(run.step_seconds for run in runs) + float(np.mean([run.sent_bytes for run in runs])) / link
-
-
-def _with_front(row: Comparison, rows: Sequence[Comparison]) -> Comparison:
-    """Say of a row whether any other beats it in bytes and loss."""
-    beaten = any(
-        other.ratio >= row.ratio and other.loss <= row.loss and (other.ratio, other.loss) != (row.ratio, row.loss)
-        for other in rows
-    )
-    return replace(row, on_front=not beaten)

@@ -317,16 +317,6 @@ def plain_text(path: Path) -> Corpus:
     return _divided(path.name, content)
 
 
-def corpus(name: str, folder: Path | None = None) -> Corpus:
-    """``wikitext-2``, ``tinyshakespeare``, or the path of plain text.
-
-    Raises:
-        ConfigError: neither a known name nor a readable text.
-    """
-    known = {"wikitext-2": wikitext_2, "tinyshakespeare": tiny_shakespeare}
-    return known[name](folder) if name in known else plain_text(Path(name))
-
-
 def _divided(name: str, content: bytes) -> Corpus:
     tokens = np.frombuffer(content, np.uint8)
     kept = tokens.size - int(tokens.size * VALIDATION)

@@ -14,7 +14,6 @@ from lightloom.core.errors import ConfigError
 from lightloom.exchange.datasets import (
     VALIDATION,
     VARIABLE,
-    corpus,
     plain_text,
     tiny_shakespeare,
     wikitext_2,
@@ -34,7 +33,7 @@ def test_a_folder_is_read_in_the_order_of_names(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     for name, content in (("b/1.txt", b"second"), ("a.txt", b"first"), ("c.txt", b"third"), ("ignored.md", b"never")):
         (tmp_path / name).write_bytes(content)
-    found = corpus(str(tmp_path))
+    found = plain_text(tmp_path)
     assert np.concatenate([found.training, found.validation]).tobytes() == b"first\nsecond\nthird"
 
 
@@ -49,7 +48,7 @@ def test_every_fault_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "SHA-256": wikitext_2,
         "too short": lambda: plain_text(tmp_path / "short.txt"),
         "holds no .txt": lambda: plain_text(tmp_path / "empty"),
-        "No such file": lambda: corpus("wikitext-3"),
+        "No such file": lambda: plain_text(Path("wikitext-3")),
     }
     for words, action in faults.items():
         with pytest.raises(ConfigError, match=words) as caught:

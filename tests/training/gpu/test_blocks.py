@@ -117,13 +117,10 @@ def test_triton_has_the_bytes_values_and_residuals_of_the_cpu(
 
 
 @runs_here
-def test_triton_leaves_errors_and_refuses_what_it_cannot_take() -> None:
-    fmt, x = BlockFormat("linear", 4, 16), np.linspace(-1, 1, 100, dtype=np.float32)
-    wire, left = np.zeros(fmt.nbytes(100), np.uint8), on_device(x)
-    where, sent = gpu_blocks.places(fmt, np.array([[0, 100, 0]])).to(DEVICE), on_device(wire)
-    gpu_blocks.encode_leaving_runs(fmt, left, where, sent)
-    blocks.encode_leaving(fmt, x, wire)
-    assert np.array_equal(left.cpu().numpy(), x) and sent.cpu().numpy().tobytes() == wire.tobytes()
+def test_triton_refuses_what_it_cannot_take() -> None:
+    fmt, left = BlockFormat("linear", 4, 16), on_device(np.linspace(-1, 1, 100, dtype=np.float32))
+    where = gpu_blocks.places(fmt, np.array([[0, 100, 0]])).to(DEVICE)
+    sent = on_device(np.zeros(fmt.nbytes(100), np.uint8))
     with pytest.raises(InputError, match=r"contiguous tensor of torch\.float32, not torch\.float64"):
         gpu_blocks.encode_runs(fmt, left.double(), None, where, sent)
     with pytest.raises(UnsupportedError, match="fp8 blocks have no Triton kernel"):

@@ -51,7 +51,7 @@ def compile_blocks(*formats: BlockFormat, capabilities: tuple[int, ...] = (80, 9
 
     kernels = (block_kernels.encode_blocks, block_kernels.decode_blocks)
     for fmt, kernel, capability in product(formats, kernels, capabilities):
-        constants = {"add": True, "errors": block_kernels.ADDED.value, "layout": blocks.layout_of(fmt)}
+        constants = {"add": True, "feedback": True, "layout": blocks.layout_of(fmt)}
         names = kernel.arg_names
         types = {name: "constexpr" if name in constants else BLOCK_TYPES.get(name, "i32") for name in names}
         known = {(place,): constants[name] for place, name in enumerate(names) if name in constants}

@@ -13,20 +13,9 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.core.arrays import (
-    Bits,
-    Bytes,
-    Effort,
-    Float32s,
-    Ints,
-)
+from lightloom.core.arrays import Bits, Bytes, Effort, Float32s, Ints
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.exchange.compression.kernels import (
-    PATHS,
-    choose,
-    requested,
-    shared_object,
-)
+from lightloom.exchange.compression.kernels import PATHS, choose, requested, shared_object
 from lightloom.exchange.compression.stream import NumpyCodec
 
 # The wire format of block quantisation: blocks of one scale and B codes, one after another, nothing else.
@@ -531,18 +520,6 @@ def _check_flat(
         raise InputError(f"{name} must be a flat, contiguous {dtype} array, not {array.dtype} of {array.ndim} axes")
     if write and not flags.writeable:
         raise InputError(f"{name} must be writable")
-
-
-__all__ = [
-    "BlockFormat",
-    "decode",
-    "decode_adding",
-    "decode_runs",
-    "encode",
-    "encode_feedback",
-    "encode_leaving",
-    "encode_runs",
-]
 
 
 # Block quantisation as checked streams: ``int8:256``, ``int4:128``, ``int3:128``, ``lloyd2:64``, ``sign:256``.

@@ -20,12 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.core.arrays import (
-    Bits,
-    Bytes,
-    Ints,
-    read_only,
-)
+from lightloom.core.arrays import Bits, Bytes, Ints, read_only
 from lightloom.core.errors import ConfigError
 
 # Shared objects of C kernels, loaded with ctypes, and the choice among their paths and the fallback in Python.

@@ -11,12 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from lightloom.core.arrays import (
-    Bits,
-    Bytes,
-    Float32s,
-    Ints,
-)
+from lightloom.core.arrays import Bits, Bytes, Float32s, Ints
 from lightloom.core.kernels import njit_threaded
 
 TRUNCATED, BAD_LENGTH, BAD_CHECKSUM, BAD_PAYLOAD = 1, 2, 3, 4
@@ -33,9 +28,9 @@ class Values(NamedTuple):
     """One array of float32 values, seen in two ways."""
 
     bits: Bits
-    """Bit patterns."""
+    """Bit patterns of the values, uint32."""
     reals: Float32s
-    """The same memory as numbers."""
+    """View of the same memory as float32 numbers."""
 
 
 class Coding(NamedTuple):
@@ -46,7 +41,7 @@ class Coding(NamedTuple):
     width: int
     """w of the 8-bit code trunc(|f| 2^w)."""
     step: np.float32
-    """2^-w."""
+    """Value of the lowest bit of the 8-bit code, 2^-w."""
     in_place: bool
     """Encoder: replace values by their errors. Decoder: add to the values that are there."""
 

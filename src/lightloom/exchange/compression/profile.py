@@ -21,12 +21,7 @@ from lightloom.core.arrays import Float32s, Ints
 from lightloom.core.cache import cache_directory
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
-from lightloom.core.fields import (
-    Bandwidth,
-    Config,
-    Count,
-    Seconds,
-)
+from lightloom.core.fields import Bandwidth, Config, Count, Seconds
 from lightloom.core.files import cannot_read, write_atomically
 from lightloom.core.results import content_hash
 from lightloom.exchange.compression import inceptionn

@@ -9,13 +9,7 @@ from typing import Any
 
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import plugins_of
-from lightloom.exchange.compression.blocks import (
-    Int3,
-    Int4,
-    Int8,
-    Lloyd2,
-    Sign,
-)
+from lightloom.exchange.compression.blocks import Int3, Int4, Int8, Lloyd2, Sign
 from lightloom.exchange.compression.codec import Codec
 from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted, InceptionnScaled
 from lightloom.exchange.compression.truncation import BlockFixedPoint, Truncation

@@ -24,21 +24,9 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.core.arrays import (
-    Bits,
-    Bytes,
-    Float32s,
-    Ints,
-)
+from lightloom.core.arrays import Bits, Bytes, Float32s, Ints
 from lightloom.core.errors import CodecError, ConfigError
-from lightloom.exchange.compression.codec import (
-    Codec,
-    T,
-    byte_target,
-    float32_target,
-    float32_values,
-    stream_bytes,
-)
+from lightloom.exchange.compression.codec import Codec, T, byte_target, float32_target, float32_values, stream_bytes
 from lightloom.exchange.compression.kernels import REASONS, SLACK, current
 
 # The 24 bytes with which every stream begins.

@@ -27,7 +27,6 @@ from lightloom.core.errors import ConfigError
 from lightloom.exchange.compression.codec import Codec
 from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
 from lightloom.exchange.compression.stream import tag_histogram
-from lightloom.exchange.distributed.residuals import SavedState, StateDict
 from lightloom.exchange.transport.channel import StreamObserver, Traffic
 
 WARM_UP = 5
@@ -44,7 +43,6 @@ HYSTERESIS = 0.05
 """Share of the step time by which the other kind must be faster for a later decision to change."""
 
 _LOG = logging.getLogger("lightloom.exchange")
-_KEY, _KEY_IN_0_1 = "adaptive", "step_aside"
 
 Agree = Callable[[list[float]], list[float]]
 """Returns the mean over ranks of the numbers that each rank passes; the same on all ranks."""
@@ -138,24 +136,6 @@ class AdaptiveCompression:
         self.decisions.append(Decision(self._step, compressed, plain, self._decided_plain, self._plain_name))
         if self._log:
             _LOG.info("%s", self.decisions[-1])
-
-
-def joined(residuals: SavedState, adaptive: AdaptiveCompression | None) -> StateDict:
-    """Return the checkpoint of a hook: its residuals and its adaptive choice, if it has one."""
-    return dict(residuals) | ({} if adaptive is None else {_KEY: adaptive.state_dict()})
-
-
-def divided(state_dict: SavedState, adaptive: AdaptiveCompression | None) -> StateDict:
-    """Restore the adaptive choice from the checkpoint of a hook, and return the residuals in it.
-
-    Version 0.1 wrote the choice under another key.
-    """
-    residuals = dict(state_dict)
-    choice = residuals.pop(_KEY_IN_0_1, None)
-    choice = residuals.pop(_KEY, choice)
-    if adaptive is not None and choice is not None:
-        adaptive.load_state_dict(choice)
-    return residuals
 
 
 # Counts of what the exchanges of a training run send and how long they take, step by step.

@@ -93,7 +93,7 @@ class CastFormat(WireFormat):
         self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
     ) -> None:
         cast = wire.view(self.dtype)
-        for first, length, at in shares.table(rank):
+        for first, length, at in shares.tables[rank]:
             part, target = cast[at : at + length], out[first : first + length]
             if add:
                 target.add_(part, alpha=factor)
@@ -107,7 +107,7 @@ class CastFormat(WireFormat):
     ) -> None:
         """Encode what is divided by ``divisor``; the residual is not."""
         cast = wire.view(self.dtype)
-        for first, length, at in shares.table(rank):
+        for first, length, at in shares.tables[rank]:
             part, target = values[first : first + length], cast[at : at + length]
             left = part if residual is None else residual[first : first + length].add_(part)
             target.copy_(left if divisor == 1 else left / divisor)
@@ -211,7 +211,7 @@ def wire_format(method: BlockExchange, device: str) -> WireFormat:
 
 def byte_runs(shares: Shares, rank: int, block_bytes: int) -> Ints:
     """Return the runs of a rank as rows of position in the buffer, values and first byte of its message."""
-    runs: Ints = shares.table(rank) * np.array([1, 1, block_bytes])
+    runs: Ints = shares.tables[rank] * np.array([1, 1, block_bytes])
     return runs
 
 
@@ -289,5 +289,5 @@ def _of_shards(geometry: Geometry, shards: Sequence[slice], block: int) -> Share
 def _scale(buffer: Tensor | None, shares: Shares, rank: int, factor: float) -> None:
     """Multiply the share of a rank by a factor."""
     if buffer is not None:
-        for first, length, _ in shares.table(rank):
+        for first, length, _ in shares.tables[rank]:
             buffer[first : first + length].mul_(factor)

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.exchange.distributed.adaptive import AdaptiveCompression, Statistics, divided, joined
+from lightloom.exchange.distributed.adaptive import AdaptiveCompression, Statistics
 from lightloom.exchange.distributed.group import OwnGroup, raw_nbytes
 from lightloom.exchange.distributed.residuals import Geometry, Residuals, SavedState, StateDict
 from lightloom.exchange.transport.channel import Stamp, Traffic
@@ -353,7 +353,8 @@ class Stepwise:
 
     def state_dict(self) -> StateDict:
         """Return the state of the method on this rank, and of the adaptive choice."""
-        return joined(self.exchanger.state_dict(), self.adaptive)
+        choice = {} if self.adaptive is None else {"adaptive": self.adaptive.state_dict()}
+        return self.exchanger.state_dict() | choice
 
     def load_state_dict(self, state_dict: SavedState) -> None:
         """Continue from a checkpoint of this rank.
@@ -361,7 +362,12 @@ class Stepwise:
         Raises:
             ConfigError: it is of another rank, number of ranks, model or method.
         """
-        self.exchanger.load_state_dict(divided(state_dict, self.adaptive))
+        state = dict(state_dict)
+        choice = state.pop("step_aside", None)  # the key of version 0.1
+        choice = state.pop("adaptive", choice)
+        if self.adaptive is not None and choice is not None:
+            self.adaptive.load_state_dict(choice)
+        self.exchanger.load_state_dict(state)
 
     def _mean_over_ranks(self, numbers: list[float]) -> list[float]:
         device = "cpu" if self.exchanger.group.device == "cpu" else self.exchanger.group.device

@@ -16,18 +16,10 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Shard
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.exchange.distributed.ddp import real_length
 from lightloom.exchange.distributed.exchanger import Stepwise
 from lightloom.exchange.distributed.factory import exchanger
 from lightloom.exchange.distributed.group import OwnGroup
-from lightloom.exchange.distributed.residuals import (
-    Geometry,
-    Piece,
-    SavedState,
-    StateDict,
-    with_prefix,
-    without_prefix,
-)
+from lightloom.exchange.distributed.residuals import Geometry, Piece, SavedState, StateDict, with_prefix, without_prefix
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods import method_of
 from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT
@@ -117,27 +109,6 @@ def common_group(modules: Sequence[ShardedModule], hint: str) -> dist.ProcessGro
     return groups.pop()
 
 
-def replace_reduce_scatter(module: ShardedModule, reduce: Reduce) -> None:
-    """Reduce-scatter the gradients of a module by ``reduce`` from now on.
-
-    Raises:
-        UnsupportedError: torch does not let it be replaced.
-    """
-    try:
-        module.module.set_custom_reduce_scatter(ReduceScatter(reduce))
-    except ValueError as error:
-        raise UnsupportedError(
-            f"cannot replace the reduce-scatter of {module.name or 'the model'!r}: {error}"
-        ) from error
-
-
-def plain_reduce_scatter(output: Tensor, gradients: Tensor, group: dist.ProcessGroup) -> None:
-    """Average shards over ranks as FSDP2 itself does."""
-    # torch 2.13 renamed it.
-    reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-    reduce_scatter(output, gradients.div_(group.size()), group=group)
-
-
 def shard_shape(parameter: nn.Parameter, ranks: int) -> tuple[int, ...]:
     """Return the shape of a rank's shard of a parameter, padded; complex values are pairs of real ones."""
     assert isinstance(parameter, DTensor)
@@ -146,15 +117,6 @@ def shard_shape(parameter: nn.Parameter, ranks: int) -> tuple[int, ...]:
     shape = list(parameter.shape) or [1]
     shape[placement.dim] = -(-shape[placement.dim] // ranks)
     return (*shape, 2) if parameter.is_complex() else tuple(shape)
-
-
-def padded_length(parameter: nn.Parameter, ranks: int) -> int:
-    """Number of real values of a parameter whose sharded dimension is padded to a multiple of the number of ranks."""
-    assert isinstance(parameter, DTensor)
-    placement = parameter.placements[0]
-    assert isinstance(placement, Shard)
-    rows = parameter.shape[placement.dim] if parameter.ndim else 1
-    return real_length(parameter) // max(rows, 1) * -(-rows // ranks) * ranks
 
 
 def _own_parameters(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Parameter]]:
@@ -208,7 +170,9 @@ class FsdpState:
         ranks = self._group.size()
         if self._run.use_plain:
             self._run.give_back(gradients, geometry)
-            plain_reduce_scatter(output, gradients, self._group)
+            # As FSDP2 itself does; torch 2.13 renamed it.
+            reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+            reduce_scatter(output, gradients.div_(ranks), group=self._group)
             self.statistics.add_plain(last=last)
         else:
             length, scale = geometry.size // ranks, self._run.scale
@@ -284,7 +248,12 @@ class FsdpState:
         try:
             self._run.exchanger.check_shards()
             for module, geometry in zip(modules, self._geometries, strict=True):
-                replace_reduce_scatter(module, partial(self.reduce_scatter, geometry=geometry))
+                reduce = ReduceScatter(partial(self.reduce_scatter, geometry=geometry))
+                try:
+                    module.module.set_custom_reduce_scatter(reduce)
+                except ValueError as error:
+                    name = module.name or "the model"
+                    raise UnsupportedError(f"cannot replace the reduce-scatter of {name!r}: {error}") from error
         except UnsupportedError:
             self.close()
             raise
@@ -292,7 +261,7 @@ class FsdpState:
 
 def all_shards(module: ShardedModule, ranks: int) -> Geometry:
     """Return the geometry of a module's gradients as the shards of all ranks, side by side."""
-    lengths = [(name, padded_length(parameter, ranks) // ranks) for name, parameter in module.parameters]
+    lengths = [(name, prod(shard_shape(parameter, ranks))) for name, parameter in module.parameters]
     pieces, offset = [], 0
     for rank in range(ranks):
         for name, length in lengths:

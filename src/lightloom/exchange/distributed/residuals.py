@@ -120,51 +120,27 @@ class Geometry:
         return blake2b(repr((self.pieces, self.size, self.shapes)).encode(), digest_size=16).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Consecutive values of one share: position in the buffer, number, and number of the first block on the wire."""
-
-    offset: int
-    length: int
-    first_block: int
-
-
 class Shares:
     """The blocks of a buffer in the order of the wire: those that rank 0 adds up, then rank 1, and so on."""
 
     def __init__(self, shares: Sequence[Sequence[tuple[int, int]]], block: int) -> None:
         """Number the blocks of ``shares``, by rank the (offset, length) of its runs; each run begins a block."""
         self.block = block
-        self.runs: list[list[Run]] = []
-        self.first_block = [0]
-        """By rank, the number of its first block; one more entry for the end."""
-        self._tables: dict[int, Ints] = {}
-        blocks = 0
-        for share in shares:
-            runs = []
-            for offset, length in share:
-                runs.append(Run(offset, length, blocks))
-                blocks += -(-length // block)
-            self.runs.append(runs)
-            self.first_block.append(blocks)
-
-    @property
-    def blocks(self) -> list[int]:
+        self.tables: list[Ints] = []
+        """By rank, int64 [runs, 3]: position of a run in the buffer, its values, and its first block on the wire,
+        counted from the rank's first."""
+        self.blocks: list[int] = []
         """Number of blocks by rank."""
-        return [end - begin for begin, end in zip(self.first_block, self.first_block[1:], strict=False)]
-
-    def table(self, rank: int) -> Ints:
-        """Runs of a rank as rows of (position in the buffer, values, first block, counted from the rank's first)."""
-        if rank not in self._tables:
-            first = self.first_block[rank]
-            rows = [(run.offset, run.length, run.first_block - first) for run in self.runs[rank]]
-            self._tables[rank] = np.array(rows, np.int64).reshape(-1, 3)
-        return self._tables[rank]
+        for share in shares:
+            runs = np.array(share, np.int64).reshape(-1, 2)
+            ends = np.cumsum(-(-runs[:, 1] // block))
+            self.tables.append(np.column_stack([runs, np.concatenate([[0], ends[:-1]])[: len(runs)]]))
+            self.blocks.append(int(ends[-1]) if len(ends) else 0)
 
     def slots(self, rank: int, padding: int, device: torch.device) -> Tensor:
         """Position in the buffer of each slot of the rank's blocks, ``padding`` for slots that hold no value."""
         slots = np.full(self.blocks[rank] * self.block, padding, np.int64)
-        for offset, length, block in self.table(rank):
+        for offset, length, block in self.tables[rank]:
             slots[block * self.block : block * self.block + length] = np.arange(offset, offset + length)
         return torch.from_numpy(slots).to(device)
 

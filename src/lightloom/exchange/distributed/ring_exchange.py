@@ -7,8 +7,7 @@ in the same memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -244,8 +243,7 @@ class RingExchanger(Exchanger):
 _RANKS = "ranks"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BucketBuffers:
+class BucketBuffers(NamedTuple):
     """Memory for one bucket."""
 
     quantise: CodeBuffers
@@ -254,14 +252,6 @@ class BucketBuffers:
     """Codes to send, shape (ranks, share)."""
     incoming: Codes
     """Codes received, shape (ranks, share)."""
-
-    @classmethod
-    def of(cls, sizes: Sequence[int], ranks: int, bits: int, block: int) -> BucketBuffers:
-        """Allocate memory for consecutive parameters of these sizes."""
-        quantise = CodeBuffers.of(sizes, bits, block)
-        share = -(-sum(sizes) // ranks)
-        shape, dtype = (ranks, share), quantise.code_type
-        return cls(quantise, np.zeros(shape, dtype), np.zeros(shape, dtype))
 
 
 class OpticalExchanger(Exchanger):
@@ -298,8 +288,10 @@ class OpticalExchanger(Exchanger):
             TransportError: a rank left or fell silent.
         """
         if geometry not in self._buffers:
-            lengths = [piece.length for piece in geometry.pieces]
-            self._buffers[geometry] = BucketBuffers.of(lengths, self.group.ranks, self.averager.bits, self.block)
+            quantise = CodeBuffers.of([piece.length for piece in geometry.pieces], self.averager.bits, self.block)
+            shape = (self.group.ranks, -(-geometry.size // self.group.ranks))
+            sent, received = np.zeros(shape, quantise.code_type), np.zeros(shape, quantise.code_type)
+            self._buffers[geometry] = BucketBuffers(quantise, sent, received)
         buffers, flat = self._buffers[geometry], values.numpy()
         scales = self._largest(buffers.quantise.scales(flat))
         if scales.size and scales.max() == UNFIT:

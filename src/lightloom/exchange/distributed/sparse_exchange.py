@@ -21,14 +21,7 @@ from torch import Tensor
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.group import OwnGroup
-from lightloom.exchange.distributed.residuals import (
-    Geometry,
-    Piece,
-    SavedState,
-    StateDict,
-    with_prefix,
-    without_prefix,
-)
+from lightloom.exchange.distributed.residuals import Geometry, Piece, SavedState, StateDict, with_prefix, without_prefix
 from lightloom.exchange.distributed.ring_exchange import TensorBlocks
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods import PowerSgdExchange, TopKExchange, TwoLevelExchange

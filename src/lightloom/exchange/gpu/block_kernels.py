@@ -13,7 +13,6 @@ import triton
 import triton.language as tl
 
 LINEAR, LLOYD, SIGN = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
-IGNORED, WRITTEN, ADDED = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 INFINITY = tl.constexpr(0x7F800000)
 NAN_SCALE = tl.constexpr(0x7FC00000)
 ROUNDING = tl.constexpr(12582912.0)
@@ -46,8 +45,8 @@ def mean_scale(size, layout: tl.constexpr):
 
 
 @triton.jit
-def encode_blocks(values, rest, places, wire, blocks, errors: tl.constexpr, layout: tl.constexpr):
-    """Encode ``values``. ``rest`` is IGNORED, WRITTEN (becomes what the codes lack), or first ADDED to the values."""
+def encode_blocks(values, rest, places, wire, blocks, feedback: tl.constexpr, layout: tl.constexpr):
+    """Encode ``values``; with ``feedback`` encode ``values + rest``, and ``rest`` becomes what the codes lack."""
     rows: tl.constexpr = layout.rows
     bits: tl.constexpr = layout.bits
     row = tl.program_id(0) * rows + tl.arange(0, rows)
@@ -58,7 +57,7 @@ def encode_blocks(values, rest, places, wire, blocks, errors: tl.constexpr, layo
     group, lane = tl.arange(0, layout.groups)[None, :, None], tl.arange(0, 8)[None, None, :]
     i = 8 * group + lane
     x = tl.load(values + first + i, mask=i < count, other=0.0)
-    if errors == ADDED:
+    if feedback:
         x += tl.load(rest + first + i, mask=i < count, other=0.0)
     size = x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
     if layout.kind == LINEAR:
@@ -83,7 +82,7 @@ def encode_blocks(values, rest, places, wire, blocks, errors: tl.constexpr, layo
             code = 2 * negative + large.to(tl.int32)
             level = tl.where(large, (scale * layout.outer)[:, None, None], (scale * layout.inner)[:, None, None])
         decoded = (1 - 2 * negative).to(tl.float32) * level
-    if errors != IGNORED:
+    if feedback:
         tl.store(rest + first + i, tl.where(valid, known - decoded, 0.0), mask=i < count)
     code = tl.where(valid, code, 0)
     word = tl.sum(code.to(tl.int64) << (bits * lane), 2)[:, :, None]

@@ -18,13 +18,7 @@ from torch import Tensor
 
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import InputError, UnsupportedError
-from lightloom.exchange.compression.blocks import (
-    LLOYD_LEVELS,
-    LLOYD_THRESHOLD,
-    NAN_SCALE,
-    SCALE_BYTES,
-    BlockFormat,
-)
+from lightloom.exchange.compression.blocks import LLOYD_LEVELS, LLOYD_THRESHOLD, NAN_SCALE, SCALE_BYTES, BlockFormat
 from lightloom.exchange.gpu.codec import gpu_refusal
 
 _KINDS = {"linear": 0, "lloyd": 1, "sign": 2}
@@ -32,8 +26,6 @@ _PROGRAM_VALUES = 1024
 """Values that a program takes, about."""
 OPTIONS = {"enable_fp_fusion": False}
 """How the kernels are compiled."""
-_IGNORED, _WRITTEN, _ADDED = range(3)
-"""Treatment of a codec's errors in the kernel: ignore them, write them, or add those of before and write them."""
 
 
 class Layout(NamedTuple):
@@ -83,13 +75,10 @@ def encode_runs(fmt: BlockFormat, values: Tensor, residual: Tensor | None, where
     """
     rest = values if residual is None else residual
     _check_tensors(where, wire, values, rest)
-    _encode(fmt, values, rest, where, wire, _IGNORED if residual is None else _ADDED)
-
-
-def encode_leaving_runs(fmt: BlockFormat, values: Tensor, where: Tensor, wire: Tensor) -> None:
-    """Write the messages of all runs of ``values``, which become their errors. Errors as in :func:`encode_runs`."""
-    _check_tensors(where, wire, values)
-    _encode(fmt, values, values, where, wire, _WRITTEN)
+    layout = layout_of(fmt)
+    launch = _load_kernels().encode_blocks[_grid(layout, where)]
+    with torch.cuda.device_of(wire):  # type: ignore[no-untyped-call]
+        launch(values, rest, where, wire, len(where), residual is not None, layout, **OPTIONS)
 
 
 def decode_runs(
@@ -101,13 +90,6 @@ def decode_runs(
     launch = _load_kernels().decode_blocks[_grid(layout, where)]
     with torch.cuda.device_of(wire):  # type: ignore[no-untyped-call]
         launch(wire, where, out, len(where), factor, add, layout, **OPTIONS)
-
-
-def _encode(fmt: BlockFormat, values: Tensor, rest: Tensor, where: Tensor, wire: Tensor, errors: int) -> None:
-    layout = layout_of(fmt)
-    launch = _load_kernels().encode_blocks[_grid(layout, where)]
-    with torch.cuda.device_of(wire):  # type: ignore[no-untyped-call]
-        launch(values, rest, where, wire, len(where), errors, layout, **OPTIONS)
 
 
 def layout_of(fmt: BlockFormat) -> Layout:
