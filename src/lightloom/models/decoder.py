@@ -99,7 +99,7 @@ class LatentAttention:
 
 # Graphs of GPT-like transformers from their sizes, without PyTorch.
 #
-# tokens + positions ─ [norm ─ qkv ─ attention ─ projection ─ + ─ norm ─ up ─ gelu ─ down ─ +] ... ─ norm ─ head
+#     tokens + positions ─ [norm ─ qkv ─ attention ─ projection ─ + ─ norm ─ up ─ gelu ─ down ─ +] ... ─ norm ─ head
 #
 # Equal, operator by operator, to the trace of the zoo's GPT-2 at the same sizes (a test compares them).
 
@@ -253,7 +253,7 @@ class _TransformerGraph:
     def _pointwise(
         self, name: str, kind: str, inputs: tuple[str, ...], width: int, block: str, flops: tuple[int, int]
     ) -> Operator:
-        """An operator that reads its inputs once; so many operations forward and backward for each element."""
+        """Return an operator that reads its inputs once; so many operations forward and backward for each element."""
         elements = self._batch * self._sizes.sequence_length * width
         return Operator(
             name=name,

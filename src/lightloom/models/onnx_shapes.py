@@ -16,7 +16,7 @@ from lightloom.core.errors import ConfigError, WorkloadError
 
 # Values of small constants of an ONNX model, from which shapes follow that ``onnx.shape_inference`` leaves open.
 #
-# Shape(x) ──► Gather ──► Concat ──► Equal, Where ──► Expand
+#     Shape(x) ──► Gather ──► Concat ──► Equal, Where ──► Expand
 #
 # What shapes are computed with is a few numbers: such nodes are evaluated by ONNX's own reference, as they come.
 
@@ -452,10 +452,10 @@ def is_view(before: Sequence[int], order: Sequence[int], after: Sequence[int]) -
 
 # Parts of one kernel as one node: exporters write attention, norms and activations in the operators that ONNX has.
 #
-# MatMul ──► Mul ──► Add(mask) ──► Softmax ──► MatMul           Attention(q, k, v)
-# Pow ──► ReduceMean ──► Add ──► Sqrt ──► Div ──► Mul ──► Mul   RMSNormalization(x, weight)
-# Div ──► Erf ──► Add ──► Mul ──► Mul                           Gelu(x)
-# MatMul ──► Add(bias)                                          Gemm(x, weight, bias)
+#     MatMul ──► Mul ──► Add(mask) ──► Softmax ──► MatMul           Attention(q, k, v)
+#     Pow ──► ReduceMean ──► Add ──► Sqrt ──► Div ──► Mul ──► Mul   RMSNormalization(x, weight)
+#     Div ──► Erf ──► Add ──► Mul ──► Mul                           Gelu(x)
+#     MatMul ──► Add(bias)                                          Gemm(x, weight, bias)
 #
 # Accelerators run each as one kernel, and modules are traced so. Parts whose results something else reads stay apart.
 

@@ -297,7 +297,8 @@ _TOKENS_FIRST = ("flash_attn", "flash_attention", "efficient_attention")
 
 
 def _recurrent(word: str, shapes: Sequence[Shape], _result: Shape | None, _values: Sequence[object]) -> Product | None:
-    """All steps and layers: inputs (T, B, I) or (B, T, I), and weights as matrices, each of which meets every token."""
+    """Return the product of all steps and layers: inputs (T, B, I) or (B, T, I), and weights as matrices, each of
+    which meets every token."""
     x = shapes[0]
     rest = shapes[1:3] if "layer" in word else shapes[1:]  # a layer's states follow its weights, as matrices too
     weights = sum(math.prod(shape) for shape in rest if len(shape) == 2)

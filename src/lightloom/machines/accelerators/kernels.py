@@ -333,7 +333,7 @@ class KernelModel(Config):
         return seconds
 
     def _alignment(self, kernels: KernelShapes, element_bytes: int) -> Floats:
-        """How many times longer products take whose rows are not multiples of 16 bytes: [rows, operators].
+        """Return how many times longer products take whose rows are not multiples of 16 bytes: [rows, operators].
 
         Rows are as long as the features of a layer, n and k, in the forward pass and for both gradients; convolutions,
         whose k is that of an implicit matrix, pad their channels.
@@ -345,7 +345,7 @@ class KernelModel(Config):
         return np.where(aligned | (kernels.repeats > 1), 1.0, 1.0 / rate)
 
     def _loss(self, kernels: KernelShapes, rates: Rates) -> Floats:
-        """Seconds of the cross entropy of what products make: [rows, operators]."""
+        """Return the seconds of the cross entropy of what products make: [rows, operators]."""
         forward, backward = LOSS_BYTES
         logits = kernels.losses * kernels.m * kernels.n * kernels.products
         return self.memory_time(logits * (forward * kernels.forward + backward * kernels.weight_gradient), rates)

@@ -140,13 +140,13 @@ class Cluster(Result):
 
 # Where chips sit: on an interposer, packages on a blade, blades in a rack; and what does not fit, refused.
 #
-# package          blade                rack
-# ┌─────────┐
-# │ ┌──┬──┐ │     ▣ ▣ ▣
-# │ ├──┼──┤ │     ▣ ▣ ▣          64 blades, 1536 chips
-# │ └──┴──┘ │    6 packages
-# └─────────┘
-# 4 chips
+#       package          blade                rack
+#     ┌─────────┐
+#     │ ┌──┬──┐ │     ▣ ▣ ▣
+#     │ ├──┼──┤ │     ▣ ▣ ▣          64 blades, 1536 chips
+#     │ └──┴──┘ │    6 packages
+#     └─────────┘
+#       4 chips
 #
 # Source: Ro, Lee and Ahn (Electronics 2018, 7, 130), sections 3.2 and 3.3, Figs. 3 and 4.
 

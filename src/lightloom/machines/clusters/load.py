@@ -44,12 +44,13 @@ class Place:
     folder: Path
 
     def complaint(self, message: str, inner: str = "") -> ConfigError:
-        """An error that names this place."""
+        """Return an error that names this place."""
         return ConfigError(f"{self.where}: field {self.field + inner!r}: {message}")
 
 
 def build_accelerator(part: str | Mapping[str, Any] | Accelerator, place: Place) -> Accelerator:
-    """An accelerator, of its plug-in's class where it is based on one; without a name, it is called after its base.
+    """Return an accelerator, of its plug-in's class where it is based on one; without a name, it is called after its
+    base.
 
     An efficiency that is set over a base replaces the base's kernel model, and parameters of kernels that are set over
     a calibrated base are no longer calibrated.
@@ -72,8 +73,8 @@ def build_accelerator(part: str | Mapping[str, Any] | Accelerator, place: Place)
 
 
 def _without_replaced(part: Mapping[str, Any], fields: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """The fields of a base that what is set over it makes void: a kernel model by an efficiency, a calibration by any
-    parameter of kernels."""
+    """Return the fields of a base that what is set over it makes void: a kernel model by an efficiency, a calibration
+    by any parameter of kernels."""
     if "efficiency" in part and part.get("kernels") is not None:
         raise place.complaint("contradicts 'kernels': set one of them", ".efficiency")
     void = {"kernels", "calibration"} if "efficiency" in part else {"calibration"} if "kernels" in part else set()
@@ -82,7 +83,7 @@ def _without_replaced(part: Mapping[str, Any], fields: Mapping[str, Any], place:
 
 
 def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fabric:
-    """A fabric with ``ranks`` attached.
+    """Return a fabric with ``ranks`` attached.
 
     Raises:
         ConfigError: an unknown name or kind, or a field that is missing, unknown or out of range.
@@ -148,7 +149,7 @@ def _with_transport_file(fields: dict[str, Any], folder: Path) -> dict[str, Any]
 def _part_fields(
     part: str | Mapping[str, Any], place: Place, describe: Callable[[str], dict[str, Any]]
 ) -> dict[str, Any]:
-    """The fields of a part, its base looked up and what differs laid over it."""
+    """Return the fields of a part, its base looked up and what differs laid over it."""
     if isinstance(part, str):
         return _described(part, place, describe)
     own = {key: value for key, value in part.items() if key != "description"}
@@ -169,7 +170,8 @@ def _part_fields(
 
 
 def _laid_over(below: Any, value: Any, where: str) -> Any:
-    """A field's value over that of the base, part by part where both have parts, changed parts with a new source."""
+    """Return a field's value over that of the base, part by part where both have parts, changed parts with a new
+    source."""
     if isinstance(below, list) and isinstance(value, Mapping):
         return with_entries(below, value, where)
     if not isinstance(below, Mapping | Config) or not isinstance(value, Mapping):
@@ -203,12 +205,12 @@ CATALOG = Path(__file__).parent / "catalog"
 
 
 def names() -> list[str]:
-    """Names in the catalog."""
+    """Return the names in the catalog."""
     return sorted(catalog_files(CATALOG))
 
 
 def description(name: str) -> dict[str, Any]:
-    """A catalog entry as written, with its sources.
+    """Return a catalog entry as written, with its sources.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
@@ -217,7 +219,7 @@ def description(name: str) -> dict[str, Any]:
 
 
 def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) -> Cluster:
-    """A cluster from the catalog or a YAML file, with single fields replaced.
+    """Return a cluster from the catalog or a YAML file, with single fields replaced.
 
     ``settings`` maps fields to values; a dot reaches into a part, or into an entry of a list: ``{"ranks": 16,
     "fabric.wavelengths": 128, "training.batch_per_rank": 8, "fabric.tiers.rail.ports": 4}``. Parts as a whole
@@ -303,7 +305,8 @@ def _find_cluster(name: str) -> Path:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a cluster file; ``fabric`` is a union over all kinds, plug-ins included."""
+    """Return the JSON Schema (draft 2020-12) of a cluster file; ``fabric`` is a union over all kinds, plug-ins
+    included."""
     kinds = list(fabrics.kinds().values())
     models: list[type[BaseModel]] = [ClusterFile, Accelerator, *kinds]
     _, document = models_json_schema([(model, "validation") for model in models])
@@ -329,7 +332,7 @@ def schema() -> dict[str, Any]:
 
 
 def _part(definitions: dict[str, Any], models: list[str], names: list[str]) -> dict[str, Any]:
-    """A name, all fields of one of the models, or a base and the fields that differ."""
+    """Return a name, all fields of one of the models, or a base and the fields that differ."""
     differing: dict[str, Any] = {}
     for model in models:
         differing |= {key: value for key, value in definitions[model]["properties"].items() if key != "kind"}

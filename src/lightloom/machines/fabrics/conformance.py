@@ -198,7 +198,7 @@ def _check_bandwidths(fabric: Fabric) -> Iterator[str]:
 
 
 def _exchange_seconds(fabric: Fabric) -> float:
-    """Seconds in which every rank sends a byte straight to every other, propagation aside."""
+    """Return the seconds in which every rank sends a byte straight to every other, propagation aside."""
     whole, members = fabric.siblings()
     load = np.zeros(whole.links)
     for source, destination in derived.pairs(fabric.ranks):
@@ -238,7 +238,8 @@ def _check_groups(fabric: Fabric) -> Iterator[str]:
 
 
 def _shift_seconds(fabric: Fabric, members: Ints) -> Floats:
-    """Seconds of a gigabyte, and of latency, when every rank sends to the one 1, 2, ... further on: [2, shift]."""
+    """Return the seconds of a gigabyte, and of latency, when every rank sends to the one 1, 2, ... further on: [2,
+    shift]."""
     whole, inner = fabric.siblings()
     seconds, ranks = np.zeros((2, members.shape[1] - 1)), np.arange(members.shape[1])
     for shift in range(1, members.shape[1]):

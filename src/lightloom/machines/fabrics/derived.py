@@ -56,8 +56,8 @@ class CellOrder(NamedTuple):
 
     @classmethod
     def of(cls, links: int, channels: int, footprint: Footprint, width: Column) -> CellOrder:
-        """The order in which the cells of a transfer lie closest: link by link where its lightpath has more channels
-        than links, else channel by channel.
+        """Return the order in which the cells of a transfer lie closest: link by link where its lightpath has more
+        channels than links, else channel by channel.
 
         Args:
             links: of the fabric.
@@ -70,7 +70,7 @@ class CellOrder(NamedTuple):
 
 
 def ordered_links(runs: Sequence[tuple[Any, Any, Any, Any]], backward: Sequence[Any]) -> Ints:
-    """The links of runs one after the other, those of backward runs from the last to the first; −1 fills up.
+    """Return the links of runs one after the other, those of backward runs from the last to the first; −1 fills up.
 
     Args:
         runs: ``(base, start, length, period)``, each [transfer].
@@ -90,7 +90,7 @@ def ordered_links(runs: Sequence[tuple[Any, Any, Any, Any]], backward: Sequence[
 
 
 def links_of(footprint: Footprint) -> tuple[Ints, Ints]:
-    """The links that transfers occupy: (transfer, link), one entry a link."""
+    """Return the links that transfers occupy: (transfer, link), one entry a link."""
     length = footprint.length.ravel()
     run = np.repeat(np.arange(len(length)), length)
     step = np.arange(len(run)) - np.repeat(np.cumsum(length) - length, length)
@@ -200,13 +200,13 @@ class Geometry(Readable, Protocol):
 
 
 def cached(compute: Callable[[Geometry], T], last: int = 64) -> Callable[[Geometry], T]:
-    """A function of a fabric's structure that remembers what it returned for the last ones."""
+    """Return a function of a fabric's structure that remembers what it returned for the last ones."""
     by_key = lru_cache(maxsize=last)(lambda key: compute(key.fabric))
     return lambda fabric: by_key(Keyed(structure(fabric), fabric))
 
 
 def pairs(ranks: int) -> Iterator[tuple[Ints, Ints]]:
-    """Sources and destinations of all ordered pairs of ranks, in blocks."""
+    """Yield the sources and destinations of all ordered pairs of ranks, in blocks."""
     rows = max(_PAIRS // ranks, 1)
     for begin in range(0, ranks, rows):
         source, destination = np.indices((min(rows, ranks - begin), ranks), dtype=np.int64).reshape(2, -1)
@@ -216,7 +216,7 @@ def pairs(ranks: int) -> Iterator[tuple[Ints, Ints]]:
 
 
 def group_members(whole: int, ranks: int, stride: int) -> Ints:
-    """The ranks of all groups of ``ranks`` at a stride, of ``whole`` ranks: [group, rank]."""
+    """Return the ranks of all groups of ``ranks`` at a stride, of ``whole`` ranks: [group, rank]."""
     blocks = np.arange(0, whole, ranks * stride)[:, None, None]
     members: Ints = (blocks + np.arange(stride)[:, None] + stride * np.arange(ranks)).reshape(-1, ranks)
     return members
@@ -224,7 +224,8 @@ def group_members(whole: int, ranks: int, stride: int) -> Ints:
 
 @cached
 def direct_latency(fabric: Geometry) -> Floats:
-    """Seconds of one transfer from rank to rank on its quickest route: [ranks, ranks], infinite where none works."""
+    """Return the seconds of one transfer from rank to rank on its quickest route: [ranks, ranks], infinite where none
+    works."""
     require_memory(16 * fabric.ranks**2, f"the latency of every pair of {fabric.ranks:,} ranks")
     seconds = np.full((fabric.ranks, fabric.ranks), np.inf)
     dark = fabric.link_bandwidth() <= 0
@@ -240,7 +241,7 @@ def direct_latency(fabric: Geometry) -> Floats:
 
 
 def neighbour_latency(fabric: Geometry) -> float:
-    """Seconds between the two nearest ranks; 0 where there is one."""
+    """Return the seconds between the two nearest ranks; 0 where there is one."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
         return float(up.min() + down.min())
@@ -249,7 +250,7 @@ def neighbour_latency(fabric: Geometry) -> float:
 
 @cached
 def diameter_latency(fabric: Geometry) -> float:
-    """Seconds in which a rank hears of the farthest other one, over other ranks where that is quicker."""
+    """Return the seconds in which a rank hears of the farthest other one, over other ranks where that is quicker."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
         return float(up.max() + down.max())
@@ -257,8 +258,8 @@ def diameter_latency(fabric: Geometry) -> float:
 
 
 def root_latency(fabric: Geometry, *, to_root: bool) -> float:
-    """Seconds in which the farthest rank hears of rank 0, over other ranks where that is quicker; with ``to_root``,
-    in which rank 0 hears of the farthest one."""
+    """Return the seconds in which the farthest rank hears of rank 0, over other ranks where that is quicker; with
+    ``to_root``, in which rank 0 hears of the farthest one."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
         own, others = (down, up) if to_root else (up, down)
@@ -267,18 +268,19 @@ def root_latency(fabric: Geometry, *, to_root: bool) -> float:
 
 
 def _direct_paths(fabric: Geometry, *, to_root: bool) -> Floats:
-    """The latency of pairs, from rank to rank or, ``to_root``, the other way round."""
+    """Return the latency of pairs, from rank to rank or, ``to_root``, the other way round."""
     direct = direct_latency(fabric)
     return direct.T if to_root else direct
 
 
 def _farthest(direct: Floats) -> float:
-    """The longest of the shortest paths from the rank whose slowest transfer that works is the slowest of all."""
+    """Return the longest of the shortest paths from the rank whose slowest transfer that works is the slowest of
+    all."""
     return _longest(direct, int(np.argmax(np.where(np.isfinite(direct), direct, -np.inf))) // len(direct))
 
 
 def _longest(direct: Floats, start: int) -> float:
-    """The longest of the shortest paths from one rank."""
+    """Return the longest of the shortest paths from one rank."""
     reach, waiting = direct[start].copy(), np.ones(len(direct), np.bool_)
     reach[start] = 0.0
     for _ in direct:
@@ -289,7 +291,7 @@ def _longest(direct: Floats, start: int) -> float:
 
 
 def diameter(fabric: Geometry) -> int:
-    """Links between the two ranks farthest apart, on their shortest route."""
+    """Return the number of links between the two ranks farthest apart, on their shortest route."""
     if fabric.in_network_reduction:
         return 2
     farthest = 0
@@ -300,14 +302,14 @@ def diameter(fabric: Geometry) -> int:
 
 
 def _through_the_switch(fabric: Geometry) -> tuple[Floats, Floats]:
-    """Seconds from every rank to the reducing switch, and from there to every rank."""
+    """Return the seconds from every rank to the reducing switch, and from there to every rank."""
     ranks = np.arange(fabric.ranks)
     switch, route = np.full_like(ranks, fabric.switch_rank), np.zeros_like(ranks)
     return fabric.latency(ranks, switch, route), fabric.latency(switch, ranks, route)
 
 
 def simultaneous(fabric: Geometry, stride: int) -> tuple[float, float]:
-    """Bytes per second and seconds from every rank to the one ``stride`` further on, all at once."""
+    """Return the bytes per second and seconds from every rank to the one ``stride`` further on, all at once."""
     if stride % fabric.ranks == 0:
         return np.inf, 0.0
     source = np.arange(fabric.ranks)
@@ -320,7 +322,7 @@ def simultaneous(fabric: Geometry, stride: int) -> tuple[float, float]:
 
 
 def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
-    """Bytes per second that no rank exceeds in receiving, and in sending: each [ranks].
+    """Return the bytes per second that no rank exceeds in receiving, and in sending: each [ranks].
 
     Whatever enters a rank passes one of a few links, which carry no more than their bandwidths. In a group
     (:meth:`Fabric.siblings`), the ranks in the same place of all groups are taken together, since all of them exchange
@@ -334,7 +336,8 @@ def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
 
 @partial(cached, last=1024)
 def _covers(fabric: Geometry) -> tuple[list[Ints], list[Ints]]:
-    """Links of which every transfer to a rank passes one, and likewise every transfer from it, of each rank."""
+    """Return the links of which every transfer to a rank passes one, and likewise every transfer from it, of each
+    rank."""
     whole, members = fabric.siblings()
     groups, ranks = members.shape
     covers: tuple[list[Ints], list[Ints]] = ([], [])
@@ -353,7 +356,7 @@ def _covers(fabric: Geometry) -> tuple[list[Ints], list[Ints]]:
 
 
 def _cover(transfer: Ints, link: Ints, links: int) -> Ints:
-    """Links of which every transfer passes one, those that most transfers pass first."""
+    """Return the links of which every transfer passes one, those that most transfers pass first."""
     chosen: list[int] = []
     while len(transfer):
         chosen.append(int(np.argmax(np.bincount(link, minlength=links))))
@@ -424,7 +427,8 @@ def _places(users: Ints, uses: Mask) -> Ints:
 
 
 def ports(fabric: Geometry, source: Ints, destination: Ints, parts: int = 3) -> Ports | None:
-    """The ports and rates of transfers; None where some rank sends or receives over no link that it has to itself.
+    """Return the ports and rates of transfers; None where some rank sends or receives over no link that it has to
+    itself.
 
     A link that the transfers of many ranks pass is divided among these ranks, or among those that they go to if they
     are fewer. A transfer's ports are the narrowest of the links that its source and its destination have to themselves.
@@ -439,7 +443,7 @@ def ports(fabric: Geometry, source: Ints, destination: Ints, parts: int = 3) -> 
     np.minimum.at(rate, transfer, share[link])
 
     def narrowest(own: Mask) -> Ints | None:
-        """The narrowest of the own links that each transfer passes; None where one passes none."""
+        """Return the narrowest of the own links that each transfer passes; None where one passes none."""
         passing, passed = transfer[own], link[own]
         width, narrow = np.full(len(source), np.inf), np.full(len(source), fabric.links)
         np.minimum.at(width, passing, share[passed])

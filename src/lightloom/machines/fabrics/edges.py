@@ -29,7 +29,7 @@ class Edge(NamedTuple):
 
 
 def read_edges(path: Path) -> list[dict[str, Any]]:
-    """The edges of a CSV file with the columns source, target, bandwidth and, if wanted, latency.
+    """Return the edges of a CSV file with the columns source, target, bandwidth and, if wanted, latency.
 
     Raises:
         ConfigError: unreadable, or a column is missing, unknown or empty; names the line.
@@ -58,12 +58,12 @@ def _edge(cells: dict[str, str], where: str) -> dict[str, Any]:
 
 
 def vertex_of(name: Vertex) -> Vertex:
-    """A vertex as files write it: digits are a rank."""
+    """Return a vertex as files write it: digits are a rank."""
     return int(name) if isinstance(name, str) and name.isascii() and name.isdecimal() else name
 
 
 def with_edge_file(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Fields of a fabric, the edges read where they are the name of a CSV file in ``folder``."""
+    """Return the fields of a fabric, the edges read where they are the name of a CSV file in ``folder``."""
     edges = fields.get("edges")
     if not isinstance(edges, str):
         return dict(fields)
@@ -74,7 +74,7 @@ def with_edge_file(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def hypercube(dimensions: int, bandwidth: float, latency: float | None = None) -> tuple[Edge, ...]:
-    """Links between the 2 ** ``dimensions`` ranks whose numbers differ in one bit."""
+    """Return the links between the 2 ** ``dimensions`` ranks whose numbers differ in one bit."""
     return tuple(
         Edge(rank, rank | 1 << bit, bandwidth, latency)
         for rank in range(1 << dimensions)
@@ -86,7 +86,7 @@ def hypercube(dimensions: int, bandwidth: float, latency: float | None = None) -
 def dragonfly(
     groups: int, routers: int, ranks: int, bandwidth: float, global_links: int = 1, latency: float | None = None
 ) -> tuple[Edge, ...]:
-    """Groups of routers with ``ranks`` ranks each; routers of a group are fully joined, and so are groups.
+    """Return the groups of routers with ``ranks`` ranks each; routers of a group are fully joined, and so are groups.
 
     Every two groups have ``global_links`` links, at routers that take turns.
 

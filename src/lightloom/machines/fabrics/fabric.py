@@ -89,15 +89,15 @@ class Axis(NamedTuple):
 
     @classmethod
     def along(cls, dims: tuple[int, ...]) -> tuple[Axis, ...]:
-        """The axes of a grid whose last dimension joins neighbours, single ranks left out."""
+        """Return the axes of a grid whose last dimension joins neighbours, single ranks left out."""
         strides = (prod(dims[place + 1 :]) for place in range(len(dims)))
         return tuple(cls(stride, size) for stride, size in reversed(list(zip(strides, dims, strict=True))) if size > 1)
 
 
 # Shares of a circuit-switched fabric's channels: what the groups of one axis of parallelism hold, beside other axes.
 #
-# channels of every link   | tensor groups | data groups        | sends of the pipeline |
-# 0 ... 2         3 ... 6              7
+#     channels of every link   | tensor groups | data groups | sends of the pipeline |
+#                                0 ... 2         3 ... 6       7
 #
 # All groups of an axis, whose ranks lie a stride apart, hold the same range of channels; other axes hold others, so
 # that circuits of all of them stand at once. A schedule of one group is built on a fabric of its ranks and of the
@@ -260,7 +260,7 @@ class Fabric(Described):
         return ()
 
     def stated_fields(self) -> dict[str, object]:
-        """The fields that a copy starts from, without those that follow from others."""
+        """Return the fields that a copy starts from, without those that follow from others."""
         return self.model_dump()
 
     @property
@@ -323,13 +323,13 @@ class Fabric(Described):
         return value
 
     def blocked(self) -> Mask | None:
-        """Channels of links that no light passes, for something has failed: [links, channels]; None where all are
-        sound."""
+        """Return the channels of links that no light passes, for something has failed: [links, channels]; None where
+        all are sound."""
         return None
 
     def blocked_ends(self) -> Mask | None:
-        """Channels on which a rank can neither begin nor end a lightpath of a route: [ranks, routes, channels]; None
-        where all are sound."""
+        """Return the channels on which a rank can neither begin nor end a lightpath of a route: [ranks, routes,
+        channels]; None where all are sound."""
         return None
 
     # Sharing of channels between groups of ranks; the defaults are those of a fabric without channels
@@ -345,12 +345,12 @@ class Fabric(Described):
         return []
 
     def share_unit(self, ranks: int, stride: int) -> int:
-        """The number of channels of which every share of such groups is a multiple; 0 where channels cannot be
+        """Return the number of channels of which every share of such groups is a multiple; 0 where channels cannot be
         shared."""
         return 0
 
     def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
-        """Lightpaths of the whole fabric, between its ranks, for those of groups, whose ranks count from 0.
+        """Return the lightpaths of the whole fabric, between its ranks, for those of groups, whose ranks count from 0.
 
         Args:
             axis: where the groups lie, and their channels.
@@ -369,14 +369,14 @@ class Fabric(Described):
         return 0
 
     def shift(self, stride: int, channels: int) -> Shift:
-        """How every rank sends to the one ``stride`` further on, over so many channels that sending back shares.
+        """Return how every rank sends to the one ``stride`` further on, over so many channels that sending back shares.
 
         Both ways at once, and on circuits that stand.
         """
         raise NotImplementedError
 
     def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[Lightpaths, int]:
-        """The circuits of :meth:`shift`, one hop of every rank each way, and the channels of each.
+        """Return the circuits of :meth:`shift`, one hop of every rank each way, and the channels of each.
 
         ``channels`` are those from ``first`` on.
         """
@@ -408,39 +408,40 @@ class Fabric(Described):
 
     @abstractmethod
     def link_name(self, link: int) -> str:
-        """A link for people."""
+        """Return the name of a link, for tables and messages."""
 
     @abstractmethod
     def link_bandwidth(self) -> Floats:
-        """Bytes per second of each link, shape [links]."""
+        """Return the bytes per second of each link, shape [links]."""
 
     @abstractmethod
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """The links that each transfer occupies."""
+        """Return the links that each transfer occupies."""
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """The links of each transfer as it crosses them, −1 filling up, [transfer, place]; those of its footprint."""
+        """Return the links of each transfer as it crosses them, −1 filling up, [transfer, place]; those of its
+        footprint."""
         runs = self.footprint(source, destination, route).runs()
         return ordered_links(runs, [False] * len(runs))
 
     def link_latency(self) -> Floats:
-        """Seconds that a bit takes over each link, the parts of ``latency``, shape [links]."""
+        """Return the seconds that a bit takes over each link, the parts of ``latency``, shape [links]."""
         return np.full(self.links, self.hop_latency)
 
     def route(self, source: Ints, destination: Ints) -> Ints:
-        """The route a transfer takes when nobody chooses one."""
+        """Return the route a transfer takes when nobody chooses one."""
         return np.zeros(len(np.asarray(source)), dtype=np.int64)
 
     def reverse_route(self, route: Ints) -> Ints:
-        """The route of the transfer that runs the same way back."""
+        """Return the route of the transfer that runs the same way back."""
         return route
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
-        """Seconds from the first bit sent to the first bit received."""
+        """Return the seconds from the first bit sent to the first bit received."""
         return self.hop_latency * self.hops(source, destination, route).astype(np.float64)
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """Links that each transfer crosses."""
+        """Return the number of links that each transfer crosses: [transfer]."""
         crossed: Ints = self.footprint(source, destination, route).length.sum(axis=1)
         return crossed
 
@@ -450,16 +451,16 @@ class Fabric(Described):
         return [Cut("what the worst rank can receive", 1, float(np.maximum(receive, send).min()))]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        """Bytes per second that no rank exceeds in receiving, and in sending: [rank] each."""
+        """Return the bytes per second that no rank exceeds in receiving, and in sending: [rank] each."""
         return derived.rank_bandwidths(self)
 
     def total_receive_bandwidth(self) -> float:
-        """Sum over ranks of what each can receive, bytes per second."""
+        """Return the sum over ranks of the bytes per second that each can receive."""
         receive, _ = derived.rank_bandwidths(self)
         return float(receive.sum())
 
     def diameter(self) -> int:
-        """Links between the two ranks farthest apart."""
+        """Return the number of links between the two ranks farthest apart."""
         return derived.diameter(self)
 
     @property
@@ -468,24 +469,25 @@ class Fabric(Described):
         return self.ranks
 
     def diameter_latency(self) -> float:
-        """Seconds below which the farthest two ranks cannot hear of each other."""
+        """Return the seconds below which the farthest two ranks cannot hear of each other."""
         return derived.diameter_latency(self)
 
     def root_latency(self, *, to_root: bool) -> float:
-        """Seconds below which the farthest rank cannot hear of rank 0, or with ``to_root`` rank 0 of the farthest."""
+        """Return the seconds below which the farthest rank cannot hear of rank 0, or with ``to_root`` rank 0 of the
+        farthest."""
         return derived.root_latency(self, to_root=to_root)
 
     def neighbour_latency(self) -> float:
-        """Seconds below which no rank hears of any other."""
+        """Return the seconds below which no rank hears of any other."""
         return derived.neighbour_latency(self)
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """Bytes per second and seconds of latency from every rank to the one ``stride`` further on, all at once;
-        infinite and 0 where that is the rank itself."""
+        """Return the bytes per second and seconds of latency from every rank to the one ``stride`` further on, all at
+        once; infinite and 0 where that is the rank itself."""
         return derived.simultaneous(self, stride)
 
     def message(self, stride: int) -> tuple[float, float]:
-        """Bytes per second and seconds of latency as :meth:`pair`, those of the collective library added."""
+        """Return the bytes per second and seconds of latency as :meth:`pair`, those of the collective library added."""
         rate, latency = self.pair(stride)
         return rate, latency if self.library is None else latency + self.library.message_latency(stride)
 
@@ -494,7 +496,7 @@ class Fabric(Described):
         return None if self.joins_ranks else derived.ports(self, source, destination)
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
-        """A group of ``ranks`` at a ``stride`` as a fabric, while its sibling groups exchange the same.
+        """Return a group of ``ranks`` at a ``stride`` as a fabric, while its sibling groups exchange the same.
 
         None where the groups do not tile the fabric, or where a circuit-switched fabric does not say what its parts
         are.
@@ -504,16 +506,18 @@ class Fabric(Described):
         return self if ranks == self.ranks else GroupFabric.of(self, ranks, stride)
 
     def share(self, ranks: int, stride: int, channels: int) -> Fabric | None:
-        """A group as a fabric of the channels that reach it, of so many that all groups of its axis hold; None where
-        the fabric has no such groups."""
+        """Return a group as a fabric of the channels that reach it, of so many that all groups of its axis hold; None
+        where the fabric has no such groups."""
         return None
 
     def siblings(self) -> tuple[Fabric, Ints]:
-        """The fabric whose links this one uses, and the ranks there of this group and its siblings: [group, rank]."""
+        """Return the fabric whose links this one uses, and the ranks there of this group and its siblings: [group,
+        rank]."""
         return self, np.arange(self.ranks)[None]
 
     def channel_sharing(self, stride: Ints) -> Ints:
-        """Groups whose ranks lie ``stride`` apart that divide the same channels, besides what ``group`` counts."""
+        """Return the groups whose ranks lie ``stride`` apart that divide the same channels, besides what ``group``
+        counts."""
         return np.ones_like(stride)
 
     def _with(self, **fields: int) -> Self | None:
@@ -523,18 +527,20 @@ class Fabric(Described):
             return None
 
     def ring_order(self) -> Ints:
-        """An order of the ranks, from rank 0 on, in which neighbours are near each other, for ring algorithms."""
+        """Return an order of the ranks, from rank 0 on, in which neighbours are near each other, for ring
+        algorithms."""
         return np.arange(self.ranks, dtype=np.int64)
 
     def bill(self, choices: BillChoices | None = None) -> Bill:
-        """The parts that the fabric is built of, per rank; ``choices`` settle what its fields leave open.
+        """Return the parts that the fabric is built of, per rank; ``choices`` settle what its fields leave open.
 
         What the fabric states itself (``power_per_rank``, ``energy_per_bit``) stands in place of its parts' figures.
         """
         return stated_bill(self.bill_of_parts(choices or BillChoices()), self)
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        """The parts alone, from the fabric's fields; of a kind that does not say, a bill that names them as missing."""
+        """Return the parts alone, from the fabric's fields; of a kind that does not say, a bill that names them as
+        missing."""
         return unknown_bill(self.ranks, self.kind_name)
 
     def with_default_transport(self, transport: Transport, source: str) -> Self:
@@ -546,7 +552,7 @@ class Fabric(Described):
         return self
 
     def wire_bytes(self, nbytes: float) -> float:
-        """Bytes on a link that carries ``nbytes`` of data: headers are added where there are packets."""
+        """Return the bytes on a link that carries ``nbytes`` of data: headers are added where there are packets."""
         return nbytes
 
     def with_smaller_packets(self, ratio: float) -> Self:
@@ -589,12 +595,12 @@ class GroupFabric(Fabric):
 
     @classmethod
     def of(cls, whole: Fabric, ranks: int, stride: int) -> GroupFabric:
-        """The group with the fabric's common fields."""
+        """Return the group with the fabric's common fields."""
         names = "hop_latency", "energy_per_bit", "power_per_rank"
         return cls(whole=whole, ranks=ranks, stride=stride, **{name: getattr(whole, name) for name in names})
 
     def siblings(self) -> tuple[Fabric, Ints]:
-        """The fabric, and the ranks of every group: [group, rank]."""
+        """Return the fabric, and the ranks of every group: [group, rank]."""
         return self.whole, derived.group_members(self.whole.ranks, self.ranks, self.stride)
 
     @property
@@ -632,7 +638,8 @@ class GroupFabric(Fabric):
         return self.whole.ranks > _MOST_PAIRED and self.siblings()[1].size == self.whole.ranks
 
     def cuts(self) -> list[Cut]:
-        """Those of derived geometry; of large fabrics what enters the worst rank of all groups, which is no less."""
+        """Return those of derived geometry; of large fabrics what enters the worst rank of all groups, which is no
+        less."""
         if not self._bounded_by_whole:
             return super().cuts()
         return [cut for cut in self.whole.cuts() if cut.ranks == 1]
@@ -646,7 +653,7 @@ class GroupFabric(Fabric):
         return self.whole.neighbour_latency() if self._bounded_by_whole else super().neighbour_latency()
 
     def diameter_latency(self) -> float:
-        """That of derived geometry; of large fabrics the least latency, which is no more."""
+        """Return the derived latency; of large fabrics the least latency, which is no more."""
         return self.neighbour_latency() if self._bounded_by_whole else super().diameter_latency()
 
     def root_latency(self, *, to_root: bool) -> float:
@@ -664,7 +671,7 @@ class GroupFabric(Fabric):
         return Footprint(*(part.reshape(shape) for part in runs))
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """The links of each transfer as it crosses them, of one group after the other, −1 filling up each."""
+        """Return the links of each transfer as it crosses them, of one group after the other, −1 filling up each."""
         return self.whole.path(*self._of_all(source, destination)).reshape(len(np.asarray(source)), -1)
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
@@ -673,17 +680,17 @@ class GroupFabric(Fabric):
         return slowest
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """Links that the transfer of the group with the longest way crosses."""
+        """Return the number of links that the longest of the groups' transfers crosses."""
         links = self.whole.hops(*self._of_all(source, destination))
         most: Ints = links.reshape(len(np.asarray(source)), len(self.siblings()[1])).max(axis=1)
         return most
 
     def bill(self, choices: BillChoices | None = None) -> Bill:
-        """That of the fabric: every rank has its share."""
+        """Return the bill of the fabric, of which every rank has its share."""
         return replace(self.whole.bill(choices), ranks=self.ranks)
 
     def ring_order(self) -> Ints:
-        """The fabric's order, of the first group's ranks, from rank 0 on."""
+        """Return the fabric's order, of the first group's ranks, from rank 0 on."""
         position = np.argsort(self.whole.ring_order())
         order = np.argsort(position[self.siblings()[1][0]])
         return np.roll(order, -int(np.argmin(order)))

@@ -1,4 +1,22 @@
-"""Things that fail, as files and commands name them and what each leaves of a fabric."""
+"""Things that fail, as files and commands name them, and what each leaves of a fabric.
+
+Rings of wavelengths:
+
+    wavelength:3              a line of the comb is dark, everywhere and both ways
+    transceiver:9:2           node 9 neither sends nor receives on channel 2, both ways; ``:clockwise`` one way
+    segment:17:clockwise      the clockwise fibres from node 17 to the next are broken
+    cable:17                  the fibres between node 17 and the next, both ways
+    node:5                    a node is dead, but light passes its micro-rings
+    dark-node:5               and not even light passes
+
+Grids, graphs and switches:
+
+    link:3:4                  the links between nodes 3 and 4, both ways
+    node:5, dark-node:5       a node is dead, and its router passes data on, or not; on a switch both say the same
+    plane:2                   a plane of a circuit switch
+
+Failures count nodes as they were. Ranks are those of the nodes that are left, in order: a collective is among them.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +85,7 @@ class Failure(BaseModel):
 
     @model_serializer
     def text(self) -> str:
-        """The form in which it is read."""
+        """Return the form in which it is read."""
         parts = [self.what, str(self.at)]
         parts += [str(self.channel)] if self.what == "transceiver" else []
         parts += [str(self.to)] if self.what == "link" else []
@@ -87,9 +105,9 @@ def _parsed_fields(text: str) -> dict[str, Any]:
 
 # What failures leave of fabrics without wavelengths: grids, graphs, packet switches and planes of circuit switches.
 #
-# links between ranks    the links that are left as a graph, on which packets take the shortest ways that there are
-# a packet switch        the switch with the ranks that are left
-# switch planes          the planes and ranks that are left
+#     links between ranks    the links that are left as a graph, on which packets take the shortest ways that there are
+#     a packet switch        the switch with the ranks that are left
+#     switch planes          the planes and ranks that are left
 #
 # A dead node whose light, or router, still passes data on becomes a vertex without a rank.
 
@@ -132,7 +150,7 @@ def _check_node(fabric: Fabric, failure: Failure) -> None:
 
 
 def links_between_ranks(fabric: Fabric) -> list[Edge]:
-    """The links of a fabric as edges from rank to rank, each one way, at the rates at which they carry data.
+    """Return the links of a fabric as edges from rank to rank, each one way, at the rates at which they carry data.
 
     Time: the links of all pairs of ranks.
 
@@ -210,23 +228,6 @@ def _remaining_graph(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
     return graph
 
 
-# Fabrics on which something has failed: rings of wavelengths, and what is left of others.
-#
-# wavelength:3              a line of the comb is dark, everywhere and both ways
-# transceiver:9:2           node 9 neither sends nor receives on channel 2, both ways; ``:clockwise`` one way
-# segment:17:clockwise      the clockwise fibres from node 17 to the next are broken
-# cable:17                  the fibres between node 17 and the next, both ways
-# node:5                    a node is dead, but light passes its micro-rings
-# dark-node:5               and not even light passes
-#
-# Grids, graphs and switches (:mod:`lightloom.machines.fabrics.failures`):
-#
-# link:3:4                  the links between nodes 3 and 4, both ways
-# node:5, dark-node:5       a node is dead, and its router passes data on, or not; on a switch both say the same
-# plane:2                   a plane of a circuit switch
-#
-# Failures count nodes as they were. Ranks are those of the nodes that are left, in order: a collective is among them.
-
 _Written = Annotated[Failure, WithJsonSchema({"type": "string", "examples": list(FORMS.values())})]
 
 
@@ -269,7 +270,7 @@ class DamagedWdmRing(WavelengthRing):
         return self
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        """That of the whole ring, which was paid for, and draws its power, for every rank that is left."""
+        """Return the bill of the whole ring, which was paid for and draws its power, for every rank that is left."""
         bill = super().bill_of_parts(choices)
         return replace(bill.times(self.nodes / self.ranks), ranks=self.ranks, bandwidth=bill.bandwidth)
 
@@ -314,7 +315,7 @@ class DamagedWdmRing(WavelengthRing):
         return blocked
 
     def _after(self, node: int) -> int:
-        """The rank of a node, or of the last one before it that is left."""
+        """Return the rank of a node, or of the last one before it that is left."""
         return int(np.searchsorted(self.survivors, node % self.nodes, side="right") - 1) % self.ranks
 
     def link_name(self, link: int) -> str:
@@ -350,7 +351,7 @@ class DamagedWdmRing(WavelengthRing):
         return self.hop_latency * float(np.minimum(stride, self.nodes - stride).max())
 
     def root_latency(self, *, to_root: bool) -> float:
-        """The quicker of the two ways around that nothing breaks; other ranks lie on one of them."""
+        """Return the quicker of the two ways around that nothing breaks; other ranks lie on one of them."""
         dark = self.blocked().all(axis=1).reshape(2, self.ranks)
         others = np.arange(1, self.ranks)
         ends = (others, np.zeros_like(others)) if to_root else (np.zeros_like(others), others)
@@ -374,7 +375,7 @@ class DamagedWdmRing(WavelengthRing):
         return np.asarray((~self.blocked()).sum(axis=1) * self.wavelength_bandwidth, np.float64)
 
     def _rank_channels(self, *, receive: bool) -> Ints:
-        """Channels on which each rank can receive, or send: [rank]."""
+        """Return the channels on which each rank can receive, or send: [rank]."""
         free = ~self.blocked().reshape(2, self.ranks, self.channels)
         # The link before a rank leads to it clockwise, and from it counter-clockwise; its own link the other way.
         way = 0 if receive else 1

@@ -75,7 +75,7 @@ class Routes(NamedTuple):
         return cls(distance, link)
 
     def walk(self, head: Ints, source: Ints, destination: Ints) -> Ints:
-        """The links of transfers in order, -1 beyond the end: [transfer, link]."""
+        """Return the links of transfers in order, -1 beyond the end: [transfer, link]."""
         place = np.array(source, dtype=np.int64)
         links = self.distance[place, destination].max(initial=0)
         path = np.full((len(place), max(int(links), 1)), -1, np.int64)
@@ -87,7 +87,7 @@ class Routes(NamedTuple):
 
 
 def _distances(tail: Ints, head: Ints, vertices: int, ranks: int) -> Distances:
-    """Links from every vertex to every rank, breadth first from all ranks at once."""
+    """Return the number of links from every vertex to every rank, breadth first from all ranks at once."""
     from scipy.sparse import csr_array
 
     ahead = csr_array((np.ones(len(tail), np.float32), (tail, head)), shape=(vertices, vertices))
@@ -105,7 +105,8 @@ def _distances(tail: Ints, head: Ints, vertices: int, ranks: int) -> Distances:
 
 
 def _latencies(distance: Distances, outgoing: list[Ints], head: Ints, seconds: Floats) -> Floats | None:
-    """Seconds of the quickest way with the fewest links: [vertex, rank]; None where all links take as long."""
+    """Return the seconds of the quickest way with the fewest links: [vertex, rank]; None where all links take as
+    long."""
     if (seconds == seconds[0]).all():
         return None
     latency = np.where(distance == 0, 0.0, np.inf)
@@ -160,7 +161,7 @@ class Network:
         self.given: tuple[Ints, Ints] | None = None
 
     def __eq__(self, other: object) -> bool:
-        """All follows from fields of the fabric, which are compared."""
+        """Return True for any network: all follows from fields of the fabric, which are compared."""
         return isinstance(other, Network)
 
     __hash__ = None  # type: ignore[assignment]
@@ -230,7 +231,7 @@ class Network:
         self.given = np.array(sorted(paths), dtype=np.int64), table
 
     def paths(self, source: Ints, destination: Ints) -> Ints:
-        """Links of transfers in order, -1 beyond the end: [transfer, link]."""
+        """Return the links of transfers in order, -1 beyond the end: [transfer, link]."""
         source, destination = np.asarray(source, np.int64), np.asarray(destination, np.int64)
         path = self.routes.walk(self.head, source, destination)
         if self.given is None:
@@ -246,7 +247,7 @@ class Network:
         return result
 
     def entering(self) -> tuple[Floats, Floats]:
-        """Bytes per second of the links into each rank, and out of it: each [ranks]."""
+        """Return the bytes per second of the links into each rank, and out of it: each [ranks]."""
         totals = np.zeros((2, self.vertices))
         np.add.at(totals[0], self.head, self.bandwidth)
         np.add.at(totals[1], self.tail, self.bandwidth)
@@ -269,7 +270,7 @@ class Network:
         return leaves
 
     def farthest(self) -> float:
-        """Seconds on the quickest way between two ranks that are far from each other."""
+        """Return the seconds on the quickest way between two ranks that are far from each other."""
         start = 0
         for _ in range(_WALKS):
             seconds = self.seconds_between(start)
@@ -277,7 +278,7 @@ class Network:
         return float(seconds.max())
 
     def seconds_between(self, start: int, *, backward: bool = False) -> Floats:
-        """Seconds on the quickest way from one rank to each, or ``backward`` from each to it: [rank]."""
+        """Return the seconds on the quickest way from one rank to each, or ``backward`` from each to it: [rank]."""
         from scipy.sparse import csgraph, csr_array
 
         # A sparse array would add up the latencies of links between the same two vertices: the quickest one counts, as
@@ -291,8 +292,8 @@ class Network:
         return seconds
 
     def nearest(self) -> float:
-        """Seconds below which no transfer takes: a link between two ranks, or one away from a rank and one to a
-        rank."""
+        """Return the seconds below which no transfer takes: a link between two ranks, or one away from a rank and one
+        to a rank."""
         leaves, enters = self.tail < self.ranks, self.head < self.ranks
         direct = self.latency[leaves & enters].min(initial=np.inf)
         return float(min(direct, self.latency[leaves].min() + self.latency[enters].min()))

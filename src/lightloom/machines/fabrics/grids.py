@@ -31,13 +31,13 @@ from lightloom.machines.parts.bill import Bill, BillChoices
 
 # Twisted tori: tori of two lengths whose short lines close half of the long dimensions further on.
 #
-# With sides a and 2 a, a step over the end of a short dimension also adds a to every long coordinate, so that going
-# on along the short dimension comes back after 2 a cells, as along a long one:
+# With sides a and 2 a, a step over the end of a short dimension also adds a to every long coordinate, so that going on
+# along the short dimension comes back after 2 a cells, as along a long one:
 #
-# 4 x 8, the first dimension going down: what leaves the last row at column c enters the first at column c + 4
+#     4 x 8, the first dimension going down: what leaves the last row at column c enters the first at column c + 4
 #
-# row 0    0  1  2  3  4  5  6  7
-# row 3   24 25 26 27 28 29 30 31        24 ── 4, 25 ── 5, ..., 28 ── 0, ...
+#     row 0    0  1  2  3  4  5  6  7
+#     row 3   24 25 26 27 28 29 30 31        24 ── 4, 25 ── 5, ..., 28 ── 0, ...
 #
 # All dimensions are alike then, and no cell is farther than in the torus without a twist. For three dimensions these
 # are the face-centred (a x a x 2a) and body-centred (a x 2a x 2a) cubic lattices.
@@ -117,7 +117,7 @@ class TwistedLattice(Lattice):
         return shortest
 
     def _line(self, axis: int, cell: Sequence[Ints], copy: Ints | int) -> tuple[Ints, Ints]:
-        """The line of a dimension that passes cells, and their place on it."""
+        """Return the line of a dimension that passes cells, and their place on it."""
         half = cell[self._first_long] // self.side if self._short(axis) else np.zeros_like(cell[axis])
         line: Ints = np.zeros_like(cell[axis]) + copy
         for other, size in enumerate(self._radices(axis)):
@@ -184,7 +184,7 @@ class TwistedLattice(Lattice):
         return 2 * len(self.dims) * self.cells
 
     def degrees(self) -> tuple[Ints, Ints]:
-        """Links on which each cell receives, and on which its own data leave: each [cell]."""
+        """Return the number of links on which each cell receives, and on which its own data leave: each [cell]."""
         alike = np.full(self.cells, self.smallest_degree)
         return alike, alike
 
@@ -310,14 +310,14 @@ class Mesh(Fabric):
         return self.hop_latency * self.diameter()
 
     def root_latency(self, *, to_root: bool) -> float:
-        """All ranks are alike, or rank 0 is in a corner."""
+        """Return the latency of the diameter: all ranks are alike, or rank 0 is in a corner."""
         return self.diameter_latency()
 
     def neighbour_latency(self) -> float:
         return self.hop_latency
 
     def ring_order(self) -> Ints:
-        """A snake through the rows, so that only the closing hop of a mesh is long."""
+        """Return a snake through the rows, so that only the closing hop of a mesh is long."""
         return self.lattice.snake()
 
 

@@ -43,7 +43,7 @@ class Run(NamedTuple):
     """True if transfers cross them from the last to the first."""
 
     def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """The four numbers of each transfer, as a footprint holds them."""
+        """Return the four numbers of each transfer, as a footprint holds them."""
         return self.base, self.start, self.length, np.full_like(self.start, self.period)
 
 
@@ -65,11 +65,11 @@ class Lattice(NamedTuple):
         return 2 * len(self.dims) * self.cells
 
     def coordinates(self, cell: Ints) -> tuple[Ints, ...]:
-        """The place of cells along each dimension."""
+        """Return the place of cells along each dimension."""
         return np.unravel_index(np.asarray(cell, dtype=np.int64), self.dims)
 
     def runs(self, source: Ints, destination: Ints, copies: int = 1, copy: Ints | int = 0) -> list[Run]:
-        """The links of transfers between cells, one run a dimension, in the order of the route.
+        """Return the links of transfers between cells, one run a dimension, in the order of the route.
 
         Args:
             source, destination: cells, each of shape [transfer].
@@ -99,7 +99,7 @@ class Lattice(NamedTuple):
         return forward, np.where(forward, ahead, (size - ahead) % size)
 
     def hops(self, source: Ints, destination: Ints) -> Ints:
-        """Links between cells: the sum of the distances along the dimensions."""
+        """Return the number of links between cells: the sum of the distances along the dimensions."""
         links = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(destination)), np.int64)
         for size, start, end in zip(self.dims, self.coordinates(source), self.coordinates(destination), strict=True):
             distance = np.abs(end - start)
@@ -138,7 +138,7 @@ class Lattice(NamedTuple):
         return sum(2 * (size - 1) * (self.cells // size) for size in self.dims)
 
     def degrees(self) -> tuple[Ints, Ints]:
-        """Links on which each cell receives, and on which its own data leave: each [cell]."""
+        """Return the number of links on which each cell receives, and on which its own data leave: each [cell]."""
         if self.wraps:
             # The parity of a cell chooses the one of two links to its only neighbour on a line.
             leaving = sum(1 if size == 2 else min(size - 1, 2) for size in self.dims)
@@ -149,7 +149,7 @@ class Lattice(NamedTuple):
         return sides, sides
 
     def _degree(self, axis: int) -> int:
-        """Links of a dimension of a torus on which a cell receives.
+        """Return the number of links of a dimension of a torus on which a cell receives.
 
         Two links join a pair of cells that is alone on its line. Those that have already travelled along other
         dimensions come on both; without such, all come on the one that the neighbour's parity chooses.
@@ -168,7 +168,7 @@ class Lattice(NamedTuple):
         ]
 
     def snake(self) -> Ints:
-        """An order of the cells in which neighbours are one link apart: lines alternate their direction."""
+        """Return an order of the cells in which neighbours are one link apart: lines alternate their direction."""
         order = np.zeros(1, np.int64)
         for size in reversed(self.dims):
             cells = len(order)
@@ -177,7 +177,7 @@ class Lattice(NamedTuple):
 
 
 def most_square(ranks: int, dimensions: int) -> tuple[int, ...]:
-    """The sizes of a grid of exactly ``ranks`` cells, as equal as they can be, the smaller ones first."""
+    """Return the sizes of a grid of exactly ``ranks`` cells, as equal as they can be, the smaller ones first."""
     dims: list[int] = []
     for left in range(dimensions, 1, -1):
         root = round(ranks ** (1 / left))
@@ -188,5 +188,5 @@ def most_square(ranks: int, dimensions: int) -> tuple[int, ...]:
 
 
 def describe(dims: Sequence[int]) -> str:
-    """A grid's sizes for people: ``4x4x4``."""
+    """Return a grid's sizes for people: ``4x4x4``."""
     return "x".join(map(str, dims))

@@ -56,12 +56,12 @@ def kinds() -> dict[str, type[Fabric]]:
 
 
 def names() -> list[str]:
-    """Names in the catalog, and the kinds that plug-ins add."""
+    """Return the names in the catalog, and the kinds that plug-ins add."""
     return sorted(catalog_files(CATALOG).keys() | load_plugins("fabrics").keys())
 
 
 def description(name: str) -> dict[str, Any]:
-    """A catalog entry as written, with its sources; of a kind that a plug-in adds, what its class says."""
+    """Return a catalog entry as written, with its sources; of a kind that a plug-in adds, what its class says."""
     kind = _plugin(name)
     if kind is None:
         return _read_fields(_find_fabric(name))
@@ -69,7 +69,8 @@ def description(name: str) -> dict[str, Any]:
 
 
 def load_fabric(name: str, ranks: int, settings: Mapping[str, Any] | None = None) -> Fabric:
-    """A fabric from the catalog, a YAML file or an edge list (CSV), with ``ranks`` attached and single fields replaced.
+    """Return a fabric from the catalog, a YAML file or an edge list (CSV), with ``ranks`` attached and single fields
+    replaced.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
@@ -82,7 +83,8 @@ def load_fabric(name: str, ranks: int, settings: Mapping[str, Any] | None = None
 
 
 def changed(fabric: Fabric, settings: Mapping[str, Any]) -> Fabric:
-    """A fabric with single fields replaced, a dot reaching into a part; what follows from fields is derived anew.
+    """Return a fabric with single fields replaced, a dot reaching into a part; what follows from fields is derived
+    anew.
 
     Raises:
         ConfigError: a field is unknown or out of range.
@@ -127,12 +129,12 @@ def recorded_fabric(data: Document, *, where: str) -> Fabric:
 
 
 def _plugin(name: str) -> type[Fabric] | None:
-    """The kind that a plug-in adds by this name, unless the catalog has an entry of the name."""
+    """Return the kind that a plug-in adds by this name, unless the catalog has an entry of the name."""
     return None if catalog_file(name, CATALOG) is not None else load_plugins("fabrics").get(name)
 
 
 def _read_fields(path: Path) -> dict[str, Any]:
-    """The fields in a YAML file, its edge list read; those of a graph whose edges are a CSV file."""
+    """Return the fields in a YAML file, its edge list read; those of a graph whose edges are a CSV file."""
     if path.suffix == ".csv":
         return {"kind": "graph", "edges": read_edges(path)}
     return with_edge_file(read_entry(path, "fabric"), path.parent)

@@ -114,7 +114,7 @@ class Averaging(Config):
         return self
 
     def derived(self, ranks: int, bandwidth: float) -> dict[str, Any]:
-        """Fields of a fabric of ``bandwidth`` bytes a second a rank, and where they come from.
+        """Return the fields of a fabric of ``bandwidth`` bytes a second a rank, and where they come from.
 
         Raises:
             ConfigError: more ranks than two levels reach.
@@ -159,7 +159,8 @@ class Averaging(Config):
         }
 
     def _of_devices(self, ranks: int, bandwidth: float) -> dict[str, Any]:
-        """Fields from a constructed network of the given devices; energy only where all its parts are known."""
+        """Return the fields from a constructed network of the given devices; energy only where all its parts are
+        known."""
         from lightloom.machines.reducers.capacity import instance_bandwidth, instances_for
         from lightloom.machines.reducers.hardware import Parts, averager_for
 
@@ -346,7 +347,7 @@ class OpticalAverager(StarGeometry):
         return () if self.built is None else self.built.limits
 
     def stated_fields(self) -> dict[str, object]:
-        """The fields without those that follow from ``averaging``."""
+        """Return the fields without those that follow from ``averaging``."""
         derived = set()
         if self.averaging is not None:
             derived = {name for name, source in self.sources.items() if source.startswith(_DERIVED)}

@@ -56,7 +56,8 @@ class PacketFabric(Fabric):
         return self
 
     def library_tiers(self) -> Tiers | None:
-        """The two tiers that closed forms of a collective library see; None where links are not those of switches."""
+        """Return the two tiers that closed forms of a collective library see; None where links are not those of
+        switches."""
         return None
 
     @property
@@ -88,7 +89,7 @@ class PacketFabric(Fabric):
         return self
 
     def data_rate(self, bandwidth: float, ports: int = 1) -> float:
-        """Bytes of data per second through a link of ``bandwidth`` that serves ``ports`` ports."""
+        """Return the bytes of data per second through a link of ``bandwidth`` that serves ``ports`` ports."""
         if self.packet_payload is None:
             return bandwidth
         packet = self.wire_bytes(self.packet_payload) / bandwidth + self.packet_time / ports
@@ -143,7 +144,7 @@ class ReedSolomon:
         return self.data / self.length
 
     def block_time(self, bandwidth: float) -> float:
-        """Seconds in which a block arrives, at ``bandwidth`` bytes of data a second."""
+        """Return the seconds in which a block arrives, at ``bandwidth`` bytes of data a second."""
         return self.data * self.symbol_bits / 8 / bandwidth
 
     def solver_cycles(self) -> int:
@@ -193,7 +194,7 @@ class StarGeometry(Fabric):
         return 2 * self.hop_latency
 
     def root_latency(self, *, to_root: bool) -> float:
-        """All ranks are alike."""
+        """Return the latency of the diameter, as all ranks are alike."""
         return self.diameter_latency()
 
     def neighbour_latency(self) -> float:

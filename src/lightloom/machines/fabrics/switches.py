@@ -120,7 +120,7 @@ class CircuitSwitch(StarGeometry):
         return 1
 
     def share(self, ranks: int, stride: int, channels: int) -> Self | None:
-        """A switch of fewer planes: circuits of other groups end at other ports."""
+        """Return a switch of fewer planes: circuits of other groups end at other ports."""
         return self._with(ranks=ranks, degree=channels) if channels <= self.degree else None
 
     def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
@@ -204,7 +204,7 @@ class PartFabric(GroupFabric):
 
     @classmethod
     def on(cls, whole: Fabric, members: Sequence[int]) -> PartFabric:
-        """The part with the fabric's common fields."""
+        """Return the part with the fabric's common fields."""
         common = {name: getattr(whole, name) for name in ("hop_latency", "energy_per_bit", "power_per_rank")}
         return cls(whole=whole, ranks=len(members), members=tuple(members), **common)
 

@@ -61,11 +61,13 @@ class RingGeometry(Fabric):
         return Footprint.of([(np.where(forward, 0, n), start, length, n)])
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """The links of each transfer in order: counter-clockwise ones end where their links begin to be numbered."""
+        """Return the links of each transfer in order: counter-clockwise ones end where their links begin to be
+        numbered."""
         return ordered_links(self.footprint(source, destination, route).runs(), [np.asarray(route) != CLOCKWISE])
 
     def route(self, source: Ints, destination: Ints) -> Ints:
-        """The shorter way, and the way back the same; opposite pairs alternate, so that neither way carries more."""
+        """Return the shorter way, and the way back the same; opposite pairs alternate, so that neither way carries
+        more."""
         n = self.ranks
         ahead = (np.asarray(destination) - source) % n
         tie = (np.minimum(source, destination) % 2 == 1) ^ (np.asarray(destination) < source)
@@ -82,7 +84,7 @@ class RingGeometry(Fabric):
         return self.hop_latency * self.diameter()
 
     def root_latency(self, *, to_root: bool) -> float:
-        """All ranks are alike, or rank 0 is at an end."""
+        """Return the latency of the diameter: all ranks are alike, or rank 0 is at an end."""
         return self.diameter_latency()
 
     def neighbour_latency(self) -> float:
@@ -104,7 +106,7 @@ class RingGeometry(Fabric):
         return self.ranks * self._receive_bandwidth()
 
     def _receive_bandwidth(self) -> float:
-        """Bytes per second that one rank can receive."""
+        """Return the bytes per second that one rank can receive."""
         return 2 * self.way_bandwidth
 
 
@@ -168,17 +170,17 @@ class WavelengthRing(RingGeometry):
         return wavelength_ring_bill(self.ranks, sending, self.wavelength_bandwidth, 2 * self.fibres, light, choices)
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
-        """A ring of as many ranks."""
+        """Return a ring of as many ranks."""
         return self._with(ranks=ranks)
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """All that a rank can receive, from its neighbour: circuits go where they are needed."""
+        """Return all bytes per second that a rank can receive: circuits go where they are needed."""
         if stride % self.ranks == 0:
             return np.inf, 0.0
         return self.total_receive_bandwidth() / self.ranks, self.neighbour_latency()
 
     def channel_sharing(self, stride: Ints) -> Ints:
-        """Groups that interleave have as many rings as their ranks lie apart."""
+        """Return the stride: groups that interleave share the wavelengths of as many rings."""
         return stride
 
     @property
@@ -187,12 +189,13 @@ class WavelengthRing(RingGeometry):
         return True
 
     def share_unit(self, ranks: int, stride: int) -> int:
-        """A wavelength for each of the groups that interleave; two where these do not reach around the ring, since
-        what would pass its end goes back, on wavelengths of its own."""
+        """Return a wavelength for each of the groups that interleave; two where these do not reach around the ring,
+        since what would pass its end goes back, on wavelengths of its own."""
         return stride * (1 if self._closes(ranks, stride) else 2)
 
     def share(self, ranks: int, stride: int, channels: int) -> Fabric | None:
-        """A ring of the wavelengths that one group has; one that light closes the long way back, where it must."""
+        """Return a ring of the wavelengths that one group has; one that light closes the long way back, where it
+        must."""
         wavelengths = channels // self.share_unit(ranks, stride)
         closes = self._closes(ranks, stride)
         reach = self.reach
@@ -215,8 +218,8 @@ class WavelengthRing(RingGeometry):
         )
 
     def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
-        """Lightpaths past the end of a group that does not reach around go the other way, on the upper half of the
-        group's wavelengths, so that no two that pass at once share a wavelength."""
+        """Return the lightpaths past the end of a group that does not reach around go the other way, on the upper half
+        of the group's wavelengths, so that no two that pass at once share a wavelength."""
         members = derived.group_members(self.ranks, axis.ranks, axis.stride)
         held = axis.channels // axis.stride
         channel = axis.first + group % axis.stride * held + local.channel

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from lightloom.core.fields import Bandwidth, Config, Count
 from lightloom.core.results import Document
-from lightloom.machines.parts.part import FigureName, Part, Unit, format_amount, range_text
+from lightloom.machines.parts.part import FigureName, Part, Unit, range_text
 
 _UNITS: dict[FigureName, Unit] = {
     "dollars": "dollars",
@@ -290,13 +290,6 @@ class Bill:
 def unknown_bill(ranks: int, kind: str) -> Bill:
     """Return the bill of a fabric that does not say what it is built of."""
     return Bill(ranks, missing=(f"what a {kind} is built of",), kind=kind)
-
-
-def share_text(total: Total, ranks: int) -> str:
-    """Return a total of a rank and of all ranks."""
-    if total.value is None:
-        return total.text()
-    return f"{total.text()} a rank, {format_amount(total.value * ranks, total.unit)} in all"
 
 
 # What a bill chooses where a fabric's own fields leave it open: media, port rates, products.

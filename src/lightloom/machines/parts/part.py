@@ -52,8 +52,8 @@ def format_amount(value: float, unit: Unit) -> str:
 
 # A figure of a component: its value, its range, where it comes from and how far the source can be trusted.
 #
-# dollars: {value: 659, year: 2025, confidence: read, source: ...}
-# static_power: {value: 9 W, low: 8 W, confidence: read, source: ...}
+#     dollars: {value: 659, year: 2025, confidence: read, source: ...}
+#     static_power: {value: 9 W, low: 8 W, confidence: read, source: ...}
 #
 # Values are SI: dollars, watts, joules per bit, seconds. What is unknown has no figure at all: a field that may hold
 # one is then null, and every total names it.

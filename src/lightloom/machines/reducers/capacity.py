@@ -27,7 +27,7 @@ _DRAWS = 100
 
 
 def instance_bandwidth(bits: int, symbol_rate: float) -> float:
-    """Return bytes a second of a server through one instance."""
+    """Return the bytes a second of a server through one instance."""
     return bits * symbol_rate / 8
 
 
@@ -162,7 +162,7 @@ def _check_wavelengths(reducer: str, setting: Setting, wavelengths: int) -> None
 
 
 def _watts(rival: Rival, setting: Setting, instances: int, wavelengths: int) -> dict[str, float]:
-    """Return watts by part; heaters of a mesh are shared by its wavelengths."""
+    """Return the watts by part; heaters of a mesh are shared by its wavelengths."""
     watts = {part: joules * setting.sent * instances for part, joules in rival.energy.items()}
     if "heaters" in watts:
         watts["heaters"] *= ceil(instances / wavelengths) / instances

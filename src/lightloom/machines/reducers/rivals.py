@@ -59,7 +59,7 @@ class Rival:
 
 # Lanes between servers and a reducer: electronics and light, relative to a plain PAM4 lane with error correction.
 #
-# needed at the detector (photonics.detection) ─▶ dB beyond a plain lane ─▶ laser of the lane
+#     needed at the detector (photonics.detection) ─▶ dB beyond a plain lane ─▶ laser of the lane
 #
 # A plain lane's laser is known as a share of an optical end's energy, for the published noise and extinction; what a
 # lane needs beyond that, for more noise, more levels, no error correction, multiplexers or splitters, multiplies it.
@@ -105,7 +105,7 @@ class Setting:
 
 @lru_cache(maxsize=4096)
 def needed(receiver: DigitReceiver, word_errors: float, scheme: Scheme) -> float:
-    """Return watts at the detector for that share of wrong words; infinite where no light suffices."""
+    """Return the watts at the detector for that share of wrong words; infinite where no light suffices."""
     power = receiver.needed_power(word_errors, scheme)
     return _NEVER if power is None else power
 
@@ -140,7 +140,7 @@ class Lanes:
         return (1 - self.values["transmitter_share"]) * self.symbol_electronics
 
     def per_bit(self, joules_per_symbol: float) -> float:
-        """Return joules for each bit of a server, of joules for a symbol of each of its lanes."""
+        """Return the joules for each bit of a server, of joules for a symbol of each of its lanes."""
         return joules_per_symbol * self.digits / self.setting.bits
 
     def digit_receiver(self, servers: int) -> DigitReceiver:
@@ -185,12 +185,13 @@ class Lanes:
         return 10 * log10(plain / self.reference_power)
 
     def laser(self, power: float, extra_db: float = 0.0) -> float:
-        """Return joules a symbol of the laser of a lane that needs ``power`` watts behind ``extra_db`` more of loss."""
+        """Return the joules a symbol of the laser of a lane that needs ``power`` watts behind ``extra_db`` more of
+        loss."""
         ratio = power / self.reference_power
         return 2 * self.values["laser"] * ratio * 10 ** (extra_db / 10)
 
     def launched(self, joules: float) -> float:
-        """Return watts at the modulator of a lane whose laser takes ``joules`` a symbol."""
+        """Return the watts at the modulator of a lane whose laser takes ``joules`` a symbol."""
         return joules * self.setting.symbol_rate * self.values["laser_efficiency"]
 
 
@@ -275,7 +276,7 @@ def _with_ends(lanes: Lanes, name: str, title: str, *, corrections: int, logic: 
 
 
 def corrected_ends(lanes: Lanes) -> dict[str, float]:
-    """Return joules a bit of the servers' transmitters and receivers, both with error correction."""
+    """Return the joules a bit of the servers' transmitters and receivers, both with error correction."""
     return {
         "server transmitters": RATE * lanes.per_bit(lanes.sender),
         "server receivers": RATE * lanes.per_bit(lanes.receiver),
@@ -302,7 +303,7 @@ def broadcast(lanes: Lanes, joules: float) -> tuple[float, int]:
 
 # Rivals that add digits by light and carry in electronics: powers of several wavelengths, or fields of locked lasers.
 #
-# servers ══ a lane a digit ══▶ multiplexer ─▶ photodiode ─▶ converter ─▶ adders ─▶ transmitter ─▶ splitter ══▶
+#     servers ══ a lane a digit ══▶ multiplexer ─▶ photodiode ─▶ converter ─▶ adders ─▶ transmitter ─▶ splitter ══▶
 #
 # The sum travels without error correction on its way to the reducer, an assumption: a linear code over a prime field
 # larger than any sum (p > 255 N for codes of 8 bits) would pass the sum, and is not counted here. The mean has error
@@ -330,7 +331,7 @@ def digit_sum(setting: Setting, values: Values, levels: int = 4) -> Rival:
 
 
 def homodyne_sum(setting: Setting, values: Values, levels: int = 4) -> Rival:
-    """Return fields of locked lasers, combined and detected against a local oscillator, with digital carries."""
+    """Return the fields of locked lasers, combined and detected against a local oscillator, with digital carries."""
     up = Lanes(setting=setting, values=values, levels=levels)
     receiver = up.digit_receiver(setting.servers)
     power = needed(receiver, setting.word_errors, "homodyne")
@@ -422,12 +423,12 @@ def modulator_limit(lanes: Lanes, laser: float) -> tuple[str, ...]:
 
 # Rivals inside the light: the paper's network, and the one with a gain for each row and homodyne units.
 #
-# servers ══ PAM4 lanes ══▶ P ─▶ [mesh ─▶ gain ─▶ units] ... ─▶ mesh ─▶ T ══▶ servers
+#     servers ══ PAM4 lanes ══▶ P ─▶ [mesh ─▶ gain ─▶ units] ... ─▶ mesh ─▶ T ══▶ servers
 #
 # The paper's network has an amplifier behind every output of every matrix, one gain for all outputs of a matrix, and
-# units that nobody has built: what is counted is without them. The other one detects every output of a matrix against
-# a local oscillator and modulates fresh light. Full scales are simulated (`photonics.link`) with the noise of
-# amplifiers or detectors alone, and carried on to rarer errors along a Gaussian tail.
+# units that nobody has built: what is counted is without them. The other one detects every output of a matrix against a
+# local oscillator and modulates fresh light. Full scales are simulated (`photonics.link`) with the noise of amplifiers
+# or detectors alone, and carried on to rarer errors along a Gaussian tail.
 
 NETWORKS = ("row-gain-network", "paper-network")
 """Rivals that average inside the light."""
@@ -438,7 +439,8 @@ _COLUMN = 3e-4 * 4.2 / 299792458.0
 
 
 def full_scale(made: Design, setting: Setting, values: Values, rows: bool) -> float:
-    """Return watts of full scale for the setting's word errors and these constants, with the margin for the rest."""
+    """Return the watts of full scale for the setting's word errors and these constants, with the margin for the
+    rest."""
     normal = NormalDist()
     tail = (normal.inv_cdf(setting.word_errors) / normal.inv_cdf(TRIED_ERRORS)) ** 2
     noise = 1.0

@@ -67,7 +67,7 @@ class Constants:
 
     @classmethod
     def of(cls, transport: Transport) -> Constants:
-        """The constants of a transport."""
+        """Return the constants of a transport."""
         factors = [
             getattr(transport.protocols[name].corrections, what) if name in transport.protocols else 1.0
             for name in PROTOCOLS
@@ -80,7 +80,7 @@ class Constants:
 
 
 def scales_array(scales: Scales) -> Floats:
-    """The four numbers of a system as an array."""
+    """Return the four numbers of a system as an array."""
     return np.array([getattr(scales, name) for name in Scales.model_fields])
 
 
@@ -128,7 +128,7 @@ def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
 
 
 def pipelined(latency: Floats, transmission: Floats, fill: float, limit: float) -> Floats:
-    """Seconds of a latency and a transmission with the filling of the pipeline between them."""
+    """Return the seconds of a latency and a transmission with the filling of the pipeline between them."""
     with np.errstate(invalid="ignore", divide="ignore"):
         reach = fill * np.sqrt(transmission / latency)
         seconds = transmission + latency * (1 + reach / np.sqrt(1 + (reach / limit) ** 2))
@@ -186,7 +186,7 @@ class Library(NamedTuple):
         return self.tiers.domain
 
     def group(self, ranks: int, stride: int) -> Library:
-        """The library of a group whose ranks lie ``stride`` apart; fewer of them share a domain."""
+        """Return the library of a group whose ranks lie ``stride`` apart; fewer of them share a domain."""
         together = ranks_in_domain(self.tiers.domain, np.array(ranks), np.array(stride))
         return self._replace(tiers=self.tiers._replace(domain=int(together)))
 

@@ -223,7 +223,7 @@ CATALOG = Path(__file__).parent / "catalog"
 
 
 def names() -> list[str]:
-    """Names in the catalog: a library, and the architecture that it runs on."""
+    """Return the names in the catalog: a library, and the architecture that it runs on."""
     return sorted(name for path in CATALOG.glob("*.yaml") for name in _names_in(path))
 
 
@@ -234,7 +234,7 @@ def _names_in(path: Path) -> list[str]:
 
 @cache
 def load_transport(name: str) -> Transport:
-    """A transport from the catalog, such as ``ideal`` or ``nccl-hopper``, or from a YAML file.
+    """Return a transport from the catalog, such as ``ideal`` or ``nccl-hopper``, or from a YAML file.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
@@ -262,7 +262,8 @@ def _of_generation(data: dict[str, Any], name: str, generation: str) -> Transpor
 
 
 def _transport_fields(value: object) -> object:
-    """A transport by its name or file, or what differs from one: ``{base: nccl-hopper, scales: {latency: 0.9}}``."""
+    """Return a transport by its name or file, or what differs from one: ``{base: nccl-hopper, scales: {latency:
+    0.9}}``."""
     name = value.get("base") if isinstance(value, Mapping) else value
     if not isinstance(name, str):
         return value

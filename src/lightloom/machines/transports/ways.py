@@ -152,17 +152,18 @@ def _own(tasks: Tasks, tiers: Tiers) -> Floats | float:
 
 
 def _across(tasks: Tasks, nbytes: Floats, tiers: Tiers) -> Floats:
-    """Seconds of bytes that each rank sends between domains."""
+    """Return the seconds of bytes that each rank sends between domains."""
     return np.where(tasks.domains > 1, nbytes / tiers.network, 0.0)
 
 
 def _leaving(tasks: Tasks, nbytes: Floats, tiers: Tiers, transport: Transport) -> Floats:
-    """Seconds of bytes that leave each domain through the ports of the ranks that a ring or a tree leaves by."""
+    """Return the seconds of bytes that leave each domain through the ports of the ranks that a ring or a tree leaves
+    by."""
     return _across(tasks, nbytes / np.minimum(tasks.inside, transport.leaving_ranks), tiers)
 
 
 def _ring_share(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Floats | float:
-    """Part of a domain's bandwidth that a ring reaches by a protocol."""
+    """Return the part of a domain's bandwidth that a ring reaches by a protocol."""
     share = transport.protocols[PROTOCOLS[number]].share
     if transport.generation is None or number > 0:
         return share
@@ -224,8 +225,8 @@ def _tree(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
 
 
 def _tree_bytes(tasks: Tasks) -> Floats:
-    """Bytes that leave a domain in a double tree of domains, whose two trees share the inner domains evenly: every edge
-    carries all bytes once up and once down."""
+    """Return the bytes that leave a domain in a double tree of domains, whose two trees share the inner domains evenly:
+    every edge carries all bytes once up and once down."""
     return 2 * (tasks.domains - 1) / tasks.domains * tasks.nbytes
 
 

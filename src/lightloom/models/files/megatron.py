@@ -44,7 +44,7 @@ class Options:
         return name in self.given
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """The value of an option.
+        """Return the value of an option.
 
         Raises:
             ConfigError: it has none, or one that the file does not say.
@@ -66,12 +66,12 @@ class Options:
         return values[0]
 
     def texts(self, name: str) -> Sequence[str]:
-        """All values of an option, none where it is not given."""
+        """Return all values of an option, none where it is not given."""
         self.used.add(name)
         return self.given.get(name, ())
 
     def count(self, name: str, default: int | None = None) -> int | None:
-        """The value of an option that is a whole number of at least 1.
+        """Return the value of an option that is a whole number of at least 1.
 
         Raises:
             ConfigError: another value.
@@ -84,7 +84,7 @@ class Options:
         return int(text)
 
     def needed(self, name: str) -> int:
-        """The value of an option without which there is no model.
+        """Return the value of an option without which there is no model.
 
         Raises:
             ConfigError: it is missing.
@@ -95,7 +95,7 @@ class Options:
         return number
 
     def unused(self) -> tuple[str, ...]:
-        """Options that nobody has asked for."""
+        """Return the options that nobody has asked for."""
         return tuple(f"--{name}" for name in self.given if name not in self.used)
 
 

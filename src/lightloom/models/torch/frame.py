@@ -28,7 +28,8 @@ _SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "widt
 
 
 def label(function: object) -> str:
-    """A readable word for a torch function or ATen call: ``relu_`` and ``__iadd__`` become ``relu`` and ``add``."""
+    """Return a readable word for a torch function or ATen call: ``relu_`` and ``__iadd__`` become ``relu`` and
+    ``add``."""
     name = plain_word(str(getattr(function, "__name__", None) or function))
     return _LABELS.get(name, name)
 

@@ -103,7 +103,7 @@ def trace_configuration(fields: Fields, *, name: str, batch: int, sequence_lengt
 
 
 def _unknown_fields(config: Configuration, fields: Fields) -> tuple[str, ...]:
-    """Return fields that no configuration of this kind has, none where its defaults cannot tell."""
+    """Return the fields that no configuration of this kind has, none where its defaults cannot tell."""
     try:
         known = set(type(config)().to_dict()) | set(config.attribute_map)
     except Exception:
@@ -343,8 +343,8 @@ def _error_text(error: BaseException) -> str:
 #
 # Legend: B sample, T sequence, C hidden, H heads, D width of a head, E experts, k experts a token, V = B·T·k visits.
 #
-# x ─┬─► norm ─► attention ─► + ─┬─► norm ─► feed-forward or mixture ─► + ──►
-# └────────────────────────►┘ └──────────────────────────────────►┘
+#     x ─┬─► norm ─► attention ─► + ─┬─► norm ─► feed-forward or mixture ─► + ──►
+#        └────────────────────────►┘ └──────────────────────────────────►┘
 
 
 def _norm(sizes: DecoderSizes, width: int) -> nn.Module:

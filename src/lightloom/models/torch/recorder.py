@@ -28,8 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from lightloom.models.graph import TENSOR_KINDS, Operator, has_samples
 from lightloom.models.operator_words import NO_RULE, is_move, kind_of
-from lightloom.models.torch import frame as assembly
-from lightloom.models.torch import frame as naming
+from lightloom.models.torch import frame as frames
 from lightloom.models.torch.frame import (
     Frame,
     Origin,
@@ -149,8 +148,8 @@ class Recorder:
 
     def add_input(self, name: str, tensor: Tensor) -> None:
         """Declare an input of the model: ``input.images``, so that it cannot take the name of a module."""
-        axes = naming.input_axes(tensor)
-        dimensions, axes = naming.output_dimensions(tensor.shape, self._batch, axes)
+        axes = frames.input_axes(tensor)
+        dimensions, axes = frames.output_dimensions(tensor.shape, self._batch, axes)
         nbytes = tensor.numel() * ELEMENT_BYTES
         operator = Operator(
             name=self._unique(f"input.{name}"),
@@ -200,7 +199,7 @@ class Recorder:
         if self._region is not None:
             self._region.note(len(self.operators), frame)
         if frame is None or frame.word not in ONE_KERNEL:
-            mask = frame is not None and naming.is_dropout(frame.word) and key_of(tensor) in frame.own
+            mask = frame is not None and frames.is_dropout(frame.word) and key_of(tensor) in frame.own
             self._keep(tensor, frame, mask=mask)
 
     def _keep(self, tensor: Tensor, frame: Frame | None, *, mask: bool = False) -> None:
@@ -230,7 +229,7 @@ class Recorder:
 
     def open(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Frame:
         """Open a frame: a torch function begins."""
-        self._frame = self._whole or Frame(naming.label(function), args, kwargs)
+        self._frame = self._whole or Frame(frames.label(function), args, kwargs)
         return self._frame
 
     def abandon(self) -> None:
@@ -268,7 +267,7 @@ class Recorder:
         frame.last = outputs
         for tensor in outputs:
             key = key_of(tensor)
-            statistic = naming.is_channel_statistic(frame.word, tensor)
+            statistic = frames.is_channel_statistic(frame.word, tensor)
             producer = frame.word if alive else None
             origin = Origin(tensor.untyped_storage(), producer, sampled=sampled, over_samples=statistic)
             if key in operand_keys and key not in frame.own:
@@ -315,10 +314,10 @@ class Recorder:
             len({origin.producer for _, origin in sources if origin.producer is not None}),
             stacked=any(origin.parameter is not None and origin.parameter.dim() == 3 for _, origin in sources),
         )
-        dimensions, axes = assembly.dimensions(frame, kind, sources, outputs, self._batch if sampled else None)
+        dimensions, axes = frames.dimensions(frame, kind, sources, outputs, self._batch if sampled else None)
         parameters = self._first_used(sources)
         written = distinct_elements(outputs)
-        shared, read = assembly.elements_read(kind, sources, frame.looked_up or written)
+        shared, read = frames.elements_read(kind, sources, frame.looked_up or written)
         if not sampled or not has_samples(kind, written, self._batch):
             shared += written
         tensor_kind = kind in TENSOR_KINDS
@@ -344,7 +343,7 @@ class Recorder:
 
     def _hidden(self, name: str, frame: Frame) -> Hidden:
         """Return what the mask of an attention hides."""
-        call = naming.attention_call(frame.arguments, frame.named)
+        call = frames.attention_call(frame.arguments, frame.named)
         if call.mask is None:
             return Hidden(call.causal, None)
         hidden = self.values.hidden(call.mask, call.query.shape[-2], call.key.shape[-2])
@@ -461,15 +460,14 @@ def _without_override_check(function: Any) -> Any:
 _SEEN_THROUGH = _without_override_check(F.multi_head_attention_forward)
 
 
-# Regions of ``torch.utils.checkpoint``: what enters one is kept, what it makes is computed again in the backward
-# pass.
+# Regions of ``torch.utils.checkpoint``: what enters one is kept, what it makes is computed again in the backward pass.
 #
-# x ──► ( [norm] ──► [linear] ──► [gelu] ──► [linear] ) ──► y      keeps x
-# backward: forward once more, then backward
+#     x ──► ( [norm] ──► [linear] ──► [gelu] ──► [linear] ) ──► y      keeps x
+#                         backward: forward once more, then backward
 #
 # Without reentrance the second forward pass stops once it has made all that the backward pass needs (PyTorch's early
-# stop): a region's last product is not repeated. Source: Chen et al., "Training Deep Nets with Sublinear Memory
-# Cost", 2016, section 3.
+# stop): a region's last product is not repeated. Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost",
+# 2016, section 3.
 
 
 @contextmanager
@@ -505,6 +503,6 @@ def checkpoints_followed(recorder: Recorder) -> Iterator[None]:
 
 
 def _entering(region: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    """Tensors that a region is given, also as arguments that were bound before."""
+    """Return the tensors that a region is given, also as arguments that were bound before."""
     bound = [region.args, region.keywords] if isinstance(region, partial) else []
     return list(tensors_in([list(args), kwargs, *bound]))

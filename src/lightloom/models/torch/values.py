@@ -465,14 +465,14 @@ def _parameter(parameter: nn.Parameter) -> nn.Parameter:
 
 
 def _fake(tensor: Tensor) -> Tensor:
-    """A new tensor of the same shape on the meta device, fake where a fake mode is active."""
+    """Return a new tensor of the same shape on the meta device, fake where a fake mode is active."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 # What autograd keeps for the backward pass, by storage: PyTorch's own hooks on saved tensors tell.
 #
-# x ──► [linear] ──► y ──► [gelu] ──► z ──► [linear]      x, y, z are kept, the last output is not
-# keeps x           keeps y           keeps z       a storage counts once, at the operator that made it
+#     x ──► [linear] ──► y ──► [gelu] ──► z ──► [linear]      x, y, z are kept, the last output is not
+#            keeps x           keeps y           keeps z       a storage counts once, at the operator that made it
 #
 # Parameters and buffers are there anyway and count nowhere. What a region of ``torch.utils.checkpoint`` makes is kept
 # only while its backward pass runs (``checkpoints.py``).

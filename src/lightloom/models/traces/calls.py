@@ -287,7 +287,7 @@ def _are_counts(*values: object) -> bool:
 
 
 def _written_arguments(schema: str) -> frozenset[str]:
-    """Names of the arguments that an overload with ``out=`` writes its results to: those after the star."""
+    """Return the names of the arguments that an overload with ``out=`` writes its results to: those after the star."""
     if ".out" not in schema.partition("(")[0] and "_out" not in schema.partition("(")[0]:
         return frozenset()
     keywords = schema.partition("*, ")[2].rpartition(") ->")[0]
@@ -312,12 +312,12 @@ def argument_names(schema: str) -> list[str]:
 
 # Steps of an execution trace: the calls of all threads in the order in which they began, cut where a step begins.
 #
-# thread 1    [ProfilerStep#3: forward      optimizer][ProfilerStep#4: forward      optimizer]
-# thread 2                       [backward]                               [backward]
+#     thread 1    [ProfilerStep#3: forward      optimizer][ProfilerStep#4: forward      optimizer]
+#     thread 2                       [backward]                               [backward]
 #
 # ``torch.profiler`` marks steps on the thread that calls ``step()``; autograd of GPUs runs on another thread, whose
-# calls belong to the step in which they begin (ids grow as calls begin, over all threads). Without marks a step
-# begins with the first forward call, among those that autograd goes back to, after a backward pass.
+# calls belong to the step in which they begin (ids grow as calls begin, over all threads). Without marks a step begins
+# with the first forward call, among those that autograd goes back to, after a backward pass.
 
 BACKWARD = "autograd::engine::evaluate_function"
 _MARK = re.compile(r"ProfilerStep#?(\d+)")
@@ -350,19 +350,20 @@ def cut(roots: Sequence[Call]) -> list[Step]:
 
 
 def walk(calls: Sequence[Call]) -> Iterator[Call]:
-    """Yield calls and all calls that they made."""
+    """Yield the calls and all calls that they made."""
     for call in calls:
         yield call
         yield from walk(call.calls)
 
 
 def sequences(call: Call) -> set[int]:
-    """Sequence numbers of the backward nodes that a call may have made: later calls with the same one have made it."""
+    """Return the sequence numbers of the backward nodes that a call may have made: later calls with the same one have
+    made it."""
     return {inner.sequence for inner in walk([call])} - {-1}
 
 
 def marked_steps(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
-    """The calls of each step that the profiler has marked, by the step's number; none without marks."""
+    """Return the calls of each step that the profiler has marked, by the step's number; none without marks."""
     marks = sorted((call for call in walk(roots) if _MARK.match(call.name)), key=lambda call: call.id)
     if not marks:
         return []
@@ -445,7 +446,7 @@ class Parts:
 
 
 def named_parameters(calls: list[Call]) -> dict[int, tuple[int, ...]]:
-    """Shapes of tensors that are read as weight or bias, and that no earlier call computed, by storage."""
+    """Return the shapes of tensors that are read as weight or bias, and that no earlier call computed, by storage."""
     written: set[int] = set()
     shapes: dict[int, tuple[int, ...]] = {}
     for call in calls:
@@ -457,13 +458,13 @@ def named_parameters(calls: list[Call]) -> dict[int, tuple[int, ...]]:
 
 
 def statistics(calls: list[Call]) -> set[int]:
-    """Storages of running means and variances, which batch norms update and no gradient reaches."""
+    """Return the storages of running means and variances, which batch norms update and no gradient reaches."""
     read = (tensor for call in walk(calls) for tensor in call.reads)
     return {tensor.storage for tensor in read if tensor.argument.startswith("running_")}
 
 
 def made(call: Call) -> list[TraceTensor]:
-    """Tensors that a call computed: none for views, and for what only allocates."""
+    """Return the tensors that a call computed: none for views, and for what only allocates."""
     if not call.reads or call.word.endswith("_like") or call.word.startswith("new_"):
         return []
     if call.written:
@@ -610,9 +611,9 @@ def _broadcasts(shapes: Sequence[Shape]) -> bool:
 # Forward and backward passes among calls without nesting, as Chakra's converters of 2023 wrote them.
 #
 # forward    calls with a number of autograd
-# backward from the first call named so to the last one; autograd's numbers are missing, so that each call goes to the
-# last forward operator of its kind that has none yet: ``convolution_backward`` to ``conv2d``, products to
-# linear layers, two each; others to the operator before
+# backward   from the first call named so to the last one; autograd's numbers are missing, so that each call goes to the
+#            last forward operator of its kind that has none yet: ``convolution_backward`` to ``conv2d``, products to
+#            linear layers, two each; others to the operator before
 
 _FLAT_WORDS = (
     "convolution",
@@ -697,7 +698,7 @@ def sampled_axes(kind: str, shape: tuple[int, ...], batch: int) -> dict[str, int
 
 
 def convolution_sizes(inputs: tuple[int, ...], weight: tuple[int, ...], outputs: tuple[int, ...]) -> dict[str, int]:
-    """Channels that are summed over, kernel and groups."""
+    """Return the channels that are summed over, kernel and groups."""
     in_channel = inputs[1] if len(inputs) == len(weight) else inputs[0]
     out_channel = outputs[1] if len(outputs) == len(weight) else outputs[0]
     transposed = weight[0] == in_channel and weight[0] != out_channel

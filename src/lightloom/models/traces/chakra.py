@@ -53,9 +53,9 @@ from lightloom.models.traces.operators import (
 
 # Chakra traces that ``chakra_converter PyTorch`` wrote: the calls of PyTorch, the accelerator's work, the exchanges.
 #
-# compute, is_cpu_op       a call; ``op_schema``, ``seq_id`` and its tensors as in an execution trace
-# compute, not is_cpu_op   work of the accelerator, launched by the call that made it or that it waits for
-# collective, send, receive    an exchange: ``comm_type``, ``comm_size``, ``pg_name``
+#     compute, is_cpu_op       a call; ``op_schema``, ``seq_id`` and its tensors as in an execution trace
+#     compute, not is_cpu_op   work of the accelerator, launched by the call that made it or that it waits for
+#     collective, send, receive    an exchange: ``comm_type``, ``comm_size``, ``pg_name``
 #
 # Converters of 2023 cut a call at each launch (``aten::conv2d(0)``, ``aten::conv2d(1)``) and kept no nesting: the
 # pieces are put together by ``rf_id``, and every call is a root.
@@ -362,7 +362,7 @@ class _ChakraGraph:
         )
 
     def _measured(self) -> MeasuredTimes:
-        """The durations of the nodes; a backward pass that the trace lacks is twice the forward one."""
+        """Return the durations of the nodes; a backward pass that the trace lacks is twice the forward one."""
         forward = [node.duration for node in self._forward]
         backward = self._backward_microseconds if self._backward else [2 * duration for duration in forward]
         return MeasuredTimes(
@@ -413,12 +413,12 @@ def _is_backward(node: Node) -> bool:
 
 
 def _layer(node: Node) -> str:
-    """The name of a node without the words of its pass, as ``chakra_converter Text`` appends them."""
+    """Return the name of a node without the words of its pass, as ``chakra_converter Text`` appends them."""
     return _PASS.sub("", node.name)
 
 
 def _weight(node: Node, path: Path) -> int:
-    """FLOPs of a node, or its microseconds where it states none."""
+    """Return the FLOPs of a node, or its microseconds where it states none."""
     return _count_attribute(node, "num_ops", path) or node.duration
 
 

@@ -63,8 +63,8 @@ from lightloom.models.traces.operators import (
 
 # Normalisations that a library has written in parts, each as one call, as modules of them are traced.
 #
-# x ──► [to] ──► pow ──► mean ──► add ──► rsqrt ──► mul ──► [to] ──► mul ──► y        one call: rms_norm(x, weight)
-# └─────────────────────────────────────────┘                └── weight
+#     x ──► [to] ──► pow ──► mean ──► add ──► rsqrt ──► mul ──► [to] ──► mul ──► y        one call: rms_norm(x, weight)
+#             └─────────────────────────────────────────┘                └── weight
 #
 # A trace names no modules. What tells such a norm is its arithmetic: a tensor is multiplied by the reciprocal root of
 # the mean of its own squares, which nothing else reads. Accelerators run it as one kernel
@@ -305,7 +305,8 @@ class _TraceGraph:
         return MeasuredTimes(batch=self._batch, forward=forward, backward=backward, machine=self._machine, clock=clock)
 
     def _times(self, call: Call) -> tuple[float, float | None]:
-        """Measured seconds of an operator forward and backward; None where no backward pass is in the trace."""
+        """Return the measured seconds of an operator forward and backward; None where no backward pass is in the
+        trace."""
         on_device = self._recording.on_device
         forward = seconds_of([call], on_device=on_device)
         if not self._matched:
@@ -430,7 +431,7 @@ class _TraceGraph:
         return sum(product_flops(inner) for inner in mine) if multiplies else forward * bool(mine)
 
     def _backward_calls(self, call: Call) -> list[Call]:
-        """Calls of the backward pass that belong to an operator."""
+        """Return the calls of the backward pass that belong to an operator."""
         return [
             inner
             for number in sorted(sequences(call))
@@ -450,7 +451,7 @@ class _TraceGraph:
                 self._parameters[tensor.storage] = self._unused[tensor.storage] = tensor.elements
 
     def _first_used(self, call: Call) -> int:
-        """Elements of parameters that no earlier operator has used."""
+        """Return the elements of parameters that no earlier operator has used."""
         self._settle(call)
         return sum(self._unused.pop(tensor.storage, 0) for tensor in call.reads)
 
@@ -490,7 +491,8 @@ def _begins_model(call: Call) -> bool:
 
 
 def _exchange_of_call(call: Call) -> TracedExchange:
-    """The exchange that a communication call asks for: its kind by its name, its bytes by the tensors that it reads."""
+    """Return the exchange that a communication call asks for: its kind by its name, its bytes by the tensors that it
+    reads."""
     calls = list(walk([call]))
     kind = next((kind for inner in calls if (kind := kind_of_words(inner.name))), "unknown")
     nbytes = max((sum(tensor.nbytes for tensor in inner.reads) for inner in calls), default=0)

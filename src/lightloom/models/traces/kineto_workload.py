@@ -194,7 +194,7 @@ def _forward(roots: Sequence[Call]) -> Iterator[Call]:
 
 
 def _precision(calls: Iterator[Call]) -> str:
-    """The number format of most of the time of the forward pass; TF32 where kernels of float32 say so."""
+    """Return the number format of most of the time of the forward pass; TF32 where kernels of float32 say so."""
     seconds: dict[str, float] = defaultdict(float)
     for call in calls:
         if isinstance(call, TimedCall) and call.precision:

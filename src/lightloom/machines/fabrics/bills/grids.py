@@ -77,7 +77,7 @@ def grid_bill(grid: Grid, choices: BillChoices) -> Bill:
 
 
 def _links_by_dimension(grid: Grid) -> list[float]:
-    """Links of a rank along each dimension, each counted at one of its ends."""
+    """Return the number of links of a rank along each dimension, each counted at one of its ends."""
     return [0.0 if size == 1 else 1.0 if grid.wraps else (size - 1) / size for size in grid.dims]
 
 
@@ -97,7 +97,7 @@ def _copper_block(grid: Grid, choices: BillChoices) -> tuple[int, ...] | None:
 
 
 def _links_by_block(grid: Grid, block: tuple[int, ...] | None) -> tuple[float, float]:
-    """Links of a rank inside blocks and between them; all are inside where there are no blocks."""
+    """Return the number of links of a rank inside blocks and between them; all are inside where there are no blocks."""
     shares = _links_by_dimension(grid)
     if block is None:
         return sum(shares), 0.0

@@ -107,7 +107,7 @@ class Tier(Described):
         return self.size if self.dims is None else prod(self.dims)
 
     def sizes(self, children: int) -> tuple[int, ...]:
-        """Children along each dimension when there are ``children`` of them."""
+        """Return the children along each dimension when there are ``children`` of them."""
         return self.dims or most_square(children, self.dimensions or 1)
 
     def unused_fields(self) -> tuple[str, ...]:
@@ -119,16 +119,15 @@ class Tier(Described):
         return f"{self.name or 'tier'}, {'twisted ' * self.twisted}{self.shape}{extent}"
 
 
-# Tiers between given ranks: how many children and ports each has, how its links are numbered, and which transfers
-# take.
+# Tiers between given ranks: how many children and ports each has, how its links are numbered, and which transfers take.
 #
-# A rank has a place in every tier: its number among the children of the group that the tier joins. Ranks of a group
-# are consecutive, so that place t of a rank is ``rank // child % size``, where ``child`` is the ranks of one child.
+# A rank has a place in every tier: its number among the children of the group that the tier joins. Ranks of a group are
+# consecutive, so that place t of a rank is ``rank // child % size``, where ``child`` is the ranks of one child.
 #
 # Links of a switch, in this order (one track each, up before down):
 #
-# port p ──▶ switch, switch ──▶ port p        ports are numbered rank by rank; neighbours share one where there are
-# fewer child c ══▶ tree,  tree ══▶ child c         where the tier has a taper
+#     port p  ──▶ switch, switch ──▶ port p     ports are numbered rank by rank; neighbours share one of fewer
+#     child c ══▶ tree,   tree   ══▶ child c    where the tier has a taper
 #
 # A ring, torus or mesh has a :class:`Lattice` for every group and every port of a child; a full mesh has a link from
 # each of its children to every other, for every group and port.
@@ -240,13 +239,13 @@ class Level:
         return self.switched and self.beneath is None and self.number > 1 and self.tier.taper is not None
 
     def plane(self, rank: Ints) -> Ints:
-        """The rail of ranks."""
+        """Return the rail of ranks."""
         if self.beneath is None:
             return rank % self.child // self.sharing
         return np.zeros_like(rank) if self.beneath.joined else self.beneath.plane(rank)
 
     def seat(self, rank: Ints) -> Ints:
-        """The port of ranks, among all of the fabric."""
+        """Return the port of ranks, among all of the fabric."""
         if self.beneath is None:
             return rank // self.sharing
         return rank // self.child * self.planes + self.plane(rank)
@@ -257,7 +256,7 @@ class Level:
         return apart
 
     def gateway(self, source: Ints, target: Ints) -> Ints:
-        """The rank of the source's child from which a transfer takes this tier."""
+        """Return the rank of the source's child from which a transfer takes this tier."""
         if self.joined or self.planes == 1:
             return source
         unit = self.root.child
@@ -301,7 +300,7 @@ class Level:
         return self._lattice is not None
 
     def runs(self, source: Ints, target: Ints) -> list[tuple[Run, float]]:
-        """The links of transfers from child to child, with the seconds of one link.
+        """Return the links of transfers from child to child, with the seconds of one link.
 
         All belong to different children of one group, and each transfer is on the rail of its target.
         """
@@ -338,7 +337,7 @@ class Level:
         return [_single(self.base, link, self.links)]
 
     def link_name(self, link: int) -> str:
-        """The name of a link of this level, counted from its first."""
+        """Return the name of a link of this level, counted from its first."""
         label = self.label
         if not self.switched:
             return f"{label} {self._direct_name(link)}"
@@ -453,7 +452,8 @@ def _refusal(ranks: int, child: int, tier: Tier, number: int, ports: Sequence[in
 
 @lru_cache(maxsize=256)
 def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[Level, ...]:
-    """The tiers between ``ranks``, innermost first; blocks of a torus and the circuits that join them are one level.
+    """Return the tiers between ``ranks``, innermost first; blocks of a torus and the circuits that join them are one
+    level.
 
     Switches that ranks fill in part have the sizes of :func:`filled_tiers`.
 
@@ -505,7 +505,7 @@ def _check_names(tiers: tuple[Tier, ...]) -> None:
 
 
 def _filled(tier: Tier, ranks: int, child: int) -> tuple[int, ...] | None:
-    """Children along each dimension of a tier that states how many; None where it does not.
+    """Return the children along each dimension of a tier that states how many; None where it does not.
 
     Fewer ranks may fill a part of a switch or a full mesh, and a single child of anything.
     """
@@ -520,7 +520,7 @@ def _filled(tier: Tier, ranks: int, child: int) -> tuple[int, ...] | None:
 
 
 def _children_left(tier: Tier, where: str, ranks: int, child: int, *, outermost: bool) -> int:
-    """Children of a tier that states no size."""
+    """Return the number of children of a tier that states no size."""
     if not outermost:
         raise ValueError(f"{where} has no size: expected one, as only the outermost takes what is left")
     if tier.most is not None and ranks // child > tier.most:
@@ -551,7 +551,7 @@ def _check_twist(level: Level, where: str) -> None:
 
 
 def _switch_beneath(tier: Tier, levels: list[Level], where: str, child: int, *, used: bool) -> Level | None:
-    """The level through whose switch a tier's ports are reached; None where they are the ranks' own.
+    """Return the level through whose switch a tier's ports are reached; None where they are the ranks' own.
 
     Ports that are not ``used``, since there is one child, need not be spread evenly.
     """

@@ -46,7 +46,7 @@ class TieredFabric(PacketFabric):
 
     @abstractmethod
     def tier_list(self) -> tuple[Tier, ...]:
-        """The tiers, from the ranks outwards."""
+        """Return the tiers, from the ranks outwards."""
 
     @model_validator(mode="after")
     def _tiers_hold_ranks(self) -> Self:
@@ -359,7 +359,8 @@ class TieredFabric(PacketFabric):
         return Ports(tier, tier, rates[tier])
 
     def _ports_by_links(self, source: Ints, destination: Ints) -> Ports | None:
-        """Those of derived geometry; the children of an outermost switch are alike, so that three of them say all."""
+        """Return those of derived geometry; the children of an outermost switch are alike, so that three of them say
+        all."""
         outermost, tiers = self.levels[-1], filled_tiers(self.ranks, self.tier_list())
         if not outermost.switched or outermost.size <= 3 or len(tiers) != len(self.levels):
             return derived.ports(self, source, destination)
@@ -371,8 +372,8 @@ class TieredFabric(PacketFabric):
         return derived.ports(few, *ends, parts=outermost.size)
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
-        """The group as a fabric of tiers of its own, with its part of what it shares, where its ranks have a port
-        each."""
+        """Return the group as a fabric of tiers of its own, with its part of what it shares, where its ranks have a
+        port each."""
         if self.ranks % (ranks * stride):
             return None
         tiers = _group_tiers(self.levels, ranks, stride)
@@ -457,7 +458,8 @@ def reached_tiers(levels: Sequence[Level]) -> LibraryTiers | None:
 
 
 def _rate(level: Level) -> float:
-    """Bytes per second of one rank over a tier's switches while all ranks send: of its ports, or of the tree behind."""
+    """Return the bytes per second of one rank over a tier's switches while all ranks send: of its ports, or of the tree
+    behind."""
     return min(alike.bandwidth * (alike.links / (2 * level.ranks)) for alike in level.classes)
 
 
@@ -535,7 +537,8 @@ class TwoTierSwitch(TieredFabric):
     )
 
     def tier_list(self) -> tuple[Tier, ...]:
-        """A switch of ranks, and a tapered switch of domains that each rank reaches through a port of its own."""
+        """Return a switch of ranks, and a tapered switch of domains that each rank reaches through a port of its
+        own."""
         domain = Tier(
             name="domain",
             shape="switch",

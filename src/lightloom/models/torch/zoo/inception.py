@@ -138,14 +138,13 @@ class InceptionV3(ImageModel):
 # GoogLeNet (Inception-v1), as it was published and as it is built today.
 #
 # Source: Szegedy et al., "Going deeper with convolutions" (arXiv 1409.4842), Table 1. Today's form adds batch
-# normalisation (Ioffe, Szegedy, arXiv 1502.03167) and, as in the widespread weights, has 3 x 3 where the paper has 5
-# x
+# normalisation (Ioffe, Szegedy, arXiv 1502.03167) and, as in the widespread weights, has 3 x 3 where the paper has 5 x
 # 5.
 #
-# ┌─► 1x1 ────────────┐
-# x ──┼─► 1x1 ─► 3x3 ─────┼─► concat
-# ├─► 1x1 ─► 5x5|3x3 ─┤
-# └─► pool ─► 1x1 ────┘
+#         ┌─► 1x1 ────────────┐
+#     x ──┼─► 1x1 ─► 3x3 ─────┼─► concat
+#         ├─► 1x1 ─► 5x5|3x3 ─┤
+#         └─► pool ─► 1x1 ────┘
 
 BLOCKS: dict[str, tuple[int, int, int, int, int, int]] = {
     "3a": (64, 96, 128, 16, 32, 32),

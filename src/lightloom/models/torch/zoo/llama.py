@@ -130,7 +130,7 @@ def llama(**sizes: Any) -> Llama:
 #
 # Legend: B sample, T sequence, C hidden, E experts, k experts that a token visits, V = B·T·k visits.
 #
-# x ─► router ─► top k ─► sort by expert ─► down(silu(gate) · up) of each expert ─► back in order ─► weighted sum ─►
+#     x ─► router ─► top k ─► sort by expert ─► down(silu(gate) · up) of each expert ─► back in order ─► weighted sum ─►
 
 
 @dataclass(frozen=True, kw_only=True)

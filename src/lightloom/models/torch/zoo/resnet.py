@@ -113,7 +113,7 @@ class ResNet(ImageModel):
 # DenseNet. Source: Huang et al., "Densely connected convolutional networks" (arXiv 1608.06993), Table 1.
 #
 # x ─┬─► norm relu 1x1 (4 growth) ─► norm relu 3x3 (growth) ─► concat ──►   each adds ``growth`` channels
-# └────────────────────────────────────────────────────────►┘
+#    └────────────────────────────────────────────────────────►┘
 
 
 class DenseLayer(nn.Module):
