@@ -69,11 +69,11 @@ class TrainingTask(ABC):
 
     @abstractmethod
     def loss(self, model: nn.Module, chance: np.random.Generator) -> Tensor:
-        """Mean loss of a batch that ``chance`` draws, in nats."""
+        """Return the mean loss in nats of a batch that ``chance`` draws."""
 
     @abstractmethod
     def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
-        """Sum of losses over this rank's part of the validation set, and its size."""
+        """Return the sum of losses over this rank's part of the validation set, and the number of its samples."""
 
 
 class Mnist(TrainingTask):

@@ -196,7 +196,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _empty(*_: object) -> NDArray[np.uint8]:
-    """The array that a pickle fills by its state."""
+    """Return an empty array, which a pickle fills by its state."""
     return np.ndarray((0,), np.uint8)
 
 

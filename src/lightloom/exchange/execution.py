@@ -352,7 +352,7 @@ class UnevenMemory:
 
 
 def values_of_parts(movement: Movement, itemsize: int) -> Ints:
-    """Values of each part of a collective with sizes, of so many bytes each: [part]."""
+    """Return the number of values of ``itemsize`` bytes in each part of a collective with sizes, int64 [part]."""
     wanted = movement.collective
     assert wanted.sizes is not None
     values: Ints = np.rint(wanted.sizes.share.ravel() * (wanted.distinct_nbytes / itemsize)).astype(np.int64)
@@ -457,7 +457,7 @@ class ScheduleExecutor:
         self._held, self._wanted = len(self.movement.held(self.rank)), len(self.movement.wanted(self.rank))
 
     def shape(self, values: int) -> Shape:
-        """How an input of so many values is cut, where all parts are equally large.
+        """Return how an input of ``values`` values is cut into blocks and chunks, where all parts are equally large.
 
         Raises:
             ConfigError: values that ranks cannot share equally.

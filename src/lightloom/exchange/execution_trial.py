@@ -199,7 +199,7 @@ class ScheduleTrial:
 
 
 def values_of(schedule: Schedule, nbytes: float, dtype: str) -> int:
-    """Values of a part where the collective is of ``nbytes`` (see ``Collective``), as many as fit; one of a barrier's.
+    """Return the values of a part of a collective of ``nbytes`` (see ``Collective``), as many as fit; 1 for a barrier.
     Parts with sizes of their own have values by these.
 
     Raises:

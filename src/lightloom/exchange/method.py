@@ -113,7 +113,7 @@ class ExchangeMethod(ABC):
         """Return the computation of a rank in one exchange; the largest over ranks where shares differ."""
 
     def ranks_of(self, phase: Phase, ranks: int) -> int:
-        """Number of ranks that exchange with each other in a phase, of ``ranks`` in all."""
+        """Return how many of ``ranks`` ranks exchange with each other in a phase."""
         return ranks
 
     @property
@@ -148,7 +148,7 @@ class ExchangeMethod(ABC):
         return self.every == 1
 
     def sent_bytes(self, gradient: Gradient, ranks: int) -> float:
-        """Bytes that one rank sends in one exchange, on average over ranks: what the hooks count.
+        """Return the bytes that one rank sends in one exchange, on average over ranks, as the hooks count them.
 
         An all-reduce is counted as a reduce-scatter and an all-gather, 2 (ranks - 1) / ranks of its size.
         """
@@ -159,7 +159,7 @@ class ExchangeMethod(ABC):
 
 
 def sent_in_phase(phase: Phase, ranks: int) -> float:
-    """Bytes that one rank sends in a phase, on average over ranks, by an algorithm that sends no byte twice."""
+    """Return the bytes that one rank sends in a phase, on average over ranks, if no byte is sent twice."""
     share = (ranks - 1) / ranks
     if phase.nbytes_by_terms:
         return share * (sum_over_hops(phase, ranks) + nbytes_of_terms(phase, ranks))
@@ -167,14 +167,14 @@ def sent_in_phase(phase: Phase, ranks: int) -> float:
 
 
 def sum_over_hops(phase: Phase, ranks: int) -> float:
-    """Mean size, over the hops of a ring's reduce-scatter, of ``phase`` where partial sums of 1, 2 ... gradients
+    """Return the mean size, over the hops of a ring's reduce-scatter, of ``phase`` where sums of 1, 2 ... gradients
     travel, in bytes of the whole gradient."""
     hops = range(1, ranks)
     return sum(nbytes_of_terms(phase, terms) for terms in hops) / max(len(hops), 1)
 
 
 def nbytes_of_terms(phase: Phase, terms: int) -> float:
-    """Size of a sum of ``terms`` gradients, in bytes, interpolated over the logarithm of the number of terms."""
+    """Return the bytes of a sum of ``terms`` gradients, interpolated over the logarithm of the number of terms."""
     from numpy import interp, log2
 
     if not phase.nbytes_by_terms:

@@ -203,7 +203,7 @@ class PowerSgdExchange(ExchangeMethod):
         return f"powersgd:rank={self.rank},{'feedback' if self.feedback else 'feedback=no'}"
 
     def factors(self, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-        """(rows, columns, rank) of the factors of a tensor, all dimensions but the first being its columns; None for a
+        """Return (rows, columns, rank) of a tensor's factors, all dimensions but the first being columns; None for a
         tensor that goes as float32."""
         if len(shape) < 2:
             return None

@@ -102,12 +102,12 @@ class BlockFormat:
         return SCALE_BYTES + self.block * self.bits // 8
 
     def nbytes(self, values: int) -> int:
-        """Size of a message of ``values`` values."""
+        """Return the bytes of a message of ``values`` values."""
         return -(-values // self.block) * self.block_bytes
 
 
 def fp8_values() -> list[float]:
-    """Values of all codes of float8 e4m3 without infinities: a sign, 4 bits of exponent, 3 of the mantissa."""
+    """Return the values of all 256 codes of float8 e4m3 without infinities: sign, 4 bits of exponent, 3 of mantissa."""
     sizes = [(code & 7 | (8 if code >= 8 else 0)) * 2.0 ** (max(code >> 3, 1) - 10) for code in range(127)]
     return [*sizes, math.nan, *(-size for size in sizes), math.nan]
 
@@ -193,7 +193,7 @@ def _pieces(fmt: BlockFormat, count: int, wire: Bytes) -> Iterator[tuple[int, in
 
 
 def _quantise(fmt: BlockFormat, x: Float32s) -> tuple[Bits, Bytes]:
-    """Bit patterns of the bfloat16 scales of blocks ``x`` [blocks, B], and codes in the low bits of bytes."""
+    """Return the scales of blocks ``x`` [blocks, B] as bit patterns of bfloat16, and codes in the low bits of bytes."""
     size = np.abs(x)
     scale_bits = _mean_scale(size, fmt.largest_mean) if fmt.mean_scale else _linear_scale(size, fmt.largest_code)
     scale = _scales(scale_bits)[:, None]
@@ -212,7 +212,7 @@ def _quantise(fmt: BlockFormat, x: Float32s) -> tuple[Bits, Bytes]:
 
 
 def _decoded_values(fmt: BlockFormat, scale_bits: NDArray[np.unsignedinteger], codes: Bytes) -> Float32s:
-    """Values of codes [blocks, B] in the low bits of bytes; only linear codes may have others above."""
+    """Decode codes [blocks, B] in the low bits of bytes; only linear codes may have other bits above."""
     scale = _scales(scale_bits)[:, None]
     if fmt.kind == "linear":
         spare = np.uint8(8 - fmt.bits)
@@ -228,7 +228,7 @@ def _decoded_values(fmt: BlockFormat, scale_bits: NDArray[np.unsignedinteger], c
 
 
 def _fp8_codes(scaled: Float32s) -> Bytes:
-    """Codes of values of at most 448 as float8 e4m3, to the nearest, ties to even."""
+    """Round values of at most 448 to codes of float8 e4m3, to the nearest, ties to even."""
     bits = scaled.view(np.uint32)
     size = bits & np.uint32(0x7FFFFFFF)
     rounded = ((size + np.uint32(0x7FFFF) + ((size >> np.uint32(20)) & np.uint32(1))) >> np.uint32(20)) - np.uint32(960)
@@ -238,7 +238,7 @@ def _fp8_codes(scaled: Float32s) -> Bytes:
 
 
 def _linear_scale(size: Float32s, largest_code: int) -> Bits:
-    """Bit patterns of the bfloat16 scales of linear blocks of these sizes, [blocks]."""
+    """Return bit patterns of bfloat16 scales [blocks] of linear blocks from the sizes |x| [blocks, B]."""
     largest = size.max(axis=1)
     bits = (largest / np.float32(largest_code)).view(np.uint32)
     rounded = (bits + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000)
@@ -249,7 +249,7 @@ def _linear_scale(size: Float32s, largest_code: int) -> Bits:
 
 
 def _mean_scale(size: Float32s, most: int) -> Bits:
-    """Bit patterns of the bfloat16 means of blocks of these sizes, [blocks], at most ``most``."""
+    """Return bit patterns of bfloat16 means [blocks], at most ``most``, from the sizes |x| [blocks, B]."""
     total = size * np.float32(1 / size.shape[1])
     while total.shape[1] > 1:
         half = total.shape[1] // 2
@@ -260,12 +260,12 @@ def _mean_scale(size: Float32s, most: int) -> Bits:
 
 
 def _scales(bits: NDArray[np.unsignedinteger]) -> Float32s:
-    """Values of bfloat16 bit patterns."""
+    """Convert bfloat16 bit patterns to float32 values."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def _pack(codes: Bytes, bits: int) -> Bytes:
-    """The low bits of codes [blocks, B] in a row, [blocks, B bits / 8].
+    """Pack the low bits of codes [blocks, B] side by side into bytes [blocks, B bits / 8].
 
     Eight codes are a word of 64 bits, in which they move next to each other: by twos, then by fours, then all.
     """
@@ -280,7 +280,7 @@ def _pack(codes: Bytes, bits: int) -> Bytes:
 
 
 def _unpack(data: Bytes, bits: int) -> Bytes:
-    """The inverse of :func:`_pack`."""
+    """Unpack bytes [blocks, B bits / 8] to codes [blocks, B], the inverse of :func:`_pack`."""
     if bits == 8:
         return data
     groups = np.zeros((len(data), data.shape[1] // bits, 8), np.uint8)
@@ -294,7 +294,7 @@ def _unpack(data: Bytes, bits: int) -> Bytes:
 
 
 def _ones(count: int, stride: int) -> np.uint64:
-    """A word with ``count`` ones at the low end of every ``stride`` bits."""
+    """Return a word with ``count`` ones at the low end of every ``stride`` bits."""
     return np.uint64(sum(((1 << count) - 1) << at for at in range(0, 64, stride)))
 
 

@@ -341,7 +341,7 @@ def read_gradients(path: Path) -> dict[str, Float32s]:
 
 
 def _payload_bytes(codec: Codec, encoded: memoryview, values: int) -> int:
-    """Size of a stream without its headers, of which a bucket of many tensors has only one set, in bytes."""
+    """Return the bytes of a stream without its headers, of which a bucket of many tensors has only one set."""
     if not isinstance(codec, FramedCodec):
         return len(encoded)
     return max(len(encoded) - HEADER_BYTES - FRAME_HEADER * -(-values // codec.chunk), 1)

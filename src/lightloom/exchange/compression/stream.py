@@ -115,11 +115,11 @@ class FramedCodec(Codec):
 
     @abstractmethod
     def worst_bytes(self, count: int) -> int:
-        """Size of the largest payload of ``count`` values, in bytes."""
+        """Return the bytes of the largest payload of ``count`` values."""
 
     @abstractmethod
     def least_bytes(self, count: int) -> int:
-        """Size of the smallest payload of ``count`` values, in bytes; smaller streams are refused at once."""
+        """Return the bytes of the smallest payload of ``count`` values; smaller streams are refused at once."""
 
     @property
     def largest_ratio(self) -> float | None:
@@ -143,7 +143,7 @@ class FramedCodec(Codec):
         return self._encode(float32_values(array), threads, self.encode_frames, out)
 
     def room(self, count: int, threads: int = 1) -> int:
-        """Size of memory in which any ``count`` values can be encoded, in bytes."""
+        """Return the bytes of memory in which any ``count`` values can be encoded."""
         return HEADER_BYTES + self._starts(_frame_runs(self._header(count), threads))[-1]
 
     def _header(self, count: int) -> Header:
@@ -220,7 +220,7 @@ class FramedCodec(Codec):
         return target if out is None else out
 
     def read_header(self, data: Bytes | bytes | bytearray) -> Header:
-        """The header of a stream of this codec.
+        """Read the header of a stream, which must be of this codec with this parameter.
 
         Raises:
             CodecError: malformed, or another codec's or bound's stream.

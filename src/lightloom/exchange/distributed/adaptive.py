@@ -109,7 +109,7 @@ class AdaptiveCompression:
         self._last_end = now
 
     def state_dict(self) -> dict[str, int]:
-        """The decision and the steps until the next probe; a probe under way is repeated."""
+        """Return the decision and the steps until the next probe; a probe under way is repeated."""
         return {
             "step": self._step,
             "use_plain": int(self._decided_plain),

@@ -98,7 +98,7 @@ def attach_hook(model: DistributedDataParallel, state: DdpHookState) -> None:
 
 
 def real_length(tensor: Tensor) -> int:
-    """Number of real values in a tensor; a complex value is two."""
+    """Return the number of real values in a tensor; a complex value is two."""
     return tensor.numel() * (2 if tensor.is_complex() else 1)
 
 

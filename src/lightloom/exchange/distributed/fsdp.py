@@ -120,7 +120,7 @@ def shard_shape(parameter: nn.Parameter, ranks: int) -> tuple[int, ...]:
 
 
 def _own_parameters(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Parameter]]:
-    """Trainable parameters that FSDP manages with ``module``, in its order: children first, without sharded modules."""
+    """Yield trainable parameters that FSDP manages with ``module``, in its order: children before their parents."""
     visited: set[nn.Module] = set()
     seen: set[nn.Parameter] = set()
 

@@ -112,13 +112,13 @@ class Periodic(ABC):
         return {name: values if values.dtype == torch.float64 else values.float() for name, values in flat.items()}
 
     def _split(self, flat: Tensor, names: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
-        """Parts of a buffer by tensor."""
+        """Split a buffer into the values of each tensor, by name."""
         parts = torch.split(flat, [self.parameters[name].numel() for name in names])
         return zip(names, parts, strict=True)
 
     @abstractmethod
     def _due(self) -> list[list[str]]:
-        """The tensors of each exchange that is due after this step."""
+        """Return the names of the tensors of each exchange that is due after this step."""
 
     @abstractmethod
     def _exchange(self, names: list[str]) -> None:

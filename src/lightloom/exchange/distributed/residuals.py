@@ -138,7 +138,7 @@ class Shares:
             self.blocks.append(int(ends[-1]) if len(ends) else 0)
 
     def slots(self, rank: int, padding: int, device: torch.device) -> Tensor:
-        """Position in the buffer of each slot of the rank's blocks, ``padding`` for slots that hold no value."""
+        """Return the buffer position of each slot of a rank's blocks, int64 [slots]; ``padding`` where it is empty."""
         slots = np.full(self.blocks[rank] * self.block, padding, np.int64)
         for offset, length, block in self.tables[rank]:
             slots[block * self.block : block * self.block + length] = np.arange(offset, offset + length)
@@ -178,7 +178,7 @@ class Residuals:
         self._zero: set[Geometry] = set()
 
     def buffer(self, geometry: Geometry, device: torch.device | str = "cpu") -> Tensor:
-        """Residuals with that geometry, float32, not copied: the caller adds, encodes and leaves errors in place.
+        """Return the residuals of a buffer, float32, not copied: the caller adds, encodes and leaves errors in place.
 
         Raises:
             ConfigError: a loaded residual does not fit its tensor.
@@ -203,7 +203,7 @@ class Residuals:
         return copy
 
     def by_tensor(self) -> dict[str, Tensor]:
-        """Copies of all residuals in CPU memory, flat."""
+        """Return copies of all residuals by tensor, flat, in CPU memory."""
         residuals = {name: values.clone() for name, values in self._stored.items()}
         for geometry in self._buffers:
             residuals |= self._collect(geometry)

@@ -56,7 +56,7 @@ class TensorBlocks:
             self.sizes.append(at)
 
     def joined(self) -> Geometry:
-        """Where the tensors lie in all blocks, one after the other."""
+        """Return the geometry of all blocks, one after the other."""
         pieces, begin = [], 0
         for block, size in zip(self.pieces, self.sizes, strict=True):
             pieces += [Piece(piece.tensor, piece.start, begin + piece.offset, piece.length) for piece in block]
@@ -64,7 +64,7 @@ class TensorBlocks:
         return Geometry(pieces, begin)
 
     def split(self, flat: Tensor) -> tuple[Tensor, ...]:
-        """Blocks that lie one after the other, not copied."""
+        """Split a buffer of blocks that lie one after the other, without a copy."""
         return torch.split(flat, self.sizes)
 
     def gather(self, buffer: Tensor, blocks: Sequence[Tensor], *, add: bool = False) -> None:
@@ -140,7 +140,7 @@ class CodecByTensor(Codec):
 
 
 def _streams(buffer: Any) -> Iterator[memoryview]:
-    """The streams in a message.
+    """Yield the streams in a message, one a tensor.
 
     Raises:
         CodecError: it ends within one.
@@ -306,11 +306,11 @@ class OpticalExchanger(Exchanger):
         buffers.quantise.decode(codes, scales, flat)
 
     def blocks(self, geometry: Geometry) -> int:
-        """Number of blocks of a buffer, each of which has an exponent."""
+        """Return the number of blocks of a buffer, each of which has an exponent."""
         return sum(-(-piece.length // self.block) for piece in geometry.pieces)
 
     def state_dict(self) -> StateDict:
-        """State of the generator of this rank's noise and errors, under its rank, if there is one."""
+        """Return the number of ranks and the state of this rank's generator of noise and errors, if there is one."""
         rng = getattr(self.averager, "rng", None)
         state = {} if rng is None else {f"rank{self.group.rank}": rng.bit_generator.state}
         return {_RANKS: self.group.ranks} | state
@@ -328,7 +328,7 @@ class OpticalExchanger(Exchanger):
             rng.bit_generator.state = saved[f"rank{self.group.rank}"]
 
     def _largest(self, scales: Bytes) -> Bytes:
-        """Maximum over ranks of each exponent, in a single step, where a ring takes as many steps as ranks."""
+        """Return each exponent's maximum over ranks, in a single step, where a ring takes as many steps as ranks."""
         if self.group.ranks == 1:
             return scales
         rows = torch.empty((self.group.ranks, scales.size), dtype=torch.uint8)

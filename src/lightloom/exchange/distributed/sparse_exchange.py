@@ -115,7 +115,7 @@ def largest_on_host(values: Tensor, count: int) -> Tensor:
 
 
 def _likely_bound(sizes: NDArray[np.int32], count: int) -> np.int32:
-    """A size that somewhat more than ``count`` sizes are likely to reach, from a sample; 0 where few are left out."""
+    """Estimate a size that somewhat more than ``count`` sizes reach, from a sample; 0 where few would be left out."""
     sample = np.sort(sizes[:: max(sizes.size // _SAMPLE, 1)])
     beyond = round(1.5 * count * sample.size / sizes.size) + _SPARE
     return sample[-beyond] if beyond < sample.size else np.int32(0)
@@ -155,7 +155,7 @@ class _Matrix:
     rank: int
 
     def of(self, buffer: Tensor) -> Tensor:
-        """The matrix in a flat buffer, not copied."""
+        """Return the matrix [rows, columns] in a flat buffer, not copied."""
         return buffer[self.offset : self.offset + self.rows * self.columns].view(self.rows, self.columns)
 
 
@@ -210,14 +210,14 @@ class LowRankExchanger(Exchanger):
                 values[part] = averaged
 
     def _mean(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Means over ranks, by one all-reduce."""
+        """Return the means of tensors over ranks, by one all-reduce."""
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors]).div_(self.group.ranks)
         self.group.all_reduce_in_order(flat)
         parts = torch.split(flat, [tensor.numel() for tensor in tensors])
         return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
     def _start(self, matrix: _Matrix, device: torch.device) -> Tensor:
-        """Q of the last step; the first time Gaussian, from a seed that depends on the tensor's name alone."""
+        """Return Q of the last step; the first time Gaussian, from a seed that depends on the tensor's name alone."""
         start, shape = self._starts.get(matrix.name), (matrix.columns, matrix.rank)
         if start is None:
             generator = torch.Generator().manual_seed(zlib.crc32(matrix.name.encode()))

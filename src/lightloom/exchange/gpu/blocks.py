@@ -142,12 +142,12 @@ _NAN_BITS = NAN_SCALE << 16
 
 
 def encode(fmt: BlockFormat, values: Tensor) -> Tensor:
-    """The message of flat float32 ``values``, as a flat uint8 tensor on their device."""
+    """Return the message of flat float32 ``values``, as a flat uint8 tensor on their device."""
     return _message(fmt, *_quantise(fmt, values))
 
 
 def encode_leaving(fmt: BlockFormat, values: Tensor) -> Tensor:
-    """The message of ``values``, which become their errors: values less decoded values, 0 in NaN blocks."""
+    """Return the message of ``values``, which become their errors: values less decoded values, 0 in NaN blocks."""
     scale_bits, codes = _quantise(fmt, values)
     decoded = _decoded_values(fmt, scale_bits.view(torch.float32), codes)[: values.numel()]
     values.sub_(decoded)
@@ -156,13 +156,13 @@ def encode_leaving(fmt: BlockFormat, values: Tensor) -> Tensor:
 
 
 def encode_feedback(fmt: BlockFormat, gradient: Tensor, residual: Tensor) -> Tensor:
-    """The message of ``residual + gradient``, whose errors ``residual`` becomes; ``gradient`` stays."""
+    """Return the message of ``residual + gradient``, whose errors ``residual`` becomes; ``gradient`` stays."""
     residual.add_(gradient)
     return encode_leaving(fmt, residual)
 
 
 def decode(fmt: BlockFormat, wire: Tensor, count: int) -> Tensor:
-    """The ``count`` values of a message, flat float32 on its device.
+    """Return the ``count`` values of a message, flat float32 on its device.
 
     Raises:
         InputError: the message has another size.
@@ -178,7 +178,7 @@ def decode(fmt: BlockFormat, wire: Tensor, count: int) -> Tensor:
 
 
 def _quantise(fmt: BlockFormat, values: Tensor) -> tuple[Tensor, Tensor]:
-    """The scales as bit patterns of float32, int32 [blocks, 1], and the codes in the low bits of uint8, [blocks, B]."""
+    """Return scales as bit patterns of float32, int32 [blocks, 1], and codes in the low bits of uint8 [blocks, B]."""
     blocks = -(-values.numel() // fmt.block)
     x = torch.nn.functional.pad(values, (0, blocks * fmt.block - values.numel())).reshape(blocks, fmt.block)
     size = x.abs()
@@ -199,13 +199,13 @@ def _quantise(fmt: BlockFormat, values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _message(fmt: BlockFormat, scale_bits: Tensor, codes: Tensor) -> Tensor:
-    """Scales and codes as bytes."""
+    """Join scales and codes to the bytes of a message."""
     scale_bytes = (scale_bits >> 16).to(torch.int16).view(torch.uint8)
     return torch.cat([scale_bytes, _pack(codes, fmt.bits)], dim=1).reshape(-1)
 
 
 def _decoded_values(fmt: BlockFormat, scale: Tensor, codes: Tensor) -> Tensor:
-    """Values of codes [blocks, B] in the low bits of uint8, with scales [blocks, 1]; flat."""
+    """Decode codes [blocks, B] in the low bits of uint8 with scales [blocks, 1], to flat values."""
     if fmt.kind == "fp8":
         return (codes.view(torch.float8_e4m3fn).float() * scale).reshape(-1)
     if fmt.kind == "linear":
@@ -219,7 +219,7 @@ def _decoded_values(fmt: BlockFormat, scale: Tensor, codes: Tensor) -> Tensor:
 
 
 def _linear_scale(size: Tensor, largest_code: int) -> Tensor:
-    """Bit patterns of the scales of blocks of these sizes as float32, int32 [blocks, 1]."""
+    """Return scales of blocks of sizes |x| [blocks, B] as bit patterns of float32, int32 [blocks, 1]."""
     largest = size.amax(dim=1, keepdim=True)
     divisor = _float32(largest_code, largest)
     rounded = ((largest / divisor).view(torch.int32) + 0xFFFF) & -0x10000
@@ -240,12 +240,12 @@ def _mean_scale(size: Tensor, most: int) -> Tensor:
 
 
 def _float32(value: float, like: Tensor) -> Tensor:
-    """A constant on the device of ``like``: CUDA multiplies by a reciprocal where the divisor is a number."""
+    """Return a constant on the device of ``like``: CUDA multiplies by a reciprocal where the divisor is a number."""
     return torch.full((), value, dtype=torch.float32, device=like.device)
 
 
 def _pack(codes: Tensor, bits: int) -> Tensor:
-    """Codes [blocks, B] to their bytes, [blocks, B bits / 8]: eight codes are a word of ``bits`` bytes."""
+    """Pack codes [blocks, B] into bytes [blocks, B bits / 8]: eight codes are a word of ``bits`` bytes."""
     if bits == 8:
         return codes
     places = torch.arange(8, device=codes.device) * bits
@@ -254,7 +254,7 @@ def _pack(codes: Tensor, bits: int) -> Tensor:
 
 
 def _unpack(data: Tensor, bits: int) -> Tensor:
-    """The inverse of :func:`_pack`."""
+    """Unpack bytes [blocks, B bits / 8] to codes [blocks, B], the inverse of :func:`_pack`."""
     if bits == 8:
         return data
     places = 8 * torch.arange(bits, device=data.device)

@@ -24,7 +24,7 @@ _PROGRAM_GROUPS = 64
 
 
 def gpu_refusal() -> str | None:
-    """Why nothing can run here; None when it can (on a GPU, or in the interpreter with TRITON_INTERPRET=1)."""
+    """Return why no kernel can run here; None if it can (on a GPU, or in the interpreter with TRITON_INTERPRET=1)."""
     try:
         import triton
     except ImportError:
@@ -35,7 +35,7 @@ def gpu_refusal() -> str | None:
 
 
 def encode(codec: Inceptionn | InceptionnPrinted, values: Tensor) -> Tensor:
-    """The stream of ``codec.encode(values)`` as a flat uint8 tensor on the device of ``values``.
+    """Return the stream of ``codec.encode(values)`` as a flat uint8 tensor on the device of ``values``.
 
     Waits for the device once, to learn how long the stream is.
 
@@ -72,7 +72,7 @@ def _encode(kernels: Any, codec: Inceptionn | InceptionnPrinted, bits: Tensor, h
 
 
 def decode(codec: Inceptionn | InceptionnPrinted, stream: Tensor, out: Tensor | None = None) -> Tensor:
-    """The values of a stream on its device: ``out``, or a new flat float32 tensor.
+    """Decode a stream on its device into ``out``, or a new flat float32 tensor, and return it.
 
     Waits for the device twice: for the header, and for the verdict on the frames. Nothing outside the stream is read.
 

@@ -131,7 +131,7 @@ def _difference(words: Mapping[int, str]) -> str:
 
 
 def _type_of_service(sock: socket.socket) -> tuple[int, int]:
-    """Level and option of a socket under which its packets are marked: ToS in IPv4, traffic class in IPv6."""
+    """Return level and option of a socket that mark its packets: ToS in IPv4, traffic class in IPv6."""
     if sock.family == socket.AF_INET6:
         return socket.IPPROTO_IPV6, socket.IPV6_TCLASS
     return socket.IPPROTO_IP, socket.IP_TOS
@@ -212,7 +212,7 @@ class Channel:
         self._check_presence()
 
     def wanted(self) -> dict[socket.socket, int]:
-        """Events to wait for, by socket."""
+        """Return the selector events to wait for, by socket."""
         wanted = dict.fromkeys(self._sends, selectors.EVENT_WRITE)
         if self._rest:
             wanted[self.data] = wanted.get(self.data, 0) | selectors.EVENT_READ
@@ -365,7 +365,7 @@ class Traffic:
 
 
 def payload_limit(values: int) -> int:
-    """Largest size in bytes of a valid payload of ``values`` float32 values.
+    """Return the largest size in bytes of a valid payload of ``values`` float32 values.
 
     No codec makes its input much longer; the limit keeps a faulty peer from filling the memory.
     """

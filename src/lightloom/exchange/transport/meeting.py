@@ -599,7 +599,7 @@ class Mesh(ChannelGroup):
         super().__init__(rank, tuple(self._peers.values()), timeout=timeout, what=_WHAT)
 
     def channel(self, peer: int) -> Channel:
-        """The connections to a rank."""
+        """Return the channel to a rank, its data and control connections."""
         return self._peers[peer]
 
     def exchange(

@@ -48,7 +48,7 @@ class RingExchange(Protocol):
 def ring_all_reduce(
     ring: Ring, values: Float32s, codec: Codec | None = None, residual: Float32s | None = None
 ) -> tuple[Float32s, Traffic]:
-    """The sum of all ranks' ``values``, the same bits on every rank.
+    """Return the sum of all ranks' ``values``, the same bits on every rank, and the bytes sent.
 
     Without a codec this is the uncompressed ring, whose sum of block b starts at rank b and goes round. With one of
     error bound e, each value is within N·e of that sum (N encodings), if e is absolute.
