@@ -20,13 +20,7 @@ import numpy as np
 from pydantic import Field, create_model, field_validator
 
 from lightloom.collectives.collective import OF_PARTS, Collective, Kind, Sizes
-from lightloom.collectives.schedule.columns import (
-    COLUMNS,
-    ChunkLists,
-    Folding,
-    Pipeline,
-    Schedule,
-)
+from lightloom.collectives.schedule.columns import COLUMNS, ChunkLists, Folding, Pipeline, Schedule
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Column
 from lightloom.core.configfile import validate

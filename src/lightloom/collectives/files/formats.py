@@ -7,12 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lightloom.collectives.files.chakra import read_traces, write_traces
-from lightloom.collectives.files.document import (
-    SUFFIXES,
-    checked_suffix,
-    read_schedule,
-    write_schedule,
-)
+from lightloom.collectives.files.document import SUFFIXES, checked_suffix, read_schedule, write_schedule
 from lightloom.collectives.files.msccl.program import to_xml
 from lightloom.collectives.files.msccl.read import read_program
 from lightloom.collectives.files.msccl.write import program_of

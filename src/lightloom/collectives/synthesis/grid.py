@@ -14,7 +14,7 @@ An all-reduce is that backwards and forwards, or runs over trees (:func:`over_tr
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -206,7 +206,8 @@ def in_rounds(collective: Collective, fabric: Fabric) -> Schedule:
     Raises:
         UnsupportedError: the fabric's links do not join ranks, or it switches circuits.
     """
-    return min([*rounds_and_trees(collective, fabric), *doubling(collective, fabric)], key=_seconds_on(fabric))
+    schedules = [*rounds_and_trees(collective, fabric), *doubling(collective, fabric)]
+    return min(schedules, key=lambda schedule: cost(schedule, fabric).time)
 
 
 def rounds_and_trees(collective: Collective, fabric: Fabric) -> list[Schedule]:
@@ -230,11 +231,6 @@ def doubling(collective: Collective, fabric: Fabric) -> list[Schedule]:
         return []
     steps = recursive_doubling(collective, fabric)
     return [replace(steps, algorithm="synthesized", notes=("partners at 1, 2, 4, ... swap all",))]
-
-
-def _seconds_on(fabric: Fabric) -> Callable[[Schedule], float]:
-    """Return a function that gives the seconds of a schedule on a fabric."""
-    return lambda schedule: cost(schedule, fabric).time
 
 
 def _round_schedules(collective: Collective, fabric: Fabric) -> list[Schedule]:

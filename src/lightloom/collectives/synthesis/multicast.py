@@ -360,7 +360,7 @@ class MulticastSearch:
     def __init__(
         self, ranks: int, channels: int, taps: int, reach: int | None, nbytes: float, timing: Timing, *, bound: float
     ) -> None:
-        """Take the problem.
+        """Take the problem of one all-gather.
 
         Args:
             channels: wavelengths each way.

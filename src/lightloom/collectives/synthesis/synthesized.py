@@ -10,14 +10,7 @@ from dataclasses import replace
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import lower_bound
-from lightloom.collectives.collective import (
-    CLASSIC,
-    FROM_ALL_GATHER,
-    OF_PARTS,
-    ONE_TO_ONE,
-    ROOTED,
-    Collective,
-)
+from lightloom.collectives.collective import CLASSIC, FROM_ALL_GATHER, OF_PARTS, ONE_TO_ONE, ROOTED, Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.cache import read_schedule, write_schedule

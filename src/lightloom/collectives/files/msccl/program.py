@@ -296,7 +296,7 @@ class _Reader:
         return range(count)
 
     def _algo(self, values: dict[str, str]) -> None:
-        """Begin the program."""
+        """Begin the program at its element ``algo``."""
         self._announced = self._whole(values, "ngpus", least=1)
         in_place = self._whole(values, "inplace", least=0, most=1)
         # Older files lack these attributes; the defaults are those of microsoft/msccl.
@@ -314,7 +314,7 @@ class _Reader:
         )
 
     def _gpu(self, values: dict[str, str]) -> None:
-        """Begin a GPU."""
+        """Begin a GPU at its element ``gpu``."""
         rank = self._new(values, self._gpus)
         chunks = {name: self._whole(values, f"{name}_chunks", least=0) for name in BUFFERS}
         self._gpus[rank] = Gpu(chunks=chunks, line=self.parser.CurrentLineNumber)

@@ -18,12 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from lightloom.collectives.files.msccl.check import check
-from lightloom.collectives.files.msccl.program import (
-    Gpu,
-    Program,
-    Step,
-    ThreadBlock,
-)
+from lightloom.collectives.files.msccl.program import Gpu, Program, Step, ThreadBlock
 from lightloom.collectives.files.msccl.rules import (
     MOST_AWAITED,
     MOST_BLOCKS,

@@ -15,12 +15,7 @@ from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.queued import busy_and_delay, cells_of, play
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.synthesis.engine.trees import Forest, HubCircuits, RingTrees, hub_ranks
-from lightloom.core.arrays import (
-    Column,
-    Floats,
-    Ints,
-    Mask,
-)
+from lightloom.core.arrays import Column, Floats, Ints, Mask
 from lightloom.machines.fabrics.fabric import Fabric
 
 if TYPE_CHECKING:

@@ -25,12 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.collectives.synthesis.engine.trees import (
-    Level,
-    colour,
-    hub_ranks,
-    tour_colours,
-)
+from lightloom.collectives.synthesis.engine.trees import Level, colour, hub_ranks, tour_colours
 from lightloom.core.arrays import Ints
 from lightloom.core.fields import MAXIMUM_RANKS
 

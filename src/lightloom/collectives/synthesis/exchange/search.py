@@ -31,12 +31,7 @@ from lightloom.collectives.synthesis.exchange.circuits import (
     reaches,
     shared_wiring,
 )
-from lightloom.collectives.synthesis.exchange.paths import (
-    Exchange,
-    Plan,
-    estimate,
-    plan,
-)
+from lightloom.collectives.synthesis.exchange.paths import Exchange, Plan, estimate, plan
 from lightloom.collectives.synthesis.ring.gather import regular_skips, varied_skips
 from lightloom.core.arrays import Effort, Floats
 from lightloom.machines.fabrics.fabric import Fabric

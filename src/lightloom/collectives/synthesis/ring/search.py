@@ -14,14 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.collectives.synthesis.engine.trees import (
-    Design,
-    Level,
-    RingTrees,
-    Timing,
-    make_trees,
-    repetition,
-)
+from lightloom.collectives.synthesis.engine.trees import Design, Level, RingTrees, Timing, make_trees, repetition
 from lightloom.core.arrays import Floats, Ints
 
 # Which designs are worth growing trees for: a time for each from its depth and its busiest circuits, in closed form.
