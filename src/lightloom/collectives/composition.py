@@ -34,7 +34,7 @@ from lightloom.machines.fabrics.fabric import Fabric
 # rail 2                2            6           10         all-reduce along every rail      (axis 1)
 # rail 3                3            7           11         all-gather in every domain       (axis 0)
 #
-# What each phase finds follows from the phases before, axis by axis:
+# The data that each phase finds follows from the phases before, axis by axis:
 #
 # kind               before, on every axis        after                          phases along an axis
 # all-gather         a rank holds its own share   holds those of all             all-gather
@@ -152,7 +152,7 @@ def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int
     if fabric.exclusive:
         raise UnsupportedError(f"{name} composes packets, and this fabric is circuit-switched")
     flats = [
-        [_flat(phase, collective, fabric, sizes, phases[:number]) for number, phase in enumerate(phases)]
+        [_flat_schedule(phase, collective, fabric, sizes, phases[:number]) for number, phase in enumerate(phases)]
         for phases in lanes
     ]
     layout = _layout(collective.kind, sizes, lanes, flats)
@@ -172,10 +172,10 @@ def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int
     along = tuple(sizes[layout.folded :])
     folding = Folding.along(prod(sizes[: layout.folded]), along) if along else None
     interval = max(flat.steps for own in flats for flat in own)
-    return schedule.with_columns({}, pipeline=Pipeline(1, interval), folding=folding, notes=_notes(sizes, lanes))
+    return schedule.with_columns({}, pipeline=Pipeline(1, interval), folding=folding, notes=_phase_notes(sizes, lanes))
 
 
-def _notes(sizes: Sequence[int], lanes: Sequence[Sequence[Phase]]) -> tuple[str, ...]:
+def _phase_notes(sizes: Sequence[int], lanes: Sequence[Sequence[Phase]]) -> tuple[str, ...]:
     apart = strides(sizes)
     return tuple(
         ("" if len(lanes) == 1 else f"part {lane + 1} of {len(lanes)}: ")
@@ -185,7 +185,9 @@ def _notes(sizes: Sequence[int], lanes: Sequence[Sequence[Phase]]) -> tuple[str,
     )
 
 
-def _flat(phase: Phase, collective: Collective, fabric: Fabric, sizes: Sequence[int], before: Sequence[Phase]) -> _Flat:
+def _flat_schedule(
+    phase: Phase, collective: Collective, fabric: Fabric, sizes: Sequence[int], before: Sequence[Phase]
+) -> _Flat:
     ranks, stride = sizes[phase.axis], strides(sizes)[phase.axis]
     part = fabric if ranks == fabric.ranks else fabric.group(ranks, stride)
     if part is None:
@@ -220,8 +222,8 @@ def _layout(
     pairs = [pair for phases, own in zip(lanes, flats, strict=True) for pair in zip(phases, own, strict=True)]
     if kind in ROOTED:
         return _Layout(kind, sizes, {}, lcm(*(flat.chunks for _, flat in pairs)), len(lanes), len(sizes))
-    shared = sorted({phase.axis for phase, flat in pairs if _shares(phase, sizes, flat) > 1})
-    parts = lcm(*(flat.chunks // _shares(phase, sizes, flat) for phase, flat in pairs))
+    shared = sorted({phase.axis for phase, flat in pairs if _count_shares(phase, sizes, flat) > 1})
+    parts = lcm(*(flat.chunks // _count_shares(phase, sizes, flat) for phase, flat in pairs))
     place = {axis: len(lanes) * parts * prod(sizes[other] for other in shared if other < axis) for axis in shared}
     alike = {axis: len(shared) == len(sizes) > 1 for axis in range(len(sizes))}
     for phase, flat in pairs:
@@ -230,7 +232,7 @@ def _layout(
     return _Layout(kind, sizes, place, parts, len(lanes), folded)
 
 
-def _shares(phase: Phase, sizes: Sequence[int], flat: _Flat) -> int:
+def _count_shares(phase: Phase, sizes: Sequence[int], flat: _Flat) -> int:
     """Return the shares (in an all-to-all, pairs of them) into which the chunks of a phase's flat schedule fall; 1
     where it moves the data as a whole."""
     if phase.kind in ROOTED or flat.chunks % sizes[phase.axis]:
@@ -271,7 +273,7 @@ def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Pha
     groups = np.indices(active).reshape(len(others), -1) if others else np.zeros((0, 1), np.int64)
     base = sum((groups[i] * apart[other] for i, other in enumerate(others)), np.zeros(groups.shape[1], np.int64))
     held, free = _shares_of_groups(layout, phase, others, groups, before)
-    shares = _shares(phase, sizes, flat)
+    shares = _count_shares(phase, sizes, flat)
     if shares == 1 and axis in layout.place:
         free = (free[:, None] + np.arange(sizes[axis]) * layout.place[axis]).ravel()
     part = flat.chunks // shares

@@ -118,7 +118,7 @@ def test_tasks_that_share_nothing_wait_for_their_longest_path(
     follower = np.array([one for each in followers for one in each], np.int64)
     leads, alones, tails = lead_alone_tail
     uses = np.zeros(tasks + 1, np.int64), np.zeros(0, np.int64), np.zeros(0)
-    work = kernels.Work(waits, first, follower, leads, alones, tails, *uses)
+    work = kernels.TaskGraph(waits, first, follower, leads, alones, tails, *uses)
     found = np.zeros((2, tasks))
     kernels.run_at_once(work, 0, *found)
     assert found == pytest.approx(np.stack([begin, end]), rel=1e-9)

@@ -75,11 +75,11 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
     return from_all_gather(collective, fabric, straight)
 
 
-def _rows(kind: str, fabric: Fabric) -> int:
+def _one_stage_rows(kind: str, fabric: Fabric) -> int:
     return fabric.ranks if kind in _SOME_PAIRS else rows_by_pair(kind, fabric)
 
 
-def _longest(kind: str, fabric: Fabric) -> int:
+def _one_stage_links(kind: str, fabric: Fabric) -> int:
     """Links of the longest lightpath; for a permute, whose pairs are not known here, that of neighbours."""
     if kind == "permute":
         return links_to_neighbours(kind, fabric)
@@ -92,9 +92,9 @@ ONE_STAGE = Algorithm(
     name="one-stage",
     build=one_stage,
     by_structure=True,
-    longest_lightpath=_longest,
+    longest_lightpath=_one_stage_links,
     kinds=(*FROM_ALL_GATHER, "all-to-all", *_SOME_PAIRS),
-    rows=_rows,
+    rows=_one_stage_rows,
     summary="every rank straight to every other",
 )
 
@@ -105,7 +105,7 @@ ONE_STAGE = Algorithm(
 # rank 1 ──▶ ┤ averager ├ ──▶ rank 1        one step; nothing is forwarded twice
 # rank 2 ──▶ ┘          └ ──▶ rank 2
 #
-# Source: OptINC, sections II and III (the quantisation that the averager needs belongs to the photonics layer).
+# Source: OptINC, sections II and III (the quantisation that the averager needs belongs to ``photonics``).
 
 
 def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it

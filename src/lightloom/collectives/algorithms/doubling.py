@@ -54,13 +54,17 @@ def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool 
         if len(folded):
             logical.append(moves(folded - 1, folded, 0))
         return assign_wavelengths(name, collective, fabric, 1, logical, striped=striped)
-    return all_gather_by_moves(name, collective, fabric, collective.ranks, _shares(collective.ranks), striped=striped)
+    return all_gather_by_moves(
+        name, collective, fabric, collective.ranks, _gather_moves(collective.ranks), striped=striped
+    )
 
 
 def halving_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Rabenseifner's all-reduce, for any number of ranks (folded to a power of two)."""
     name = "halving-doubling-striped" if striped else "halving-doubling"
-    return all_gather_by_moves(name, collective, fabric, collective.ranks, _shares(collective.ranks), striped=striped)
+    return all_gather_by_moves(
+        name, collective, fabric, collective.ranks, _gather_moves(collective.ranks), striped=striped
+    )
 
 
 def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
@@ -79,7 +83,7 @@ def _members(n: int) -> tuple[Ints, Ints]:
     return np.setdiff1d(np.arange(n, dtype=np.int64), folded), folded
 
 
-def _shares(n: int) -> list[Moves]:
+def _gather_moves(n: int) -> list[Moves]:
     """All-gather: each member i holds the shares [low[i], high[i]) of its block of members."""
     members, folded = _members(n)
     bounds = np.append(members, n)
@@ -141,7 +145,7 @@ def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> S
     name, n, senders = "bruck-striped" if striped else "bruck", collective.ranks, _senders(fabric)
 
     def all_gather(gather: Collective) -> Schedule:
-        logical = [_step(n, distance, senders) for distance in _distances(n)]
+        logical = [_bruck_moves(n, distance, senders) for distance in _distances(n)]
         schedule = assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
         return schedule if senders > 1 else schedule.with_columns({}, folding=Folding.alike(n, 1))
 
@@ -153,7 +157,7 @@ def _distances(ranks: int) -> list[int]:
     return [1 << k for k in range((ranks - 1).bit_length())]
 
 
-def _step(ranks: int, distance: int, senders: int) -> Moves:
+def _bruck_moves(ranks: int, distance: int, senders: int) -> Moves:
     """The first ``senders`` ranks send the shares of those up to ``distance`` ranks before them that are missing."""
     source, before = np.indices((senders, min(distance, ranks - distance))).reshape(2, -1)
     return moves(source, (source + distance) % ranks, (source - before) % ranks)

@@ -11,7 +11,7 @@ the smaller.
 
 Source: Dai, Chen, Huang and Zhang, "OpTree: an efficient algorithm for all-gather operation in optical interconnect
 systems", section III-D. The paper's radix N^(1/k) is rarely an integer; here the radices are integers, one a stage, and
-searched (optree_radices.py). The closed forms are in optree_forms.py.
+searched (:func:`best_radices`).
 """
 
 from __future__ import annotations
@@ -347,7 +347,7 @@ def _around_the_ring(start: Ints, size: Ints) -> Bundles:
     return Bundles(source, destination, route, source, np.ones_like(source), colour, len(used))
 
 
-def _rows(kind: str, fabric: Fabric) -> int:
+def _optree_rows(kind: str, fabric: Fabric) -> int:
     """Return an upper bound on the rows of its schedules."""
     n, channels = fabric.ranks, max(fabric.usable_channels, 1)
     radices, rows, shares = best_radices(n, channels), 0, 1
@@ -363,6 +363,6 @@ OPTREE = Algorithm(
     by_structure=True,
     longest_lightpath=lambda kind, fabric: _longest_links(fabric.ranks, fabric.usable_channels),  # noqa: ARG005 - all kinds alike
     needs="wdm-ring",
-    rows=_rows,
+    rows=_optree_rows,
     summary="exchange between parts of the ring, then between parts of the parts, ...",
 )

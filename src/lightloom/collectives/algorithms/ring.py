@@ -210,7 +210,7 @@ def _neighbours(
     return schedule.with_columns({}, folding=Folding.alike(n, 1))
 
 
-def _rows(kind: str, fabric: Fabric) -> int:
+def _ring_rows(kind: str, fabric: Fabric) -> int:
     """Return the rows of a schedule: of an all-to-all N²/4 blocks a sender, in halves where they go both ways."""
     if kind in ROOTED:
         return rows_by_pair(kind, fabric)
@@ -225,7 +225,7 @@ RING = Algorithm(
     by_structure=True,
     longest_lightpath=links_to_neighbours,
     kinds=(*FROM_ALL_GATHER, *ROOTED, *_PASSED_ON),
-    rows=_rows,
+    rows=_ring_rows,
     summary="pass shares on around the ring, one way",
 )
 
@@ -238,7 +238,7 @@ RING_TWO_WAY = Algorithm(
     kinds=(*CLASSIC, *_PASSED_ON),
     all_to_all_ranks=128,
     halves_shares=True,
-    rows=_rows,
+    rows=_ring_rows,
     summary="pass shares on around the ring, both ways",
 )
 
@@ -264,7 +264,9 @@ def neighbour_exchange_steps(ranks: int) -> int:
 def neighbour_exchange(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Two shares a step follow each other on one lightpath (which bundles all wavelengths when striped)."""
     name = "neighbour-exchange-striped" if striped else "neighbour-exchange"
-    return all_gather_by_moves(name, collective, fabric, collective.ranks, _moves(collective.ranks), striped=striped)
+    return all_gather_by_moves(
+        name, collective, fabric, collective.ranks, _exchange_moves(collective.ranks), striped=striped
+    )
 
 
 def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
@@ -273,7 +275,7 @@ def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped:
 
     def all_gather(gather: Collective) -> Schedule:
         stages = []
-        for step, swaps in enumerate(_moves(n)):
+        for step, swaps in enumerate(_exchange_moves(n)):
             route = np.where((swaps.destination - swaps.source) % n == 1, CLOCKWISE, COUNTERCLOCKWISE)
             second = np.arange(len(route)) % 2 if step else np.zeros(n, np.int64)
             stages.append(Stage(swaps.source, swaps.destination, swaps.chunk, route, second, 2))
@@ -282,7 +284,7 @@ def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped:
     return from_all_gather(collective, fabric, all_gather)
 
 
-def _moves(n: int) -> list[Moves]:
+def _exchange_moves(n: int) -> list[Moves]:
     rank = np.arange(n, dtype=np.int64)
     even = rank % 2 == 0
     fresh = rank[:, None]

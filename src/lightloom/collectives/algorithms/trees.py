@@ -145,8 +145,10 @@ def _up_and_down(name: str, collective: Collective, fabric: Fabric, levels: Leve
     if collective.kind in TO_OR_FROM_ROOT:
         return _subtrees_alone(name, collective, fabric, levels, striped)
     subtrees = [(np.arange(n) >= child[:, None]) & (np.arange(n) < child[:, None] + size) for child, _, size in levels]
-    logical = [_shares(child, parent, own) for (child, parent, _), own in zip(levels, subtrees, strict=True)]
-    logical += [_shares(parent, child, ~own) for (child, parent, _), own in zip(levels, subtrees, strict=True)][::-1]
+    logical = [_share_moves(child, parent, own) for (child, parent, _), own in zip(levels, subtrees, strict=True)]
+    logical += [_share_moves(parent, child, ~own) for (child, parent, _), own in zip(levels, subtrees, strict=True)][
+        ::-1
+    ]
     return all_gather_by_moves(name, collective, fabric, n, logical, striped=striped)
 
 
@@ -162,7 +164,7 @@ def _subtrees_alone(name: str, collective: Collective, fabric: Fabric, levels: L
     return assign_wavelengths(name, collective, fabric, collective.parts, logical, striped=striped)
 
 
-def _shares(source: Ints, destination: Ints, sent: Mask) -> Moves:
+def _share_moves(source: Ints, destination: Ints, sent: Mask) -> Moves:
     """Every source sends the shares that ``sent`` [source, chunk] marks."""
     which, chunk = np.nonzero(sent)
     return moves(source[which], destination[which], chunk)

@@ -191,8 +191,8 @@ def wrht_all_gather_steps(ranks: int, wavelengths: int, *, padded: bool) -> int:
     """WRHT used as an all-gather, by formula only (OpTree, Table I and the text above it).
 
     Literally, 1 + ceil((N−p)/(p−1)) + ceil((θ−1)N/p) with p = 2w + 1 and θ = ceil(log_p N). ``padded`` takes N as
-    p^θ, which is what the printed 259 needs. The count presumes multicast; schedules of it
-    (:mod:`lightloom.collectives.algorithms.wrht`) count their own steps.
+    p^θ, which is what the printed 259 needs. The count presumes multicast; schedules
+    (:func:`wrht_gather`) count their own steps.
     """
     p = 2 * wavelengths + 1
     theta, reach = 1, p
@@ -261,7 +261,7 @@ def _refused(kind: str, fabric: Fabric) -> str | None:
     return "wrht serves all-gather where lightpaths can be tapped (multicast_taps), not on this fabric"
 
 
-def _rows(kind: str, fabric: Fabric) -> int:
+def _wrht_rows(kind: str, fabric: Fabric) -> int:
     """Estimate the rows of its schedules."""
     n, w = fabric.ranks, max(fabric.usable_channels, 1)
     return 2 * n * (n // w + 2 * w + 4) if kind == "all-gather" else rows_by_rank(kind, fabric)
@@ -275,6 +275,6 @@ WRHT = Algorithm(
     kinds=("all-reduce", "all-gather"),
     needs="wdm-ring",
     declines=_refused,
-    rows=_rows,
+    rows=_wrht_rows,
     summary="groups of 2w+1 to their middle, representatives exchange, and back",
 )

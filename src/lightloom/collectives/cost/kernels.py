@@ -20,7 +20,7 @@ _EQUAL = 1e-12
 """Relative difference below which two times are one."""
 
 
-class Work(NamedTuple):
+class TaskGraph(NamedTuple):
     """Tasks, what they wait for, and what they use."""
 
     waits: Ints
@@ -44,7 +44,7 @@ class Work(NamedTuple):
 
 
 @njit_cached
-def run_at_once(work: Work, resources: int, begin: Floats, end: Floats) -> None:
+def run_at_once(work: TaskGraph, resources: int, begin: Floats, end: Floats) -> None:
     """Find when each task may begin, and when it has ended.
 
     Args:
@@ -116,7 +116,7 @@ def run_at_once(work: Work, resources: int, begin: Floats, end: Floats) -> None:
 
 
 @njit_cached
-def _speeds(work: Work, running: Ints, speed: Floats, used: Floats, rate: Floats) -> None:
+def _speeds(work: TaskGraph, running: Ints, speed: Floats, used: Floats, rate: Floats) -> None:
     """Compute max-min fair speeds of the tasks that run, 1 being that of a task alone.
 
     Args:
@@ -152,7 +152,7 @@ def _speeds(work: Work, running: Ints, speed: Floats, used: Floats, rate: Floats
 
 
 @njit_without_arrays
-def _take(work: Work, running: Ints, fixed: Mask, speed: Floats, used: Floats) -> None:
+def _take(work: TaskGraph, running: Ints, fixed: Mask, speed: Floats, used: Floats) -> None:
     """Add up what tasks with a fixed speed take of each resource."""
     used[:] = 0.0
     for i in range(len(running)):
@@ -375,7 +375,7 @@ class PlayedRows(NamedTuple):
 
 
 @njit_cached
-def play(rows: PlayedRows, held: Mask, begin: Floats) -> tuple[float, float]:
+def play_rows(rows: PlayedRows, held: Mask, begin: Floats) -> tuple[float, float]:
     """Return the seconds until the last arrival, and those of them in which the chain of rows that leads to it holds
     lightpaths; verified schedules only.
 

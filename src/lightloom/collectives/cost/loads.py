@@ -39,7 +39,7 @@ from lightloom.core.memory import require_memory
 from lightloom.machines.fabrics.derived import CellOrder, links_of
 from lightloom.machines.fabrics.fabric import Fabric
 
-# What steps load whose chunks differ in size: sums of their sizes in place of counts of chunks.
+# Loads of steps whose chunks differ in size: sums of their sizes in place of counts of chunks.
 
 
 class UnevenLoads(NamedTuple):
@@ -98,7 +98,7 @@ def uneven_sends(schedule: Schedule, weights: Floats, latency: Floats) -> tuple[
     return schedule.step[first].astype(np.int32), sent, width, longest
 
 
-# Which circuits a schedule changes, and which it uses, whatever its size.
+# Changes of circuits, and the circuits that a schedule uses, whatever its size.
 
 
 @dataclass(frozen=True, slots=True)

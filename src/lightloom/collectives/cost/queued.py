@@ -5,7 +5,7 @@ conversion and the propagation later, while the lightpath serves the next one. R
 from one transmission. Circuits are set up once.
 
 On packet fabrics links take the place of lightpaths, and a row that crosses several is a transmission on each
-(:mod:`lightloom.collectives.cost.queued`).
+(:func:`hops_of`).
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def play(schedule: Schedule, fabric: Fabric) -> Played:
     rows = kernels.PlayedRows(
         order, schedule.lightpath, follows(schedule, order), origin, target, schedule.reduces, busy, delay
     )
-    seconds, sending = kernels.play(rows, held, begin)
+    seconds, sending = kernels.play_rows(rows, held, begin)
     return Played(float(seconds), float(sending), begin)
 
 
@@ -252,7 +252,7 @@ def _play_packets(schedule: Schedule, fabric: Fabric) -> Played:
         hops.delay,
     )
     begin = np.zeros(len(hops.row))
-    seconds, sending = kernels.play(rows, held, begin)
+    seconds, sending = kernels.play_rows(rows, held, begin)
     return Played(float(seconds), float(sending), begin[hops.first].reshape(-1, groups).max(axis=1))
 
 

@@ -9,10 +9,10 @@
 
 On packet fabrics there is nothing to reconfigure and both models agree: a step costs its busiest link plus the longest
 propagation. That is exact when the busiest link lies on the longest path, and an upper estimate otherwise. Steps that
-nothing orders run at once and share links (:mod:`lightloom.collectives.cost.stepped`).
+nothing orders run at once and share links (:func:`shared_times`).
 
 A codec adds its seconds to each step, or, in line with the links, makes the step wait for the slower of the two
-(:mod:`lightloom.collectives.cost.stepped`); the schedule's size is then that of the compressed data.
+(:func:`loads_times`); the schedule's size is then that of the compressed data.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def shared_times(
         every, engines = np.arange(steps), np.full(steps, engine)
         encode, decode = (_Tasks(nothing, part, nothing, every, engines, part) for part in coding)
         tasks = [encode, tasks[0], decode]
-    begin, end = _run(tasks, steps_before(steps, loads.dependencies), engine + 1)
+    begin, end = _run_tasks(tasks, steps_before(steps, loads.dependencies), engine + 1)
     seconds = [stop - start for start, stop in zip(begin, end, strict=True)]
     if len(tasks) == 1:
         return SharedTimes(seconds[0] - lead, nothing, nothing)
@@ -112,7 +112,7 @@ def _link_uses(loads: StepLoads, fabric: Fabric) -> tuple[Ints, Ints, Floats]:
     return step, link, chunks * (loads.chunk_nbytes / fabric.link_bandwidth()[link])
 
 
-def _run(tasks: list[_Tasks], before: list[list[int]], resources: int) -> tuple[Floats, Floats]:
+def _run_tasks(tasks: list[_Tasks], before: list[list[int]], resources: int) -> tuple[Floats, Floats]:
     """Return the seconds at which each task may begin and at which it ends: [kind of task, step] each.
 
     The first task of a step waits for the last of those that the step waits for, every other one for the task before.
@@ -126,7 +126,7 @@ def _run(tasks: list[_Tasks], before: list[list[int]], resources: int) -> tuple[
     earlier, later = np.array(pairs, np.int64).reshape(-1, 2).T
     order = np.argsort(earlier, kind="stable")
     uses = np.concatenate([task.step + kind * steps for kind, task in enumerate(tasks)])
-    work = kernels.Work(
+    work = kernels.TaskGraph(
         waits=np.bincount(later, minlength=steps * kinds),
         first_follower=np.searchsorted(earlier[order], np.arange(steps * kinds + 1)),
         follower=later[order],
@@ -275,9 +275,9 @@ def _critical_steps(loads: StepLoads, duration: Floats) -> Mask:
     return critical
 
 
-# What a codec has to do in each step of a schedule, on the rank that has most to do.
+# Work of a codec in each step of a schedule, on the rank that has most to do.
 #
-# Between hops (``in_line=False``, a codec in software), as ``training.transport`` does it: a rank encodes a chunk
+# Between hops (``in_line=False``, a codec in software), as ``exchange.transport`` does it: a rank encodes a chunk
 # whose sum has changed, passes on the bytes of what it only forwards, decodes what arrives, and adopts its own
 # decoded chunk before it hands out a finished sum. In line with the link (a codec in the network card) every chunk
 # that leaves is encoded and every chunk that arrives is decoded, while the link sends.
@@ -395,11 +395,11 @@ def straggling(schedule: Schedule, fabric: Fabric, *, late: float = 0.0, slower:
     if not fabric.exclusive:
         raise UnsupportedError("stragglers are played on circuits, and this fabric switches packets")
     if schedule.queued:
-        return _queued(schedule, fabric, late, slower)
-    return _stepped(schedule, fabric, late, slower)
+        return _straggling_in_queues(schedule, fabric, late, slower)
+    return _straggling_in_steps(schedule, fabric, late, slower)
 
 
-def _queued(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
+def _straggling_in_queues(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
     from lightloom.collectives.cost import kernels
 
     ranks, folding = schedule.collective.ranks, schedule.folding
@@ -426,7 +426,7 @@ def _queued(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> S
     return Straggling(float(end[0]) + fabric.setup_time, np.tile(end[1:] - end[0], ranks // period))
 
 
-def _stepped(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
+def _straggling_in_steps(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
     schedule = schedule.unfolded(fabric.fibre_channels)
     ranks, steps = schedule.collective.ranks, schedule.steps
     times = step_times(schedule, fabric)

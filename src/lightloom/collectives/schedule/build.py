@@ -111,7 +111,7 @@ def colour_intervals(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[I
 
     colour = np.empty(int(count.sum()), np.int64)
     ends = (column.astype(np.int64, copy=False) for column in (start, end))
-    used = kernels.sweep(np.lexsort((end, start)), *ends, count, colour, nodes)
+    used = kernels.colour_by_sweep(np.lexsort((end, start)), *ends, count, colour, nodes)
     return colour, int(used)
 
 

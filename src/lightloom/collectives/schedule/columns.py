@@ -166,10 +166,9 @@ class Schedule:
 
     A step begins when the steps it depends on have ended; its sends carry what their sources held by then. Without
     ``dependencies`` every step waits for the one before. The parts of a collective
-    (:mod:`lightloom.collectives.collective`) have
-    equally many chunks, part p chunks ``p · pieces`` to ``(p + 1) · pieces − 1``, which are equal (sizes are real
-    numbers: the last bytes of a size that does not divide are not modelled). So all chunks are equal unless the
-    collective states sizes of its parts.
+    (:mod:`lightloom.collectives.collective`) have equally many chunks, part p chunks ``p · pieces`` to
+    ``(p + 1) · pieces − 1``, which are equal (sizes are real numbers: the last bytes of a size that does not divide are
+    not modelled). So all chunks are equal unless the collective states sizes of its parts.
 
     A *queued* schedule has no steps: its lightpaths stand throughout, and each sends its rows, ordered by ``step``, one
     after the other, every row as soon as the lightpath is free and the source holds what it sends (a row that stores)

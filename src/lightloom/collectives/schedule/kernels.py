@@ -11,7 +11,7 @@ from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 
 @njit_cached
-def sweep(order: Any, start: Any, end: Any, count: Any, colour: Any, nodes: int) -> int:
+def colour_by_sweep(order: Any, start: Any, end: Any, count: Any, colour: Any, nodes: int) -> int:
     """Left-edge colouring of intervals [start, end) in ``order`` of start; entry i takes ``count[i]`` colours.
 
     ``colour`` [sum of counts] receives them, entry by entry; returns the number of colours, which equals the load.
@@ -46,7 +46,7 @@ def sweep(order: Any, start: Any, end: Any, count: Any, colour: Any, nodes: int)
 
 @njit_cached
 def sweep_ranges(order: Ints, start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, Ints, Ints, int]:
-    """Colour as :func:`sweep`, in ranges of colours: interval, first colour and colours of each range; all colours.
+    """Colour as :func:`colour_by_sweep`, in ranges of colours: interval, first colour, colours of each; all colours.
 
     An interval takes the smallest free range that suffices, else the largest, so that few have several. Memory: of the
     ranges; time: these, times the free ranges between others.

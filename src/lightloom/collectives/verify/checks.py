@@ -270,7 +270,7 @@ def shares(schedule: Schedule) -> None:
         raise VerificationError(f"{row_name(schedule, row)}: {article(kind)} {kind} must not add")
 
 
-# What the verifier proves of folded schedules and of pipelines: that their rows stand for all ranks and all pieces.
+# Folded schedules and pipelines: proof that their rows stand for all ranks and all pieces.
 #
 # Why the chunks of one period of ranks prove all: with every rank moved to that of another copy (``Folding.moved``)
 # the schedule is the same, each chunk being the one whose owner is moved alike, since one move after another is a
@@ -354,7 +354,7 @@ def of_first_owners(schedule: Schedule) -> Schedule:
     return schedule.with_columns(columns)
 
 
-# What the verifier proves of rows that carry lists of chunks, and which rows carry each chunk.
+# Rows that carry lists of chunks: proof that the lists are right, and the rows that carry each chunk.
 #
 # A row of a list stands for a row of the same lightpath for each of its chunks, so that light is proved as it is, and
 # the replay of a chunk takes every row whose list has it. Chunks are replayed some at a time, which bounds memory.
