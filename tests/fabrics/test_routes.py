@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lightloom.machines.fabrics.edges import Edge
 from lightloom.machines.fabrics.failures import Failure, without
-from lightloom.machines.fabrics.graph import Graph, Network
+from lightloom.machines.fabrics.graph import Graph, LinkNetwork
 from lightloom.machines.fabrics.lattice import most_square
 from lightloom.machines.fabrics.optical_averager import BuiltAverager
 from lightloom.machines.fabrics.tiers.tier import Tier
@@ -19,7 +19,7 @@ from lightloom.machines.fabrics.tiers.tiers import Tiers, reached_tiers
 from tests.collectives.strategies import graphs, tier_fabrics
 
 
-def fewest_then_quickest(network: Network) -> dict[tuple[int, int], tuple[int, float]]:
+def fewest_then_quickest(network: LinkNetwork) -> dict[tuple[int, int], tuple[int, float]]:
     """Links of a shortest way between two vertices, and seconds of the quickest of these, by relaxing every link."""
     best = {(vertex, vertex): (0, 0.0) for vertex in range(network.vertices)}
     links = list(zip(network.tail.tolist(), network.head.tolist(), network.latency.tolist(), strict=True))

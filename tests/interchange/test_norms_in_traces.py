@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lightloom.models.graph import ComputeGraph, Operator
-from lightloom.models.traces.calls import Call, cut, read_calls
+from lightloom.models.traces.calls import Call, cut_steps, read_calls
 from lightloom.models.traces.execution_trace import read_execution_trace, with_whole_norms
 
 torch: Any = pytest.importorskip("torch")
@@ -108,7 +108,7 @@ def test_a_norm_in_parts_is_one_operator(tmp_path: Path, norm: Callable[[Any, An
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_no_call_is_lost(tmp_path: Path, norm: Callable[[Any, Any, Any], Any]) -> None:
-    (step,) = cut(read_calls(recorded(tmp_path, Network(norm))).roots)
+    (step,) = cut_steps(read_calls(recorded(tmp_path, Network(norm))).roots)
     forward = [call for call in step.calls if call.schema]
     merged = with_whole_norms(forward)
 

@@ -18,7 +18,7 @@ from lightloom.machines.transports.price import (
     seconds,
 )
 from lightloom.machines.transports.transport import Transport, load_transport, names
-from lightloom.machines.transports.ways import Task, Tiers, task_of
+from lightloom.machines.transports.ways import LibraryTask, Tiers, task_of
 
 NCCL = [name for name in names() if name != "ideal"]
 TIERS = Tiers(domain=8, bandwidth=370e9, network=48e9, reduction=True, memory=3.35e12)
@@ -27,14 +27,14 @@ SLOW_NETWORK = TIERS._replace(network=24e9)
 SIZES = 2.0 ** np.arange(3, 36)
 
 
-def collective_seconds(tasks: list[Task], tiers: Tiers, transport: Transport) -> np.ndarray:
+def collective_seconds(tasks: list[LibraryTask], tiers: Tiers, transport: Transport) -> np.ndarray:
     """Return the seconds of each collective: [collectives]."""
     return seconds(columns(tasks, tiers, transport), Constants.of(transport))
 
 
 def priced(kind: str, ranks: int, domains: int, transport: str = "nccl-hopper") -> np.ndarray:
     """Seconds at every size."""
-    tasks = [Task(kind, ranks, domains, size) for size in SIZES]
+    tasks = [LibraryTask(kind, ranks, domains, size) for size in SIZES]
     return collective_seconds(tasks, TIERS, load_transport(transport))
 
 
@@ -70,7 +70,7 @@ def test_large_collectives_take_at_least_what_a_port_carries(kind: str) -> None:
 def test_gathers_over_domains_never_exceed_the_ports_of_a_domain(kind: str, name: str, domains: int) -> None:
     """Bus bandwidth S (n - 1)/n over the time, as measured on every system of two nodes and more."""
     ranks, tiers, transport = 8 * domains, SLOW_NETWORK, load_transport(name)
-    times = collective_seconds([Task(kind, ranks, domains, size) for size in SIZES], tiers, transport)
+    times = collective_seconds([LibraryTask(kind, ranks, domains, size) for size in SIZES], tiers, transport)
     reached = SIZES * (ranks - 1) / ranks / times
     ports = 8 * tiers.network * transport.scales.network_bandwidth
     assert (reached <= ports * (1 + 1e-12)).all()
@@ -80,7 +80,7 @@ def test_gathers_over_domains_never_exceed_the_ports_of_a_domain(kind: str, name
 def test_rails_are_a_way_of_gathers_only_where_a_transport_says_so() -> None:
     by_rings = load_transport("nccl-hopper")
     by_rails = by_rings.model_copy(update={"rails": True})
-    tasks = [Task(kind, 16, 2, 2.0**34) for kind in CLASSIC]
+    tasks = [LibraryTask(kind, 16, 2, 2.0**34) for kind in CLASSIC]
     times = [collective_seconds(tasks, SLOW_NETWORK, transport) for transport in (by_rings, by_rails)]
     quicker = dict(zip(CLASSIC, (times[0] / times[1]).tolist(), strict=True))
     gathers = quicker.pop("all-gather"), quicker.pop("reduce-scatter")
@@ -93,7 +93,7 @@ def test_all_reduces_leave_a_rack_by_some_of_its_ports_and_all_pairs_by_all(doma
     """At least S leaves each rack in an all-reduce, by eight cards at most; all-to-alls leave by all cards."""
     transport, rack, size = load_transport("nccl-blackwell"), Tiers(72, 720e9, 50e9, True), 2.0**36
     reduced, exchanged = collective_seconds(
-        [Task(kind, 72 * domains, domains, size) for kind in ("all-reduce", "all-to-all")], rack, transport
+        [LibraryTask(kind, 72 * domains, domains, size) for kind in ("all-reduce", "all-to-all")], rack, transport
     )
     card = rack.network * transport.scales.network_bandwidth
     assert size / 8 < reduced * card
@@ -103,7 +103,7 @@ def test_all_reduces_leave_a_rack_by_some_of_its_ports_and_all_pairs_by_all(doma
 def test_adding_switches_carry_what_nvlink_sharp_does() -> None:
     """Each of 8 H100 moves 9/8 of the bytes at 0.85 of NCCL's link figure: 490 GB/s bus bandwidth (measured 482)."""
     transport = load_transport("nccl-hopper")
-    ways = columns([Task("all-reduce", 8, 1, 2.0**34)], TIERS._replace(bandwidth=370.8e9), transport)
+    ways = columns([LibraryTask("all-reduce", 8, 1, 2.0**34)], TIERS._replace(bandwidth=370.8e9), transport)
     row = ways.names[0].index("adding switches")
     assert 2 * 7 / 8 * 2.0**34 / ways.terms[4, row, 0] == pytest.approx(490e9, rel=0.01)
 
@@ -114,7 +114,7 @@ def test_ranks_alone_in_their_domains_need_few_steps() -> None:
     assert many[0] < 2.5 * few[0]
     assert many[-1] == pytest.approx(few[-1] * (255 / 256) / (15 / 16), rel=0.05)
     together = columns(
-        [Task("all-gather", 16, 2, 1.0), Task("all-gather", 16, 16, 1.0)], TIERS, load_transport(NCCL[0])
+        [LibraryTask("all-gather", 16, 2, 1.0), LibraryTask("all-gather", 16, 16, 1.0)], TIERS, load_transport(NCCL[0])
     )
     row = together.names[0].index("parallel trees")
     assert np.isfinite(together.terms[0, row]).tolist() == [False, True]
@@ -152,7 +152,7 @@ def test_a_task_counts_domains_not_nodes_of_one_domain() -> None:
 def test_a_system_without_a_network_has_no_price_across_domains() -> None:
     alone = TIERS._replace(network=math.inf)
     transport = load_transport("nccl-hopper")
-    ways = columns([Task("all-reduce", 8, 1, 1e6)], alone, transport)
+    ways = columns([LibraryTask("all-reduce", 8, 1, 1e6)], alone, transport)
     assert np.isfinite(seconds(ways, Constants.of(transport))).all()
 
 

@@ -126,7 +126,7 @@ _WALKS: Effort = 2
 """Times that the farthest rank is looked for, from rank 0 and then from the one that was found."""
 
 
-class Network:
+class LinkNetwork:
     """Vertices, ranks first, and directed links between them.
 
     Raises:
@@ -162,7 +162,7 @@ class Network:
 
     def __eq__(self, other: object) -> bool:
         """Return True for any network: all follows from fields of the fabric, which are compared."""
-        return isinstance(other, Network)
+        return isinstance(other, LinkNetwork)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -302,7 +302,7 @@ class Network:
 # The bill of a graph, link by link: cards at ranks, ports at switches, and a cable for every link both ways.
 
 
-def graph_bill(network: Network, choices: BillChoices) -> Bill:
+def graph_bill(network: LinkNetwork, choices: BillChoices) -> Bill:
     """Return the bill of a graph; a link to a switch ends at a card, one between ranks at the chip itself."""
     ranks, counts = network.ranks, _cables(network)
     lines: list[Line] = []
@@ -326,7 +326,7 @@ def graph_bill(network: Network, choices: BillChoices) -> Bill:
     return Bill(ranks, tuple(lines), notes=tuple(notes), bandwidth=sent, kind="graph")
 
 
-def _cables(network: Network) -> Counter[tuple[int, float]]:
+def _cables(network: LinkNetwork) -> Counter[tuple[int, float]]:
     """Return the cables by how many of their ends are ranks, and by bytes per second; each has a link both ways."""
     ways: Counter[tuple[int, int, float]] = Counter()
     for tail, head, rate in zip(network.tail.tolist(), network.head.tolist(), network.bandwidth.tolist(), strict=True):
@@ -355,11 +355,11 @@ class Graph(PacketFabric):
     given_routes: tuple[tuple[Vertex, ...], ...] = ()
     """Routes as vertices, from rank to rank; all other transfers take the fewest links, spread over equal ways."""
 
-    _network: Network = PrivateAttr()
+    _network: LinkNetwork = PrivateAttr()
 
     @model_validator(mode="after")
     def _routes_join_ranks(self) -> Self:
-        self._network = Network(self.ranks, self.edges, self.hop_latency, one_way=self.one_way)
+        self._network = LinkNetwork(self.ranks, self.edges, self.hop_latency, one_way=self.one_way)
         if self.given_routes:
             self._network.give(self.given_routes)
         return self

@@ -23,7 +23,7 @@ from lightloom.machines.fabrics.fabric import Axis, Fabric, Grid
 from lightloom.machines.fabrics.lattice import (
     Dims,
     Lattice,
-    Run,
+    LinkRun,
     describe,
     most_square,
 )
@@ -140,7 +140,7 @@ class TwistedLattice(Lattice):
         cell[axis] = place % self.dims[axis]
         return cell
 
-    def runs(self, source: Ints, destination: Ints, copies: int = 1, copy: Ints | int = 0) -> list[Run]:
+    def runs(self, source: Ints, destination: Ints, copies: int = 1, copy: Ints | int = 0) -> list[LinkRun]:
         cell = list(self.coordinates(source))
         steps, runs, total = self.steps(source, destination), [], copies * self.cells
         for turn, axis in enumerate(reversed(range(len(self.dims)))):
@@ -148,7 +148,7 @@ class TwistedLattice(Lattice):
             forward, end = steps[axis] >= 0, (start + steps[axis]) % self.period
             base = 2 * turn * total + np.where(forward, 0, total) + line * self.period
             length = np.abs(steps[axis])
-            runs.append(Run(base, np.where(forward, start, end), length, self.period, ~forward))
+            runs.append(LinkRun(base, np.where(forward, start, end), length, self.period, ~forward))
             half = start // self.side if self._short(axis) else np.zeros_like(start)
             origin = [
                 at if self._short(other) else (at - self.side * half) % self.period for other, at in enumerate(cell)

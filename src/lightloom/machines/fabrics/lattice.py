@@ -32,7 +32,7 @@ Dims = Annotated[tuple[Count, ...], Field(min_length=1), BeforeValidator(_parsed
 """Sizes along the dimensions of a grid: ``[4, 4, 8]`` or ``4x4x8``."""
 
 
-class Run(NamedTuple):
+class LinkRun(NamedTuple):
     """Links that transfers occupy on one track: ``base + (start + k) % period`` for ``k < length``."""
 
     base: Ints
@@ -68,7 +68,7 @@ class Lattice(NamedTuple):
         """Return the place of cells along each dimension."""
         return np.unravel_index(np.asarray(cell, dtype=np.int64), self.dims)
 
-    def runs(self, source: Ints, destination: Ints, copies: int = 1, copy: Ints | int = 0) -> list[Run]:
+    def runs(self, source: Ints, destination: Ints, copies: int = 1, copy: Ints | int = 0) -> list[LinkRun]:
         """Return the links of transfers between cells, one run a dimension, in the order of the route.
 
         Args:
@@ -85,7 +85,7 @@ class Lattice(NamedTuple):
             for other in (other for other in range(len(self.dims)) if other != axis):
                 line = line * self.dims[other] + start[other]
             base = 2 * turn * total + np.where(forward, 0, total) + line * size
-            runs.append(Run(base, np.where(forward, start[axis], end[axis]), length, size, ~forward))
+            runs.append(LinkRun(base, np.where(forward, start[axis], end[axis]), length, size, ~forward))
             start[axis] = end[axis]
         return runs
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from lightloom.machines.reducers.compare import RIVALS
-from lightloom.machines.reducers.constants import constants, design, drawn, nominal
+from lightloom.machines.reducers.constants import constants, drawn, network_design, nominal
 from lightloom.machines.reducers.rivals import NETWORKS, Rival, Setting
 from lightloom.photonics.chip.wavelengths import spacing_in_metres
 
@@ -45,7 +45,7 @@ def instances_for(bandwidth: float, bits: int, symbol_rate: float) -> int:
 
 def most_wavelengths(servers: int, bits: int, ports: int | None = None, spacing: float = SPACING) -> int:
     """Return how many wavelengths ``spacing`` hertz apart may share meshes of a network with a gain for each row."""
-    window = design(servers, bits, True, ports).window
+    window = network_design(servers, bits, True, ports).window
     return 1 + floor(2 * window / spacing_in_metres(spacing) + 1e-9)
 
 
@@ -131,7 +131,7 @@ def capacity(
     meshes = ceil(count / wavelengths) if network else 0
     draws = [_watts(RIVALS[reducer](setting, values), setting, count, wavelengths) for values in drawn(chosen, _DRAWS)]
     totals = np.sort([sum(watts.values()) for watts in draws])
-    made = design(servers, bits, reducer == "row-gain-network", setting.ports) if network else None
+    made = network_design(servers, bits, reducer == "row-gain-network", setting.ports) if network else None
     return Capacity(
         reducer=reducer,
         instances=count,

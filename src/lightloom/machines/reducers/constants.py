@@ -197,7 +197,7 @@ class Design:
 
 
 @lru_cache(maxsize=32)
-def design(servers: int, bits: int, rows: bool, ports: int | None = None) -> Design:
+def network_design(servers: int, bits: int, rows: bool, ports: int | None = None) -> Design:
     """Return the network with a gain for each row and homodyne units, or else the paper's, with one gain a matrix.
 
     Args:
@@ -226,7 +226,7 @@ def make_cascade(servers: int, bits: int, rows: bool, ports: int) -> Design:
         UnsupportedError: no cascade bears the noise.
         ConfigError: two levels do not reach all servers.
     """
-    alone = design(ports, bits, rows)
+    alone = network_design(ports, bits, rows)
     made = averager_for(servers, bits, servers=ports, noise=CASCADE_NOISE, nonlinearity="clipped")
     borne = NOISES[0] if alone.noise is None else alone.noise
     assert borne is not None

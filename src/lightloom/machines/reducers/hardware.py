@@ -98,7 +98,7 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class AveragerLevel:
     """The identical averagers of one level."""
 
     averagers: int
@@ -136,7 +136,7 @@ class AveragerHardware:
     """The levels of averagers from the servers to the root, with their latency and power."""
 
     servers: int
-    levels: tuple[Level, ...]
+    levels: tuple[AveragerLevel, ...]
 
     def latency(self, parts: Parts) -> Total:
         """Return the latency from a sender's light to a receiver's code, in seconds."""
@@ -197,7 +197,7 @@ def columns(outputs: int, inputs: int) -> int:
 
 def of_layers(servers: int, bits: int, layers: Sequence[int]) -> AveragerHardware:
     """Return the hardware of one averager whose network has these layers."""
-    return AveragerHardware(servers, (Level(averagers=1, ports=servers, bits=bits, layers=tuple(layers)),))
+    return AveragerHardware(servers, (AveragerLevel(averagers=1, ports=servers, bits=bits, layers=tuple(layers)),))
 
 
 @lru_cache(maxsize=64)
@@ -225,8 +225,8 @@ def averager_for(
     return AveragerHardware(
         ranks,
         (
-            Level(averagers=groups, ports=servers, bits=bits, layers=first),
-            Level(averagers=1, ports=groups, bits=bits, layers=second),
+            AveragerLevel(averagers=groups, ports=servers, bits=bits, layers=first),
+            AveragerLevel(averagers=1, ports=groups, bits=bits, layers=second),
         ),
     )
 

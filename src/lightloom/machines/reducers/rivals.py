@@ -14,7 +14,7 @@ from lightloom.machines.reducers.constants import (
     TRIED_ERRORS,
     Design,
     Values,
-    design,
+    network_design,
     nominal,
     published,
 )
@@ -456,7 +456,7 @@ def full_scale(made: Design, setting: Setting, values: Values, rows: bool) -> fl
 
 def row_gain_network(setting: Setting, values: Values) -> Rival:
     """Return the network with a gain for each row and limiting homodyne units."""
-    made = design(setting.servers, setting.bits, True, setting.ports)
+    made = network_design(setting.servers, setting.bits, True, setting.ports)
     lanes, scale = Lanes(setting=setting, values=values), full_scale(made, setting, values, rows=True)
     up = lanes.laser(scale * made.lane_share)
     down = needed(lanes.digit_receiver(1), setting.word_errors, "separate")
@@ -489,7 +489,7 @@ def row_gain_network(setting: Setting, values: Values) -> Rival:
 
 def paper_network(setting: Setting, values: Values) -> Rival:
     """Return the paper's network as it is mapped without a gain for each row, without units."""
-    made = design(setting.servers, setting.bits, False, setting.ports)
+    made = network_design(setting.servers, setting.bits, False, setting.ports)
     lanes, scale = Lanes(setting=setting, values=values), full_scale(made, setting, values, rows=False)
     up = lanes.laser(scale * made.lane_share)
     sent = setting.sent

@@ -21,7 +21,7 @@ from lightloom.machines.transports.transport import Corrections, Scales, Transpo
 from lightloom.machines.transports.ways import (
     PROTOCOLS,
     REDUCTION,
-    Task,
+    LibraryTask,
     Tasks,
     Tiers,
     ways,
@@ -84,7 +84,7 @@ def scales_array(scales: Scales) -> Floats:
     return np.array([getattr(scales, name) for name in Scales.model_fields])
 
 
-def columns(tasks: Sequence[Task], tiers: Tiers, transport: Transport) -> WayColumns:
+def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) -> WayColumns:
     """Return the ways of each collective, of whatever kinds."""
     kinds: dict[str, list[int]] = {}
     for place, task in enumerate(tasks):

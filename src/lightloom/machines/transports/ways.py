@@ -55,7 +55,7 @@ class Tiers(NamedTuple):
     """Bytes per second of a rank's memory; None leaves copies out."""
 
 
-class Task(NamedTuple):
+class LibraryTask(NamedTuple):
     """A collective whose time is asked for."""
 
     kind: str
@@ -108,10 +108,10 @@ _BOARD = 8
 """Accelerators of one node at most; a larger domain spans nodes."""
 
 
-def task_of(kind: str, ranks: int, nodes: int, nbytes: float, tiers: Tiers) -> Task:
+def task_of(kind: str, ranks: int, nodes: int, nbytes: float, tiers: Tiers) -> LibraryTask:
     """Return a collective of so many ranks on so many nodes; nodes inside one domain count as one."""
     domains = nodes if tiers.domain <= _BOARD else ceil(ranks / tiers.domain)
-    return Task(kind, ranks, max(domains, ceil(ranks / tiers.domain)), nbytes)
+    return LibraryTask(kind, ranks, max(domains, ceil(ranks / tiers.domain)), nbytes)
 
 
 def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:

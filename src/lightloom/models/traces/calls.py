@@ -323,7 +323,7 @@ BACKWARD = "autograd::engine::evaluate_function"
 _MARK = re.compile(r"ProfilerStep#?(\d+)")
 
 
-class Step(NamedTuple):
+class TraceStep(NamedTuple):
     """The calls of one step, in the order in which they began."""
 
     number: int
@@ -333,19 +333,19 @@ class Step(NamedTuple):
     """Further forward passes of the step, which are left out (accumulated gradients)."""
 
 
-def cut(roots: Sequence[Call]) -> list[Step]:
+def cut_steps(roots: Sequence[Call]) -> list[TraceStep]:
     """Return the steps of a trace; one without a forward call is none."""
     backward = (call for call in walk(roots) if call.name.startswith(BACKWARD))
     differentiated = {inner.sequence for call in backward for inner in call.calls if inner.sequence >= 0}
     marked = marked_steps(roots)
     if not marked:
         calls = sorted(leaves(roots), key=lambda call: call.id)
-        return [Step(number, run) for number, run in enumerate(_forward_passes(calls, differentiated))]
+        return [TraceStep(number, run) for number, run in enumerate(_forward_passes(calls, differentiated))]
     steps = []
     for number, calls in marked:
         passes = list(_forward_passes(calls, differentiated))
         if passes:
-            steps.append(Step(number, passes[0], len(passes) - 1))
+            steps.append(TraceStep(number, passes[0], len(passes) - 1))
     return steps
 
 
@@ -409,7 +409,7 @@ _COMMUNICATION = ("c10d::", "record_param_comms", "nccl:", "gloo:")
 
 
 @dataclass(slots=True)
-class Parts:
+class StepParts:
     """The calls of a trace, sorted by the pass they belong to."""
 
     forward: list[Call] = field(default_factory=list)

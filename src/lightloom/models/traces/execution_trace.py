@@ -31,12 +31,12 @@ from lightloom.models.operator_words import NO_RULE, experts_dimensions, heads_f
 from lightloom.models.traces.calls import (
     BACKWARD,
     Call,
-    Parts,
     Recording,
-    Step,
+    StepParts,
+    TraceStep,
     TraceTensor,
     convolution_sizes,
-    cut,
+    cut_steps,
     guessed,
     is_causal,
     kind_of,
@@ -220,11 +220,11 @@ def reading_of(
     Args:
         machine: what the calls ran on, as the trace names it.
     """
-    steps = cut(recording.roots)
+    steps = cut_steps(recording.roots)
     if not steps:
         raise WorkloadError(f"{path}: holds no operator: expected calls such as aten::linear")
     chosen = _chosen_step(path, steps, step)
-    parts = Parts(other_steps=len(steps) - 1, later_passes=chosen.later_passes)
+    parts = StepParts(other_steps=len(steps) - 1, later_passes=chosen.later_passes)
     for call in chosen.calls:
         parts.sort(call)
     if not parts.forward:
@@ -233,7 +233,7 @@ def reading_of(
     return _TraceGraph(path, parts, batch, recording, chosen, machine).reading()
 
 
-def _chosen_step(path: Path, steps: list[Step], number: int | None) -> Step:
+def _chosen_step(path: Path, steps: list[TraceStep], number: int | None) -> TraceStep:
     if number is None:
         whole = [step for step in steps if any(call.name.startswith(BACKWARD) for call in step.calls)]
         return (whole or steps)[0]
@@ -245,7 +245,7 @@ def _chosen_step(path: Path, steps: list[Step], number: int | None) -> Step:
 
 class _TraceGraph:
     def __init__(
-        self, path: Path, parts: Parts, batch: int | None, recording: Recording, step: Step, machine: str
+        self, path: Path, parts: StepParts, batch: int | None, recording: Recording, step: TraceStep, machine: str
     ) -> None:
         self._path, self._parts, self._recording, self._step, self._machine = path, parts, recording, step, machine
         self._seconds: list[tuple[float, float | None]] = []

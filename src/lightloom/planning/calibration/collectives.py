@@ -38,7 +38,7 @@ from lightloom.machines.transports.price import (
     seconds,
 )
 from lightloom.machines.transports.transport import PARAMETERS, Scales, Transport, load_transport, names
-from lightloom.machines.transports.ways import Task, Tiers, task_of
+from lightloom.machines.transports.ways import LibraryTask, Tiers, task_of
 from lightloom.planning.calibration.accuracy import rounded
 from lightloom.planning.calibration.rows import measured_file, node_link, read_measured, read_table, transport_of
 
@@ -200,7 +200,7 @@ class System:
     """Machine that several systems share; empty for a machine of its own."""
 
     @cached_property
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> list[LibraryTask]:
         """The rows as collectives."""
         return [task_of(row.collective, row.gpus, row.nodes, row.nbytes, self.tiers) for row in self.rows]
 

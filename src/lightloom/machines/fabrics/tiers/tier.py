@@ -15,7 +15,7 @@ from lightloom.core.arrays import Ints, Mask
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.core.results import Described
 from lightloom.machines.fabrics.grids import grid_of, twist_error
-from lightloom.machines.fabrics.lattice import Dims, Lattice, Run, describe, most_square
+from lightloom.machines.fabrics.lattice import Dims, Lattice, LinkRun, describe, most_square
 
 Shape = Literal["switch", "ring", "torus", "mesh", "full-mesh", "circuit-switch"]
 _GRIDS = ("ring", "torus", "mesh", "circuit-switch")
@@ -133,9 +133,9 @@ class Tier(Described):
 # each of its children to every other, for every group and port.
 
 
-def _single(base: int, link: Ints, period: int) -> Run:
+def _single(base: int, link: Ints, period: int) -> LinkRun:
     """One link of a track for each transfer."""
-    return Run(np.full_like(link, base), link, np.ones_like(link), period)
+    return LinkRun(np.full_like(link, base), link, np.ones_like(link), period)
 
 
 class LinkClass(NamedTuple):
@@ -299,7 +299,7 @@ class Level:
     def is_grid(self) -> bool:
         return self._lattice is not None
 
-    def runs(self, source: Ints, target: Ints) -> list[tuple[Run, float]]:
+    def runs(self, source: Ints, target: Ints) -> list[tuple[LinkRun, float]]:
         """Return the links of transfers from child to child, with the seconds of one link.
 
         All belong to different children of one group, and each transfer is on the rail of its target.
@@ -308,16 +308,16 @@ class Level:
         own = self._switch_runs(source, target) if self.switched else self._direct_runs(source, target)
         return passed + [(run, self.latency) for run in own]
 
-    def ordered_runs(self, source: Ints, target: Ints) -> list[Run]:
+    def ordered_runs(self, source: Ints, target: Ints) -> list[LinkRun]:
         """Return the links of :meth:`runs` in the order in which transfers cross them: up, along, and down."""
-        up: list[Run] = []
-        down: list[Run] = []
+        up: list[LinkRun] = []
+        down: list[LinkRun] = []
         for level in (*self.chain, self) if self.switched else self.chain:
             runs = level._switch_runs(source, target)
             up, down = up + runs[::2], runs[1::2][::-1] + down
         return up + ([] if self.switched else self._direct_runs(source, target)) + down
 
-    def _switch_runs(self, source: Ints, target: Ints) -> list[Run]:
+    def _switch_runs(self, source: Ints, target: Ints) -> list[LinkRun]:
         base, seats = self.base, self.seats
         runs = [_single(base, self.seat(source), seats), _single(base + seats, self.seat(target), seats)]
         if self.tree:
@@ -326,7 +326,7 @@ class Level:
             runs.append(_single(base + children, target // self.child, children))
         return runs
 
-    def _direct_runs(self, source: Ints, target: Ints) -> list[Run]:
+    def _direct_runs(self, source: Ints, target: Ints) -> list[LinkRun]:
         copies = self.ranks // self.group * self.planes
         copy = source // self.group * self.planes + self.plane(target)
         start, end = source // self.child % self.size, target // self.child % self.size
