@@ -26,7 +26,7 @@ from hashlib import sha256
 from itertools import islice
 from math import floor, isclose, log2
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TypeAlias, cast
+from typing import NamedTuple, NoReturn, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -335,8 +335,11 @@ _BELOW_ROUNDING = 1 - 1e-12
 """Factor that keeps lower bounds below prices whose sums are rounded otherwise."""
 
 
-LowerPrice: TypeAlias = Callable[[Floats], Floats]
-"""Seconds that collectives of so many bytes take at least, in the shape of the bytes."""
+class LowerPrice(Protocol):
+    """A lower bound of the prices of one algorithm."""
+
+    def __call__(self, nbytes: Floats, /) -> Floats:
+        """Return the seconds that collectives of so many bytes take at least, in the shape of ``nbytes``."""
 
 
 class PriceLine(NamedTuple):
@@ -379,7 +382,13 @@ def price_line(price: Price, kind: Kind, *, hidden_setup: bool) -> PriceLine:
 
 def chords(sizes: Sequence[float], seconds: Sequence[float]) -> LowerPrice:
     """Return the chords of a concave price between sizes, beyond which it is taken to stay as it is."""
-    return partial(np.interp, xp=np.array(sizes), fp=np.array(seconds) * _BELOW_ROUNDING)
+    known = np.array(seconds) * _BELOW_ROUNDING
+
+    def bound(nbytes: Floats) -> Floats:
+        least: Floats = np.interp(nbytes, sizes, known)
+        return least
+
+    return bound
 
 
 def steps_between(seconds: Sequence[float]) -> LowerPrice:
@@ -796,7 +805,7 @@ class ExchangePrices:
         """Return the names of the algorithms that carry its phases, in their order; of a kind that is left as it is, of
         that."""
         if kind not in self._element_bytes:
-            return (self.choice(kind, nbytes).algorithm.name,)
+            return (self._plain(*self._group).choice(kind, nbytes).algorithm.name,)
         carriers = (self._plain(phase.ranks, phase.stride) for phase in self.phases(kind, nbytes))
         phases = zip(carriers, self.phases(kind, nbytes), strict=True)
         return tuple(carrier.choice(phase.kind, phase.nbytes).algorithm.name for carrier, phase in phases)

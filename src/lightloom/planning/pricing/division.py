@@ -202,7 +202,7 @@ class DividedChannels:
         self.division = division
         self._of_axis: dict[Axis, GroupPrices] = {}
 
-    def pricing(self, axis: Axis) -> GroupPrices:
+    def pricing(self, axis: Axis) -> Pricing:
         """Return the prices of the collectives of an axis."""
         if axis not in self._of_axis:
             self._of_axis[axis] = self._prices.on(self.fabric(axis))
@@ -231,7 +231,9 @@ class ScaledChannels(DividedChannels):
     before schedules are built for it."""
 
     def pricing(self, axis: Axis) -> Pricing:
-        return _ScaledPrices(self._prices, super().pricing(axis))
+        part = super().pricing(axis)
+        assert isinstance(part, GroupPrices)
+        return _ScaledPrices(self._prices, part)
 
 
 class _ScaledPrices(Pricing):

@@ -434,15 +434,18 @@ class Job:
 
     def blocks(self, exchange: Ints) -> Mask:
         """Return which methods, by number, exchange after the backward pass only: as ``exchange``."""
-        return self._of_methods(exchange, [False, *(method.blocking for method in self.exchanges)])
+        blocking: Mask = self._of_methods(exchange, [False, *(method.blocking for method in self.exchanges)])
+        return blocking
 
     def phased(self, exchange: Ints) -> Mask:
         """Return which methods, by number, take several collectives, or phases of their own: as ``exchange``."""
-        return self._of_methods(exchange, [False, *(not method.in_schedule for method in self.exchanges)])
+        phased: Mask = self._of_methods(exchange, [False, *(not method.in_schedule for method in self.exchanges)])
+        return phased
 
     def kept_bytes(self, exchange: Ints) -> Floats:
         """Return the bytes that methods, by number, keep between steps for each parameter: as ``exchange``."""
-        return self._of_methods(exchange, [0.0, *(method.state_bytes for method in self.exchanges)])
+        kept: Floats = self._of_methods(exchange, [0.0, *(method.state_bytes for method in self.exchanges)])
+        return kept
 
     @staticmethod
     def _of_methods(exchange: Ints, values: list[Any]) -> Any:
@@ -536,7 +539,7 @@ class Job:
         )
 
 
-# What is believed of the parameters that price a plan, and the intervals that follow.
+# Spreads of the parameters that price a plan, and the intervals that follow.
 #
 # The half-width of a 90 % interval, in logarithms, has two parts that add up as squares: 1.645 standard deviations of
 # what the parameters leave open, linearised about their values, and the size that nine of ten errors of unseen steps

@@ -192,14 +192,14 @@ def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
     return rows.rows(first), row
 
 
-# What replicas exchange with each other: parameters and gradients, for columns of strategies.
+# Exchanges between replicas: parameters and gradients.
 #
-# once a step      none      all-reduce of gradients after the last pass
-# zero-1/2  all-gather of parameters before the first pass, reduce-scatter after the last
-# hybrid    all-reduce of shares of gradients between nodes after the last pass
-# in every pass    zero-3    gathers of unit i+1 while unit i computes; backward, reduce-scatters of unit i−1 too
-# hybrid    the same inside a node
-# in every pass    zero-2    gathers forward, reduce-scatters backward, where ``zero_2_exchange`` is "micro-batch"
+#     once a step     none       all-reduce of gradients after the last pass
+#                     zero-1/2   all-gather of parameters before the first pass, reduce-scatter after the last
+#                     hybrid     all-reduce of shares of gradients between nodes after the last pass
+#     in every pass   zero-3     gathers of unit i+1 while unit i computes; backward, reduce-scatters of unit i−1 too
+#                     hybrid     the same inside a node
+#                     zero-2     gathers forward, reduce-scatters backward, where ``zero_2_exchange`` is "micro-batch"
 #
 # With ``overlap_gradients`` what is exchanged after the last pass is exchanged chunk by chunk instead, unit by unit
 # while the chunk's last backward pass computes the units before it, or after the pass: whichever exposes less.
@@ -440,7 +440,7 @@ def shares(rows: Strategies, held: Held, sharers: Ints) -> Floats:
     return kept
 
 
-# What attention waits for in a context group: keys and values that go around a ring, for columns of strategies.
+# Waits of attention in a context group: keys and values go around a ring.
 #
 # forward    (cp − 1) · wait(send of K, V)
 # backward   (cp − 1) · wait(send of K, V and their gradients) + send of the gradients
@@ -501,7 +501,7 @@ def _group(fabric: Fabric, ranks: int, stride: int) -> Fabric | None:
     return fabric if ranks == fabric.ranks else fabric.group(ranks, stride)
 
 
-# What stages that hold copies of a tied table exchange: a ring all-reduce of its gradients among them.
+# Exchanges of stages that hold copies of a tied table: a ring all-reduce of its gradients among them.
 
 Pair = Callable[[int], tuple[float, float]]
 """Bytes per second and seconds of latency between stages whose ranks lie so far apart."""
@@ -561,14 +561,13 @@ def _slowest(fabric: Fabric, pair: Pair, ranks: Ints, stages: Sequence[int]) -> 
     return rate.min(axis=0), latency.max(axis=0)
 
 
-# What a stage sends to the next, for columns of strategies.
+# Sends of a stage to the next.
 #
 # every rank sends the whole activation        ─►  n bytes on each rank's link
 # every rank sends its 1/tp, then all-gather   ─►  n / tp bytes on each rank's link, n within the tensor group
 #
 # A tensor group takes the faster way. The second is Megatron's scatter/gather. Source: Narayanan et al., SC 2021,
-# section
-# 4.1.
+# section 4.1.
 
 GATHER: Kind = "all-gather"
 """Makes the slices whole again."""
@@ -646,7 +645,7 @@ def _faster(rows: Strategies, crossing: Crossing, gather: _Gathers, rate: Floats
     return Sends(*columns)
 
 
-# What the stages of strategies compute, exchange and wait for, for columns of strategies at once.
+# Stages put together from what they compute, exchange and wait for.
 #
 # Work, bytes and parameters of the operators are columns too; a stage is a sum over consecutive operators. Exchanges
 # are priced by a function that the caller gives: exactly for one strategy, by lower bounds for many.

@@ -28,7 +28,7 @@ from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep
 from lightloom.planning.search.plans import Counts, Plan, PlanSearch, priced_lines
 from lightloom.planning.search.request import KINDS, measured_lines
 
-# What a method of exchanging gradients does to a plan, in seconds and in words: with and without, side by side.
+# Effect of a method of exchanging gradients on a plan, in seconds and in words: with and without, side by side.
 
 _SAME = 1e-9
 """Steps that differ by less than this share are called equal."""

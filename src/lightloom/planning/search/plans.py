@@ -176,7 +176,7 @@ def _log_seconds(plan: Plan, job: Job) -> float:
     return plan.breakdown["compute_s"] / plan.step_time * float(np.log(computing))
 
 
-# Which plan stands before which: the order of a ranking, and the front of time and energy.
+# Ranking of plans: the order of a ranking, and the front of time and energy.
 
 
 def order(plan: Plan) -> tuple[bool, bool, float, float, bool, str, str, bool, str]:
@@ -205,7 +205,7 @@ def pareto_front(plans: Iterable[Plan]) -> tuple[Plan, ...]:
     return tuple(front)
 
 
-# What became of the plans of a search.
+# Counts of the plans of a search.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -507,7 +507,7 @@ def sequence_length(graph: ComputeGraph) -> int | None:
     return max((sizes["sequence"] for sizes in attention if "sequence" in sizes), default=None)
 
 
-# By what the clusters of a search are priced: calibrations or priors, libraries or ideal software.
+# Sources of the prices of clusters: calibrations or priors, libraries or ideal software.
 
 
 def priced_lines(search: PlanSearch) -> list[str]:

@@ -311,7 +311,7 @@ def merged_batches(
     return tuple(given)
 
 
-# Plans from measured durations: what was measured on, how it is scaled, and what is said of it.
+# Plans from measured durations: the machine they were measured on, how they are scaled, and lines that say so.
 
 UNSCALED, NONE = "unscaled", "none"
 

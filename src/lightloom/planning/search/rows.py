@@ -86,7 +86,7 @@ def with_largest_batch(rows: Strategies, fitting: Mask) -> Mask:
     return largest
 
 
-# Which placed plans a search looks at: what is left out and why, and the first bound of the others.
+# Placed plans that a search looks at: those left out and why, and the first bound of the others.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

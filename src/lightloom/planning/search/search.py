@@ -511,7 +511,7 @@ class Comparison:
         )
 
 
-# How sensitive a winner is to the latency of a hop: the smallest one at which another plan wins.
+# Sensitivity of a winner to the latency of a hop: the smallest one at which another plan wins.
 #
 # Plans are searched anew with latencies between the fabric's own and ten microseconds, by bisection: where the same
 # plan wins at the largest latency, it is taken to win at all smaller ones too. A plan is its degrees and the
