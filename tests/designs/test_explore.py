@@ -21,7 +21,7 @@ from lightloom.planning.designs.explore import (
     Evaluated,
     Question,
     Task,
-    work,
+    solve_task,
 )
 from lightloom.planning.designs.page import break_even, ratio
 from lightloom.planning.designs.space import read_space
@@ -165,7 +165,7 @@ def test_the_least_bound_of_few_strategies_is_that_of_all(space: Path, monkeypat
     for design in read_space(space).designs([8], "h100", space.parent):
         cluster, request = design.cluster(), question.request(8)
         rows = ClusterRows(question.graph, cluster, request, GroupPrices(cluster.fabric, cluster.training))
-        found = work(Task(question=question, design=design))
+        found = solve_task(Task(question=question, design=design))
         assert isinstance(found, Bounded)
         assert found.least_time == min(rows.first((32,))).per_sample
 
@@ -178,19 +178,19 @@ def test_an_interrupted_search_resumes(space: Path, tmp_path: Path, monkeypatch:
         if len(done) == 4:
             raise KeyboardInterrupt
         done.append(task.design.key)
-        return work(task)
+        return solve_task(task)
 
     ask = partial(ll.design, MODEL, ranks=8, batch=4, space=space)
-    monkeypatch.setattr(designing, "work", interrupted)
+    monkeypatch.setattr(designing, "solve_task", interrupted)
     with pytest.raises(KeyboardInterrupt):
         ask(folder=tmp_path / "kept")
     counted: list[str] = []
 
     def counting(task: Task) -> Bounded | Evaluated:
         counted.append(task.design.key)
-        return work(task)
+        return solve_task(task)
 
-    monkeypatch.setattr(designing, "work", counting)
+    monkeypatch.setattr(designing, "solve_task", counting)
     whole = ask()
     alone = len(counted)
     assert ask(folder=tmp_path / "kept").rows() == whole.rows()
@@ -207,9 +207,9 @@ def test_schedules_that_could_not_be_built_are_named(space: Path, monkeypatch: p
 
     def beyond_the_first(task: Task) -> Bounded | Evaluated:
         slow = task.below is not None and next(evaluations) > 0
-        return work(replace(task, below=1e-12) if slow else task)
+        return solve_task(replace(task, below=1e-12) if slow else task)
 
-    monkeypatch.setattr(designing, "work", beyond_the_first)
+    monkeypatch.setattr(designing, "solve_task", beyond_the_first)
     found = ll.design(MODEL, ranks=8, batch=4, space=space)
     assert [row["left_out"] for row in found.rows()] == [why]
     unfinished = [each for each in found.exploration.refused if each.why.endswith(why)]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lightloom.core.claims import (
     MEANINGS,
-    Claim,
     counts_in_words,
     status_counts,
 )
@@ -38,9 +37,12 @@ def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, An
     report = Report(
         title=", ".join(study.name for study in studies) + " reproduced",
         headline=f"{counts_in_words(claims)}; what does not match stays and says why.",
-        facts=tuple((study.name, _fact(study, alone=len(studies) == 1)) for study in studies),
+        facts=tuple(
+            (study.name, study.paper + (f": {counts_in_words(study.claims)}" if len(studies) > 1 else ""))
+            for study in studies
+        ),
         notes=(
-            _legend(claims),
+            "; ".join(f"{status}: {MEANINGS[status]}" for status in status_counts(claims)),
             *(f"Assumed for {study.name}: {each}" for study in studies for each in study.assumptions),
         ),
         pictures=pictures,
@@ -48,16 +50,6 @@ def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, An
         provenance=provenance,
     )
     return write(report, path)
-
-
-def _fact(study: Study, *, alone: bool) -> str:
-    """Return the paper, and the counts of its rows where other studies stand beside it."""
-    return study.paper if alone else f"{study.paper}: {counts_in_words(study.claims)}"
-
-
-def _legend(claims: Sequence[Claim]) -> str:
-    """Return what the statuses on the page mean."""
-    return "; ".join(f"{status}: {MEANINGS[status]}" for status in status_counts(claims))
 
 
 # The canvas and the colours of all study figures.

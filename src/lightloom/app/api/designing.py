@@ -26,7 +26,7 @@ from lightloom.planning.designs.explore import (
     Task,
     explore,
     resumed,
-    work,
+    solve_task,
 )
 from lightloom.planning.designs.page import rival_break_even
 from lightloom.planning.designs.space import DEFAULT, Design, read_space
@@ -229,7 +229,7 @@ def _software(found: Exploration) -> list[str]:
 
 def _runner(workers: Workers | None) -> Callable[[Sequence[Task]], Iterable[Bounded | Evaluated]]:
     def run(tasks: Sequence[Task]) -> Iterable[Bounded | Evaluated]:
-        return map(work, tasks) if workers is None else workers.results(work, tasks)
+        return map(solve_task, tasks) if workers is None else workers.results(solve_task, tasks)
 
     return run
 

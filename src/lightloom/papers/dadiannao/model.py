@@ -152,7 +152,7 @@ class Step:
     computation: float
     """Seconds, eDRAM accesses included."""
     communication: float
-    """Seconds."""
+    """Seconds of communication."""
     computation_power: float
     """Watts of a chip while it computes."""
     communication_power: float | None
@@ -417,16 +417,16 @@ def equation_3_claims() -> tuple[Claim, ...]:
     bound = lower_bound(halved.collective, fabric)
     square, oblong = (broadcast_time(_SHARE, chips, link) for chips in (_SQUARE, _OBLONG))
     return (
-        _row("time_64", square, built_time(_SQUARE, link)),
-        _row("time_35", oblong, built_time(_OBLONG, link)),
-        _row("time_64_both_axes", square, cost(halved, fabric).time, bound=bound, bound_us=bound.time * 1e6),
+        _equation_3_row("time_64", square, built_time(_SQUARE, link)),
+        _equation_3_row("time_35", oblong, built_time(_OBLONG, link)),
+        _equation_3_row("time_64_both_axes", square, cost(halved, fabric).time, bound=bound, bound_us=bound.time * 1e6),
         PAPER.claim(
             "example.equation_3_literal_latencies_904", round(mesh_hops(_LARGE), 2), paper=literal_hops(_LARGE)
         ),
     )
 
 
-def _row(what: str, paper: float, ours: float, **values: object) -> Claim:
+def _equation_3_row(what: str, paper: float, ours: float, **values: object) -> Claim:
     return PAPER.claim(f"example.equation_3_{what}", round(ours * 1e6, 4), paper=round(paper * 1e6, 4), **values)
 
 

@@ -22,7 +22,7 @@ from lightloom.papers.dadiannao.paper import NEURON_BATCH, TABLE_2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What the model needs to know of a network."""
+    """Sizes and counts of a network that the model of a step needs."""
 
     name: str
     layers: int
@@ -124,7 +124,7 @@ def trace_variant() -> Counted:
     """Count Inception-v3 with its blocks repeated or left out as :data:`VARIANT` says; shapes fit, as all are equal."""
     graph = graph_of("Inception-v3")
     whole = network_of(graph)
-    parts = {block: network_of(_only(graph, block)) for block in VARIANT}
+    parts = {block: network_of(_block_alone(graph, block)) for block in VARIANT}
 
     def total(field: str) -> float:
         change = sum((times - 1) * getattr(parts[block], field) for block, times in VARIANT.items())
@@ -139,25 +139,27 @@ def trace_variant() -> Counted:
         inputs=total("inputs"),
     )
     kinds = _with_kinds(network, graph)
-    more = sum((times - 1) * _count(_block(graph, block), "conv") for block, times in VARIANT.items())
+    more = sum(
+        (times - 1) * _count_operators(_operators_of_block(graph, block), "conv") for block, times in VARIANT.items()
+    )
     return replace(kinds, convolutions=kinds.convolutions + more)
 
 
 def _with_kinds(network: Network, graph: ComputeGraph) -> Counted:
-    return Counted(network, _count(graph.operators, "conv"), _count(graph.operators, "linear"))
+    return Counted(network, _count_operators(graph.operators, "conv"), _count_operators(graph.operators, "linear"))
 
 
-def _count(operators: tuple[Operator, ...], kind: str) -> int:
+def _count_operators(operators: tuple[Operator, ...], kind: str) -> int:
     return sum(operator.kind == kind for operator in operators)
 
 
-def _block(graph: ComputeGraph, block: str) -> tuple[Operator, ...]:
+def _operators_of_block(graph: ComputeGraph, block: str) -> tuple[Operator, ...]:
     return tuple(each for each in graph.operators if f"{each.name}.".startswith(f"{block}."))
 
 
-def _only(graph: ComputeGraph, block: str) -> ComputeGraph:
+def _block_alone(graph: ComputeGraph, block: str) -> ComputeGraph:
     """The block alone; what it reads from outside becomes an operator that counts as nothing."""
-    inside = _block(graph, block)
+    inside = _operators_of_block(graph, block)
     names = {each.name for each in inside}
     outside = {source for each in inside for source in each.inputs} - names
     stubs = tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from math import inf
 from statistics import fmean
@@ -91,16 +92,9 @@ def _winners() -> Iterator[Claim]:
     for speed, paper in BEST.items():
         for what, figures in (("time", fitted.time[speed]), ("edp", fitted.edp[speed])):
             (name, batch) = max(figures, key=lambda case: figures[case])
-            yield PAPER.claim(
-                "headline.{what}_best_network_{speed}",
-                name,
-                paper=paper,
-                what=what,
-                speed=speed,
-                batch=batch,
-                vgg16=figures["VGG16", 1],
-                vgg19=figures["VGG19", 1],
-            )
+            values = {"what": what, "speed": speed, "batch": batch}
+            values |= {"vgg16": figures["VGG16", 1], "vgg19": figures["VGG19", 1]}
+            yield PAPER.claim("headline.{what}_best_network_{speed}", name, paper=paper, **values)
 
 
 def _impossible() -> Iterator[Claim]:
@@ -152,29 +146,16 @@ def _figure_2() -> tuple[Claim, ...]:
     """Return rows on the text about Fig. 2; its bars exist only as an image."""
     rows = [_dominant(name, batch) for name in DOMINATED for batch in FIGURE_2_BATCHES]
     alone, many = (share("AlexNet", batch) for batch in FIGURE_2_BATCHES)
-    rows.append(
-        PAPER.claim(
-            "figure2.share_alexnet_with_batch",
-            "grows" if many > alone else "falls",
-            alone_percent=100 * alone,
-            many_percent=100 * many,
-        )
-    )
-    return tuple(rows)
+    trend, percent = "grows" if many > alone else "falls", {"alone_percent": 100 * alone, "many_percent": 100 * many}
+    return (*rows, PAPER.claim("figure2.share_alexnet_with_batch", trend, **percent))
 
 
 def _dominant(name: str, batch: int) -> Claim:
     ours, at_peak = share(name, batch), share(name, batch, PEAK)
     implied = savings(PEAK).headlines()["time_average_400"]
-    return PAPER.claim(
-        "figure2.communication_{network}_batch{batch}",
-        "dominant" if ours > 0.5 else "not dominant",
-        network=name.lower(),
-        batch=batch,
-        ours_percent=100 * ours,
-        at_peak_percent=100 * at_peak,
-        implied=implied,
-    )
+    values = {"network": name.lower(), "batch": batch, "ours_percent": 100 * ours, "at_peak_percent": 100 * at_peak}
+    verdict = "dominant" if ours > 0.5 else "not dominant"
+    return PAPER.claim("figure2.communication_{network}_batch{batch}", verdict, implied=implied, **values)
 
 
 # Figure 5: chips, the trends over batch sizes, the best strategy, and the one case whose EDP gets worse.
@@ -186,12 +167,8 @@ def _chips_of_cases() -> Iterator[Claim]:
             "/".join(str(chips_needed(each, batch, chip())) for batch in BATCHES)
             for each in (network, all_counted()[name])
         )
-        yield PAPER.claim(
-            "figure5.chips_{network}",
-            ours,
-            remark=f" (as counted from the graph: {from_graph})" if from_graph != ours else "",
-            network=name.lower().replace("-", "_"),
-        )
+        remark = f" (as counted from the graph: {from_graph})" if from_graph != ours else ""
+        yield PAPER.claim("figure5.chips_{network}", ours, remark=remark, network=_identifier(name))
 
 
 def worse(changes: Savings) -> list[str]:
@@ -281,17 +258,9 @@ def _chip_of_table_1() -> Iterator[Claim]:
 
 def _decoder_latency() -> Iterator[Claim]:
     code, latency = RS_544_514, DECODER_CYCLES / chip().frequency * 1e9
-    yield PAPER.claim(
-        "table1.fec_latency",
-        round(latency, 2),
-        cycles={
-            "decoder": DECODER_CYCLES,
-            "solver": code.solver_cycles(),
-            "rest": DECODER_CYCLES - code.solver_cycles(),
-        },
-        code=code,
-        block_time=code.block_time(50e9) * 1e9,
-    )
+    solver, block_time = code.solver_cycles(), code.block_time(50e9) * 1e9
+    cycles = {"decoder": DECODER_CYCLES, "solver": solver, "rest": DECODER_CYCLES - solver}
+    yield PAPER.claim("table1.fec_latency", round(latency, 2), cycles=cycles, code=code, block_time=block_time)
     yield PAPER.claim("table1.latency_400_derived", round(80 + latency, 2))
 
 
@@ -305,12 +274,10 @@ def _floorplan() -> Claim:
 
 def _largest_side() -> int:
     side = 1
-    while True:
-        try:
-            Package(side=side + 1)
-        except UnsupportedError:
-            return side
-        side += 1
+    with suppress(UnsupportedError):
+        while Package(side=side + 1):
+            side += 1
+    return side
 
 
 def _rack() -> Iterator[Claim]:
@@ -320,10 +287,9 @@ def _rack() -> Iterator[Claim]:
         verdict = ""
     except UnsupportedError as error:
         verdict = str(error)
-    yield PAPER.claim("figure4.rack_chips", Rack().chips)
-    yield PAPER.claim(
-        "figure4.largest_case_chips", chips_needed(network, 256, chip()), paper=Rack().chips, verdict=verdict
-    )
+    chips, needed = Rack().chips, chips_needed(network, 256, chip())
+    yield PAPER.claim("figure4.rack_chips", chips)
+    yield PAPER.claim("figure4.largest_case_chips", needed, paper=chips, verdict=verdict)
 
 
 # Table 2: layers, synapses and neurons of nine CNNs, counted from their graphs.

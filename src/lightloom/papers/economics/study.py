@@ -31,7 +31,7 @@ def bills_claims() -> tuple[Claim, ...]:
     return (*_bills_tpu_v4(), *_mixnet(), *_rails(), *_copackaged())
 
 
-def _count(bill: Bill, prefix: str) -> float:
+def _count_parts(bill: Bill, prefix: str) -> float:
     """Parts of a name that begins so, in the whole fabric."""
     return bill.ranks * sum(line.per_rank for line in bill.lines if line.part.name.startswith(prefix))
 
@@ -43,8 +43,8 @@ def _dollars(bill: Bill) -> float:
 
 def _bills_tpu_v4() -> Iterator[Claim]:
     bill = load_fabric("tpu-v4", _CHIPS).bill(_PALOMAR)
-    switches = round(_count(bill, "palomar-136"))
-    fibres = round(_count(bill, "fibre"))
+    switches = round(_count_parts(bill, "palomar-136"))
+    fibres = round(_count_parts(bill, "fibre"))
     yield PAPER.claim("tpu_v4.fibres", fibres)
     yield PAPER.claim("tpu_v4.circuit_switches", switches)
     chip, switch = load_part("board-tpu-v4").static_power, load_part("palomar-136").static_power

@@ -143,17 +143,11 @@ def _extremes() -> Iterator[Claim]:
 def _figure_5() -> Iterator[Claim]:
     small, large = (paper_steps(n, w) for n, w in BY_RANKS)
     ratios = [steps["WRHT"] / steps["OpTree"] for steps in (small, large)]
-    literal, beyond = literal_steps(1024, WAVELENGTHS), paper_steps(4096, WAVELENGTHS)
-    yield PAPER.claim(
-        "figure5.wrht_over_optree_from_1024_to_2048",
-        "closer" if ratios[1] < ratios[0] else "not closer",
-        ratios=ratios,
-        large=large,
-    )
-    yield PAPER.claim(
-        "figure5.fastest_n1024_wrht_by_formula", by_time(literal)[0], steps_in_words=_steps_in_words(literal)
-    )
-    yield PAPER.claim("figure5.fastest_n4096", by_time(beyond)[0], steps_in_words=_steps_in_words(beyond))
+    nearer = "closer" if ratios[1] < ratios[0] else "not closer"
+    yield PAPER.claim("figure5.wrht_over_optree_from_1024_to_2048", nearer, ratios=ratios, large=large)
+    further = {"n1024_wrht_by_formula": literal_steps(1024, WAVELENGTHS), "n4096": paper_steps(4096, WAVELENGTHS)}
+    for name, steps in further.items():
+        yield PAPER.claim(f"figure5.fastest_{name}", by_time(steps)[0], steps_in_words=_steps_in_words(steps))
 
 
 def _figure_6() -> Iterator[Claim]:
@@ -327,14 +321,8 @@ def _constructed() -> Iterator[Claim]:
     for n in FIGURE_4_RANKS:
         radices = best_radices(n, WAVELENGTHS)
         steps = stage_steps(n, WAVELENGTHS, radices)
-        yield PAPER.claim(
-            "figure4.constructed_steps_{n}",
-            sum(steps),
-            paper=min(curve(n).values()),
-            n=n,
-            radices="·".join(map(str, radices)),
-            steps="+".join(map(str, steps)),
-        )
+        words = {"radices": "·".join(map(str, radices)), "steps": "+".join(map(str, steps))}
+        yield PAPER.claim("figure4.constructed_steps_{n}", sum(steps), paper=min(curve(n).values()), n=n, **words)
 
 
 # The motivating example, 16 nodes and 2 wavelengths, by schedules that are built and verified; and small-N slips.
@@ -375,12 +363,8 @@ def _radices() -> Iterator[Claim]:
     share = [ceil(N / m**stage) for stage in range(1, stages + 1)]
     colours = [share[0] * ceil(m * m / 8)]
     colours += [m ** (stage - 1) * share[stage - 1] * (m * m // 4) for stage in range(2, stages + 1)]
-    other = built_tree((3, 3, 2), N, W)
-    yield PAPER.claim(
-        "example.three_stage_uniform_steps",
-        sum(ceil(count / W) for count in colours),
-        colours=" + ".join(map(str, colours)),
-    )
+    other, steps = built_tree((3, 3, 2), N, W), sum(ceil(count / W) for count in colours)
+    yield PAPER.claim("example.three_stage_uniform_steps", steps, colours=" + ".join(map(str, colours)))
     yield PAPER.claim("example.three_stage_best_steps", other.steps, other=other)
 
 
@@ -405,19 +389,19 @@ PRINTED_STAGES = 7
 
 
 def _baselines() -> Iterator[Claim]:
-    yield PAPER.claim("table1.ring_steps", ring_steps(RANKS))
-    yield PAPER.claim("table1.ring_built_steps", built("ring").steps)
-    yield PAPER.claim("table1.ne_steps", neighbour_exchange_steps(RANKS))
-    yield PAPER.claim("table1.ne_built_steps", built("neighbour-exchange").steps)
-    yield PAPER.claim("table1.ne_pairs_built_steps", built("neighbour-exchange-pairs").steps)
+    counted = {"ring": ring_steps(RANKS), "ne": neighbour_exchange_steps(RANKS)}
+    schedules = {"ring": "ring", "ne": "neighbour-exchange", "ne_pairs": "neighbour-exchange-pairs"}
+    for name, schedule in schedules.items():
+        if name in counted:
+            yield PAPER.claim(f"table1.{name}_steps", counted[name])
+        yield PAPER.claim(f"table1.{name}_built_steps", built(schedule).steps)
 
 
 def _one_stage() -> Iterator[Claim]:
     formula = -(-RANKS * RANKS // (8 * WAVELENGTHS))
-    yield PAPER.claim(
-        "table1.one_stage_steps", one_stage_steps(RANKS, WAVELENGTHS), n=RANKS, w=WAVELENGTHS, formula=formula
-    )
-    yield PAPER.claim("table1.one_stage_formula_steps", one_stage_steps(RANKS, WAVELENGTHS), paper=formula)
+    steps = one_stage_steps(RANKS, WAVELENGTHS)
+    yield PAPER.claim("table1.one_stage_steps", steps, n=RANKS, w=WAVELENGTHS, formula=formula)
+    yield PAPER.claim("table1.one_stage_formula_steps", steps, paper=formula)
     yield PAPER.claim("table1.one_stage_built_steps", built("one-stage").steps, paper=formula)
 
 
@@ -432,18 +416,10 @@ def _wrht() -> Iterator[Claim]:
 
 
 def _optree() -> Iterator[Claim]:
-    constructed = built("optree")
-    yield PAPER.claim(
-        "table1.optree_steps",
-        theorem_1_steps(RANKS, WAVELENGTHS, PRINTED_STAGES),
-        theorem_1_exact=theorem_1_exact(RANKS, WAVELENGTHS, PRINTED_STAGES),
-    )
-    yield PAPER.claim(
-        "table1.optree_constructed_steps",
-        constructed.steps,
-        tree=constructed,
-        radix=RANKS ** (1 / PRINTED_STAGES),
-    )
+    tree, k = built("optree"), PRINTED_STAGES
+    exact = theorem_1_exact(RANKS, WAVELENGTHS, k)
+    yield PAPER.claim("table1.optree_steps", theorem_1_steps(RANKS, WAVELENGTHS, k), theorem_1_exact=exact)
+    yield PAPER.claim("table1.optree_constructed_steps", tree.steps, tree=tree, radix=RANKS ** (1 / k))
 
 
 def _three_answers() -> Iterator[Claim]:

@@ -213,7 +213,7 @@ def train(worker: Worker) -> dict[str, Any]:
     torch.set_num_threads(1)
     recipe = Recipe(**worker.arguments["recipe"])
     folder = Path(worker.arguments["folder"]) if worker.arguments.get("folder") else None
-    run = _Run(worker, recipe, Path(worker.arguments["data"]), folder, set(worker.arguments.get("snapshots", ())))
+    run = _DigitsRun(worker, recipe, Path(worker.arguments["data"]), folder, set(worker.arguments.get("snapshots", ())))
     try:
         record = run.run()
     finally:
@@ -222,7 +222,7 @@ def train(worker: Worker) -> dict[str, Any]:
     return {"recipe": asdict(recipe), **asdict(record)}
 
 
-class _Run:
+class _DigitsRun:
     def __init__(self, worker: Worker, recipe: Recipe, data: Path, folder: Path | None, snapshots: set[int]) -> None:
         self.worker, self.recipe, self.folder, self.snapshots = worker, recipe, folder, snapshots
         self.part, self.test = (rank_part(each, worker.rank, worker.size) for each in image_sets(recipe.network, data))

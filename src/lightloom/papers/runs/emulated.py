@@ -89,10 +89,10 @@ def train(recipe: Recipe, sets: ImageSets, ranks: int) -> dict[str, Any]:
     count = ranks * recipe.batch_per_rank
     if len(sets.training.labels) < count:
         raise ConfigError(f"{len(sets.training.labels)} images: {ranks} ranks take {count} a step")
-    return {"recipe": asdict(recipe), **asdict(_Run(recipe, sets, ranks).run())}
+    return {"recipe": asdict(recipe), **asdict(_EmulatedRun(recipe, sets, ranks).run())}
 
 
-class _Run:
+class _EmulatedRun:
     def __init__(self, recipe: Recipe, sets: ImageSets, ranks: int) -> None:
         self.recipe, self.ranks, self.test = recipe, ranks, sets.test
         self.parts = [rank_part(sets.training, rank, ranks) for rank in range(ranks)]

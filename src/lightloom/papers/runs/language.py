@@ -108,11 +108,11 @@ def train(
     Raises:
         ConfigError: the text is too short for one step, or the averager is for another number of servers.
     """
-    run = _Run(corpus, recipe, averager if averager is not None else recipe.averager(), folder)
+    run = _LanguageRun(corpus, recipe, averager if averager is not None else recipe.averager(), folder)
     return {"recipe": asdict(recipe), "corpus": corpus.name, **asdict(run.run(advance))}
 
 
-class _Run:
+class _LanguageRun:
     def __init__(self, corpus: Corpus, recipe: Recipe, averager: Averager | None, folder: Path | None) -> None:
         self.recipe = recipe
         self.training = _windows(corpus.training, recipe.sequence)

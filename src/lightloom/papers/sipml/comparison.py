@@ -204,10 +204,11 @@ def search_outcome(
         outcome = search(graph, on, request, prices=prices)
     except UnsupportedError as error:
         return {name: {"refused": str(error)} for name in ("search", *DATA_PARALLEL)}
-    return {"search": _row(outcome.winner)} | {name: _row(outcome.best_of(name)) for name in DATA_PARALLEL}
+    winners = {"search": outcome.winner} | {name: outcome.best_of(name) for name in DATA_PARALLEL}
+    return {name: _plan_outcome(plan) for name, plan in winners.items()}
 
 
-def _row(plan: Plan | None) -> dict[str, Any]:
+def _plan_outcome(plan: Plan | None) -> dict[str, Any]:
     if plan is None:
         return {"refused": "it does not fit, or no algorithm serves it"}
     return {"step_s": rounded(plan.step_time), "strategy": plan.choice._asdict()}
@@ -276,7 +277,7 @@ def placed_outcomes() -> list[list[float]]:
         for system in SYSTEMS:
             gbps = _GBPS[len(outcomes) % 2]
             quantum = _QUANTA[len(outcomes) // 2 % 2]
-            step = simulate_split(Network(system, ranks, gbps), k, quantum, partial(_partitions, 8))
+            step = simulate_split(Network(system, ranks, gbps), k, quantum, partial(_small_partitions, 8))
             figures = step.step_time, step.plan.placement.makespan, step.sent_bytes, step.relayed_bytes
             outcomes.append([rounded(float(figure)) for figure in figures])
     return outcomes
@@ -285,33 +286,33 @@ def placed_outcomes() -> list[list[float]]:
 @cache
 def rival_outcomes() -> list[Document]:
     """Winners of the planner's search and of data parallelism."""
-    return [search_outcome(_graph(1), 32, fabric(system, 8, _GBPS[0])) for system in SYSTEMS]
+    return [search_outcome(_small_graph(1), 32, fabric(system, 8, _GBPS[0])) for system in SYSTEMS]
 
 
-def _partitions(samples: int, clique: int) -> Partitions:
-    graph = _graph(samples)
+def _small_partitions(samples: int, clique: int) -> Partitions:
+    graph = _small_graph(samples)
     times = np.stack(graph_times(graph, load_accelerator("a100").flat(), PRECISIONS["a100"]), axis=1)
     return Partitions(graph, times, PartitionRules(most_exchanging=clique))
 
 
-def _graph(samples: int) -> ComputeGraph:
+def _small_graph(samples: int) -> ComputeGraph:
     """Embedding, residual blocks that branch, and a head: wide operators that are cut, narrow ones that are not."""
-    operators = [_operator("tokens", "embedding", (), samples, 1, _VOCABULARY * _HIDDEN, 0)]
+    operators = [_small_operator("tokens", "embedding", (), samples, 1, _VOCABULARY * _HIDDEN, 0)]
     last = "tokens"
     for block in range(_BLOCKS):
         up, gate, down, add = (f"{block}.{name}" for name in ("up", "gate", "down", "add"))
         operators += [
-            _operator(up, "linear", (last,), samples, 4, 4 * _HIDDEN**2, 8 * _HIDDEN**2),
-            _operator(gate, "activation", (up,), samples, 4, 0, 4 * _HIDDEN),
-            _operator(down, "linear", (gate,), samples, 1, 4 * _HIDDEN**2, 8 * _HIDDEN**2),
-            _operator(add, "add", (last, down), samples, 1, 0, _HIDDEN),
+            _small_operator(up, "linear", (last,), samples, 4, 4 * _HIDDEN**2, 8 * _HIDDEN**2),
+            _small_operator(gate, "activation", (up,), samples, 4, 0, 4 * _HIDDEN),
+            _small_operator(down, "linear", (gate,), samples, 1, 4 * _HIDDEN**2, 8 * _HIDDEN**2),
+            _small_operator(add, "add", (last, down), samples, 1, 0, _HIDDEN),
         ]
         last = add
-    operators.append(_operator("head", "linear", (last,), samples, 16, 16 * _HIDDEN**2, 32 * _HIDDEN**2))
+    operators.append(_small_operator("head", "linear", (last,), samples, 16, 16 * _HIDDEN**2, 32 * _HIDDEN**2))
     return ComputeGraph(name="witness", batch=samples, operators=tuple(operators), element_bytes=2)
 
 
-def _operator(
+def _small_operator(
     name: str, kind: str, inputs: tuple[str, ...], samples: int, width: int, parameters: int, flops: int
 ) -> Operator:
     tokens, channels = samples * _SEQUENCE, width * _HIDDEN
@@ -363,9 +364,9 @@ def inputs_hash(part: Part) -> str:
             "code": [VERSIONS[part], own],
             "jobs": JOBS,
             "models": {name: _zoo_fields(zoo) for name, zoo in models.items()},
-            "accelerators": [_fields(load_accelerator(name).flat()) for name in PRECISIONS],
+            "accelerators": [_stated_fields(load_accelerator(name).flat()) for name in PRECISIONS],
             "precisions": PRECISIONS,
-            "networks": [_fields(fabric(system, RANKS, gbps)) for system in SYSTEMS for gbps in ports(system)],
+            "networks": [_stated_fields(fabric(system, RANKS, gbps)) for system in SYSTEMS for gbps in ports(system)],
             "training": TrainingSettings().model_dump(mode="json"),
             "witness": placed_outcomes() if part == "placed" else rival_outcomes(),
         }
@@ -377,7 +378,7 @@ def _zoo_fields(entry: ZooEntry) -> list[object]:
     return [entry.parameters, entry.path.rpartition(":")[2], entry.arguments, entry.example]
 
 
-def _fields(part: BaseModel) -> object:
+def _stated_fields(part: BaseModel) -> object:
     """Fields that are not at their defaults, so that a new field alone changes no hash; the small network tells where
     a default has changed."""
     return part.model_dump(mode="json", exclude={"sources", "description"}, exclude_defaults=True)

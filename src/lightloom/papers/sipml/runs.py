@@ -115,7 +115,7 @@ def measure(work: Path, _data: Path | None = None, advance: Callable[[int], None
         if key not in done:
             done[key] = results()
             origin = provenance({"study": "sipml"})
-            write_atomically(path, _lines({"results": done, "inputs": hashes, "provenance": origin}))
+            write_atomically(path, _document_text({"results": done, "inputs": hashes, "provenance": origin}))
         advance(1)
 
     for setting in settings():
@@ -145,7 +145,7 @@ def plans(setting: Setting) -> dict[str, Any]:
             except UnsupportedError as error:
                 refused = str(error)
         best = min(steps, key=lambda each: each[1].step_time, default=None)
-        by_k[str(k)] = {"refused": refused} if best is None else _row(*best)
+        by_k[str(k)] = {"refused": refused} if best is None else _split_outcome(*best)
     return by_k
 
 
@@ -174,7 +174,7 @@ def timed(model: str, accelerator: str, samples: int) -> tuple[ComputeGraph, np.
     return graph, np.stack(graph_times(graph, chip, precision), axis=1)
 
 
-def _row(quantum: float, step: PlacedStep) -> dict[str, Any]:
+def _split_outcome(quantum: float, step: PlacedStep) -> dict[str, Any]:
     granted = step.circuits.assignment
     return {
         "quantum_s": quantum,
@@ -185,7 +185,7 @@ def _row(quantum: float, step: PlacedStep) -> dict[str, Any]:
     }
 
 
-def _lines(document: dict[str, Any]) -> str:
+def _document_text(document: dict[str, Any]) -> str:
     """Return JSON with a line per result."""
     rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in document["results"].items())
     others = ",\n".join(f'"{name}": {json.dumps(document[name])}' for name in ("inputs", "provenance"))

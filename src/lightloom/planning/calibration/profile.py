@@ -250,7 +250,10 @@ def _timed_calls(
             "backward" if call.name.startswith(BACKWARD) else "update" if "Optimizer." in call.name else step_pass
         )
         whole = call.schema and covers_inner_calls(kernel_of(call))
-        seconds = _device_seconds(call, whole) if on_device else _host_seconds(call, whole)
+        if on_device:
+            seconds = _device_seconds(call, whole)
+        else:
+            seconds = call.seconds if whole else max(call.seconds - sum(entry.seconds for entry in inner), 0.0)
         if call.schema and seconds > 0:
             yield call, inside, seconds
         if not whole:
@@ -260,11 +263,6 @@ def _timed_calls(
 def _device_seconds(call: TimedCall, whole: bool | str) -> float:
     inner = cast("list[TimedCall]", call.calls)
     return call.device_seconds + (sum(_device_seconds(entry, True) for entry in inner) if whole else 0.0)
-
-
-def _host_seconds(call: TimedCall, whole: bool | str) -> float:
-    inner = cast("list[TimedCall]", call.calls)
-    return call.seconds if whole else max(call.seconds - sum(entry.seconds for entry in inner), 0.0)
 
 
 def _kernel_names(call: TimedCall) -> Iterator[str]:

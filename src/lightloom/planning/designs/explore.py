@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import inf
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from lightloom.collectives.registry import algorithms
 from lightloom.core.errors import InputError, UnsupportedError
@@ -34,7 +34,7 @@ from lightloom.planning.search.rows import ClusterRows, TooLargeError
 from lightloom.planning.search.search import Floor, NotFasterError, fastest
 from lightloom.planning.sweeps.experiment import code_version
 
-# What is known of a design before anything is searched on it: its worth, and a proved bound of its step time.
+# A design before anything is searched on it: its worth, and a proved bound of its step time.
 
 STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
 """Strategies that are searched: placed plans are not."""
@@ -122,8 +122,8 @@ class Task:
     """None: the design is bounded only."""
 
 
-def work(task: Task) -> Bounded | Evaluated:
-    """Return what a task asks for."""
+def solve_task(task: Task) -> Bounded | Evaluated:
+    """Return the bound or the plan that a task asks for; a worker calls it."""
     if task.below is not None:
         return _evaluated(task.question, task.design, task.below)
     try:
@@ -168,13 +168,13 @@ def _least_time(question: Question, cluster: Cluster, prices: GroupPrices) -> fl
     rows = ClusterRows(question.graph, cluster, request, prices)
     assert request.global_batches is not None
     batches = tuple(request.global_batches)
-    least = _floor(question, rows.job, cluster, batches).least(rows.job)
+    least = _shared_floor(question, rows.job, cluster, batches).least(rows.job)
     if least == inf and not rows.first(batches):
         raise rows.nothing()
     return least
 
 
-def _floor(question: Question, job: Job, cluster: Cluster, batches: tuple[int, ...]) -> Floor:
+def _shared_floor(question: Question, job: Job, cluster: Cluster, batches: tuple[int, ...]) -> Floor:
     """The floors of all clusters with as many ranks in a node."""
     key = cluster.ranks, cluster.fabric.node_ranks, question.batch_per_rank
     if key not in _floors or _floors[key][0] is not job.model:
@@ -226,7 +226,7 @@ def _evaluated(question: Question, design: Design, below: float) -> Evaluated:
 
 
 TECHNOLOGIES: tuple[Technology, ...] = get_args(Technology)
-Run = Callable[[Sequence[Task]], Iterable[Bounded | Evaluated]]
+Runner = Callable[[Sequence[Task]], Iterable[Bounded | Evaluated]]
 """Does tasks in any order, at once or one by one."""
 
 
@@ -311,7 +311,7 @@ class Exploration:
 def explore(
     question: Question,
     designs: Sequence[Design],
-    run: Run,
+    run: Runner,
     *,
     dollars: float = inf,
     watts: float = inf,
@@ -324,7 +324,7 @@ def explore(
     Args:
         question: what every design is asked.
         designs: of one number of ranks or of several, of which speed is then an objective too.
-        run: does tasks; :func:`lightloom.planning.designs.explore.work` does one.
+        run: does tasks; :func:`solve_task` does one.
         dollars, watts: budgets; watts are those at the meter. Designs with unknown prices are held to what is known.
         prune: False evaluates every design.
         jobs: designs that are evaluated at once.
@@ -336,9 +336,11 @@ def explore(
     by_speed = len({design.ranks for design in designs}) > 1
     assessed = [assess(question, design) for design in designs]
     possible = [each for each in assessed if each.worth is not None]
-    affordable = [each for each in possible if each.worth and _within(each.worth, dollars, watts)]
+    affordable = [
+        each for each in possible if each.worth and each.worth.capital <= dollars and each.worth.watts <= watts
+    ]
     if not affordable:
-        raise UnsupportedError(_nothing(assessed, possible, dollars, watts))
+        raise _no_design_left(assessed, possible, dollars, watts)
     question = _with_batch(question, affordable)
     least = {
         ranks: least_time(question, ranks, affordable[0].design.accelerator)
@@ -356,9 +358,9 @@ def explore(
             found += wave.candidates
             beaten += wave.beaten
             refused += wave.refused
-            advance(len(wave.candidates) + len(wave.beaten) + len(wave.refused))
+            advance(sum(map(len, wave)))
     if not found:
-        raise UnsupportedError(_nothing(refused, [], dollars, watts))
+        raise _no_design_left(refused, [], dollars, watts)
     return Exploration(
         question=question,
         by_speed=by_speed,
@@ -386,7 +388,7 @@ def _fits(question: Question, designs: Sequence[Design]) -> bool:
     """Return True if for each number of ranks the first design that has any plan has one at this batch."""
     for ranks in dict.fromkeys(design.ranks for design in designs):
         for design in (each for each in designs if each.ranks == ranks):
-            result = work(Task(question=question, design=design))
+            result = solve_task(Task(question=question, design=design))
             assert isinstance(result, Bounded)
             if result.too_large:
                 return False
@@ -395,30 +397,24 @@ def _fits(question: Question, designs: Sequence[Design]) -> bool:
     return True
 
 
-def _within(worth: Worth, dollars: float, watts: float) -> bool:
-    return worth.capital <= dollars and worth.watts <= watts
-
-
-def _nothing(bounded: Sequence[Bounded], possible: Sequence[Bounded], dollars: float, watts: float) -> str:
-    """Why no design is left."""
+def _no_design_left(
+    bounded: Sequence[Bounded], possible: Sequence[Bounded], dollars: float, watts: float
+) -> UnsupportedError:
+    """Return the error that says why no design is left."""
     if not possible:
-        return f"none of {len(bounded)} designs has a plan: {bounded[0].design.name}: {bounded[0].why}"
-    capital = min(each.worth.capital for each in possible if each.worth)
-    power = min(each.worth.watts for each in possible if each.worth)
-    least = "at least " if any(each.worth.variables for each in possible if each.worth) else ""
-    return (
-        f"budget of {_amounts(dollars, watts)}: the cheapest of {len(possible)} designs costs {least}${capital:,.0f} "
+        why = f"none of {len(bounded)} designs has a plan: {bounded[0].design.name}: {bounded[0].why}"
+        return UnsupportedError(why)
+    worths = [_worth(each) for each in possible]
+    capital, power = min(worth.capital for worth in worths), min(worth.watts for worth in worths)
+    least = "at least " if any(worth.variables for worth in worths) else ""
+    budget = [f"${dollars:,.0f}"] * (dollars < inf) + [f"{watts:,.0f} W"] * (watts < inf)
+    return UnsupportedError(
+        f"budget of {' and '.join(budget)}: the cheapest of {len(possible)} designs costs {least}${capital:,.0f} "
         f"and the least draws {power:,.0f} W at the meter: expected a larger budget or fewer ranks"
     )
 
 
-def _amounts(dollars: float, watts: float) -> str:
-    parts = [f"${dollars:,.0f}"] if dollars < inf else []
-    return " and ".join([*parts, *([f"{watts:,.0f} W"] if watts < inf else [])])
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Wave:
+class _Wave(NamedTuple):
     """Designs that one wave evaluated, left out and refused."""
 
     candidates: list[Candidate]
@@ -426,7 +422,9 @@ class _Wave:
     refused: list[Bounded]
 
 
-def _waves(question: Question, designs: Sequence[Bounded], run: Run, front: Front | None, jobs: int) -> Iterator[_Wave]:
+def _waves(
+    question: Question, designs: Sequence[Bounded], run: Runner, front: Front | None, jobs: int
+) -> Iterator[_Wave]:
     """Bound and evaluate designs of one technology, the most promising first; yield what became of those of each
     wave. Without a ``front`` none is left out."""
     waiting = list(designs)
@@ -441,7 +439,7 @@ def _waves(question: Question, designs: Sequence[Bounded], run: Run, front: Fron
             for each in wave
         ]
         results = {each.design.key: each for each in run(tasks)}
-        candidates, refused = [], [replace(each, why=_unfinished(each.limit)) for each in beyond if each.limit]
+        candidates, refused = [], [_unfinished(each, each.limit) for each in beyond if each.limit]
         for each in wave:
             result = results[each.design.key]
             if result.why:
@@ -450,21 +448,20 @@ def _waves(question: Question, designs: Sequence[Bounded], run: Run, front: Fron
                 least = max(each.least_time, result.least_time)
                 waiting.append(replace(each, bounded=True, least_time=least, limit=result.limit))
             elif result.sample_time == inf and result.left_out:
-                refused.append(replace(each, why=_unfinished(result.left_out)))
+                refused.append(_unfinished(each, result.left_out))
             elif result.sample_time == inf:
                 beaten.append(each)
             else:
                 worth = _worth(each)
                 if front is not None:
                     front.add(worth, result.sample_time, result.sent)
-                candidates.append(
-                    Candidate(design=each.design, worth=worth, least_time=each.least_time, evaluated=result)
-                )
-        yield _Wave(candidates=candidates, beaten=beaten, refused=refused)
+                found = Candidate(design=each.design, worth=worth, least_time=each.least_time, evaluated=result)
+                candidates.append(found)
+        yield _Wave(candidates, beaten, refused)
 
 
-def _unfinished(left_out: str) -> str:
-    return f"beaten as far as it was tried: {left_out}"
+def _unfinished(bounded: Bounded, left_out: str) -> Bounded:
+    return replace(bounded, why=f"beaten as far as it was tried: {left_out}")
 
 
 def _promise(bounded: Bounded) -> tuple[float, str]:
@@ -495,14 +492,11 @@ def _marked(found: Sequence[Candidate], by_speed: bool) -> list[Candidate]:
     return [replace(each, on_front=each.design.key in every, leads=each.design.key in own) for each in found]
 
 
-# Searches over designs that resume: what each task found lies in the journal of a folder, by all that it was asked.
-
-_BOUNDED = ("least_time", "bounded", "limit", "why", "too_large")
-_EVALUATED = ("sample_time", "sent", "label", "step_time", "why", "left_out")
+# Searches over designs that resume: a folder's journal holds the result of each task, by everything that decides it.
 
 
 @contextmanager
-def resumed(run: Run, folder: Path, graph: ComputeGraph) -> Iterator[Run]:
+def resumed(run: Runner, folder: Path, graph: ComputeGraph) -> Iterator[Runner]:
     """Yield a ``run`` that takes what the folder has of earlier searches of a model, and adds what it lacks.
 
     Raises:
@@ -513,28 +507,27 @@ def resumed(run: Run, folder: Path, graph: ComputeGraph) -> Iterator[Run]:
         yield lambda tasks: _results(run, journal, model, tasks)
 
 
-def _results(run: Run, journal: Journal, model: str, tasks: Sequence[Task]) -> Iterable[Bounded | Evaluated]:
-    keys = {task.design.key: _key(model, task) for task in tasks}
+_NOT_STORED = ("design", "worth")
+
+
+def _results(run: Runner, journal: Journal, model: str, tasks: Sequence[Task]) -> Iterable[Bounded | Evaluated]:
+    keys = {task.design.key: _task_key(model, task) for task in tasks}
     missing = [task for task in tasks if keys[task.design.key] not in journal.rows]
     for result in run(missing):
-        journal.append([(keys[result.design.key], _row(result))])
+        stored = {field.name: getattr(result, field.name) for field in fields(result) if field.name not in _NOT_STORED}
+        row = {name: None if value == inf else value for name, value in stored.items()}
+        journal.append([(keys[result.design.key], row)])
     return [_result(task, journal.rows[keys[task.design.key]]) for task in tasks]
 
 
-def _key(model: str, task: Task) -> str:
+def _task_key(model: str, task: Task) -> str:
     """A text that differs where anything does that decides what is found: code, model, site, cluster, what is asked."""
     question, cluster = task.question, task.design.cluster()
     parts = (cluster.fabric, cluster.accelerator, cluster.training, question.site)
-    fields = [part.model_dump(mode="json") for part in parts]
-    return content_hash([code_version(), model, task.design.key, question.batch_per_rank, fields, repr(task.below)])
-
-
-def _row(result: Bounded | Evaluated) -> Document:
-    names = _BOUNDED if isinstance(result, Bounded) else _EVALUATED
-    row = {name: getattr(result, name) for name in names}
-    return {name: None if value == inf else value for name, value in row.items()}
+    inputs = [part.model_dump(mode="json") for part in parts]
+    return content_hash([code_version(), model, task.design.key, question.batch_per_rank, inputs, repr(task.below)])
 
 
 def _result(task: Task, row: Document) -> Bounded | Evaluated:
-    fields: Document = {name: inf if value is None else value for name, value in row.items()}
-    return (Bounded if "least_time" in fields else Evaluated)(design=task.design, **fields)
+    stored: Document = {name: inf if value is None else value for name, value in row.items()}
+    return (Bounded if "least_time" in stored else Evaluated)(design=task.design, **stored)

@@ -116,8 +116,8 @@ def rival_break_even(candidate: Candidate, exploration: Exploration) -> BreakEve
 def break_even(candidate: Candidate, dollars: Candidate, joules: Candidate | None = None) -> BreakEven:
     """Return at which price and power a design equals rivals by dollars and by joules, one where only one is given."""
     joules = joules or dollars
-    price, watts = _points(candidate, dollars, joules, {})
-    more = {name: _points(candidate, dollars, joules, {name: 1.0}) for name in candidate.worth.alike}
+    price, watts = _break_even_point(candidate, dollars, joules, {})
+    more = {name: _break_even_point(candidate, dollars, joules, {name: 1.0}) for name in candidate.worth.alike}
     worth = candidate.worth
     unpriced = [name for name in worth.unknown if name.startswith(PRICE)]
     part = count = each = None
@@ -138,7 +138,7 @@ def break_even(candidate: Candidate, dollars: Candidate, joules: Candidate | Non
     )
 
 
-def _points(
+def _break_even_point(
     candidate: Candidate, dollars: Candidate, joules: Candidate, figures: Mapping[str, float]
 ) -> tuple[float, float]:
     """Return the break-even price and power of the fabric if boards and hosts had these figures."""
@@ -171,7 +171,11 @@ def design_page(
                 "unknown, the point is an upper bound.",
             ),
         ),
-        tables=(*(_designs(exploration, name) for name in TECHNOLOGIES), _beaten(exploration), _refused(exploration)),
+        tables=(
+            *(_designs_table(exploration, name) for name in TECHNOLOGIES),
+            _beaten_table(exploration),
+            _refused_table(exploration),
+        ),
         provenance={},
     )
 
@@ -207,7 +211,7 @@ def front_figure(exploration: Exploration) -> Figure:
     return figure
 
 
-def _designs(exploration: Exploration, technology: str) -> Table:
+def _designs_table(exploration: Exploration, technology: str) -> Table:
     chosen = [each for each in exploration.candidates if each.design.technology == technology]
     return Table(
         title=f"{technology.capitalize()} designs",
@@ -223,7 +227,7 @@ def _designs(exploration: Exploration, technology: str) -> Table:
             "unknown",
             "plan",
         ),
-        rows=tuple(_row(each, alike, exploration) for each, alike in exploration.distinct(chosen)),
+        rows=tuple(_design_row(each, alike, exploration) for each, alike in exploration.distinct(chosen)),
         caption="Breaks even at: the price of the fabric for each rank at which the design trains as many samples per "
         "dollar as the best of the other technology; at least that where a price of the latter is unknown. ≤: a price, "
         "a power or a life is unknown, the figure is an upper bound.",
@@ -239,7 +243,7 @@ def price_text(dollars: float, more: Mapping[str, float]) -> str:
     return f"{'-' * (dollars < 0)}{format_amount(abs(dollars), 'dollars')}{terms}"
 
 
-def _row(each: Candidate, alike: int, exploration: Exploration) -> tuple[str, ...]:
+def _design_row(each: Candidate, alike: int, exploration: Exploration) -> tuple[str, ...]:
     dollars, joules, _ = each.point
     even = rival_break_even(each, exploration)
     worth = each.worth
@@ -257,7 +261,7 @@ def _row(each: Candidate, alike: int, exploration: Exploration) -> tuple[str, ..
     )
 
 
-def _beaten(exploration: Exploration) -> Table:
+def _beaten_table(exploration: Exploration) -> Table:
     return Table(
         title="Designs that proved bounds leave out",
         columns=("design", "ranks", "step for each sample, at least"),
@@ -268,7 +272,7 @@ def _beaten(exploration: Exploration) -> Table:
     )
 
 
-def _refused(exploration: Exploration) -> Table:
+def _refused_table(exploration: Exploration) -> Table:
     return Table(
         title="Designs without a plan",
         columns=("design", "ranks", "why"),

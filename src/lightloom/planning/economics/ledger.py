@@ -82,7 +82,7 @@ class Site(Config):
     def _prices_are_of_parts_of_fabrics(self) -> Self:
         for name in self.prices:
             if (kind := load_part(name).kind) in ("board", "host"):
-                raise ValueError(f"price of {name}: expected a part of the fabric, or {kind}_price")
+                raise ValueError(f"price of {name}: expected a part of the fabric, or {kind}_given_price")
             if kind == "fibre":
                 raise ValueError(f"price of {name}: fibres are priced by the metre: expected another part")
         if self.fabric_price is not None and self.prices:
@@ -220,7 +220,7 @@ def fabric_bill(fabric: Fabric, site: Site) -> Bill:
         bill = Bill(fabric.ranks, missing=(f"a {fabric.kind_name} that can be built: {error}",), kind=fabric.kind_name)
     if site.fabric_price is not None:
         return with_stated_price(bill, site.fabric_price, _GIVEN)
-    prices = {name: _price(dollars) for name, dollars in site.prices.items()}
+    prices = {name: _given_price(dollars) for name, dollars in site.prices.items()}
     lines = tuple(
         replace(line, part=line.part.model_copy(update={"dollars": prices[line.part.name]}))
         if line.part.name in prices
@@ -268,7 +268,7 @@ def check_inputs(fabrics: Iterable[Fabric], site: Site) -> None:
 
 def board_of(accelerator: Accelerator, site: Site) -> Part:
     """Return the board of an accelerator, at the power that this states and at the price of the site's input."""
-    board, stated = _fitting("board", accelerator), accelerator.power
+    board, stated = _part_for("board", accelerator), accelerator.power
     given: dict[str, Power | Price] = {}
     if stated is not None and (board.static_power is None or board.static_power.value != stated):
         source = accelerator.sources.get("power", "stated by the accelerator")
@@ -277,23 +277,23 @@ def board_of(accelerator: Accelerator, site: Site) -> Part:
         rated = {"value": stated, "bound": "most", "confidence": confidence, "source": source}
         given["static_power"] = Power.model_validate(rated)
     if site.board_price is not None:
-        given["dollars"] = _price(site.board_price)
+        given["dollars"] = _given_price(site.board_price)
     return board.model_copy(update=given) if given else board
 
 
 def host_of(accelerator: Accelerator, site: Site) -> Part:
     """Return the host of an accelerator, with the power and price of the site's inputs in place of its own."""
-    host = _fitting("host", accelerator)
+    host = _part_for("host", accelerator)
     given: dict[str, Power | Price] = {}
     if site.host_power is not None:
         given["static_power"] = Power(value=site.host_power * host.serves, confidence="read", source=_GIVEN)
     if site.host_price is not None:
-        given["dollars"] = _price(site.host_price * host.serves)
+        given["dollars"] = _given_price(site.host_price * host.serves)
     covers = host.covers | ({"static_power": ("nic", "node-link")} if "static_power" in given else {})
     return host.model_copy(update={**given, "covers": covers}) if given else host
 
 
-def _price(dollars: float) -> Price:
+def _given_price(dollars: float) -> Price:
     # A price has a year; nothing is made of that of an input.
     return Price(value=dollars, confidence="read", source=_GIVEN, year=2025)
 
@@ -323,7 +323,7 @@ def without_covered(bill: Bill, host: Part) -> Bill:
     return replace(bill, lines=tuple(lines))
 
 
-def _fitting(kind: Kind, accelerator: Accelerator) -> Part:
+def _part_for(kind: Kind, accelerator: Accelerator) -> Part:
     """Return the catalog's board or host of an accelerator; without one, a part of which nothing is known."""
     for name in names():
         if name.startswith(f"{kind}-") and accelerator.chip in load_part(name).fits:
@@ -548,7 +548,7 @@ def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tu
     if any(step.samples for step in steps):
         figures["samples per dollar"] = lambda step: amount(step.samples_per_dollar)
         figures["samples per joule"] = lambda step: amount(step.samples_per_joule)
-        figures["goodput"] = _goodput
+        figures["goodput"] = _goodput_text
     return [(name, *map(text, steps)) for name, text in figures.items()]
 
 
@@ -593,7 +593,7 @@ def assumption_lines(steps: Sequence[StepLedger]) -> list[str]:
     return lines
 
 
-def _goodput(step: StepLedger) -> str:
+def _goodput_text(step: StepLedger) -> str:
     if step.goodput is None:
         return "not computed"
     return f"{'≤ ' if step.goodput_missing else ''}{step.goodput:.2%}"
@@ -603,11 +603,11 @@ def amount(total: Total) -> str:
     """Return a total with its range, marked where it is a bound (:data:`MARKS`)."""
     if total.value is None or total.low is None or total.high is None:
         return "unknown"
-    shown, low, high = (_text(value, total) for value in (total.value, total.low, total.high))
+    shown, low, high = (_amount_text(value, total) for value in (total.value, total.low, total.high))
     return MARKS[total.bound] + (shown if low == high else f"{shown} ({low} to {high})")
 
 
-def _text(value: float, total: Total) -> str:
+def _amount_text(value: float, total: Total) -> str:
     if total.unit == "dollars" and 0 < value < 0.01:
         return format_quantity(100 * value, "price").replace("$", "ct")
     return format_amount(value, total.unit)

@@ -126,14 +126,14 @@ def collective_tables(collectives: Sequence[Contest]) -> list[Table]:
                 (
                     contest.place,
                     format_size(contest.winner["nbytes"]),
-                    _names(contest),
+                    _winner_names(contest),
                     format_time(contest.winner["time_s"]),
                     format_ratio(contest.winner["ratio"]),
-                    *_next(contest),
+                    *_runner_up(contest),
                 )
                 for contest in group[:_TABLE_ROWS]
             ),
-            caption=_rest(group),
+            caption=_rows_left_out(group),
         )
         for (kind, model), group in grouped(collectives, "collective", "cost_model")
     ]
@@ -148,16 +148,16 @@ def plan_table(plans: Sequence[Contest]) -> Table:
             (
                 contest.winner["model"],
                 contest.place,
-                _names(contest),
+                _winner_names(contest),
                 format_time(contest.winner["time_s"]),
                 format_time(contest.winner["compute_s"]),
                 format_time(exposed(contest.winner)),
-                _memory(contest.winner),
-                *_next(contest),
+                _memory_text(contest.winner),
+                *_runner_up(contest),
             )
             for contest in plans[:_TABLE_ROWS]
         ),
-        caption=_rest(plans),
+        caption=_rows_left_out(plans),
     )
 
 
@@ -168,27 +168,27 @@ def reasons(rows: Iterable[Row]) -> Table:
         title="Not computed",
         columns=("points", "status", "why"),
         rows=tuple((f"{count:,}", status, why) for (status, why), count in counts[:_TABLE_ROWS]),
-        caption=_rest(counts),
+        caption=_rows_left_out(counts),
     )
 
 
-def _memory(row: Row) -> str:
+def _memory_text(row: Row) -> str:
     fits = {True: "", False: ", does not fit", None: ", of unknown"}[row["fits_memory"]]
     return format_size(row["memory_bytes"]) + fits
 
 
-def _names(contest: Contest) -> str:
+def _winner_names(contest: Contest) -> str:
     return entrant(contest.winner) + (f" and {contest.equals} as fast" if contest.equals else "")
 
 
-def _next(contest: Contest) -> tuple[str, str]:
+def _runner_up(contest: Contest) -> tuple[str, str]:
     if contest.next is None:
         return "–", "–"
     best = contest.winner["time_s"]
     return entrant(contest.next), format_ratio(contest.next["time_s"] / best if best else None)
 
 
-def _rest(rows: Sequence[object]) -> str:
+def _rows_left_out(rows: Sequence[object]) -> str:
     return f"The first {_TABLE_ROWS} of {len(rows):,}; results.parquet holds all." if len(rows) > _TABLE_ROWS else ""
 
 
@@ -267,7 +267,7 @@ def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figu
     figure = Figure(figsize=(_WIDTH * across, _HEIGHT * down + 0.5), layout="constrained")
     panels = figure.subplots(down, across, squeeze=False).flatten()
     for axes, contests in zip(panels, places, strict=False):
-        _panel(axes, contests, colours)
+        _draw_panel(axes, contests, colours)
     for axes in panels[len(places) :]:
         axes.set_axis_off()
     named = {entrant(row) for contests in places for contest in contests for row in contest.ranking}
@@ -279,7 +279,7 @@ def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figu
     return figure
 
 
-def _panel(axes: Any, contests: Sequence[Contest], colours: Colours) -> None:
+def _draw_panel(axes: Any, contests: Sequence[Contest], colours: Colours) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     ordered = sorted(contests, key=lambda entry: entry.winner["nbytes"])
@@ -352,8 +352,8 @@ def _headline(collectives: Sequence[Contest], plans: Sequence[Contest]) -> str:
 
 def _winners_picture(title: str, cells: Sequence[Cell], colours: Colours, caption: str) -> Picture:
     """Return the figure of the winners, with at most so many rows and columns as a page holds."""
-    rows = _spread(list(dict.fromkeys(cell.row for cell in cells)), _CELL_ROWS)
-    columns = _spread(list(dict.fromkeys(cell.column for cell in cells)), _CELL_COLUMNS)
+    rows = _evenly_spaced(list(dict.fromkeys(cell.row for cell in cells)), _CELL_ROWS)
+    columns = _evenly_spaced(list(dict.fromkeys(cell.column for cell in cells)), _CELL_COLUMNS)
     shown = [cell for cell in cells if cell.row in rows and cell.column in columns]
     if len(shown) < len(cells):
         caption += f" {len(shown)} of {len(cells):,} cells; results.parquet holds all."
@@ -372,21 +372,21 @@ def _collective_pictures(collectives: Sequence[Contest]) -> list[Picture]:
 
 def _size_cells(group: Sequence[Contest]) -> list[Cell]:
     """Return cells with a row for each place; columns are total bytes or bytes per rank, whichever are fewer."""
-    totals, shares = ({_size(contest, of_rank) for contest in group} for of_rank in (False, True))
+    totals, shares = ({_message_size(contest, of_rank) for contest in group} for of_rank in (False, True))
     of_rank = len(shares) < len(totals)
     places = list(dict.fromkeys(contest.place for contest in group))
     return [
         Cell(
             row=contest.place,
-            column=format_size(_size(contest, of_rank)) + (" a rank" if of_rank else ""),
+            column=format_size(_message_size(contest, of_rank)) + (" a rank" if of_rank else ""),
             winner=entrant(contest.winner),
             text=f"{format_time(contest.winner['time_s'])}\n{format_ratio(contest.winner['ratio'])}",
         )
-        for contest in sorted(group, key=lambda contest: (_size(contest, of_rank), places.index(contest.place)))
+        for contest in sorted(group, key=lambda contest: (_message_size(contest, of_rank), places.index(contest.place)))
     ]
 
 
-def _size(contest: Contest, of_rank: bool) -> float:
+def _message_size(contest: Contest, of_rank: bool) -> float:
     row = contest.winner
     return float(row["nbytes"] / (row["ranks"] if of_rank else 1))
 
@@ -396,7 +396,7 @@ def _curves(group: Sequence[Contest], colours: Colours, title: str) -> list[Pict
     if not by_place:
         return []
     shown, caption = (
-        _spread(by_place, _PANELS),
+        _evenly_spaced(by_place, _PANELS),
         "What every rank holds in the end (all-gather) or at the start (all others).",
     )
     if len(shown) < len(by_place):
@@ -423,7 +423,7 @@ def _plan_cell(contest: Contest) -> Cell:
     )
 
 
-def _spread(items: list[T], most: int) -> list[T]:
+def _evenly_spaced(items: list[T], most: int) -> list[T]:
     """Return at most ``most`` items, evenly spaced, the first and the last included."""
     if len(items) <= most:
         return items

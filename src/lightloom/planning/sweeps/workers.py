@@ -67,10 +67,10 @@ def compute(batch: Batch) -> list[tuple[str, Row]]:
     if batch.code != code_version():
         raise ConfigError(f"a worker has code {code_version()}: expected {batch.code}, the same lightloom everywhere")
     built: dict[str, Any] = {}
-    return [(key, _row(point, built)) for key, point in batch.points]
+    return [(key, _point_row(point, built)) for key, point in batch.points]
 
 
-def _collective(point: CollectivePoint, built: dict[str, Any]) -> Row:
+def _collective_row(point: CollectivePoint, built: dict[str, Any]) -> Row:
     """Return the row of a point; ``built`` holds the prices of the previous points, where one schedule serves all."""
     algorithm, fabric = find(point.algorithm), point.site.fabric
     reason = algorithm.refusal(point.kind, fabric, point.cost_model)
@@ -97,10 +97,10 @@ def _collective(point: CollectivePoint, built: dict[str, Any]) -> Row:
     }
 
 
-def _plan(point: PlanPoint) -> Row:
+def _plan_row(point: PlanPoint) -> Row:
     cluster = point.site.place
     assert isinstance(cluster, Cluster)
-    graph = _graph(point.workload, point.workload_content, point.batch, point.sequence_length)
+    graph = _traced_graph(point.workload, point.workload_content, point.batch, point.sequence_length)
     training = cluster.training.model_copy(update={"batch_per_rank": point.batch})
     request = SearchRequest(
         global_batches=(point.batch * cluster.ranks,),
@@ -124,16 +124,16 @@ def _plan(point: PlanPoint) -> Row:
 
 
 @lru_cache(maxsize=2)
-def _graph(workload: str, content: str, batch: int, sequence_length: int | None) -> ComputeGraph:  # noqa: ARG001 - a changed file is another model
+def _traced_graph(workload: str, content: str, batch: int, sequence_length: int | None) -> ComputeGraph:  # noqa: ARG001 - a changed file is another model
     return load_workload(workload, batch=batch, sequence_length=sequence_length)
 
 
-def _row(point: Point, built: dict[str, Any]) -> Row:
+def _point_row(point: Point, built: dict[str, Any]) -> Row:
     row = point.columns() | {"status": DONE}
     if point.site.why:
         return row | _refused(point.site.why)
     try:
-        return row | (_plan(point) if isinstance(point, PlanPoint) else _collective(point, built))
+        return row | (_plan_row(point) if isinstance(point, PlanPoint) else _collective_row(point, built))
     except InputError as error:
         return row | _refused(str(error))
     except (MemoryError, OSError):
@@ -193,7 +193,7 @@ class Workers:
 
 
 def _local(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Generator[R, None, None]:
-    joblib = _import("joblib", "sweep")
+    joblib = _import_extra("joblib", "sweep")
     parallel = joblib.Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
     work_on = joblib.delayed(partial(_compute_for, os.getpid(), function))
     with _ignoring_interrupts():
@@ -240,16 +240,15 @@ def _ignoring_interrupts() -> Iterator[None]:
 
 
 def _on_dask(address: str, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
-    distributed = _import("distributed", "dask")
+    distributed = _import_extra("distributed", "dask")
     with _quiet_dask(), _dask_client(distributed, address) as client:
         futures = client.map(function, work, pure=False)
         try:
             for future in distributed.as_completed(futures, loop=client.loop):
                 yield future.result()
         except (CancelledError, OSError, ImportError, RuntimeError, distributed.scheduler.KilledWorker) as error:
-            raise ConfigError(
-                f"--dask {address}: the cluster was lost, or lacks lightloom: {_first(error)}; the same command resumes"
-            ) from error
+            why = f"the cluster was lost, or lacks lightloom: {_first_line(error)}"
+            raise ConfigError(f"--dask {address}: {why}; the same command resumes") from error
 
 
 def _dask_client(distributed: Any, address: str) -> Any:
@@ -258,7 +257,7 @@ def _dask_client(distributed: Any, address: str) -> Any:
         distributed.comm.get_address_host_port(address)
         return distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"--dask {address}: no Dask scheduler answers there: {_first(error)}") from error
+        raise ConfigError(f"--dask {address}: no Dask scheduler answers there: {_first_line(error)}") from error
 
 
 @contextmanager
@@ -275,13 +274,13 @@ def _on_ray(address: str, function: Callable[[T], R], work: Sequence[T]) -> Gene
     host, _, port = address.rpartition("/")[2].rpartition(":")
     if not port.isdecimal():
         raise ConfigError(f"--ray {address}: expected host:port")
-    ray = _import("ray", "ray")
+    ray = _import_extra("ray", "ray")
     try:
         # The address is checked first: Ray itself retries for minutes.
         socket.create_connection((host, int(port)), _PATIENCE).close()
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"--ray {address}: no Ray cluster answers there: {_first(error)}") from error
+        raise ConfigError(f"--ray {address}: no Ray cluster answers there: {_first_line(error)}") from error
     try:
         remote = ray.remote(function)
         pending = [remote.remote(item) for item in work]
@@ -292,17 +291,17 @@ def _on_ray(address: str, function: Callable[[T], R], work: Sequence[T]) -> Gene
         raise error.cause from error
     except ray.exceptions.RayError as error:
         raise ConfigError(
-            f"--ray {address}: the cluster was lost: {_first(error)}; the same command resumes"
+            f"--ray {address}: the cluster was lost: {_first_line(error)}; the same command resumes"
         ) from error
     finally:
         ray.shutdown()
 
 
-def _first(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def _import(module: str, extra: str) -> Any:
+def _import_extra(module: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
