@@ -66,9 +66,9 @@ def _warn_of(old: str, new: str, options: Iterable[str]) -> None:
 def _method_name(codec: Codec | None, options: dict[str, Any]) -> str:
     """Return the name of the exchange method that runs a codec with these options, for messages."""
     feedback = "feedback" if options.get("error_feedback", True) else "feedback=no"
-    codec = codec or Inceptionn()
-    known = type(codec) is Inceptionn
-    return f"inceptionn:bound=2^-{codec.exponent},{feedback}" if known else f"codec:name=({codec.name}),{feedback}"
+    if codec is None or type(codec) is Inceptionn:
+        return f"inceptionn:bound=2^-{(codec or Inceptionn()).exponent},{feedback}"
+    return f"codec:name=({codec.name}),{feedback}"
 
 
 # INCEPTIONN, or any other codec, around a ring: as a hook of ``DistributedDataParallel``, and as the reduce-scatter of

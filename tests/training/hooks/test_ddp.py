@@ -47,7 +47,7 @@ def test_training_with_the_hook(processes: Processes) -> None:
         assert r["buckets"][0] < r["buckets"][1]
 
     # Older names of hooks say the newer ones, where these do the same.
-    inceptionn, truncated, counted, optical, rounded = same(run("deprecated"))  # type: ignore[arg-type]
+    inceptionn, truncated, counted, optical, rounded = same(run("deprecated"))
     assert inceptionn == (
         "attach_inceptionn is deprecated: use lightloom.exchange.attach(model, 'inceptionn:bound=2^-10,feedback')"
     )
