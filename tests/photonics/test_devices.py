@@ -12,7 +12,6 @@ from lightloom.photonics.devices import (
     amplifier_noise,
     coupler,
     mzi,
-    receiver_noise,
 )
 
 angles = st.floats(-7, 7)
@@ -46,13 +45,6 @@ def test_arguments_broadcast() -> None:
     assert mzi(np.zeros((3, 1)), np.zeros(4)).shape == (3, 4, 2, 2)
 
 
-def test_receivers_are_limited_by_shot_noise_when_much_light_comes() -> None:
-    shot = np.sqrt(2 * 1.602176634e-19 * 25e9 / 10.0)
-    assert receiver_noise(10.0, 25e9) == pytest.approx(shot, rel=0.01)
-    thermal = np.sqrt(4 * 1.380649e-23 * 300 * 25e9 / 50) / 1e-5
-    assert receiver_noise(1e-5, 25e9) == pytest.approx(thermal, rel=0.01)
-
-
 def test_amplifiers_add_noise_only_when_they_amplify() -> None:
     assert amplifier_noise(1.0, 5.0, 25e9, 1e-3) == 0
     once, twice = (amplifier_noise(gain, 5.0, 25e9, 1e-3) for gain in (11.0, 41.0))
@@ -62,8 +54,6 @@ def test_amplifiers_add_noise_only_when_they_amplify() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: receiver_noise(0.0, 1e9),
-        lambda: receiver_noise(1.0, float("nan")),
         lambda: amplifier_noise(0.5, 5.0, 1e9, 1.0),
         lambda: amplifier_noise(2.0, 5.0, 0.0, 1.0),
     ],

@@ -32,17 +32,6 @@ def test_less_than_half_a_level_of_noise_is_undone(noise: list[float]) -> None:
     assert function.decide(np.arange(4) + noise).tolist() == [0, 1, 2, 3]
 
 
-def test_receiver_errors_agree_with_draws() -> None:
-    rng = np.random.default_rng(0)
-    expected = function.receiver_errors(snr=40.0, bits=8)
-    codes = rng.integers(0, 256, 200_000)
-    received = function.decide(function.encode(codes, 8) + rng.normal(0, expected.noise, (codes.size, 4)))
-    error = function.decode(received, 8) - codes
-    assert (received != function.encode(codes, 8)).mean() == pytest.approx(expected.symbol_error, rel=0.05)
-    assert (error != 0).mean() == pytest.approx(expected.code_error, rel=0.05)
-    assert np.sqrt((error**2).mean()) == pytest.approx(expected.rms, rel=0.05)
-
-
 @pytest.mark.parametrize("bits", [0, 33, 8.0, True])
 def test_impossible_widths_are_refused(bits: int) -> None:
     with pytest.raises(ConfigError, match="expected a whole number from 1 to 32"):
@@ -58,5 +47,3 @@ def test_what_does_not_fit_is_refused() -> None:
         function.decode([[0, 0, 0]], 8)
     with pytest.raises(InputError, match="expected whole numbers"):
         function.encode([0.5], 8)
-    with pytest.raises(InputError, match="snr"):
-        function.receiver_errors(0.0, 8)

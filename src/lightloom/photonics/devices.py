@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 CONVENTION = "i e^{i theta/2} [[e^{i phi} sin, cos], [e^{i phi} cos, -sin]](theta/2)"
 """Name of the convention in phase files."""
 
-_ELECTRON = 1.602176634e-19
-_BOLTZMANN = 1.380649e-23
 _PLANCK = 6.62607015e-34
 _LIGHT = 299792458.0
 
@@ -128,41 +126,9 @@ class NonIdealities:
             raise ConfigError(f"dac_bits={self.dac_bits}: expected a whole number from 0 to 32")
 
 
-def receiver_noise(
-    power: float, bandwidth: float, *, responsivity: float = 1.0, load_ohm: float = 50.0, temperature: float = 300.0
-) -> float:
-    """Return the standard deviation of a photocurrent relative to its mean at ``power``: shot and thermal noise.
-
-    ``power`` in W, ``bandwidth`` in Hz, ``responsivity`` in A/W. σ² = 2 e I B + 4 k T B / R, over I² (textbook).
-
-    Raises:
-        ConfigError: a quantity is not positive.
-    """
-    for name, value in (
-        ("power", power),
-        ("bandwidth", bandwidth),
-        ("responsivity", responsivity),
-        ("load_ohm", load_ohm),
-        ("temperature", temperature),
-    ):
-        if not value > 0:
-            raise ConfigError(f"{name}={value}: expected more than 0")
-    current = responsivity * power
-    variance = 2 * _ELECTRON * current * bandwidth + 4 * _BOLTZMANN * temperature * bandwidth / load_ohm
-    return float(np.sqrt(variance) / current)
-
-
-@overload
-def amplifier_noise(
-    gain: float, noise_figure_db: float, bandwidth: float, power: float, *, wavelength: float = 1.55e-6
-) -> float: ...
-@overload
-def amplifier_noise(
-    gain: Floats, noise_figure_db: float, bandwidth: float, power: float, *, wavelength: float = 1.55e-6
-) -> Floats: ...
 def amplifier_noise(
     gain: float | Floats, noise_figure_db: float, bandwidth: float, power: float, *, wavelength: float = 1.55e-6
-) -> float | Floats:
+) -> Floats:
     """Return the field noise per quadrature of optical amplifiers, relative to the amplitude of their output ``power``.
 
     Spontaneous emission n_sp h ν (G − 1) B with n_sp = F/2, half of it in each quadrature (Agrawal, *Fiber-Optic
@@ -176,5 +142,4 @@ def amplifier_noise(
     if not (bandwidth > 0 and power > 0 and wavelength > 0):
         raise ConfigError(f"bandwidth={bandwidth}, power={power}, wavelength={wavelength}: expected more than 0")
     emitted = 10 ** (noise_figure_db / 10) / 2 * _PLANCK * _LIGHT / wavelength * (gain - 1) * bandwidth
-    noise = np.sqrt(emitted / 2 / power)
-    return noise if isinstance(gain, np.ndarray) else float(noise)
+    return np.asarray(np.sqrt(emitted / 2 / power))

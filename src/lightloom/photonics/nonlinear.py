@@ -1,6 +1,6 @@
-"""Nonlinear units between meshes: transfer functions, energy and latency.
+"""Nonlinear units between meshes and their transfer functions.
 
-Fields are amplitudes in √W, so |z|² is a power in W. A figure without a source is None, with the reason.
+Fields are amplitudes in √W, so |z|² is a power in W. No published figure is known for the latency of a whole unit.
 
 Averaging networks need a unit that knows a field's sign, limits at two rails and amplifies. `LimitingHomodyne` does.
 `ElectroOptic` and `SaturableAbsorber` see powers only, and `NO_AVERAGER` says what that means.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,48 +28,16 @@ NO_AVERAGER = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """A quantity with its source, or None with the reason why there is no figure."""
-
-    value: float | None
-    why: str
-
-
-class NonlinearUnit(Protocol):
-    """A nonlinear unit; every mode has one."""
-
-    energy: ClassVar[Figure]
-    """Energy per symbol, in joules."""
-    latency: ClassVar[Figure]
-    """Latency of the unit, in seconds."""
-
-    def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Return the output fields of input fields, of the same shape."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rectifier(NonlinearUnit):
-    """The ideal unit that networks assume: max(Re z, 0), limited to ``ceiling`` if there is one."""
-
-    ceiling: float | None = None
-
-    energy: ClassVar[Figure] = Figure(value=None, why="a definition, not a device")
-    latency: ClassVar[Figure] = Figure(value=None, why="a definition, not a device")
-
-    def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        rectified = np.maximum(np.real(np.asarray(fields)), 0.0)
-        return np.asarray(np.minimum(rectified, np.inf if self.ceiling is None else self.ceiling), np.complex128)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectroOptic(NonlinearUnit):
+class ElectroOptic:
     """A tap detects part of the light, and the current modulates the remainder (Williamson et al., arXiv 1903.04579).
 
          ┌──── photodiode ── amplifier ───┐
     z ───┴── tap ────────────────── modulator ─── f(z)
 
     f(z) = j √(1 − tap) e^{−j(g|z|² + b)/2} cos((g|z|² + b)/2) z. With b = π it blocks weak light and opens like a
-    rectifier up to |z|² = π/g; beyond, it closes again.
+    rectifier up to |z|² = π/g; beyond, it closes again. For a responsivity in A/W, a transimpedance in Ω and a
+    half-wave voltage in V, g = π · tap · transimpedance · responsivity / half-wave voltage. Its energy depends on the
+    amplifier and the modulator; no sourced figure for a whole unit is known.
     """
 
     tap: float = 0.1
@@ -79,42 +47,11 @@ class ElectroOptic(NonlinearUnit):
     bias: float = np.pi
     """b: phase bias, in radians."""
 
-    energy: ClassVar[Figure] = Figure(
-        value=None,
-        why="set by the amplifier and modulator chosen; no sourced figure for a whole unit is at hand",
-    )
-    latency: ClassVar[Figure] = Figure(
-        value=None, why="optical delay, photodiode and amplifier response add up; they follow from the parts chosen"
-    )
-
     def __post_init__(self) -> None:
         if not 0 < self.tap < 1:
             raise ConfigError(f"tap={self.tap}: expected a share between 0 and 1")
         if not (np.isfinite(self.gain) and self.gain > 0 and np.isfinite(self.bias)):
             raise ConfigError(f"gain={self.gain}, bias={self.bias}: expected finite numbers, the gain above 0")
-
-    @classmethod
-    def of_parts(
-        cls,
-        *,
-        responsivity: float,
-        transimpedance: float,
-        half_wave_voltage: float,
-        tap: float = 0.1,
-        bias: float = np.pi,
-    ) -> ElectroOptic:
-        """Make a unit from A/W, Ω and V: g = π · tap · transimpedance · responsivity / half_wave_voltage."""
-        if not (responsivity > 0 and transimpedance > 0 and half_wave_voltage > 0):
-            raise ConfigError(
-                f"responsivity={responsivity}, transimpedance={transimpedance}, half_wave_voltage={half_wave_voltage}: "
-                "expected more than 0"
-            )
-        return cls(tap=tap, gain=np.pi * tap * transimpedance * responsivity / half_wave_voltage, bias=bias)
-
-    @property
-    def open_power(self) -> float:
-        """Input power of largest transmission with a bias of π, in watts."""
-        return float(np.pi / self.gain)
 
     def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
         z = np.asarray(fields, np.complex128)
@@ -123,22 +60,18 @@ class ElectroOptic(NonlinearUnit):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaturableAbsorber(NonlinearUnit):
+class SaturableAbsorber:
     """Absorbs weak light and transmits strong light; the paper chooses graphene (its reference 31).
 
     T = 1 − unsaturated_loss − depth / (1 + |z|² / saturation_power), the two-level model. The modulation depth of
-    monolayer graphene is 66.5 % (Bao et al., Adv. Funct. Mater. 19, 3077, arXiv 0910.5820).
+    monolayer graphene is 66.5 % (Bao et al., Adv. Funct. Mater. 19, 3077, arXiv 0910.5820); it recovers in picoseconds.
+    The unit is passive: it needs no energy, and the link budget counts its loss.
     """
 
     depth: float = 0.665
     unsaturated_loss: float = 0.0
     saturation_power: float
     """Power in the waveguide at which the absorption is halved, in watts."""
-
-    energy: ClassVar[Figure] = Figure(value=0.0, why="passive: it needs no supply; the link budget counts its loss")
-    latency: ClassVar[Figure] = Figure(
-        value=None, why="the length of waveguide under graphene is not stated; recovery takes picoseconds (0910.5820)"
-    )
 
     def __post_init__(self) -> None:
         if not (0 < self.depth <= 1 and 0 <= self.unsaturated_loss <= 1 - self.depth):
@@ -155,7 +88,7 @@ class SaturableAbsorber(NonlinearUnit):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitingHomodyne(NonlinearUnit):
+class LimitingHomodyne:
     """Balanced detection with a local oscillator, a limiting amplifier, and a Mach-Zehnder modulator at its null.
 
     z ──┐  ┌── photodiode ─┐
@@ -167,26 +100,16 @@ class LimitingHomodyne(NonlinearUnit):
     negative fields are off, and the gain is electrical: the unit amplifies. A swing of π/2 decides: it limits softly
     and uses the whole carrier. Smaller swings keep values, the more linearly the smaller they are, and need a carrier
     of height² full scales.
+
+    A unit takes 10 pJ per symbol of two bits: a receiver without converter 1.41 pJ/bit (56 Gb/s, 7 nm,
+    10.1109/lssc.2019.2938677), a limiting driver with modulator 3.6 pJ/bit (53 GBd, SiGe, Breyne, OE 28, 23950); lasers
+    are not included. A bandwidth of 35 GHz, 0.7 of 50 GBd, and a latency of some tens of picoseconds are assumptions.
     """
 
     full_scale: float
     """Power of a field at which the unit limits, in watts."""
     swing: float = np.pi / 2
     """Phase between the modulator's arms at full output, halved, in radians."""
-
-    energy: ClassVar[Figure] = Figure(
-        value=10.0e-12,
-        why="per symbol of two bits: receiver without converter 1.41 pJ/bit (56 Gb/s, 7 nm, "
-        "10.1109/lssc.2019.2938677), limiting driver with modulator 3.6 pJ/bit (53 GBd, SiGe, Breyne, OE 28, 23950); "
-        "lasers are not included",
-    )
-    latency: ClassVar[Figure] = Figure(
-        value=None, why="detector, amplifier and driver add up to some tens of picoseconds; no source for a whole unit"
-    )
-    bandwidth: ClassVar[Figure] = Figure(value=35e9, why="in Hz; an assumption: 0.7 of 50 GBd")
-    noise_density: ClassVar[Figure] = Figure(
-        value=12.86e-12, why="in A/√Hz at the input, the receiver of photonics.link_budget; shot noise comes on top"
-    )
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.full_scale) and self.full_scale > 0):
@@ -228,15 +151,3 @@ def linear_height(swing: float) -> float:
         return float(height * np.sin(swing * inside) - inside - (1 - height * np.sin(swing)))
 
     return float(brentq(unbalanced, 1 / swing, 1 / np.sin(swing)))
-
-
-def transfer_curve(unit: NonlinearUnit, largest: float, points: int = 101) -> NDArray[np.float64]:
-    """Return input and output amplitudes [2, points] for real inputs from 0 to ``largest`` √W.
-
-    Raises:
-        ConfigError: there are fewer than two points, or the largest amplitude is not positive.
-    """
-    if points < 2 or not largest > 0:
-        raise ConfigError(f"points={points}, largest={largest}: expected at least 2 points up to more than 0")
-    amplitudes = np.linspace(0.0, largest, points)
-    return np.stack([amplitudes, np.abs(unit.transfer(amplitudes))])

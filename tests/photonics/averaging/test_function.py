@@ -14,7 +14,7 @@ from lightloom.photonics.averaging.function import (
     AveragingFunction,
     encode,
     points_of_servers,
-    rescaled_preprocessing,
+    preprocessing_matrix,
     symbols_for,
 )
 from tests.photonics.averaging import reference
@@ -45,7 +45,8 @@ def test_p_of_any_active_servers_gives_their_grid(case: tuple[int, int, int, lis
     bits, servers, inputs, codes = case
     function = AveragingFunction.of(servers, bits, inputs)
     light = np.concatenate([encode(codes, bits).reshape(-1), np.full(spare * symbols_for(bits), 3)])
-    ports = rescaled_preprocessing(servers + spare, servers, bits, inputs)
+    active = preprocessing_matrix(servers, symbols_for(bits), len(function.inputs))
+    ports = np.pad(active, ((0, 0), (0, spare * symbols_for(bits))))
     points = points_of_servers(np.array(codes)[:, None], bits, function)
     assert ports @ light == pytest.approx(function.light(points)[:, 0], rel=1e-12)
 
@@ -101,5 +102,3 @@ def test_bad_input_is_refused() -> None:
         AveragingFunction.of(4, 8, rounding="half-up", carries_decimals=True)
     with pytest.raises(InputError, match="totals"):
         AveragingFunction.of(4, 8).points_of(np.array([4 * 256]), np.random.default_rng(0))
-    with pytest.raises(InputError, match="active"):
-        rescaled_preprocessing(4, 5, 8)

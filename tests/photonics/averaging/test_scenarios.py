@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lightloom.photonics.averaging.cascade import build_cascade, end_to_end
-from lightloom.photonics.averaging.construct import build, recognise
+from lightloom.photonics.averaging.construct import ROWS, build, recognise, scenario_rows
 from lightloom.photonics.averaging.function import AveragingFunction
-from lightloom.photonics.averaging.scenarios import ROWS, scenario_rows
 
 GRIDS = (28_561, 390_625, 5_764_801, 13_845_841)
 

@@ -10,8 +10,7 @@ import pytest
 
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.photonics.averaging.mapped import MappedAverager
-from lightloom.photonics.chip.floorplan import Rules, floor_plan
-from lightloom.photonics.chip.gds import write_gds
+from lightloom.photonics.chip.floorplan import Rules, floor_plan, write_gds
 
 WAVEGUIDES, HEATERS, FLOOR, UNITS = 1, 47, 64, 68
 

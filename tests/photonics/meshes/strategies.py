@@ -8,6 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from lightloom.photonics.devices import NonIdealities
+
 
 def haar(size: int, seed: int, *, real: bool = False) -> NDArray[Any]:
     """A unitary (orthogonal) matrix drawn from the Haar measure."""
@@ -53,3 +55,15 @@ def unitaries(draw: st.DrawFn, largest: int = 65) -> NDArray[Any]:
         "nearly diagonal": haar(1, seed)[0, 0] * np.eye(size),
     }
     return made[draw(st.sampled_from(sorted(made)))]
+
+
+def expected_error(non_idealities: NonIdealities, size: int) -> float:
+    """Return ε of one rectangular or triangular mesh of ``size`` modes, to first order in small errors.
+
+    Squares of errors add up: an error δ of a phase shifter adds δ², an error δ of a coupler 2δ². Phase errors give
+    σ√N, coupler errors σ√(2(N − 1)), and a DAC of b bits acts as a phase error σ = 2π/(2ᵇ√12). Loss, spread of
+    heaters, crosstalk and detector noise are not included.
+    """
+    step = 2 * np.pi / 2**non_idealities.dac_bits / np.sqrt(12) if non_idealities.dac_bits else 0.0
+    phases = (non_idealities.phase_error**2 + step**2) * size
+    return float(np.sqrt(phases + non_idealities.coupler_error**2 * 2 * (size - 1)))

@@ -42,10 +42,10 @@ from lightloom.photonics.meshes.calibration.fit import (
     program,
 )
 from lightloom.photonics.meshes.decompose import decompose
-from lightloom.photonics.meshes.disturb import design, disturb, expected_error, wiring_of
+from lightloom.photonics.meshes.disturb import design, disturb, wiring_of
 from lightloom.photonics.meshes.mapping import MappedMatrix, map_matrix
 from lightloom.photonics.meshes.mesh import Kind, Mesh
-from tests.photonics.meshes.strategies import haar
+from tests.photonics.meshes.strategies import expected_error, haar
 
 SILICON = NonIdealities(phase_error=0.1, coupler_error=0.02)
 

@@ -19,14 +19,13 @@ from lightloom.photonics.meshes.disturb import (
     DisturbedMesh,
     detect,
     disturb,
-    expected_error,
     matrix_error,
     monte_carlo,
     sweep,
 )
 from lightloom.photonics.meshes.mapping import map_blocks, map_matrix
 from lightloom.photonics.meshes.mesh import Mesh
-from tests.photonics.meshes.strategies import haar
+from tests.photonics.meshes.strategies import expected_error, haar
 
 
 def epsilon(mesh: Mesh, non_idealities: NonIdealities, draws: int = 4) -> float:

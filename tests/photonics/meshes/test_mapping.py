@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from lightloom.core.errors import InputError
 from lightloom.photonics.averaging.function import (
     preprocessing_matrix,
-    received_power,
     splitting_loss_db,
     splitting_matrix,
 )
@@ -199,7 +198,6 @@ def test_p_takes_the_mean_of_the_digits_and_t_gives_it_to_all() -> None:
     for matrix in (preprocessing_matrix(3, 6, 3), split):
         assert np.abs(map_matrix(matrix).matrix() - matrix).max() <= 1e-12
     assert splitting_loss_db(4, columns=10, loss_db=0.1) == pytest.approx(7.0206, abs=1e-4)
-    assert received_power(1e-3, splitting_loss_db(4)) == pytest.approx(0.25e-3)
     copies = np.abs(split @ [0, 0, 1, 0]) ** 2
     assert copies[2] == pytest.approx(10 ** (-splitting_loss_db(3) / 10))
 
@@ -238,7 +236,6 @@ def test_bad_input_is_refused() -> None:
         (lambda: splitting_loss_db(1, columns=-1), "columns=-1"),
         (lambda: splitting_loss_db(1, loss_db=-1.0), "loss_db=-1.0"),
         (lambda: splitting_loss_db(1, loss_db=np.nan), "loss_db=nan"),
-        (lambda: received_power(0.0, 1.0), "above 0 W"),
     ]:
         with pytest.raises(InputError, match=message):
             call()  # type: ignore[no-untyped-call]

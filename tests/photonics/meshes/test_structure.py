@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.function import received_power, splitting_loss_db
+from lightloom.photonics.averaging.function import splitting_loss_db
 from lightloom.photonics.devices import NonIdealities, mzi
 from lightloom.photonics.meshes.correction import cancel_crosstalk, correct, corrected
 from lightloom.photonics.meshes.decompose import decompose
@@ -202,7 +202,6 @@ def test_errors_of_several_matrices_are_taken_together() -> None:
 
 def test_losses_and_crosstalk_in_decibels() -> None:
     assert splitting_loss_db(100, columns=3, loss_db=0.5) == pytest.approx(21.5)
-    assert received_power(2e-3, 10.0, 7.0) == pytest.approx(2e-3 * 10**-0.3)
     for bad in ({"servers": 1, "columns": -1}, {"servers": 1, "loss_db": -0.1}, {"servers": 1, "loss_db": np.nan}):
         with pytest.raises(ConfigError, match="expected 1, 0 and 0"):
             splitting_loss_db(**bad)

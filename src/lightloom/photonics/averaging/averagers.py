@@ -67,7 +67,7 @@ class IdealAverager:
         FunctionArguments(servers=self.servers, bits=self.bits, rounding=self.rounding).function()
 
     def __call__(self, codes: Codes) -> Ints:
-        _check(codes, self.servers)
+        check_shape(codes, self.servers)
         offset = self.servers // 2 if self.rounding == "half-up" else 0
         mean: Ints = (codes.sum(axis=0, dtype=np.int64) + offset) // self.servers
         return mean
@@ -107,7 +107,7 @@ class NetworkAverager:
         return np.concatenate([self._received(points).astype(np.int32) for points in self.function.grid(_AT_ONCE)])
 
     def __call__(self, codes: Codes) -> Ints:
-        _check(codes, self.servers)
+        check_shape(codes, self.servers)
         result = np.empty(codes.shape[1], np.int64)
         for start in range(0, codes.shape[1], _AT_ONCE):
             chunk = slice(start, start + _AT_ONCE)
@@ -181,7 +181,12 @@ class ErringAverager:
         return np.clip(means, 0, (1 << self.bits) - 1)
 
 
-def _check(codes: Codes, servers: int) -> None:
+def check_shape(codes: Codes, servers: int) -> None:
+    """Check that ``codes`` [servers, n] has a row per server.
+
+    Raises:
+        InputError: it has another shape.
+    """
     if codes.ndim != 2 or codes.shape[0] != servers:
         raise InputError(f"codes of shape {codes.shape}: expected ({servers}, n), one row per server")
 
@@ -342,8 +347,7 @@ class DigitSumAverager:
 
     def __call__(self, codes: Codes) -> Ints:
         """Return the mean codes (n,) of codes (servers, n)."""
-        if codes.ndim != 2 or codes.shape[0] != self.servers:
-            raise InputError(f"codes of shape {codes.shape}: expected ({self.servers}, n), one row per server")
+        check_shape(codes, self.servers)
         result = np.empty(codes.shape[1], np.int64)
         for start in range(0, codes.shape[1], _AT_ONCE):
             chunk = slice(start, start + _AT_ONCE)

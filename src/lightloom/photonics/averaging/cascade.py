@@ -9,7 +9,6 @@ level enters the second.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +20,17 @@ from numpy.typing import NDArray
 from lightloom.core.array_files import read_npz
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError, VerificationError
-from lightloom.core.files import write_atomically
 from lightloom.core.results import content_hash
 from lightloom.photonics.averaging.construct import build, candidates, recognise
 from lightloom.photonics.averaging.function import AveragingFunction, GridInput, points_of_servers, preprocessing_matrix
-from lightloom.photonics.averaging.networks import LayeredNetwork, Nonlinearity, mzi_count
+from lightloom.photonics.averaging.networks import (
+    LayeredNetwork,
+    Nonlinearity,
+    mzi_count,
+    network_arrays,
+    network_of_arrays,
+    write_npz,
+)
 from lightloom.photonics.averaging.proof import TARGET, Verification, input_bound, verify
 
 if TYPE_CHECKING:
@@ -263,15 +268,8 @@ def save_cascade(path: Path, cascade: Cascade) -> Path:
         raise ConfigError(f"{str(path)!r}: expected a name that ends in .npz")
     content: dict[str, Any] = {"schema": SCHEMA, **{name: getattr(cascade, name) for name in _NUMBERS}}
     for level in _LEVELS:
-        network: LayeredNetwork = getattr(cascade, level).network
-        content[f"{level}_nonlinearity"] = network.nonlinearity
-        for index, scale in enumerate(network.full_scale):
-            content[f"{level}_full_scale_{index}"] = scale
-        for index, (weights, biases) in enumerate(zip(network.weights, network.biases, strict=True), 1):
-            content |= {f"{level}_weights_{index}": weights, f"{level}_biases_{index}": biases}
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **{name: np.asarray(value) for name, value in content.items()})
-    return write_atomically(path, buffer.getvalue())
+        content |= network_arrays(getattr(cascade, level).network, f"{level}_")
+    return write_npz(path, content)
 
 
 def is_cascade(path: Path) -> bool:
@@ -321,12 +319,5 @@ def _whole(value: np.ndarray[Any, Any], name: str) -> int:
 
 
 def _level(content: Mapping[str, np.ndarray[Any, Any]], level: str, function: AveragingFunction) -> Level:
-    depth = sum(name.startswith(f"{level}_weights_") for name in content)
-    layers = range(1, depth + 1)
-    network = LayeredNetwork(
-        weights=tuple(content[f"{level}_weights_{layer}"] for layer in layers),
-        biases=tuple(content[f"{level}_biases_{layer}"] for layer in layers),
-        nonlinearity=content[f"{level}_nonlinearity"].item(),
-        full_scale=tuple(content[f"{level}_full_scale_{layer}"] for layer in range(depth + 1)),
-    )
+    network = network_of_arrays(content, f"{level}_")
     return recognise(network, function) or PlainLevel("no construction of ours", function, network)

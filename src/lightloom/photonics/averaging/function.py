@@ -101,54 +101,6 @@ def _whole(values: ArrayLike, what: str, low: int, high: int) -> NDArray[np.int6
     return array.astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiverErrors:
-    """Errors of uniformly distributed codes due to Gaussian noise at the receivers."""
-
-    noise: float
-    """Standard deviation of the noise, in units of the spacing of levels."""
-    symbol_error: float
-    """Probability that a signal is received wrong."""
-    code_error: float
-    """Probability that at least one signal of a code is received wrong."""
-    rms: float
-    """Root mean square error of a code, in units of the last place."""
-
-
-def receiver_errors(snr: float, bits: int) -> ReceiverErrors:
-    """Return symbol and code errors at a signal-to-noise ratio.
-
-    The ratio is the variance of the four levels (1.25 spacings squared) over that of the noise, so the symbol error is
-    3/2 Q(sqrt(snr / 5)), with Q the Gaussian tail.
-
-    Args:
-        snr: signal-to-noise ratio as a power ratio, not in decibels.
-        bits: bits per code.
-
-    Raises:
-        InputError: the ratio is not positive.
-    """
-    from scipy.special import ndtr
-
-    count = symbols_for(bits)
-    if not snr > 0:
-        raise InputError(f"snr = {snr!r}: expected a positive power ratio")
-    noise = float(np.sqrt(1.25 / snr))
-    edges = np.array([-np.inf, 0.5, 1.5, 2.5, np.inf])
-    sent = np.arange(LEVELS)
-    read = np.diff(ndtr((edges[None, :] - sent[:, None]) / noise), axis=1)
-    offset = sent[None, :] - sent[:, None]
-    wrong = 1.5 * float(ndtr(-0.5 / noise))
-    # Digits of a uniform code are independent and their errors average to zero, so squares add up.
-    variance = float((read * offset**2).sum() / LEVELS * (16.0 ** np.arange(count)).sum())
-    return ReceiverErrors(
-        noise=noise,
-        symbol_error=wrong,
-        code_error=float(-np.expm1(count * np.log1p(-wrong))),
-        rms=float(np.sqrt(variance)),
-    )
-
-
 MAX_SERVERS = 1 << 20
 
 
@@ -339,34 +291,6 @@ def splitting_loss_db(servers: int, *, columns: int = 0, loss_db: float = 0.0) -
     if servers < 1 or columns < 0 or not loss_db >= 0:
         raise ConfigError(f"servers={servers}, columns={columns}, loss_db={loss_db}: expected 1, 0 and 0 or more")
     return float(10 * np.log10(servers) + columns * loss_db)
-
-
-def received_power(launched: float, loss_db: float, gain_db: float = 0.0) -> float:
-    """Return the power at a receiver after ``loss_db`` of loss and ``gain_db`` of amplification, in watts."""
-    if not launched > 0:
-        raise ConfigError(f"launched={launched}: expected a power above 0 W")
-    return float(launched * 10 ** ((gain_db - loss_db) / 10))
-
-
-# The preprocessing unit P for absent servers, and the grid points of servers' codes.
-#
-# With all servers present, P and T are `photonics.meshes.preprocessing_matrix` and `splitting_matrix`.
-
-
-def rescaled_preprocessing(ports: int, active: int, bits: int, inputs: int = 4) -> NDArray[np.float64]:
-    """Return P for ``active`` servers on the first of ``ports`` ports: (K, ports * M), columns server by server.
-
-    Unused ports have weight 0 and active ones weight 1/active, so the result is the mean over the active servers.
-
-    Raises:
-        InputError: ``active`` is 0 or exceeds the number of ports.
-    """
-    if not 1 <= active <= ports:
-        raise InputError(f"active = {active}: expected 1 to {ports} servers on {ports} ports")
-    count = symbols_for(bits)
-    used = -(-count // -(-count // inputs))
-    preprocessing = preprocessing_matrix(active, count, used)
-    return np.concatenate([preprocessing, np.zeros((used, (ports - active) * count))], axis=1)
 
 
 def points_of_servers(codes: ArrayLike, bits: int, function: AveragingFunction) -> NDArray[np.int64]:

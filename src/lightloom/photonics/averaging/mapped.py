@@ -29,7 +29,6 @@ from lightloom.photonics.averaging.networks import (
     FunctionArguments,
     LayeredNetwork,
     Matrix,
-    light_biases,
     light_matrices,
     light_units,
     unit_matrices,
@@ -296,13 +295,6 @@ class MappedAverager:
     def guide_crossings(self) -> list[Ints]:
         """Crossings on the waveguide of every input of each part, and of every output of T."""
         return guide_crossings(list(self.parts.values()))
-
-    @property
-    def bias_fields(self) -> list[Matrix]:
-        """Bias of every output of every layer, added in front of its amplifier, in units of amplitude."""
-        return [
-            bias / matrix.gains for bias, matrix in zip(light_biases(self.network), self.layers.matrices, strict=True)
-        ]
 
 
 def map_averager(

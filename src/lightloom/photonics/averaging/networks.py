@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -178,16 +178,41 @@ def save_network(
     """
     if path.suffix != ".npz":
         raise ConfigError(f"{str(path)!r}: expected a name that ends in .npz")
-    content: dict[str, Any] = {"schema": SCHEMA, "nonlinearity": network.nonlinearity, **asdict(arguments)}
-    content["full_scale_0"] = network.full_scale[0]
-    for layer, (weights, biases) in enumerate(zip(network.weights, network.biases, strict=True), 1):
-        content |= {f"weights_{layer}": weights, f"biases_{layer}": biases}
-        content[f"full_scale_{layer}"] = network.full_scale[layer]
+    content: dict[str, Any] = {"schema": SCHEMA, **asdict(arguments), **network_arrays(network)}
     if mapping is not None:
         content |= {f"{_MAPPING}{name}": value for name, value in mapping.to_json().items()}
+    return write_npz(path, content)
+
+
+def write_npz(path: Path, content: Mapping[str, Any]) -> Path:
+    """Write values as arrays of a compressed ``.npz`` file, atomically, and return its path."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **{name: np.asarray(value) for name, value in content.items()})
     return write_atomically(path, buffer.getvalue())
+
+
+def network_arrays(network: LayeredNetwork, prefix: str = "") -> dict[str, Any]:
+    """Return the nonlinearity, weights, biases and full scales of a network by their names in a file."""
+    content: dict[str, Any] = {f"{prefix}nonlinearity": network.nonlinearity}
+    content |= {f"{prefix}full_scale_{index}": scale for index, scale in enumerate(network.full_scale)}
+    content |= {f"{prefix}weights_{layer}": weights for layer, weights in enumerate(network.weights, 1)}
+    return content | {f"{prefix}biases_{layer}": biases for layer, biases in enumerate(network.biases, 1)}
+
+
+def network_of_arrays(content: Mapping[str, NDArray[Any]], prefix: str = "") -> LayeredNetwork:
+    """Return the network of which `network_arrays` gave the arrays.
+
+    Raises:
+        KeyError: an array is missing.
+        InputError: the network is invalid.
+    """
+    layers = range(1, 1 + sum(name.startswith(f"{prefix}weights_") for name in content))
+    return LayeredNetwork(
+        weights=tuple(content[f"{prefix}weights_{layer}"] for layer in layers),
+        biases=tuple(content[f"{prefix}biases_{layer}"] for layer in layers),
+        nonlinearity=content[f"{prefix}nonlinearity"].item(),
+        full_scale=tuple(content[f"{prefix}full_scale_{layer}"] for layer in range(len(layers) + 1)),
+    )
 
 
 def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
@@ -201,16 +226,9 @@ def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
     content = read_npz(path)
     if str(content.get("schema")) != SCHEMA:
         raise ConfigError(f"{source}: schema {str(content.get('schema'))!r}, expected {SCHEMA!r}")
-    depth = sum(name.startswith("weights_") for name in content)
     try:
         arguments = FunctionArguments(**{name: content[name].item() for name in FunctionArguments.__dataclass_fields__})
-        layers = range(1, depth + 1)
-        network = LayeredNetwork(
-            weights=tuple(content[f"weights_{layer}"] for layer in layers),
-            biases=tuple(content[f"biases_{layer}"] for layer in layers),
-            nonlinearity=content["nonlinearity"].item(),
-            full_scale=tuple(content[f"full_scale_{layer}"] for layer in range(depth + 1)),
-        )
+        network = network_of_arrays(content)
         function = arguments.function()
     except KeyError as error:
         raise ConfigError(f"{source}: {error.args[0]} is missing") from error

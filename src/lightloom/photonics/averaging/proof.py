@@ -7,8 +7,7 @@
 3. Arithmetic. With rounding unit u, the error of a sum of k products is at most (k + 3) u sum |w||x|; a ramp passes on
    only errors beyond the free share of its gap. The bound at the outputs is below the receivers' half step.
 4. Light. The same holds with every signal off by up to tau of its full scale, all in the worst direction.
-5. Limiters. Saturating units may be any monotone limiters: those of bits in so far as they are near their rails at the
-   margin that is left beside a ramp, those that keep values in so far as they bend by a share of full scale at most.
+5. Limiters. Units that keep values may bend: leave clip(u, 0, 1) by a share of full scale. Units of bits are at a rail.
 
 Steps 1 and 2 use exact rationals. Steps 3 and 4 are sums of non-negative floats, enlarged by 1e-6, which exceeds their
 own rounding.
@@ -16,7 +15,6 @@ own rounding.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,86 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.core.arrays import Floats, Ints
-from lightloom.core.errors import ConfigError, InputError, VerificationError
+from lightloom.core.arrays import Ints
+from lightloom.core.errors import InputError, VerificationError
 from lightloom.photonics.averaging.circuits import Circuit, sum_of_servers
 from lightloom.photonics.averaging.compiler import Gadget, Realised
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.networks import LayeredNetwork
-
-# Limiters: monotone functions from 0 to 1 that real units have in place of clip(u, 0, 1).
-#
-# A proof needs two bounds of a limiter f. Units that decide bits read arguments u outside the rails: f must be near 0
-# for u <= -margin and near 1 for u >= 1 + margin. Units that keep values must follow clip(u, 0, 1) everywhere, to
-# their bend.
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Limiter:
-    """A monotone limiter, known at sampled arguments; between two of them it lies between their values.
-
-    Raises:
-        ConfigError: fewer than two samples, arguments that do not rise, values that fall or leave [0, 1], or arguments
-            that do not reach over both rails.
-    """
-
-    name: str
-    arguments: Floats
-    values: Floats
-    """f at the arguments; below the first and above the last one f stays between them and its rail."""
-
-    def __post_init__(self) -> None:
-        u, f = self.arguments, self.values
-        if u.ndim != 1 or u.shape != f.shape or u.size < 2 or not (np.isfinite(u).all() and np.isfinite(f).all()):
-            raise ConfigError(f"limiter {self.name}: expected at least two finite arguments and as many values")
-        if not (np.diff(u) > 0).all() or not (np.diff(f) >= 0).all():
-            raise ConfigError(f"limiter {self.name}: expected rising arguments and values that do not fall")
-        if f[0] < 0 or f[-1] > 1 or u[0] > 0 or u[-1] < 1:
-            raise ConfigError(f"limiter {self.name}: expected values in [0, 1] and arguments that reach from 0 to 1")
-
-    def rail_error(self, margin: float) -> float:
-        """Return a bound on the distance of f from 0 for u <= -margin and from 1 for u >= 1 + margin."""
-        above = int(np.searchsorted(self.arguments, -margin, side="left"))
-        below = int(np.searchsorted(self.arguments, 1 + margin, side="right")) - 1
-        low = float(self.values[above]) if above < self.values.size else 1.0
-        high = 1 - float(self.values[below]) if below >= 0 else 1.0
-        return max(low, high)
-
-    @property
-    def bend(self) -> float:
-        """A bound on the distance of f from clip(u, 0, 1), for any u."""
-        ideal = np.clip(self.arguments, 0, 1)
-        over, under = self.values[1:] - ideal[:-1], ideal[1:] - self.values[:-1]
-        return float(max(over.max(), under.max(), self.values[0], 1 - self.values[-1], 0.0))
-
-
-class Clip:
-    """The ideal limiter: it follows its argument between the rails exactly, and is flat beyond them."""
-
-    name = "clip"
-    bend = 0.0
-
-    def rail_error(self, margin: float) -> float:
-        """Return the distance from the rails, which arguments inside them keep."""
-        return min(1.0, max(0.0, -margin))
-
-
-CLIP = Clip()
-
-
-def half_wave(samples: int = 4001) -> Limiter:
-    """Return sin(π/2 · clip(u, 0, 1)): a Mach-Zehnder modulator at null that swings by half a wave."""
-    u = np.linspace(-0.5, 1.5, samples)
-    return Limiter("half-wave modulator", u, np.sin(math.pi / 2 * np.clip(u, 0, 1)))
-
-
-def saturating(slope: float, samples: int = 4001) -> Limiter:
-    """Return (1 + tanh(slope (2u - 1))) / 2, an amplifier that saturates; its slope in the middle is ``slope``."""
-    if not slope > 0:
-        raise ConfigError(f"slope = {slope}: expected more than 0")
-    u = np.linspace(-10.0, 11.0, samples)
-    return Limiter(f"tanh of slope {slope:g}", u, (1 + np.tanh(slope * (2 * u - 1))) / 2)
-
 
 FLOAT64, FLOAT32 = 2.0**-53, 2.0**-24
 
@@ -165,20 +89,6 @@ def prove(realised: Realised, function: AveragingFunction) -> Proof:
     )
 
 
-def error_with_limiters(realised: Realised, deciding: Limiter | Clip, keeping: Limiter | Clip) -> float:
-    """Return a bound on the error of any output in levels, with these units in place of clip(u, 0, 1).
-
-    The network is exact with them if the bound is below what receivers allow (`check_digits`). The units of the last
-    layer keep values too: modulators that send them on.
-
-    Raises:
-        ConfigError: the network has plain ReLUs, which do not limit.
-    """
-    if not realised.realisation.bounded:
-        raise ConfigError("limiters: the network has plain ReLUs, expected clipped units")
-    return _output_error(realised, FLOAT64, 0.0, deciding, keeping.bend)
-
-
 def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
     """Check step 2 of the proof, and return the largest error of an output that receivers allow, in levels.
 
@@ -212,12 +122,10 @@ def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
     return 0.5
 
 
-def _output_error(
-    realised: Realised, unit: float, tau: float, deciding: Limiter | Clip = CLIP, bend: float = 0.0
-) -> float:
-    """Bound the error of any output, with rounding unit ``unit`` and every signal off by ``tau`` of its full scale.
+def _output_error(realised: Realised, unit: float, tau: float, bend: float = 0.0) -> float:
+    """Bound the error of any output in levels, with rounding unit ``unit`` and every signal off by a share ``tau``.
 
-    Bits are those of the limiter ``deciding``, and values that are kept bend by ``bend`` of full scale.
+    The shares are of a signal's full scale; values that are kept bend by ``bend`` of full scale.
     """
     scales = realised.network.full_scale
     errors = [
@@ -236,24 +144,22 @@ def _output_error(
             off = scales[layer][start : start + len(gadget.units)] * share
             start += len(gadget.units)
             source = sum(abs(float(factor)) * errors[index] for index, factor in gadget.source.reads)
-            limiter = deciding if realised.realisation.bounded and not last else None
-            fresh.append(_gadget_error(gadget, source, own, off, limiter))
+            fresh.append(_gadget_error(gadget, source, own, off, realised.realisation.bounded and not last))
         errors = fresh
     return max(errors) * (1 + 1e-6)
 
 
-def _gadget_error(
-    gadget: Gadget, source: float, rounding: NDArray[Any], off: NDArray[Any], limiter: Limiter | Clip | None
-) -> float:
+def _gadget_error(gadget: Gadget, source: float, rounding: NDArray[Any], off: NDArray[Any], saturates: bool) -> float:
     """Bound the error of a gadget from its source's error, its units' rounding, and the error of their signals."""
     readout = np.array([abs(float(r)) for r in gadget.readout])
     if gadget.ramp is None:
         return source + float(readout @ (rounding + off))
     width = float(gadget.ramp[1] - gadget.ramp[0])
     free = (float(gadget.gap) - width) / 2
-    if limiter is not None:
+    if saturates:
         # A saturated unit also absorbs the rounding of its argument.
-        return limiter.rail_error((free - source - float(rounding[0]) * width) / width) + float(off[0])
+        beyond = (free - source - float(rounding[0]) * width) / width
+        return min(1.0, max(0.0, -beyond)) + float(off[0])
     return max(0.0, source - free) / width + float(readout @ (rounding + off))
 
 

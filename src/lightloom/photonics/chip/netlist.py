@@ -129,7 +129,7 @@ Netlist = dict[str, Any]
 
 
 @dataclass
-class _Builder:
+class _NetlistBuilder:
     """Instances and connections so far."""
 
     dispersion: Dispersion
@@ -173,7 +173,7 @@ def chip_netlist(
     Raises:
         UnsupportedError: blocks share inputs or outputs (sigma-u), which needs splitters.
     """
-    builder = _Builder(dispersion or Dispersion(), column_length)
+    builder = _NetlistBuilder(dispersion or Dispersion(), column_length)
     lanes = averager.preprocessing.shape[1]
     entries: dict[int, str] = {}
     ends: dict[int, str | None] = dict.fromkeys(range(lanes))
@@ -195,20 +195,20 @@ def part_netlist(
     Raises:
         UnsupportedError: blocks share inputs or outputs (sigma-u), which needs splitters.
     """
-    builder = _Builder(dispersion or Dispersion(), column_length)
+    builder = _NetlistBuilder(dispersion or Dispersion(), column_length)
     entries: dict[int, str] = {}
     ends = _part(builder, "part", part, dict.fromkeys(range(part.shape[1])), entries, seed)
     return _netlist(builder, entries, ends)
 
 
-def _netlist(builder: _Builder, entries: dict[int, str], ends: dict[int, str | None]) -> Netlist:
+def _netlist(builder: _NetlistBuilder, entries: dict[int, str], ends: dict[int, str | None]) -> Netlist:
     ports = {f"in{mode}": port for mode, port in sorted(entries.items())}
     ports |= {f"out{mode}": end for mode, end in sorted(ends.items()) if end is not None}
     return {"instances": builder.instances, "connections": builder.connections, "ports": ports}
 
 
 def _part(
-    builder: _Builder,
+    builder: _NetlistBuilder,
     name: str,
     part: Part,
     starts: dict[int, str | None],
@@ -246,7 +246,7 @@ def _part(
 
 
 def _block(
-    builder: _Builder,
+    builder: _NetlistBuilder,
     prefix: str,
     block: MappedMatrix,
     starts: dict[int, str | None],
@@ -269,7 +269,7 @@ def _block(
     return _mesh(builder, f"{prefix}_u", block.output_mesh, passed, {}, seed + 2)
 
 
-def _mzi(builder: _Builder, name: str, phases: tuple[float, float], arms: Floats) -> None:
+def _mzi(builder: _NetlistBuilder, name: str, phases: tuple[float, float], arms: Floats) -> None:
     builder.add(
         name,
         "mzi",
@@ -283,7 +283,7 @@ def _mzi(builder: _Builder, name: str, phases: tuple[float, float], arms: Floats
 
 
 def _mesh(
-    builder: _Builder, prefix: str, mesh: Mesh, starts: dict[int, str | None], heads: dict[int, str], seed: int
+    builder: _NetlistBuilder, prefix: str, mesh: Mesh, starts: dict[int, str | None], heads: dict[int, str], seed: int
 ) -> dict[int, str]:
     """Add one mesh column by column; waveguides fill the columns in which a mode has no interferometer."""
     place, arms = mesh.layout, arm_lengths(mesh.mzis, builder.dispersion, seed) * _MICRO

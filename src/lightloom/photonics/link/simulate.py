@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.arrays import Codes, Float32s, Floats, Ints, Mask
-from lightloom.core.errors import InputError
+from lightloom.photonics.averaging.averagers import check_shape
 from lightloom.photonics.averaging.function import (
     LEVELS,
     AveragingFunction,
@@ -37,7 +37,6 @@ from lightloom.photonics.meshes.mapping import BALANCED, MeshMapping, decibels
 from lightloom.photonics.nonlinear import (
     ElectroOptic,
     LimitingHomodyne,
-    NonlinearUnit,
     SaturableAbsorber,
 )
 
@@ -197,7 +196,7 @@ def units_of(network: LayeredNetwork, function: AveragingFunction, light_units: 
     return units
 
 
-def all_optical_unit(link: Link) -> NonlinearUnit:
+def all_optical_unit(link: Link) -> ElectroOptic | SaturableAbsorber:
     """Return the unit without a homodyne detector, scaled so that it is half open at the carrier's power."""
     power = link.full_scale
     if link.unit == "saturable":
@@ -205,13 +204,12 @@ def all_optical_unit(link: Link) -> NonlinearUnit:
     return ElectroOptic(gain=math.pi / (4 * power))
 
 
-def _behind_a_carrier(arguments: NDArray[np.float32], unit: NonlinearUnit) -> NDArray[np.float32]:
+def _behind_a_carrier(arguments: NDArray[np.float32], unit: ElectroOptic | SaturableAbsorber) -> NDArray[np.float32]:
     """Return what a unit makes of arguments on a carrier of full scale, shifted and scaled so that 0 and 1 are kept.
 
     Without a carrier a unit that sees powers cannot tell a field from its opposite.
     """
-    scale = unit.gain if isinstance(unit, ElectroOptic) else unit.saturation_power  # type: ignore[attr-defined]
-    power = math.pi / (4 * scale) if isinstance(unit, ElectroOptic) else scale
+    power = math.pi / (4 * unit.gain) if isinstance(unit, ElectroOptic) else unit.saturation_power
     root = math.sqrt(power)
     low, high = np.abs(unit.transfer(np.array([1.0, 2.0]) * root))
     return np.asarray((np.abs(unit.transfer((arguments + 1) * root)) - low) / (high - low), np.float32)
@@ -672,8 +670,7 @@ class LinkAverager:
         """Generator of the noise; checkpoints store its state."""
 
     def __call__(self, codes: Codes) -> Ints:
-        if codes.ndim != 2 or codes.shape[0] != self.servers:
-            raise InputError(f"codes of shape {codes.shape}: expected ({self.servers}, n), one row per server")
+        check_shape(codes, self.servers)
         values = check_codes(codes, self.bits)
         received = np.empty(values.shape[1], np.int64)
         for start in range(0, values.shape[1], _AT_ONCE):

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 #
 # Version 1 of a mapped matrix has one ``gain`` for all outputs, version 2 has ``gains``, one for each. Both are read.
 
-DOCUMENTS_SCHEMA = "lightloom.mesh/1"
+MESH_SCHEMA = "lightloom.mesh/1"
 MAPPED_SCHEMA = "lightloom.mapped-matrix/2"
 FIRST_MAPPED_SCHEMA = "lightloom.mapped-matrix/1"
 ORDER = "by column, then by mode"
-_HEADER = {"schema": DOCUMENTS_SCHEMA, "convention": CONVENTION, "order": ORDER}
+_HEADER = {"schema": MESH_SCHEMA, "convention": CONVENTION, "order": ORDER}
 _FIELDS = ("kind", "inputs", "outputs", "theta", "phi", "output_phases")
 _MAPPED_KEYS = ("schema", "shape", "gains", "attenuations", "input_mesh", "output_mesh")
 _FIRST_MAPPED_KEYS = ("schema", "shape", "gain", "attenuations", "input_mesh", "output_mesh")
@@ -238,7 +238,7 @@ def _part_of(content: Mapping[str, Any], source: str) -> Part:
         raise ConfigError(f"{source}: expected a list of meshes")
     if not (isinstance(shape, list) and len(shape) == 2 and all(type(n) is int and n > 0 for n in shape)):
         raise ConfigError(f"{source}: shape {shape!r}, expected two whole numbers")
-    if blocks and isinstance(blocks[0], dict) and blocks[0].get("schema") == DOCUMENTS_SCHEMA:
+    if blocks and isinstance(blocks[0], dict) and blocks[0].get("schema") == MESH_SCHEMA:
         mesh = mesh_of(blocks[0], source)
         if [mesh.outputs, mesh.inputs] == shape:
             return mesh

@@ -53,7 +53,7 @@ from lightloom.photonics.onn.training import Trained, train
 
 BUDGET = 2400.0
 """Training budget of each network, in CPU seconds."""
-RIVAL_SCHEMA = "lightloom.training/1"
+TRAINING_SCHEMA = "lightloom.training/1"
 
 _NOISE_AWARE = {
     "noise": 1.2e-2,  # No network bears more: noise.input_bound.
@@ -98,7 +98,7 @@ def keep(trained: Trained, name: str, folder: Path) -> None:
     )
     single = LayeredNetwork(weights, biases, n.nonlinearity, scales)
     save_network(folder / f"{name}.npz", single, trained.function_arguments)
-    document = {"schema": RIVAL_SCHEMA, "provenance": provenance(trained.recipe.to_json(), trained.recipe.seed)}
+    document = {"schema": TRAINING_SCHEMA, "provenance": provenance(trained.recipe.to_json(), trained.recipe.seed)}
     write_atomically(folder / f"{name}.json", json.dumps(document | trained.to_json(), indent=1) + "\n")
 
 

@@ -181,7 +181,7 @@ def train(
         ConfigError: the device does not exist, or the checkpoint belongs to another recipe.
     """
     with _fixed_arithmetic(recipe.threads):
-        run = _Run(recipe)
+        run = _TrainingState(recipe)
         checkpoint = None if folder is None else Checkpoint(folder, recipe)
         if checkpoint is not None and (saved := checkpoint.load()) is not None:
             run.load_state_dict(saved)
@@ -221,7 +221,7 @@ def _fixed_arithmetic(threads: int) -> Iterator[None]:
         torch.set_deterministic_debug_mode(deterministic)
 
 
-class _Run:
+class _TrainingState:
     """State of a training between epochs."""
 
     def __init__(self, recipe: TrainingRecipe) -> None:

@@ -36,7 +36,7 @@ from lightloom.photonics.averaging.cascade import (
     load_cascade,
     save_cascade,
 )
-from lightloom.photonics.averaging.construct import Construction, recognise
+from lightloom.photonics.averaging.construct import ROWS, Construction, recognise, scenario_rows
 from lightloom.photonics.averaging.networks import (
     FunctionArguments,
     LayeredNetwork,
@@ -46,7 +46,6 @@ from lightloom.photonics.averaging.networks import (
 )
 from lightloom.photonics.averaging.proof import Verification, noise_limit, noisy_accuracy
 from lightloom.photonics.averaging.proof import verify as verification
-from lightloom.photonics.averaging.scenarios import ROWS, scenario_rows
 from lightloom.photonics.tolerance import (
     MAPPINGS,
     POWER,

@@ -350,7 +350,7 @@ def chip(
     origin = provenance([network_hash(weights, arguments), options, asdict(rules), asdict(dispersion)])
     document = _document(averager, plan, dispersion) | options | {"provenance": origin}
     if gds is not None:
-        from lightloom.photonics.chip.gds import write_gds
+        from lightloom.photonics.chip.floorplan import write_gds
 
         write_gds(plan, gds)
     if netlist is not None:
