@@ -112,9 +112,9 @@ class _Flat(NamedTuple):
 
     def rows(self, which: Ints | Mask) -> _Flat:
         """Return the schedule of some rows only, lightpaths numbered anew."""
-        step, lightpath, *others = (column[which] for column in self[:6])
+        step, lightpath, source, destination, chunk, reduces = (column[which] for column in self[:6])
         lightpath = np.unique(lightpath, return_inverse=True)[1].astype(np.int32)
-        return _Flat(step, lightpath, *others, self.chunks, self.steps)
+        return _Flat(step, lightpath, source, destination, chunk, reduces, self.chunks, self.steps)
 
 
 @dataclass(frozen=True, slots=True)

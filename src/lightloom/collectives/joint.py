@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -126,13 +126,14 @@ def joint_schedule(parts: Sequence[Part], fabric: Fabric) -> tuple[Schedule, lis
         dependencies += [(step + 1, step) for step in range(steps, steps + rows.steps - 1)]
         steps, paths = steps + rows.steps, paths + int(rows.number.max(initial=-1)) + 1
         count += len(rows.step)
-    joined = (np.concatenate(values) for values in zip(*columns, strict=True))
+    # The columns of the schedule but for the last two, which say what the lightpaths carry.
+    joined: dict[str, Any] = dict(zip(COLUMNS, map(np.concatenate, zip(*columns, strict=True)), strict=False))
     schedule = Schedule(
         algorithm="joint",
         collective=Collective("all-gather", fabric.ranks, 0.0),
         chunks=fabric.ranks,
         steps=steps,
-        **dict(zip(COLUMNS, joined, strict=False)),
+        **joined,
         chunk=np.zeros(count, np.int32),
         reduces=np.zeros(count, np.bool_),
         dependencies=np.array(dependencies, np.int64).reshape(-1, 2),

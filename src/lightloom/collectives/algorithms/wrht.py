@@ -137,11 +137,11 @@ def _spread(groups: list[_Group], n: int, taps: int) -> Bundles:
             rows, used, paths = _multicasts(side, n, taps)
             if used:
                 middle, route = np.full((2, len(rows.member)), [[group.members.rank[group.middle]], [direction]])
-                receiver, carried = side.rank[rows.member], (rows.entry, rows.carried, rows.colour)
-                parts.append((middle, receiver, route, *carried, rows.path + path))
+                receiver = side.rank[rows.member]
+                parts.append((middle, receiver, route, rows.entry, rows.carried, rows.colour, rows.path + path))
                 colours, path = max(colours, used), path + paths
-    *columns, number = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Bundles(*columns, colours, lightpath=number)
+    source, destination, route, entry, carried, colour, number = map(np.concatenate, zip(*parts, strict=True))
+    return Bundles(source, destination, route, entry, carried, colour, colours, lightpath=number)
 
 
 class _Multicasts(NamedTuple):
