@@ -26,11 +26,6 @@ _PALOMAR = BillChoices(circuit_switch="palomar-136", switches="whole")
 """Whole circuit switches, as TPU v4 has them."""
 
 
-def bills_claims() -> tuple[Claim, ...]:
-    """Return the rows of bills."""
-    return (*_bills_tpu_v4(), *_mixnet(), *_rails(), *_copackaged())
-
-
 def _count_parts(bill: Bill, prefix: str) -> float:
     """Parts of a name that begins so, in the whole fabric."""
     return bill.ranks * sum(line.per_rank for line in bill.lines if line.part.name.startswith(prefix))
@@ -41,7 +36,7 @@ def _dollars(bill: Bill) -> float:
     return bill.dollars.value
 
 
-def _bills_tpu_v4() -> Iterator[Claim]:
+def _parts_of_tpu_v4() -> Iterator[Claim]:
     bill = load_fabric("tpu-v4", _CHIPS).bill(_PALOMAR)
     switches = round(_count_parts(bill, "palomar-136"))
     fibres = round(_count_parts(bill, "fibre"))
@@ -113,30 +108,21 @@ _LINK_A_MONTH, _TOR_A_MONTH, _TOR_PORTS = 0.00057, 0.00051, 128
 """Shares of links to top-of-rack switches, and of these, that fail a month (HPN, section 2.3), and links of one."""
 
 
-def goodput_claims() -> tuple[Claim, ...]:
-    """Return the rows of goodput."""
-    return (*_goodput_tpu_v4(), *_meta(), *_llama(), *_megascale(), *_crashes(), *_byterobust())
-
-
-def _goodput_tpu_v4() -> Iterator[Claim]:
+def _slices_of_tpu_v4() -> Iterator[Claim]:
     for name, needed in _SLICES.items():
         for host in (0.99, 0.995):
             block = host**_HOSTS_OF_A_BLOCK
             fields = {"slice": name, "host": f"{1000 * host:.0f}"}
-            yield PAPER.claim(
-                "tpu_v4.circuits_{slice}_{host}", round(100 * reconfigurable_share(_BLOCKS, needed, block), 2), **fields
-            )
-            yield PAPER.claim(
-                "tpu_v4.static_{slice}_{host}", round(100 * static_share(_BLOCKS, needed, block), 3), **fields
-            )
+            circuits, static = (100 * share(_BLOCKS, needed, block) for share in (reconfigurable_share, static_share))
+            yield PAPER.claim("tpu_v4.circuits_{slice}_{host}", round(circuits, 2), **fields)
+            yield PAPER.claim("tpu_v4.static_{slice}_{host}", round(static, 3), **fields)
     for name, needed in _SLICES.items():
         circuits = reconfigurable_share(_BLOCKS, needed, 0.99**_HOSTS_OF_A_BLOCK)
         enough = [host for host in (0.99, 0.995, 0.999) if static_share(_BLOCKS, needed, host**16) >= circuits]
         static = static_share(_BLOCKS, needed, 0.999**_HOSTS_OF_A_BLOCK)
         ours = f"{100 * enough[0]:.1f} %" if enough else "more than 99.9 %"
-        yield PAPER.claim(
-            "tpu_v4.hosts_for_static_{slice}", ours, slice=name, static=100 * static, circuits=100 * circuits
-        )
+        values = {"slice": name, "static": 100 * static, "circuits": 100 * circuits}
+        yield PAPER.claim("tpu_v4.hosts_for_static_{slice}", ours, **values)
 
 
 def _meta() -> Iterator[Claim]:
@@ -151,24 +137,14 @@ def _llama() -> Iterator[Claim]:
     mtbf = log.days * _DAY / log.total
     for restart, write in ((300, 30), (600, 60)):
         kept = total_job(mtbf, restart, Checkpoint(stall=write)).goodput
-        yield PAPER.claim(
-            "llama3.effective_{restart}_{write}",
-            _above(kept, 0.9),
-            restart=restart,
-            write=write,
-            kept=100 * kept,
-            hours=mtbf / 3600,
-        )
+        values = {"restart": restart, "write": write, "kept": 100 * kept, "hours": mtbf / 3600}
+        yield PAPER.claim("llama3.effective_{restart}_{write}", _above(kept, 0.9), **values)
 
 
 def _megascale() -> Iterator[Claim]:
-    shares = {
-        weeks: 100 * total_job(weeks * 7 * _DAY / 100, 1500, Checkpoint(stall=0.59, save=51)).goodput
-        for weeks in (2, 3, 4)
-    }
-    yield PAPER.claim(
-        "megascale.effective", _above(shares[3] / 100, 0.9), two=shares[2], three=shares[3], four=shares[4]
-    )
+    checkpoint = Checkpoint(stall=0.59, save=51)
+    two, three, four = (100 * total_job(weeks * 7 * _DAY / 100, 1500, checkpoint).goodput for weeks in (2, 3, 4))
+    yield PAPER.claim("megascale.effective", _above(three / 100, 0.9), two=two, three=three, four=four)
 
 
 def _crashes() -> Iterator[Claim]:
@@ -182,14 +158,9 @@ def _crashes() -> Iterator[Claim]:
 
 def _byterobust() -> Iterator[Claim]:
     fields = {"recovery": {"detection": "30s"}}
-    kept = estimate_cluster(load_cluster(_CLUSTER), fields, ranks=9600)
-    usual = estimate_cluster(load_cluster(_CLUSTER), ranks=9600)
-    yield PAPER.claim(
-        "byterobust.effective",
-        round(100 * kept.most_goodput, 2),
-        usual=100 * usual.most_goodput,
-        spares=kept.job.spares,
-    )
+    kept, usual = (estimate_cluster(load_cluster(_CLUSTER), given, ranks=9600) for given in (fields, None))
+    values = {"usual": 100 * usual.most_goodput, "spares": kept.job.spares}
+    yield PAPER.claim("byterobust.effective", round(100 * kept.most_goodput, 2), **values)
 
 
 def _above(share: float, bound: float) -> str:
@@ -198,4 +169,6 @@ def _above(share: float, bound: float) -> str:
 
 def study() -> Study:
     """Set published figures beside ours."""
-    return PAPER.study(claims=(*bills_claims(), *goodput_claims()), figures=())
+    bills = (*_parts_of_tpu_v4(), *_mixnet(), *_rails(), *_copackaged())
+    goodputs = (*_slices_of_tpu_v4(), *_meta(), *_llama(), *_megascale(), *_crashes(), *_byterobust())
+    return PAPER.study(claims=(*bills, *goodputs), figures=())

@@ -281,18 +281,11 @@ def _communication_forms() -> Iterator[Claim]:
         paper = TABLE_2[model].communicate / ITERATIONS
         for name, form in (("section8d", worker_aggregator), ("one_link", one_link)):
             ours = form(WORKERS, size_bytes(model), Link())
-            yield PAPER.claim(
-                "table2.{model}_communicate_{name}",
-                round(ours, 4),
-                paper=paper,
-                tolerance=0.02 * paper,
-                model=slug(model),
-                name=name,
-                says=PAPER.tables["communication_forms"][name],
-                mebibytes=size_bytes(model) / 2**20,
-                quotient=ours / paper,
-                verdict=PAPER.tables["communication_verdicts"]["longer" if ours > paper else "shorter"],
-            )
+            verdict = PAPER.tables["communication_verdicts"]["longer" if ours > paper else "shorter"]
+            values = {"model": slug(model), "name": name, "says": PAPER.tables["communication_forms"][name]}
+            values |= {"mebibytes": size_bytes(model) / 2**20, "quotient": ours / paper, "verdict": verdict}
+            row = "table2.{model}_communicate_{name}"
+            yield PAPER.claim(row, round(ours, 4), paper=paper, tolerance=0.02 * paper, **values)
 
 
 # Table III and Figure 14(a): bits per value, and the resulting compression ratio.

@@ -156,9 +156,13 @@ def measure_short(work: Path, data: Path, advance: Callable[[int], None] = lambd
     todo = short_jobs(data)
     advance(short_job_count() - len(todo))
     for run, seed in todo:
-        stored_record(_short_result(work, run, seed), lambda run=run, seed=seed: rounded(_train(run, seed, data)))
+        stored_record(_short_result(work, run, seed), partial(_short_record, run, seed, data))
         advance(1)
     return collect_short(work, data)
+
+
+def _short_record(run: ShortRun, seed: int, data: Path) -> Any:
+    return rounded(_train(run, seed, data))
 
 
 def _train(run: ShortRun, seed: int, data: Path) -> dict[str, Any]:

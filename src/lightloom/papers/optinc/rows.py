@@ -100,14 +100,10 @@ def _cascading() -> tuple[Claim, ...]:
     cascade = built()
     first, second = cascade.first.verify(), cascade.second.verify()
     tuples = end_to_end(cascade, TUPLES)
-    loses = "errors"
+    basic, percent = tuples["wrong_without_decimals"], 100 * tuples["share_wrong_without_decimals"]
+    ours = "errors" if basic else "no errors"
     return (
-        PAPER.claim(
-            "example.cascade_basic",
-            loses if tuples["wrong_without_decimals"] else "no errors",
-            tuples_percent=100 * tuples["share_wrong_without_decimals"],
-            tuples=TUPLES,
-        ),
+        PAPER.claim("example.cascade_basic", ours, tuples_percent=percent, tuples=TUPLES),
         PAPER.claim("example.cascade_level1_wrong_outputs", first.wrong_outputs, first=first),
         PAPER.claim("example.cascade_level2_wrong_outputs", second.wrong_outputs, second=second),
         PAPER.claim("example.cascade_end_to_end_wrong_outputs", tuples["wrong_with_decimals"], tuples=TUPLES),
@@ -143,14 +139,8 @@ def _hardware_of_cascade() -> Claim:
     network = TABLE_I[0]
     more = 2 * approximated_count(64, 64)
     alone, units = (100 * more / network.area(units=units) for units in (False, True))
-    return PAPER.claim(
-        "example.cascade_hardware_overhead",
-        round(alone, 2),
-        paper=CASCADE_OVERHEAD,
-        added=more,
-        area=network.area(units=False),
-        with_units=units,
-    )
+    values = {"added": more, "area": network.area(units=False), "with_units": units}
+    return PAPER.claim("example.cascade_hardware_overhead", round(alone, 2), paper=CASCADE_OVERHEAD, **values)
 
 
 # Fig. 7(a): effect of quantised and erroneous averages on training, on the available data.
@@ -237,12 +227,8 @@ def _combinations() -> Iterator[Claim]:
     small = {(m, n): combinations(m, n) for m, n in ((1, 2), (2, 2), (1, 4), (2, 4))}
     assert all(count == 4 ** (m * n) for (m, n), count in small.items())
     function = AveragingFunction.of(servers, _BITS)
-    yield PAPER.claim(
-        "example.input_combinations",
-        4 ** (signals * servers),
-        paper=2 ** (signals * servers),
-        small=", ".join(map(str, small)),
-    )
+    inputs, values = signals * servers, ", ".join(map(str, small))
+    yield PAPER.claim("example.input_combinations", 4**inputs, paper=2**inputs, small=values)
     yield PAPER.claim("example.dataset", function.points, paper=(servers * 3 + 1) ** signals)
 
 
@@ -251,14 +237,8 @@ def _printed_areas() -> Iterator[Claim]:
     yield PAPER.claim("example.lowest_area", round(lowest.ratio(), 1))
     yield PAPER.claim("example.area_reduction", round(100 - max(network.ratio() for network in TABLE_I), 1))
     for network in TABLE_I:
-        plain = network.ratio(units=False)
-        yield PAPER.claim(
-            "example.area_without_units_{network.bits}x{network.servers}",
-            round(plain, 1),
-            paper=network.printed,
-            network=network,
-            plain=plain,
-        )
+        plain, template = network.ratio(units=False), "example.area_without_units_{network.bits}x{network.servers}"
+        yield PAPER.claim(template, round(plain, 1), paper=network.printed, network=network, plain=plain)
 
 
 def _bias_of_floor() -> Claim:
@@ -349,17 +329,10 @@ def _wrong_outputs() -> Iterator[Claim]:
     for row in ROWS[1:]:
         count, possible = likely_count(row), counts(row)
         several = f"{possible[0]:,}" if len(possible) == 1 else f"{possible[0]:,} to {possible[-1]:,}"
-        yield PAPER.claim(
-            "table2.wrong_{ident}",
-            round(1e6 * count / points(), 1),
-            paper=round(1e4 * (100 - ACCURACY[row]), 1),
-            ident=_identifier(row),
-            printed_percent=ACCURACY[row],
-            count=count,
-            points=points(),
-            rivals=several,
-            rms=rms(row),
-        )
+        values = {"ident": _identifier(row), "printed_percent": ACCURACY[row], "count": count}
+        values |= {"points": points(), "rivals": several, "rms": rms(row)}
+        ours, paper = round(1e6 * count / points(), 1), round(1e4 * (100 - ACCURACY[row]), 1)
+        yield PAPER.claim("table2.wrong_{ident}", ours, paper=paper, **values)
 
 
 def _ranking() -> Claim:

@@ -201,7 +201,7 @@ def unpack(series: Series, work: Path) -> None:
     stored = PAPER.measured(series.file, optional=True) or {"runs": {}}
     for name, records in stored["runs"].items():
         for record in records:
-            stored_record(_language_result(series, name, record["recipe"]["seed"], work), lambda record=record: record)
+            stored_record(_language_result(series, name, record["recipe"]["seed"], work), partial(dict, record))
 
 
 def _language_result(series: Series, name: str, seed: int, work: Path) -> Path:

@@ -358,7 +358,7 @@ def explore(
             found += wave.candidates
             beaten += wave.beaten
             refused += wave.refused
-            advance(sum(map(len, wave)))
+            advance(sum(len(group) for group in wave))
     if not found:
         raise _no_design_left(refused, [], dollars, watts)
     return Exploration(
