@@ -78,7 +78,7 @@ def with_entries(entries: Sequence[object], changes: Mapping[str, object], compl
     """
     result = list(entries)
     for key, change in changes.items():
-        place = _entry(result, key, complaint)
+        place = _entry_index(result, key, complaint)
         below = result[place]
         result[place] = {**below, **change} if isinstance(below, Mapping) and isinstance(change, Mapping) else change
     return result
@@ -92,7 +92,7 @@ def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Coll
         return
     inner = fields.get(part)
     if isinstance(inner, list | tuple):
-        place = _entry(inner, rest[0], complaint)
+        place = _entry_index(inner, rest[0], complaint)
         numbered: dict[str, object] = {rest[0]: inner[place]}
         _set(numbered, rest, value, named, complaint)
         fields[part] = [*inner[:place], numbered[rest[0]], *inner[place + 1 :]]
@@ -106,7 +106,7 @@ def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Coll
     fields[part] = below
 
 
-def _entry(entries: Sequence[object], key: str, complaint: str) -> int:
+def _entry_index(entries: Sequence[object], key: str, complaint: str) -> int:
     """Return the place of an entry that goes by its name or its number, from 0 on."""
     names = [str(entry.get("name", place)) if isinstance(entry, Mapping) else "" for place, entry in enumerate(entries)]
     if key in names:

@@ -91,8 +91,6 @@ def check_writable(path: Path) -> None:
         raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 
-# Text from files and names of files, as a terminal may show it.
-
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that move the cursor, colour, ring or reverse the direction of writing; lines and tabs stay."""
 

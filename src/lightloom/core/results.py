@@ -136,7 +136,7 @@ class Described(Config):
         """Return the fields as an HTML table with their sources."""
         sources: Mapping[str, str] = getattr(self, "sources", {})
         rows = [
-            {"field": name.replace("_", " "), "value": text, "source": _source(name, sources)}
+            {"field": name.replace("_", " "), "value": text, "source": _sources_of(name, sources)}
             for name, text in formatted_fields(self).items()
         ]
         return f"<div><p><b>{escape(self.heading())}</b></p>{html_table(rows)}</div>"
@@ -145,7 +145,7 @@ class Described(Config):
 def formatted_fields(config: Config) -> dict[str, str]:
     """Return the fields of a configuration that have a value, each as text with its unit."""
     return {
-        name: _formatted(value, _dimension(field.annotation, *field.metadata))
+        name: _format_value(value, _dimension(field.annotation, *field.metadata))
         for name, field in type(config).model_fields.items()
         if name not in _OMITTED and (value := getattr(config, name)) not in (None, "")
     }
@@ -156,7 +156,7 @@ def _belongs_in_line(value: object) -> bool:
     return value != 0 and (isinstance(value, Described) or not isinstance(value, Config))
 
 
-def _source(name: str, sources: Mapping[str, str]) -> str:
+def _sources_of(name: str, sources: Mapping[str, str]) -> str:
     """Return the sources of a field, those of its parts (``peak.bf16``) included."""
     return "; ".join(dict.fromkeys(text for key, text in sources.items() if key.partition(".")[0] == name))
 
@@ -171,11 +171,11 @@ def _dimension(*annotations: object) -> Dimension | None:
     return None
 
 
-def _formatted(value: object, dimension: Dimension | None) -> str:
+def _format_value(value: object, dimension: Dimension | None) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_formatted(entry, dimension)}" for key, entry in value.items())
+        return ", ".join(f"{key} {_format_value(entry, dimension)}" for key, entry in value.items())
     if isinstance(value, tuple):
-        return " | ".join(_formatted(entry, dimension) for entry in value)
+        return " | ".join(_format_value(entry, dimension) for entry in value)
     if isinstance(value, Config) and not isinstance(value, Described):
         return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in formatted_fields(value).items())
     if isinstance(value, float):

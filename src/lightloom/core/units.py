@@ -104,15 +104,15 @@ def parse(value: str | float, dimension: Dimension) -> float:
         UnitError: not a number, not finite, negative, or a unit that is not of this dimension.
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise UnitError(f"{value!r} is not a {_name(dimension)}: expected e.g. {_EXAMPLES[dimension]}")
+        raise UnitError(f"{value!r} is not a {_words(dimension)}: expected e.g. {_EXAMPLES[dimension]}")
     number, unit = (float(value), "") if not isinstance(value, str) else _split(value, dimension)
     if unit == "" and isinstance(value, str) and number and dimension in _BARE:
-        raise UnitError(f"{value!r} has no unit: expected a {_name(dimension)} such as {_EXAMPLES[dimension]}")
+        raise UnitError(f"{value!r} has no unit: expected a {_words(dimension)} such as {_EXAMPLES[dimension]}")
     scale = 1.0 if unit == "" else _UNITS[dimension].get(unit)
     if scale is None:
-        raise UnitError(f"{value!r}: unknown {_name(dimension)} unit {unit!r}, expected e.g. {_EXAMPLES[dimension]}")
+        raise UnitError(f"{value!r}: unknown {_words(dimension)} unit {unit!r}, expected e.g. {_EXAMPLES[dimension]}")
     if not math.isfinite(number) or number < 0:
-        raise UnitError(f"{value!r}: a {_name(dimension)} must be finite and not negative")
+        raise UnitError(f"{value!r}: a {_words(dimension)} must be finite and not negative")
     return number * scale
 
 
@@ -120,11 +120,11 @@ def _split(text: str, dimension: Dimension) -> tuple[float, str]:
     leading = "$" if dimension in ("price", "price_of_electricity") and text.lstrip().startswith("$") else ""
     match = _NUMBER.fullmatch(text.lstrip().removeprefix("$") if leading else text)
     if match is None:
-        raise UnitError(f"{text!r} is not a {_name(dimension)}: expected e.g. {_EXAMPLES[dimension]}")
+        raise UnitError(f"{text!r} is not a {_words(dimension)}: expected e.g. {_EXAMPLES[dimension]}")
     return float(match[1].replace("_", "")), leading + match[2]
 
 
-def _name(dimension: Dimension) -> str:
+def _words(dimension: Dimension) -> str:
     return dimension.replace("_", " ")
 
 
@@ -171,9 +171,6 @@ def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
         return f"0 {units[-1][0]}"
     name, scale = next(((n, s) for n, s in units if abs(value) >= s), units[-1])
     return f"{value / scale:.4g} {name}"
-
-
-# Numbers without a unit, formatted for reading.
 
 
 def format_ratio(value: float | None) -> str:

@@ -102,7 +102,7 @@ def _fitted_table(columns: Sequence[_Column[_Row]], rows: Sequence[_Row], width:
             break
         shown.remove(last)
     spare = width - sum(least[column.name] + _GAP for column in shown)
-    table = _table(title)
+    table = _bare_table(title)
     for column in shown:
         wider = max(min(most[column.name] - least[column.name], spare), 0) if column.wraps else 0
         spare -= wider
@@ -161,16 +161,16 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") ->
         _Column(
             "where the time goes" if bar >= 19 else "time", lambda row: breakdown_bar(row.per_sample(), longest, bar), 4
         ),
-        _Column("exchange", _exchange, 2, wraps=True),
-        _Column("energy/sample", lambda row: _energy(row.energy_per_sample, row.energy), 8, right=True),
+        _Column("exchange", _exchange_cell, 2, wraps=True),
+        _Column("energy/sample", lambda row: _energy_cell(row.energy_per_sample, row.energy), 8, right=True),
         _Column("memory", lambda row: Text("–" if row.memory is None else format_size(row.memory)), 7, right=True),
         _Column("vs bound", lambda row: Text(format_ratio(row.lower_bound_ratio)), 6, right=True),
-        _Column("checks", _checks, 5),
+        _Column("checks", _checks_cell, 5),
     ]
     return _fitted_table([column for column in columns if optional.get(column.name, True)], rows, width, title)
 
 
-def _exchange(row: RankingRow) -> Text:
+def _exchange_cell(row: RankingRow) -> Text:
     accuracy = f"accuracy: {row.exchange_accuracy}" if row.exchange_accuracy else ""
     effect = " ".join(filter(None, [row.exchange, "; ".join(filter(None, [row.exchange_effect, accuracy]))]))
     return Text(effect or "none", style="" if row.exchange else "dim")
@@ -206,7 +206,7 @@ def collective_table(rows: Sequence[CollectiveRow], width: int, *, title: str = 
         _Column("vs bound", lambda row: Text(format_ratio(row.times_bound)), right=True),
         _Column("steady", lambda row: Text(format_ratio(row.times_repeated)), right=True),
         _Column("lower bound", lambda row: Text(format_time(row.lower_bound)), 1, right=True),
-        _Column("energy", lambda row: _energy(format_energy(row.energy), row.energy), 2, right=True),
+        _Column("energy", lambda row: _energy_cell(format_energy(row.energy), row.energy), 2, right=True),
         _Column("checks", lambda row: _flag(row.verified, "verified", "NOT VERIFIED"), 3),
         _Column("bound set by", lambda row: Text(row.bound_by, "dim"), 4, wraps=True),
     ]
@@ -235,7 +235,7 @@ def plain_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", left: Sequence[str] | None = None
 ) -> Table:
     """Text in columns, those in ``left`` (the first without it) flush left and the others flush right."""
-    table = _table(title)
+    table = _bare_table(title)
     for column in columns:
         flush_left = column in (columns[:1] if left is None else left)
         table.add_column(column, justify="left" if flush_left else "right", overflow="fold")
@@ -246,7 +246,7 @@ def plain_table(
 
 def facts_table(facts: Iterable[tuple[str, str]], *, title: str = "") -> Table:
     """Names and what they are, without a heading."""
-    table = _table(title)
+    table = _bare_table(title)
     table.show_header = False
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -255,7 +255,7 @@ def facts_table(facts: Iterable[tuple[str, str]], *, title: str = "") -> Table:
     return table
 
 
-def _table(title: str) -> Table:
+def _bare_table(title: str) -> Table:
     return Table(
         box=None,
         pad_edge=False,
@@ -267,11 +267,11 @@ def _table(title: str) -> Table:
     )
 
 
-def _energy(text: str, joules: float | None) -> Text:
+def _energy_cell(text: str, joules: float | None) -> Text:
     return Text(text, style="dim" if joules is None else "")
 
 
-def _checks(row: RankingRow) -> Text:
+def _checks_cell(row: RankingRow) -> Text:
     text = Text("closed form", "dim") if row.closed_form else _flag(row.verified, "verified", "NOT VERIFIED")
     if row.fits is not None:
         text = text.append(" ").append_text(_flag(row.fits, "fits", "DOES NOT FIT"))

@@ -22,7 +22,7 @@ from lightloom.core.units import format_energy
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.reports.figures.canvas import SHARES, TASKS, cyclic_colours
 from lightloom.reports.figures.links import in_steps, lightpaths
-from lightloom.reports.figures.timelines import Stretch, busiest, kind_of, stretches
+from lightloom.reports.figures.timelines import Stretch, busiest, stretches, task_kind
 
 # What a reader of a page may look at plan by plan: the timeline, what takes the time, the memory; and the light of a
 # schedule step by step. Plain data that the page's script draws.
@@ -42,7 +42,7 @@ _PART = re.compile(r"/\d+(?= |$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TaskTotal:
     """All computing or sending under one name, on all resources of the simulated group together."""
 
     name: str
@@ -68,7 +68,7 @@ class ExploredPlan:
     """Seconds below which neighbours of one kind are drawn as one; 0 where none are."""
     resources: int
     """All resources of the timeline."""
-    tasks: Sequence[Task]
+    tasks: Sequence[TaskTotal]
     """Tasks that take the most time, the largest first."""
     exchanges: Sequence[tuple[str, ...]]
     """Collectives of the step: kind, ranks, stride, size, algorithm; text as shown."""
@@ -122,13 +122,13 @@ def explored_plan(
     )
 
 
-def _tasks(timeline: Timeline) -> list[Task]:
+def _tasks(timeline: Timeline) -> list[TaskTotal]:
     """Intervals by operator, without the numbers of its parts and of devices, and by kind."""
     seconds: dict[tuple[str, str], list[float]] = {}
     for interval in timeline.intervals:
         name = _PART.sub("", _PASS.sub("", interval.name))
-        seconds.setdefault((name, kind_of(interval)), []).append(interval.duration)
-    tasks = [Task(name, kind, len(took), sum(took), max(took)) for (name, kind), took in seconds.items()]
+        seconds.setdefault((name, task_kind(interval)), []).append(interval.duration)
+    tasks = [TaskTotal(name, kind, len(took), sum(took), max(took)) for (name, kind), took in seconds.items()]
     return sorted(tasks, key=lambda task: -task.seconds)[:_TASKS]
 
 

@@ -248,6 +248,25 @@ class _MicroBatch(NamedTuple):
     sends: Sends
 
 
+class _Pass(NamedTuple):
+    """One pass of a micro-batch through a chunk, and the list to which its operations are added."""
+
+    builder: StageOperations
+    batch: _MicroBatch
+    forward: bool
+    chunk: int
+    micro: int
+
+    @property
+    def tensors(self) -> str:
+        """Name of what the pass receives from and sends to other stages."""
+        return f"{'activations' if self.forward else 'gradients'} of micro-batch {self.micro}"
+
+    def collectives(self, name: str, field: _Field, *after: int) -> tuple[int, ...]:
+        """Add as many collectives as a field counts for the chunk; returns the last."""
+        return _add_collectives(self.builder, name, self.batch, field, self.chunk, *after)
+
+
 class StagedOperations:
     """Builds the lists of the stages of one step."""
 
@@ -292,7 +311,7 @@ class StagedOperations:
         """Return what every rank of a stage does."""
         builder, stages, chunks = StageOperations(), self._strategy.pp, len(self._units)
         settings, last = self._job.settings, self._whole
-        gathered = self._collectives(builder, "parameters", last, lambda count: count.replicas.gather, stage)
+        gathered = _add_collectives(builder, "parameters", last, lambda count: count.replicas.gather, stage)
         builder.wait_for(*gathered)
         for direction, chunk, micro in one_forward_one_backward(
             stage, stages, self._step.micro_batches, chunks // stages
@@ -300,8 +319,8 @@ class StagedOperations:
             self._pass(builder, direction, chunk, micro)
         done = builder.computed
         if not settings.overlap_gradients:
-            self._collectives(builder, "gradients", last, lambda count: count.replicas.exchange, stage, *done)
-        self._collectives(builder, "token gradients", last, lambda count: count.token_gradients, stage, *done)
+            _add_collectives(builder, "gradients", last, lambda count: count.replicas.exchange, stage, *done)
+        _add_collectives(builder, "token gradients", last, lambda count: count.token_gradients, stage, *done)
         for table in self.tied:
             if stage in table.stages:
                 builder.collective("add up tied table", tied_use(table), *done, stages=tuple(table.stages))
@@ -315,26 +334,26 @@ class StagedOperations:
     def _pass(self, builder: StageOperations, direction: str, chunk: int, micro: int) -> None:
         """Add a pass with what it waits for, what goes on beside it, and its send."""
         forward, closing = direction == "forward", micro == self._step.micro_batches - 1
-        batch, times = self._last if closing else self._whole, self._step.of_micro_batch(micro)
-        closing = closing and not forward
+        now = _Pass(builder, self._last if closing else self._whole, forward, chunk, micro)
+        times, closing = self._step.of_micro_batch(micro), closing and not forward
         name = f"{direction} of micro-batch {micro}, chunk {chunk}"
-        builder.wait_for(*self._arrival(builder, batch, forward, chunk, micro))
+        builder.wait_for(*self._arrival(now))
         seconds = float((times.forward if forward else times.backward)[chunk])
         seconds += float(self._step.slowed[chunk]) if closing else 0.0
         units = int(self._units[chunk])
         order = range(units) if forward else range(units)[::-1]
         ended: list[tuple[int, tuple[int, ...]]] = []
-        gathered = self._gather(builder, batch, forward, chunk, order[0], builder.computed)
+        gathered = self._gather(now, order[0], builder.computed)
         scattered: tuple[int, ...] = ()
         for place, unit in enumerate(order):
             begins = builder.computed
-            uses = self._within(batch, forward, chunk, place, units)
+            uses = self._within(now, place, units)
             builder.wait_for(*gathered)
             if scattered:
-                self._collectives(builder, f"gradients, {name}", batch, _scatter(unit + 1), chunk, *scattered)
+                now.collectives(f"gradients, {name}", _scatter(unit + 1), *scattered)
             following = order[place + 1] if place + 1 < units else None
             if following is not None:
-                gathered = self._gather(builder, batch, forward, chunk, following, begins)
+                gathered = self._gather(now, following, begins)
             for number in range(max(len(uses), 1)):
                 ends = builder.compute(name, seconds / units / max(len(uses), 1))
                 if uses:
@@ -343,38 +362,33 @@ class StagedOperations:
             scattered = () if forward else builder.computed
             ended.append((unit, scattered))
         if scattered:
-            self._collectives(builder, f"gradients, {name}", batch, _scatter(order[-1]), chunk, *scattered)
-        self._departure(builder, batch, forward, chunk, micro, ends)
+            now.collectives(f"gradients, {name}", _scatter(order[-1]), *scattered)
+        self._departure(now, ends)
         if closing and self._job.settings.overlap_gradients:
             # Numbered after the send, which is small and which another stage waits for.
             for unit, after in ended:
-                self._gradients(builder, batch, chunk, unit, after)
-            whole: _Field = lambda count: count.replicas.exchange  # noqa: E731 - a field, by name
-            self._collectives(builder, "gradients", batch, whole, chunk, *builder.computed)
+                self._gradients(now, unit, after)
+            now.collectives("gradients", lambda count: count.replicas.exchange, *builder.computed)
 
-    def _within(self, batch: _MicroBatch, forward: bool, chunk: int, place: int, units: int) -> list[CollectiveUse]:
+    def _within(self, now: _Pass, place: int, units: int) -> list[CollectiveUse]:
         """Return the collectives of tensor and expert groups in the unit of a pass that comes at ``place``."""
         uses: list[CollectiveUse] = []
-        for payload in batch.payloads:
-            count = payload.counts.forward if forward else payload.counts.backward
-            number = round(float(count[0, chunk]))
+        for payload in now.batch.payloads:
+            count = payload.counts.forward if now.forward else payload.counts.backward
+            number = round(float(count[0, now.chunk]))
             uses += [payload.use] * ((place + 1) * number // units - place * number // units)
         return uses
 
-    def _gather(
-        self, builder: StageOperations, batch: _MicroBatch, forward: bool, chunk: int, unit: int, after: tuple[int, ...]
-    ) -> tuple[int, ...]:
+    def _gather(self, now: _Pass, unit: int, after: tuple[int, ...]) -> tuple[int, ...]:
         """Add the gathers of a unit's parameters in a pass; returns those that the unit waits for."""
 
         def field(count: StageExchanges) -> Floats:
             exchanges = count.replicas.first if unit == 0 else count.replicas.other
-            return exchanges.gather if forward else exchanges.regather
+            return exchanges.gather if now.forward else exchanges.regather
 
-        return self._collectives(builder, f"parameters of unit {unit}, chunk {chunk}", batch, field, chunk, *after)
+        return now.collectives(f"parameters of unit {unit}, chunk {now.chunk}", field, *after)
 
-    def _gradients(
-        self, builder: StageOperations, batch: _MicroBatch, chunk: int, unit: int, after: tuple[int, ...]
-    ) -> None:
+    def _gradients(self, now: _Pass, unit: int, after: tuple[int, ...]) -> None:
         """Add the exchange of a unit's gradients beside the last pass, where they go unit by unit."""
 
         def field(count: StageExchanges) -> Floats:
@@ -382,52 +396,30 @@ class StagedOperations:
             assert parts is not None
             return parts.first if unit == 0 else parts.other
 
-        if self._by_unit[0, chunk]:
-            name = f"gradients of unit {unit}, chunk {chunk}"
-            self._collectives(builder, name, batch, field, chunk, *after)
+        if self._by_unit[0, now.chunk]:
+            now.collectives(f"gradients of unit {unit}, chunk {now.chunk}", field, *after)
 
-    def _collectives(
-        self, builder: StageOperations, name: str, batch: _MicroBatch, field: _Field, column: int, *after: int
-    ) -> tuple[int, ...]:
-        """Add as many collectives as a field counts for a chunk or a stage; returns the last."""
-        places: tuple[int, ...] = ()
-        for payload in batch.payloads:
-            for _ in range(round(float(field(payload.counts)[0, column]))):
-                places = (builder.collective(f"{payload.use.kind} {name}", payload.use, *after),)
-        return places
-
-    def _arrival(
-        self, builder: StageOperations, batch: _MicroBatch, forward: bool, chunk: int, micro: int
-    ) -> tuple[int, ...]:
+    def _arrival(self, now: _Pass) -> tuple[int, ...]:
         """Add the receive of what a pass reads; returns what it waits for."""
-        source = chunk - 1 if forward else chunk + 1
+        chunk, source = now.chunk, now.chunk - 1 if now.forward else now.chunk + 1
         if not self._between(chunk, source):
             return ()
-        crossing, name = max(chunk, source), f"{'activations' if forward else 'gradients'} of micro-batch {micro}"
-        received = builder.receive(
-            f"receive {name}, chunk {source} to {chunk}",
-            source % self._strategy.pp,
-            float(batch.sends.nbytes[0, crossing]),
-            self._tag(forward, source, micro),
-        )
-        gathered = float(batch.sends.gathered[0, crossing])
+        crossing, tag = max(chunk, source), self._tag(now.forward, source, now.micro)
+        nbytes, gathered = (float(column[0, crossing]) for column in (now.batch.sends.nbytes, now.batch.sends.gathered))
+        name = f"receive {now.tensors}, chunk {source} to {chunk}"
+        received = now.builder.receive(name, source % self._strategy.pp, nbytes, tag)
         if not gathered:
             return (received,)
-        return (builder.collective(f"all-gather {name}", sends_use(gathered, self._strategy.tp), received),)
+        use = sends_use(gathered, self._strategy.tp)
+        return (now.builder.collective(f"all-gather {now.tensors}", use, received),)
 
-    def _departure(
-        self, builder: StageOperations, batch: _MicroBatch, forward: bool, chunk: int, micro: int, after: int
-    ) -> None:
+    def _departure(self, now: _Pass, after: int) -> None:
         """Add the send of what a pass makes."""
-        target = chunk + 1 if forward else chunk - 1
+        chunk, target = now.chunk, now.chunk + 1 if now.forward else now.chunk - 1
         if self._between(chunk, target):
-            builder.send(
-                f"send {'activations' if forward else 'gradients'} of micro-batch {micro}, chunk {chunk} to {target}",
-                target % self._strategy.pp,
-                float(batch.sends.nbytes[0, max(chunk, target)]),
-                self._tag(forward, chunk, micro),
-                after,
-            )
+            nbytes, tag = float(now.batch.sends.nbytes[0, max(chunk, target)]), self._tag(now.forward, chunk, now.micro)
+            name = f"send {now.tensors}, chunk {chunk} to {target}"
+            now.builder.send(name, target % self._strategy.pp, nbytes, tag, after)
 
     def _between(self, chunk: int, other: int) -> bool:
         """Return whether two chunks exist on two stages."""
@@ -443,6 +435,17 @@ class StagedOperations:
             for nbytes in batch.sends.gathered[0].tolist():
                 if nbytes:
                     yield sends_use(nbytes, self._strategy.tp)
+
+
+def _add_collectives(
+    builder: StageOperations, name: str, batch: _MicroBatch, field: _Field, column: int, *after: int
+) -> tuple[int, ...]:
+    """Add as many collectives as a field counts for a chunk or a stage; returns the last."""
+    places: tuple[int, ...] = ()
+    for payload in batch.payloads:
+        for _ in range(round(float(field(payload.counts)[0, column]))):
+            places = (builder.collective(f"{payload.use.kind} {name}", payload.use, *after),)
+    return places
 
 
 def _scatter(unit: int) -> _Field:

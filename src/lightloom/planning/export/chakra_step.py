@@ -194,7 +194,7 @@ class Dimension(NamedTuple):
     line: Line
 
 
-class Network(NamedTuple):
+class AnalyticalNetwork(NamedTuple):
     """The dimensions of ASTRA-sim's analytical network, as ``network.yml`` states them."""
 
     dimensions: tuple[Dimension, ...]
@@ -218,7 +218,7 @@ class Network(NamedTuple):
 
 def network_of(
     sizes: Sequence[tuple[str, int]], lines: Mapping[str, Sequence[tuple[float, Line]]], *, around: bool
-) -> tuple[Network, list[str]]:
+) -> tuple[AnalyticalNetwork, list[str]]:
     """Return the network, and what it says otherwise than the plan.
 
     Args:
@@ -234,13 +234,13 @@ def network_of(
     if all(line.alike(of_axis[0]) for line in of_axis):
         total = int(np.prod([ranks for _, ranks in axes], initial=1))
         line = of_axis[0] if of_axis else _NOTHING
-        return Network((Dimension("Ring" if around and total > 2 else "FullyConnected", total, line),)), notes
+        return AnalyticalNetwork((Dimension("Ring" if around and total > 2 else "FullyConnected", total, line),)), notes
     notes.append(
         "axes have rates of their own, so that each is a dimension: the backend of several dimensions lets messages of "
         "one pair of ranks overlap"
     )
     dimensions = (Dimension("FullyConnected", ranks, line) for (_, ranks), line in zip(axes, of_axis, strict=True))
-    return Network(tuple(dimensions)), notes
+    return AnalyticalNetwork(tuple(dimensions)), notes
 
 
 def goes_around(carriers: Mapping[CollectiveUse, CarriedCollective], ranks: int) -> bool:
@@ -284,7 +284,7 @@ class StepTraces:
     stages: tuple[tuple[Operation, ...], ...]
     """Operations of the ranks of each stage; ranks of a stage are neighbours."""
     carriers: dict[CollectiveUse, CarriedCollective]
-    network: Network
+    network: AnalyticalNetwork
     notes: tuple[str, ...]
     """Sentences on where the traces and the network differ from the plan."""
 

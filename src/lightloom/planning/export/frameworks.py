@@ -33,10 +33,8 @@ class ExportedJob(NamedTuple):
     """Blocks (numbered modules) of each chunk of a stage, in the order of the model: chunk i is of stage i mod pp."""
     vocabulary: int | None
     """Rows of the table of tokens; None for models that take none."""
-
     node_replicas: int
     """Neighbouring replicas of a tensor shard in one node, among which hybrid sharding shards."""
-
     overlaps_gradients: bool
     """True when gradients are exchanged while the last backward passes compute."""
     zero_2_exchange: str
@@ -59,7 +57,7 @@ class ExportedJob(NamedTuple):
 
 
 def expressible(search: PlanSearch) -> Plan:
-    """The first plan of a ranking that frameworks have settings for: any but a placed one.
+    """Return the first plan of a ranking that frameworks have settings for: any but a placed one.
 
     Raises:
         UnsupportedError: all plans are placed ones.
@@ -74,7 +72,7 @@ def expressible(search: PlanSearch) -> Plan:
 
 
 def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
-    """The facts of a plan."""
+    """Return the facts that frameworks are told of a plan."""
     strategy = plan.choice
     assert isinstance(strategy, Strategy)
     model, length, logits = plan.job.model, sequence_length(graph), logits_of(graph.operators)
@@ -137,7 +135,7 @@ _FSDP = (
 
 
 def arguments(job: ExportedJob) -> list[str]:
-    """One option an entry, with its value; Megatron takes the data-parallel degree from the number of ranks."""
+    """Return one option an entry, with its value; Megatron takes the data-parallel degree from the number of ranks."""
     strategy = job.strategy
     found = [
         f"--tensor-model-parallel-size {strategy.tp}",
@@ -156,7 +154,7 @@ def arguments(job: ExportedJob) -> list[str]:
         found += [f"--context-parallel-size {strategy.cp}", "--cp-comm-type p2p"]
     if strategy.ep > 1:
         found.append(f"--expert-model-parallel-size {strategy.ep}")
-    found += _stages(job)
+    found += _stage_arguments(job)
     if strategy.recomputation == "full":
         found += ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"]
     elif strategy.recomputation == "selective":
@@ -173,7 +171,7 @@ def arguments(job: ExportedJob) -> list[str]:
     return found + _PRECISIONS.get(job.precision, [])
 
 
-def _stages(job: ExportedJob) -> list[str]:
+def _stage_arguments(job: ExportedJob) -> list[str]:
     """Return what tells how many layers each stage has; nothing where all have as many, as Megatron cuts by itself."""
     layers, virtual = job.layers, job.strategy.virtual_stages
     if job.per_chunk is not None:
@@ -197,7 +195,7 @@ def megatron_notes(job: ExportedJob) -> list[str]:
 
 
 def to_script(job: ExportedJob) -> str:
-    """The file: an array of arguments."""
+    """Return the text of the shell script, an array of arguments."""
     comments = [f"# {line}" for line in (f"lightloom: {job.origin}", *megatron_notes(job))]
     usage = f'# source this file, then: torchrun ... pretrain_gpt.py "${{MEGATRON_ARGS[@]}}"   ({job.ranks} ranks)'
     return "\n".join([*comments, usage, "MEGATRON_ARGS=(", *(f"  {each}" for each in arguments(job)), ")", ""])

@@ -605,7 +605,7 @@ def part_times(
 ) -> tuple[Floats, Floats]:
     """Return the seconds of parts forward and backward, without launches, each [parts]."""
     one = np.ones(1, np.int64)
-    shaped = replace(columns, values=_values(columns, parts), measured=None)
+    shaped = replace(columns, values=_part_columns(columns, parts), measured=None)
     times = shaped.times(accelerator, precision, one, one)
     if columns.measured is None:
         return times[0][0], times[1][0]
@@ -619,7 +619,7 @@ def part_times(
     return forward, backward
 
 
-def _values(columns: OperatorColumns, parts: Parts) -> dict[str, Ints]:
+def _part_columns(columns: OperatorColumns, parts: Parts) -> dict[str, Ints]:
     """Return the columns of the parts, which no longer grow with samples."""
     values = {name: column[parts.operator] for name, column in columns.values.items()}
 

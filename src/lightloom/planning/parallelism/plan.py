@@ -162,20 +162,15 @@ def local_graph(graph: ComputeGraph, settings: TrainingSettings) -> ComputeGraph
     return graph.with_batch(settings.batch_per_rank).with_element_bytes(ELEMENT_BYTES[settings.precision])
 
 
-# Data parallelism as PyTorch's DistributedDataParallel does it: buckets of gradients, all-reduced during backward.
-#
-# backward   [op 9][op 8][op 7][op 6][op 5] ... [op 0]
-# network               [bucket 0  ]  [bucket 1      ] ... [last bucket] update
-#
-# Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020,
-# section 3.2.
-
-
 def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> ParallelPlan:
-    """Return the plan in which every rank holds the model and buckets are all-reduced once complete.
+    """Return the plan of PyTorch's DistributedDataParallel: every rank holds the model, and buckets are all-reduced.
+
+        backward   [op 9][op 8][op 7][op 6][op 5] ... [op 0]
+        network               [bucket 0  ]  [bucket 1      ] ... [last bucket] update
 
     An operator's parameters (weight and bias) stay together, which PyTorch does not promise; a tied parameter
-    counts where it is first used, whose backward pass is the last to add to its gradient.
+    counts where it is first used, whose backward pass is the last to add to its gradient. Source: Li et al., "PyTorch
+    Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020, section 3.2.
     """
     local = local_graph(graph, settings)
     groups = buckets(local, settings)
@@ -226,18 +221,17 @@ def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterG
     )
 
 
-# Sharded data parallelism (ZeRO stage 3) in the order of PyTorch's FSDP2.
-#
-# forward    gather 0 ─ [unit 0]    [unit 1]  ...  [unit U−1]      gather i+1 runs while unit i computes
-# backward   [unit U−1]    [unit U−2]  ...  [unit 0]               gather i−1 runs while unit i computes;
-# network       gather U−2   scatter U−1   gather U−3  scatter U−2 ...
-#
-# The last unit keeps its parameters between forward and backward, so it is gathered once. Sources: Rajbhandari
-# et al., "ZeRO", SC 2020, section 5.3; Zhao et al., "PyTorch FSDP", VLDB 2023, section 3.3.
-
-
 def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> ParallelPlan:
-    """Return the plan in which ranks share parameters, gradients and optimizer state, and gather units as needed."""
+    """Return the plan of sharded data parallelism (ZeRO stage 3), in the order of PyTorch's FSDP2.
+
+        forward    gather 0 ─ [unit 0]    [unit 1]  ...  [unit U−1]      gather i+1 runs while unit i computes
+        backward   [unit U−1]    [unit U−2]  ...  [unit 0]               gather i−1 runs while unit i computes;
+        network       gather U−2   scatter U−1   gather U−3  scatter U−2 ...
+
+    Ranks share parameters, gradients and optimizer state, and gather units as they need them. The last unit keeps its
+    parameters between forward and backward, so it is gathered once. Sources: Rajbhandari et al., "ZeRO", SC 2020,
+    section 5.3; Zhao et al., "PyTorch FSDP", VLDB 2023, section 3.3.
+    """
     local = local_graph(graph, settings)
     groups = units(local, settings)
     shard = (local.parameters + local.unused_parameters) / ranks
@@ -311,8 +305,6 @@ def _backward_exchanges(groups: Sequence[ParameterGroup], operators: int, settin
         issued.append(unit.exchange("reduce-scatter", index, settings.sharded_gradient_bytes, starts, end))
     return issued
 
-
-# Strategies by name.
 
 Strategy = Callable[[ComputeGraph, int, TrainingSettings], ParallelPlan]
 

@@ -7,7 +7,7 @@ Columns let a bound take a hundred thousand strategies at once. Names are those 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -261,44 +261,26 @@ def strategy_space(
     Rows that say the same twice are left out: a choice of algorithm where nothing is exchanged, of sharding or of a
     codec where there is one replica. Rows: O(divisors³ · the other choices).
     """
-    limits = _Limits(tensor_degree, sequence_degree, expert_degree, contexts, blocks, micro_batch)
-    degrees = [
-        row for batch in batches for row in _degrees(ranks, batch, limits, most_micro_batches, most_virtual_stages)
-    ]
+    degrees: list[tuple[int, ...]] = []
+    for batch, tp, pp, cp in product(batches, _divisors(tensor_degree), range(1, blocks + 1), contexts):
+        dp, rest = divmod(ranks, tp * pp * cp)
+        if rest or batch % dp:
+            continue
+        sliced = (0, 1) if tp > 1 and sequence_degree % tp == 0 else (0,)
+        chunks = range(1, min(most_virtual_stages, blocks // pp) + 1 if pp > 1 else 2)
+        splits = _micro_batches(batch // dp, micro_batch, most_micro_batches)
+        experts = _divisors(gcd(expert_degree, ranks // (tp * pp)))
+        degrees += [
+            (batch, dp, tp, slices, pp, virtual, number, size, ep, cp)
+            for slices, virtual, (number, size), ep in product(sliced, chunks, splits, experts)
+            if virtual == 1 or (number % pp == 0 and not size)
+        ]
     choices = [SHARDINGS.index(name) for name in shardings], [RECOMPUTATIONS.index(name) for name in recomputations]
     space = _product(degrees, choices, algorithms, [*exchanges])
     first = choices[0][0] if choices[0] else 0, space.exchange[:1]
     alone = (space.replicas == 1) & ((space.sharding != first[0]) | (space.exchange != first[1]))
     silent = (space.replicas == 1) & (space.tp == 1) & (space.algorithm > 0)
     return space.rows(~alone & ~silent & _shardable(space, node_ranks))
-
-
-class _Limits(NamedTuple):
-    """Limits that a model sets to the degrees; see :func:`strategy_space`."""
-
-    tensor_degree: int
-    sequence_degree: int
-    expert_degree: int
-    contexts: Sequence[int]
-    blocks: int
-    micro_batch: int | None
-
-
-def _degrees(
-    ranks: int, batch: int, limits: _Limits, most_micro_batches: int, most_virtual_stages: int
-) -> Iterator[tuple[int, ...]]:
-    """Yield the :data:`_DEGREES` of every assignment for one global batch."""
-    for tp, pp, cp in product(_divisors(limits.tensor_degree), range(1, limits.blocks + 1), limits.contexts):
-        dp, rest = divmod(ranks, tp * pp * cp)
-        if rest or batch % dp:
-            continue
-        sliced = (0, 1) if tp > 1 and limits.sequence_degree % tp == 0 else (0,)
-        chunks = range(1, min(most_virtual_stages, limits.blocks // pp) + 1 if pp > 1 else 2)
-        micro_batches = _micro_batches(batch // dp, limits.micro_batch, most_micro_batches)
-        experts = _divisors(gcd(limits.expert_degree, ranks // (tp * pp)))
-        for slices, virtual, (micro, size), ep in product(sliced, chunks, micro_batches, experts):
-            if virtual == 1 or (micro % pp == 0 and not size):
-                yield batch, dp, tp, slices, pp, virtual, micro, size, ep, cp
 
 
 def _product(
@@ -338,7 +320,7 @@ def _shardable(rows: Strategies, node_ranks: int) -> Mask:
 
 
 def _micro_batches(samples: int, size: int | None, most: int) -> list[tuple[int, int]]:
-    """Numbers of micro-batches of a replica's batch, each with their samples where the last one is smaller, else 0."""
+    """Return numbers of micro-batches of a replica's batch, with samples of each where the last is smaller, else 0."""
     if size is None:
         return [(number, 0) for number in _divisors(samples, most)]
     number, rest = divmod(samples, size)
@@ -347,7 +329,7 @@ def _micro_batches(samples: int, size: int | None, most: int) -> list[tuple[int,
 
 @cache
 def _divisors(number: int, most: int | None = None) -> tuple[int, ...]:
-    """Divisors of a number in ascending order, at most ``most``."""
+    """Return the divisors of a number in ascending order, at most ``most``."""
     small = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
     divisors = dict.fromkeys([*small, *(number // divisor for divisor in reversed(small))])
     return tuple(divisor for divisor in divisors if most is None or divisor <= most)

@@ -328,7 +328,7 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
     """Draw plans as dots, colour by kind and shape by site, and the front as a line with names at the side."""
     from matplotlib.lines import Line2D
 
-    named = _spread(sorted(front, key=lambda point: -point.energy), _MOST_NAMES)
+    named = _chosen_names(sorted(front, key=lambda point: -point.energy), _MOST_NAMES)
     sites = list(dict.fromkeys(point.site for point in points))
     marks = {site: _MARKERS[place % len(_MARKERS)] for place, site in enumerate(sites)}
     figure, panels = panel_grid(9.0, max(4.2, 1.4 + _ROW * len(named)), 1, 2, width_ratios=(5, 3.4))
@@ -339,9 +339,8 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
             times, energies = [point.time for point in here], [point.energy for point in here]
             axes.scatter(times, energies, s=22, marker=marks[site], color=colour, alpha=0.75, linewidth=0, zorder=2)
     _scales(axes, points)
-    times, joules = zip(
-        *((point.time, point.energy) for point in sorted(front, key=lambda point: point.time)), strict=True
-    )
+    by_time = sorted(front, key=lambda point: point.time)
+    times, joules = [point.time for point in by_time], [point.energy for point in by_time]
     axes.plot(times, joules, drawstyle="steps-post", color=INK, linewidth=0.9, zorder=1)
     axes.scatter(times, joules, s=60, facecolors="none", edgecolors=INK, linewidth=0.9, zorder=3)
     _label_plans(figure, axes, side, named)
@@ -389,7 +388,7 @@ def _label_plans(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> 
     dots = axes.transAxes.inverted().transform(
         axes.transData.transform([(point.time, point.energy) for point in named])
     )
-    heights = _heights(dots[:, 1])
+    heights = _heights(dots[:, 1].tolist())
     for point, height in zip(named, heights, strict=True):
         where = f"{point.site}, {format_time(point.time)}, {format_energy(point.energy)}"
         text = "\n".join([*wrap(point.name, _LETTERS, break_on_hyphens=False), where])
@@ -412,7 +411,7 @@ def _heights(preferred: Sequence[float]) -> list[float]:
     return heights
 
 
-def _spread(front: Sequence[Point], most: int) -> list[Point]:
+def _chosen_names(front: Sequence[Point], most: int) -> list[Point]:
     """The first, the last and as many between as there is room for."""
     if len(front) <= most:
         return list(front)

@@ -90,7 +90,7 @@ def in_steps(schedule: Schedule, fabric: Fabric) -> Schedule:
 def lightpaths(schedule: Schedule, fabric: Fabric) -> Lightpaths:
     """The lightpaths of a schedule on a circuit-switched fabric."""
     hops = np.concatenate(
-        [np.zeros(0, np.int64), *(fabric.hops(*schedule.ends(rows)) for rows in _blocks(len(schedule)))]
+        [np.zeros(0, np.int64), *(fabric.hops(*schedule.ends(rows)) for rows in _row_blocks(len(schedule)))]
     )
     order = np.lexsort((hops, schedule.lightpath))
     path = schedule.lightpath[order]
@@ -137,7 +137,7 @@ def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> LinkUse:
         )
     else:
         weights = schedule.weights
-        for rows in _blocks(len(schedule)):
+        for rows in _row_blocks(len(schedule)):
             sent = 1 if weights is None else weights[rows]
             _enter_and_leave(change, fabric.footprint(*schedule.ends(rows)), schedule.step[rows] // per_bin, sent)
     # Channels and chunks are whole numbers, so that the running sum is exact; bytes come after. Chunks that differ in
@@ -150,7 +150,7 @@ def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> NDArray[np.int6
     """The rank whose light is on each channel of each link in one step, −1 where dark; shape [links, channels]."""
     now = paths.of_step(step)
     change = np.zeros((fabric.links + 1, fabric.channels + 1), np.int64)
-    for _, first, end in _runs(fabric.footprint(now.source, now.destination, now.route)):
+    for _, first, end in _link_runs(fabric.footprint(now.source, now.destination, now.route)):
         for links, sign in ((first, 1), (end, -1)):
             np.add.at(change, (links, now.channel), sign * (now.source + 1))
             np.add.at(change, (links, now.channel + now.count), -sign * (now.source + 1))
@@ -166,13 +166,13 @@ def utilisation(paths: Lightpaths, steps: int, fabric: Fabric) -> float:
 def _enter_and_leave(change: Floats, print_: Footprint, bin_: Ints, weight: Ints | Floats | int) -> None:
     width = change.shape[1]
     weights = np.broadcast_to(np.asarray(weight, np.float64), len(print_.start))
-    for _, first, end in _runs(print_):
+    for _, first, end in _link_runs(print_):
         for links, sign in ((first, 1.0), (end, -1.0)):
             flat = bin_.astype(np.int64) * width + links
             change += sign * np.bincount(flat, weights, minlength=change.size).reshape(change.shape)
 
 
-def _runs(print_: Footprint) -> Iterator[tuple[int, Ints, Ints]]:
+def _link_runs(print_: Footprint) -> Iterator[tuple[int, Ints, Ints]]:
     """Every run as (run, first link, link after the last), cut in two where it passes the end of its track."""
     for run in range(print_.base.shape[1]):
         base, start, length, period = (
@@ -184,7 +184,7 @@ def _runs(print_: Footprint) -> Iterator[tuple[int, Ints, Ints]]:
         yield run, base, base + np.maximum(reach - period, 0)
 
 
-def _blocks(rows: int) -> list[slice]:
+def _row_blocks(rows: int) -> list[slice]:
     return [slice(begin, begin + _BLOCK) for begin in range(0, rows, _BLOCK)]
 
 

@@ -96,7 +96,7 @@ _MOST_GUIDES = 16
 """Waveguides drawn between two boxes; more would be a grey area."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ChainPart:
     """A box of meshes."""
 
@@ -118,13 +118,11 @@ def chain_parts(parts: Mapping[str, Part]) -> list[ChainPart]:
     chain = []
     for name, part in parts.items():
         if isinstance(part, Mesh):
-            sizes = {"inputs": part.inputs, "outputs": part.outputs, "columns": part.layout.depth}
-            gain = 1.0
+            outputs, inputs, columns, gain = part.outputs, part.inputs, part.layout.depth, 1.0
         else:
-            sizes = {"inputs": part.shape[1], "outputs": part.shape[0], "columns": part.depth}
-            gain = part.gain
-        ends = {"units": name in layers[:-1], "passive": name not in layers}
-        chain.append(ChainPart(name=name, mzis=part.mzis, gain=gain, **sizes, **ends))
+            (outputs, inputs), columns, gain = part.shape, part.depth, part.gain
+        units, passive = name in layers[:-1], name not in layers
+        chain.append(ChainPart(name, inputs, outputs, part.mzis, columns, gain, units, passive))
     return chain
 
 
@@ -321,8 +319,8 @@ def _draw_parts(axes: Axes, compared: Document) -> None:
     together = compared["together"]["word_error_rate"]
     if together > 0:
         axes.axvline(together, color=FAINT, lw=1, zorder=0)
-        place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "left", "fontsize": 7}
-        annotate(axes, "all parts", (together, 1), (4, 2), color=INK, **place)
+        where: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "left", "fontsize": 7}
+        annotate(axes, "all parts", (together, 1), (4, 2), color=INK, **where)
     axes.set(xscale="log", yticks=places, yticklabels=[row["part"] for row in rows])
     shown = [value for values in rates.values() for value in values] + [together or 1e-6]
     axes.set_xlim(min(shown) / 3, min(max(shown) * 3, 1.5))

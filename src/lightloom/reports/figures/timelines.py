@@ -48,7 +48,7 @@ class Stretch:
     """Intervals that are joined in it."""
 
 
-def kind_of(interval: Interval) -> str:
+def task_kind(interval: Interval) -> str:
     """Key of :data:`palette.TASKS`: the collective where one is transmitted, else the category."""
     collective = str(interval.details.get("collective", ""))
     return collective if interval.category == "transmission" and collective in TASKS else interval.category
@@ -61,7 +61,7 @@ def stretches(intervals: Sequence[Interval], least: float, *, join_compute: bool
     """
     joined: list[Stretch] = []
     for interval in intervals:
-        key = kind_of(interval)
+        key = task_kind(interval)
         before = joined[-1] if joined else None
         if before is not None and before.key == key and interval.start - before.end < least / 4:
             narrow = min(interval.duration, before.end - before.start) < least
@@ -134,7 +134,7 @@ def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
     figure, axes = single_panel(_WIDTH, 1.25 + lane * len(lanes))
     for row, (_, lane_stretches, colours) in enumerate(lanes):
         for stretch in lane_stretches:
-            _draw(axes, row, stretch, colours, total)
+            _draw_stretch(axes, row, stretch, colours, total)
     axes.set_yticks(range(len(lanes)), [plain(name) for name, _, _ in lanes])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(lanes) - 0.5, -0.5)
@@ -148,7 +148,7 @@ def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, row: int, stretch: Stretch, colours: Any, total: float) -> None:
+def _draw_stretch(axes: Axes, row: int, stretch: Stretch, colours: Any, total: float) -> None:
     words, colour = colours[stretch.key]
     width = stretch.end - stretch.start
     low = row >= 1 and colours is SHARES

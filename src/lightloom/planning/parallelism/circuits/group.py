@@ -66,7 +66,7 @@ def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> li
     matrix = plan.traffic.total
     if not matrix.sum() > 0:
         none, silent = np.empty(0, np.int64), np.empty((1, 0))
-        return [GroupCircuits(plan.k, none, none, bandwidth=silent, latency=silent[0], port=none, entry=none)]
+        return [GroupCircuits.with_own_ports(plan.k, none, none, silent, silent[0])]
     traffic = Traffic.of(matrix)
     if fabric.switch_planes:
         candidates = [worst_group(plan, _assign_on_switch(traffic, fabric), fabric)]
@@ -94,17 +94,8 @@ def worst_group(
     serving = traffic.find(circuits.source, circuits.destination)
     seconds = fabric.latency(circuits.source, circuits.destination, circuits.route) + fabric.step_overhead
     np.maximum.at(latency, pipe[serving], seconds)
-    return GroupCircuits(
-        plan.k,
-        source,
-        destination,
-        bandwidth=least_of_groups(plan, circuits.counts(traffic), pipe).astype(np.float64) * fabric.channel_bandwidth,
-        latency=latency,
-        port=np.arange(len(source)),
-        entry=np.arange(len(source)),
-        timing=timing,
-        assignment=assignment,
-    )
+    bandwidth = least_of_groups(plan, circuits.counts(traffic), pipe).astype(np.float64) * fabric.channel_bandwidth
+    return GroupCircuits.with_own_ports(plan.k, source, destination, bandwidth, latency, timing, assignment)
 
 
 def least_of_groups(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
@@ -273,14 +264,5 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
     latency = np.zeros(len(source))
     route = fabric.route(traffic.source, traffic.destination)
     np.maximum.at(latency, pipe, fabric.latency(traffic.source, traffic.destination, route) + fabric.step_overhead)
-    pipes = GroupCircuits(
-        plan.k,
-        source,
-        destination,
-        bandwidth=np.full((1, len(source)), fabric.channel_bandwidth, np.float64),
-        latency=latency,
-        port=np.arange(len(source)),
-        entry=np.arange(len(source)),
-        timing=timing,
-    )
-    return pipes, regrant
+    bandwidth = np.full((1, len(source)), fabric.channel_bandwidth, np.float64)
+    return GroupCircuits.with_own_ports(plan.k, source, destination, bandwidth, latency, timing), regrant

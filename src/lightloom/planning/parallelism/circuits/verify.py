@@ -46,10 +46,10 @@ def verify_permutations(permutations: Ints, circuits: Circuits) -> None:
     missing = np.flatnonzero(reached != circuits.destination)
     if len(missing):
         circuit = missing[0]
-        raise VerificationError(f"{_name(circuits, int(circuit))}: the plane leads to rank {reached[circuit]}")
+        raise VerificationError(f"{_where(circuits, int(circuit))}: the plane leads to rank {reached[circuit]}")
 
 
-def _name(circuits: Circuits, circuit: int) -> str:
+def _where(circuits: Circuits, circuit: int) -> str:
     hold, channel = circuits.hold[circuit], circuits.channel[circuit]
     ranks = f"{circuits.source[circuit]}→{circuits.destination[circuit]}"
     return f"hold {hold}, rank {ranks}, channel {channel} (circuit {circuit})"
@@ -68,10 +68,10 @@ def _check_ranges(circuits: Circuits, fabric: Fabric) -> None:
         wrong = np.flatnonzero((column < 0) | (column >= limit))
         if len(wrong):
             circuit = int(wrong[0])
-            raise VerificationError(f"{_name(circuits, circuit)}: {name} {column[circuit]} is not in 0..{limit - 1}")
+            raise VerificationError(f"{_where(circuits, circuit)}: {name} {column[circuit]} is not in 0..{limit - 1}")
     itself = np.flatnonzero(circuits.source == circuits.destination)
     if len(itself):
-        raise VerificationError(f"{_name(circuits, int(itself[0]))}: a rank has a circuit to itself")
+        raise VerificationError(f"{_where(circuits, int(itself[0]))}: a rank has a circuit to itself")
 
 
 def _check_channels(circuits: Circuits, fabric: Fabric) -> None:
@@ -83,7 +83,7 @@ def _check_channels(circuits: Circuits, fabric: Fabric) -> None:
         first, second = owner[order[twice[0]]], owner[order[twice[0] + 1]]
         where = fabric.link_name(int(link[order[twice[0]]]))
         raise VerificationError(
-            f"{_name(circuits, int(first))} and {_name(circuits, int(second))} share their channel on {where}"
+            f"{_where(circuits, int(first))} and {_where(circuits, int(second))} share their channel on {where}"
         )
 
 
