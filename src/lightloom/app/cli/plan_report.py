@@ -19,7 +19,7 @@ from lightloom.core.units import (
     format_time,
 )
 from lightloom.exchange.method import accuracy_note
-from lightloom.machines.accelerators.astra_sim import ORIGIN as SYSTEM
+from lightloom.machines.accelerators.load import SYSTEM_ORIGIN as SYSTEM
 from lightloom.machines.clusters.astra_sim import ORIGIN
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.fabrics.derived import Cut
