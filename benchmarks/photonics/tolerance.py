@@ -34,7 +34,7 @@ from lightloom.photonics.tolerance import (
     count_wrong_words,
     largest_alone,
     largest_share,
-    measure,
+    measure_wrong_words,
     parse_tolerance,
     sturdiest,
 )
@@ -57,7 +57,7 @@ def constructed_row(servers: int, request: Tolerance) -> Row:
     found: Candidate | None = None
     for candidate in tried:
         if (
-            measure(candidate.mapped(), request).interval[1] <= request.word_errors
+            measure_wrong_words(candidate.mapped(), request).interval[1] <= request.word_errors
             and candidate.construction.proof.float64
         ):
             found = candidate
@@ -70,7 +70,7 @@ def constructed_row(servers: int, request: Tolerance) -> Row:
 
 
 def _measured(mapped: MappedAverager, request: Tolerance) -> Row:
-    share, wrong = largest_share(mapped, request), measure(mapped, request)
+    share, wrong = largest_share(mapped, request), measure_wrong_words(mapped, request)
     if wrong.interval[1] <= request.word_errors:
         share = max(share, 1.0)  # the whole request was measured with more words than shares are
     return {

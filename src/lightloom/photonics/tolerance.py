@@ -124,7 +124,7 @@ def candidates(
 
 
 def component_count(matrix: Matrix, form: Form) -> int:
-    """Return the number of interferometers of `meshes.map_components`, without decomposing."""
+    """Return the number of interferometers of `map_components`, without decomposing."""
     total = 0
     for rows, columns in connected_components(matrix):
         if form == "compact":
@@ -364,7 +364,7 @@ def count_wrong_words(
 ) -> WrongWords:
     """Fabricate an averager many times, and average words on each, P and T included.
 
-    Half of the words are near-equal (`link.words`). Noise of amplifiers is drawn for every word; None has none.
+    Half of the words are near-equal (`draw_words`). Noise of amplifiers is drawn for every word; None has none.
     """
     rng = np.random.default_rng((seed, fabrications, words))
     wrong = []
@@ -385,7 +385,7 @@ def count_wrong_words(
 def words_right(
     mapped: MappedAverager, *, words: int, calibration: Calibration = "rows", correct: bool = False
 ) -> Evaluate:
-    """Return the evaluation of the share of words that all servers receive right, for `meshes.monte_carlo`.
+    """Return the evaluation of the share of words that all servers receive right, for `monte_carlo`.
 
     It takes one fabrication of P, every layer and T. Units and receivers detect with the detector noise of the devices.
     """
@@ -509,7 +509,7 @@ def clearly_fails(mapped: MappedAverager, request: Tolerance, seed: int = 0) -> 
     return sample if low > 3 * request.word_errors and sample.wrong.sum() >= 3 else None
 
 
-def measure(
+def measure_wrong_words(
     mapped: MappedAverager, request: Tolerance, seed: int = 0, advance: Advance = lambda _: None, wrong: float = 40.0
 ) -> WrongWords:
     """Return the wrong words of `FABRICATIONS` fabrications, or of a few if they clearly are too many."""
@@ -547,7 +547,7 @@ def find_tolerant(
     tried = candidates(arguments, nonlinearity, advance)
     for number, candidate in enumerate(tried, 1):
         mapped = candidate.mapped()
-        measured = measure(mapped, request, seed)
+        measured = measure_wrong_words(mapped, request, seed)
         advance(1)
         if measured.interval[1] <= request.word_errors and candidate.construction.proof.float64:
             return TolerantAverager(
@@ -614,7 +614,7 @@ def largest_share(
     mapped: MappedAverager, request: Tolerance, seed: int = 0, advance: Advance = lambda _: None
 ) -> float:
     """Return the largest share of all errors of a request that the averager tolerates at once, to 3 %; 0 below 1e-3."""
-    return _largest(lambda share: _tolerates(mapped, request.scaled(share), seed), 1e-3, 8.0, advance)
+    return _largest_tolerated(lambda share: _tolerates(mapped, request.scaled(share), seed), 1e-3, 8.0, advance)
 
 
 def largest_alone(
@@ -625,20 +625,25 @@ def largest_alone(
     None stands for values outside 1e-5 to 1 (power: 1 nW to 1 kW, DAC bits: 1 to 20).
     """
     if name == POWER:
-        found = _largest(lambda noise: _tolerates(mapped, request.only(name, noise**-2), seed), 1e-2, 3e4, advance)
+        found = _largest_tolerated(
+            lambda noise: _tolerates(mapped, request.only(name, noise**-2), seed), 1e-2, 3e4, advance
+        )
         return found**-2 if found else None
     if name == "dac-bits":
         bits = (count for count in range(1, 21) if _tolerates(mapped, request.only(name, count), seed))
         return next(bits, None)
     low, high = (1e-6, 0.5) if name == "crosstalk" else (1e-5, 1.0)
-    return _largest(lambda value: _tolerates(mapped, request.only(name, value), seed), low, high, advance) or None
+    return (
+        _largest_tolerated(lambda value: _tolerates(mapped, request.only(name, value), seed), low, high, advance)
+        or None
+    )
 
 
 def _tolerates(mapped: MappedAverager, request: Tolerance, seed: int) -> bool:
-    return measure(mapped, request, seed, wrong=10.0).interval[1] <= request.word_errors
+    return measure_wrong_words(mapped, request, seed, wrong=10.0).interval[1] <= request.word_errors
 
 
-def _largest(tolerates: Callable[[float], bool], low: float, high: float, advance: Advance) -> float:
+def _largest_tolerated(tolerates: Callable[[float], bool], low: float, high: float, advance: Advance) -> float:
     """Return the largest value that is tolerated by bisection of its logarithm, 0 if ``low`` is not."""
     if not tolerates(low):
         return 0.0

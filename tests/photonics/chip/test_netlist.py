@@ -10,15 +10,23 @@ import pytest
 from numpy.typing import NDArray
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.photonics.averaging.mapped import MappedAverager, map_averager
+from lightloom.photonics.averaging.mapped import MappedAverager, Part, map_averager
 from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
-from lightloom.photonics.chip.netlist import Netlist, chip_netlist, models, part_netlist
-from lightloom.photonics.chip.wavelengths import Dispersion, chip_matrix, part_matrix
+from lightloom.photonics.chip.netlist import Netlist, _netlist, _NetlistBuilder, _part, chip_netlist, models
+from lightloom.photonics.chip.wavelengths import COLUMN_LENGTH, Dispersion, chip_matrix, part_matrix
 from lightloom.photonics.meshes.mapping import MeshMapping, map_blocks, map_components, map_matrix
 
 DISPERSION = Dispersion(mismatch=2e-8, coupler_slope=4e6, group_index=4.1)
 WAVELENGTHS = np.array([1.545, 1.549, 1.55, 1.5512, 1.556])
 Matrix = NDArray[np.complex128]
+
+
+def part_netlist(part: Part, dispersion: Dispersion | None = None, seed: int = 0) -> Netlist:
+    """The netlist of one mapped matrix with its amplifiers."""
+    builder = _NetlistBuilder(dispersion or Dispersion(), COLUMN_LENGTH)
+    entries: dict[int, str] = {}
+    ends = _part(builder, "part", part, dict.fromkeys(range(part.shape[1])), entries, seed)
+    return _netlist(builder, entries, ends)
 
 
 def sax_matrices(content: Netlist, outputs: int, inputs: int) -> Matrix:

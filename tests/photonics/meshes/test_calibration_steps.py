@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lightloom.photonics.devices import NonIdealities, mzi
-from lightloom.photonics.meshes.calibration.calibrate import measure, probe_vectors
+from lightloom.photonics.meshes.calibration.calibrate import measure_powers, probe_vectors
 from lightloom.photonics.meshes.calibration.chip import SimulatedChip
 from lightloom.photonics.meshes.calibration.fit import (
     Measured,
@@ -254,7 +254,7 @@ def test_what_no_power_shows_keeps_its_value() -> None:
 def test_measured_settings_are_those_that_the_dac_gives(bits: int) -> None:
     ideal = decompose(haar(3, 0))
     chip = SimulatedChip(disturb(ideal, NonIdealities(dac_bits=bits), np.random.default_rng(0)), power_noise=0.0)
-    measured = measure(chip, 6, (ideal.theta, ideal.phi), 0)
+    measured = measure_powers(chip, 6, (ideal.theta, ideal.phi), 0)
     for phases in (measured.settings.theta, measured.settings.phi):
         steps = phases / (2 * np.pi / 8)
         assert phases.shape == (6, 3) and np.allclose(steps, np.round(steps), atol=1e-9) == bool(bits)

@@ -102,7 +102,7 @@ def test_the_smallest_one_that_bears_the_errors_is_found() -> None:
     assert found.measured.wrong.size == tolerance.FABRICATIONS
     assert found.mapped.mzis == found.candidate.mzis
     for smaller in every()[: found.tried - 1]:
-        assert tolerance.measure(smaller.mapped(), REQUEST).interval[1] > REQUEST.word_errors
+        assert tolerance.measure_wrong_words(smaller.mapped(), REQUEST).interval[1] > REQUEST.word_errors
     document = tolerance_document(found)
     assert document["tolerated_share"] >= 1
     for name, value in document["errors"].items():
@@ -135,8 +135,11 @@ def test_limits_are_where_the_errors_begin_to_matter() -> None:
     mapped = find_tolerant(ARGUMENTS, REQUEST).mapped
     limit = largest_alone(mapped, REQUEST, "phase-error")
     assert limit is not None and limit < 1
-    assert tolerance.measure(mapped, REQUEST.only("phase-error", limit), wrong=10.0).interval[1] <= REQUEST.word_errors
-    beyond = tolerance.measure(mapped, REQUEST.only("phase-error", 1.2 * limit), wrong=10.0)
+    assert (
+        tolerance.measure_wrong_words(mapped, REQUEST.only("phase-error", limit), wrong=10.0).interval[1]
+        <= REQUEST.word_errors
+    )
+    beyond = tolerance.measure_wrong_words(mapped, REQUEST.only("phase-error", 1.2 * limit), wrong=10.0)
     assert beyond.interval[1] > REQUEST.word_errors
     bits = largest_alone(mapped, REQUEST, "dac-bits")
     assert bits is not None and 2 <= bits <= 12

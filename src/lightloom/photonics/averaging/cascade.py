@@ -97,7 +97,7 @@ class PlainLevel:
         return mzi_count(self.network.layers)
 
     def verify(self, samples: int = 1_000_000) -> Verification:
-        """Run the network on its grid, see `verify.verify`."""
+        """Run the network on its grid, as `proof.verify` does."""
         return verify(self.network, self.function, samples)
 
 

@@ -371,7 +371,7 @@ def lsb_ripple(
 ) -> Circuit:
     """Return the circuit; floors compute ``radix`` - 1 bits per layer.
 
-    With ``digits_decided`` each round of carry-saving also decides the digits that stay (`blocks.carry_save`): the
+    With ``digits_decided`` each round of carry-saving also decides the digits that stay (`carry_save`): the
     sturdiest against errors of interferometers, as analogue values of many levels reach two layers only.
 
     Raises:

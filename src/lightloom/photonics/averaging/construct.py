@@ -82,7 +82,7 @@ class Construction:
         return mzi_count(self.realised.sizes)
 
     def verify(self, samples: int = 1_000_000) -> Verification:
-        """Run the network on its grid, see `verify.verify`."""
+        """Run the network on its grid, as `proof.verify` does."""
         return verify(self.network, self.function, samples)
 
     def noise_limit(self, evaluations: int = EVALUATIONS) -> float:
@@ -260,7 +260,7 @@ def scenario_rows(advance: Callable[[int], None] = lambda _: None, evaluations: 
             advance(1)
         for name, nonlinearity in CHOSEN:
             construction = _pick(function, name, nonlinearity)
-            rows.append(_row(paper, construction, evaluations))
+            rows.append(_construction_row(paper, construction, evaluations))
             advance(1)
     return rows
 
@@ -273,7 +273,7 @@ def _pick(function: AveragingFunction, name: str, nonlinearity: Nonlinearity) ->
     raise AssertionError(f"no {nonlinearity} construction {name!r} for {function}")
 
 
-def _row(paper: PaperNetwork, construction: Construction, evaluations: int) -> dict[str, Any]:
+def _construction_row(paper: PaperNetwork, construction: Construction, evaluations: int) -> dict[str, Any]:
     layers = construction.network.layers
     return {
         **_described(paper, f"{construction.name}, {construction.network.nonlinearity}", layers),

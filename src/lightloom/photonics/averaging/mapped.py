@@ -177,7 +177,7 @@ def effective_network(
         disturbed: the fabricated meshes of each matrix.
         calibration: whether each amplifier, or all amplifiers of a matrix together, apply the real factor that
             minimises the error. Uniform loss then causes no error.
-        correct: whether coupler errors and crosstalk are measured and corrected, see `meshes.corrected`.
+        correct: whether coupler errors and crosstalk are measured and corrected, see `correction.corrected`.
     """
     weights, units = [], light_units(mapped.network)
     for layer, (device, target) in enumerate(zip(disturbed, mapped.target_matrices, strict=True)):
@@ -213,7 +213,7 @@ def averaging_accuracy(
     calibration: Calibration = "rows",
     correct: bool = False,
 ) -> Evaluate:
-    """Return the evaluation of the share of inputs averaged correctly, for `meshes.sweep` and `meshes.monte_carlo`.
+    """Return the evaluation of the share of inputs averaged correctly, for `sweep` and `monte_carlo`.
 
     All points of the grid are tried if there are at most ``samples``, uniformly drawn points otherwise.
     """

@@ -75,7 +75,7 @@ class LayeredNetwork:
         biases: Sequence[ArrayLike] | None = None,
         nonlinearity: Nonlinearity = "relu",
     ) -> LayeredNetwork:
-        """Make a network with full scales of 1; `noise.with_measured_full_scale` measures them."""
+        """Make a network with full scales of 1; `proof.with_measured_full_scale` measures them."""
         matrices = tuple(np.atleast_2d(np.asarray(w, dtype=np.float64)) for w in weights)
         if biases is None:
             vectors = tuple(np.zeros(w.shape[0]) for w in matrices)
@@ -262,7 +262,7 @@ def load_mapping(path: Path) -> MeshMapping | None:
 # Networks in units of light: amplitude 1 is the largest full scale of a layer.
 #
 # One definition of gain serves all commands: that of an amplifier behind an output of a matrix, with a gain for each
-# row (`meshes.row_gains`), signals in units of amplitude.
+# row (`mapping.row_gains`), signals in units of amplitude.
 
 Matrix = NDArray[np.float64]
 
@@ -299,8 +299,8 @@ def largest_gain_db(network: LayeredNetwork) -> float:
 
 # The area of networks in interferometers (MZIs), and the area ratios of the paper's Tables I and II.
 #
-# Matrices are counted by `photonics.meshes.counts`, in the paper's convention (a full SVD) or the economy one.
-# Counting P (K x N M) and T (N M x M) as well reproduces the ratios of Table I to the printed digit.
+# `meshes.mapping` counts matrices in the paper's convention (a full SVD) or the economy one. Counting P (K x N M) and
+# T (N M x M) as well reproduces the ratios of Table I to the printed digit.
 
 
 def mzi_count(layers: Sequence[int], convention: Convention = "paper", bias: bool = False) -> int:

@@ -63,9 +63,9 @@ def prove(realised: Realised, function: AveragingFunction) -> Proof:
     circuit.check_floors()
     margin = check_digits(circuit, function)
     errors = {unit: _output_error(realised, unit, 0.0) for unit in (FLOAT64, FLOAT32)}
-    tolerance = _largest(lambda tau: _output_error(realised, FLOAT64, tau), margin)
+    tolerance = _largest_share(lambda tau: _output_error(realised, FLOAT64, tau), margin)
     bounded = realised.realisation.bounded
-    bend = _largest(lambda bend: _output_error(realised, FLOAT64, 0.0, bend=bend), margin) if bounded else None
+    bend = _largest_share(lambda bend: _output_error(realised, FLOAT64, 0.0, bend=bend), margin) if bounded else None
     floors, bits = len(circuit.floors), sum(m.count for _, m in circuit.floors)
     steps: tuple[str, ...] = (
         f"integers: {floors} floors of {bits} bits, each source an integer within its steps",
@@ -163,7 +163,7 @@ def _gadget_error(gadget: Gadget, source: float, rounding: NDArray[Any], off: ND
     return max(0.0, source - free) / width + float(readout @ (rounding + off))
 
 
-def _largest(error: Callable[[float], float], margin: float) -> float:
+def _largest_share(error: Callable[[float], float], margin: float) -> float:
     """Return the largest share of full scale, to 1 %, for which ``error`` stays below ``margin``."""
     low, high = 0.0, 1.0
     while high > 1e-15 and high - low > 0.01 * high:

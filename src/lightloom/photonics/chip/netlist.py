@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Models for SAX of everything that a netlist names: interferometers, phases, waveguides, gains, units.
 #
 # Every model takes the wavelength as SAX does, ``wl`` in µm, and so does the circuit: ``circuit(wl=1.552)``. Phases
-# are those at the wavelength at which the chip was set; `photonics.dispersion` says how they change beside it.
+# are those at the wavelength at which the chip was set; `wavelengths.Dispersion` says how they change beside it.
 #
 # mzi     B(π/4 + slope · (wl - wl0)) · diag(e^{iθ}, 1) · B · diag(e^{iφ}, 1), all phases of heaters times wl0 / wl
 # guide   the phase of a waveguide beyond that at wl0
@@ -184,20 +184,6 @@ def chip_netlist(
                 mode: builder.one(f"{name.replace(' ', '')}_unit_{mode}", "unit", end, slope=slope)
                 for mode, end in ends.items()
             }
-    return _netlist(builder, entries, ends)
-
-
-def part_netlist(
-    part: Part, dispersion: Dispersion | None = None, *, seed: int = 0, column_length: float = COLUMN_LENGTH
-) -> Netlist:
-    """Return the netlist of one mapped matrix with its amplifiers.
-
-    Raises:
-        UnsupportedError: blocks share inputs or outputs (sigma-u), which needs splitters.
-    """
-    builder = _NetlistBuilder(dispersion or Dispersion(), column_length)
-    entries: dict[int, str] = {}
-    ends = _part(builder, "part", part, dict.fromkeys(range(part.shape[1])), entries, seed)
     return _netlist(builder, entries, ends)
 
 

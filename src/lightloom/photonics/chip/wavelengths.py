@@ -1,6 +1,6 @@
-"""Our own matrices of a chip at any wavelength, which SAX must reproduce from the netlist alone.
+"""Matrices of a chip at any wavelength, which SAX must reproduce from the netlist alone.
 
-`photonics.dispersion` propagates each mesh with couplers and heaters at that wavelength. Waveguides bring a phase that
+`at_wavelength` propagates each mesh with couplers and heaters at that wavelength. Waveguides bring a phase that
 is common to all paths of a part, as every column has one length and shorter blocks end in as long waveguides.
 """
 

@@ -69,7 +69,7 @@ RANGES: Mapping[str, tuple[float, float, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A link from servers through an averager and back. Sources of the defaults: `sources.SOURCES`."""
+    """A link from servers through an averager and back. Sources of the defaults: `SOURCES`."""
 
     full_scale: float = 3e-3
     """Power of a signal at full scale on the chip, in watts."""

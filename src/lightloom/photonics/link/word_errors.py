@@ -78,7 +78,7 @@ class WrongWords:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the rate, see `intervals.interval`."""
+        """The 95 % interval of the rate, see `interval`."""
         return interval(self.wrong, self.words)
 
 

@@ -252,9 +252,7 @@ def disturbed_devices(
     )
 
 
-# Many fabrications of a matrix at once, for statistics: matrices [fabrications, outputs, inputs].
-#
-# The devices follow the same distributions as those of :func:`disturb.disturb`, drawn in another order.
+# Many fabrications of a matrix at once: the distributions of `disturb`, drawn in another order.
 
 
 def fabricated_matrices(

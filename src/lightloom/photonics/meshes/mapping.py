@@ -126,7 +126,7 @@ def map_matrix(
 
     Raises:
         ConfigError: the argument is not a finite matrix, or ``sigma-u`` is given one that is not square
-            (:func:`blocks.map_blocks` takes it).
+            (`map_blocks` takes it).
         UnknownNameError: the form does not exist, or the kind of gains.
     """
     if form not in FORMS:

@@ -87,7 +87,7 @@ def wrong_shares(network: LayeredNetwork, function: AveragingFunction) -> dict[s
     return shares
 
 
-def compare(
+def compare_trainings(
     known: list[Document], budget: float = BUDGET, advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[Document]:
     """Train both arms with every seed; yield a document after each; trainings of ``known`` are not repeated."""
@@ -137,7 +137,7 @@ def _document(trainings: list[Document], constructed: list[Document], budget: fl
 
 
 def write(path: Path, budget: float = BUDGET, advance: Callable[[int], None] = lambda _: None) -> None:
-    """Write `compare` to a file after every training; trainings in the file are not repeated.
+    """Write `compare_trainings` to a file after every training; trainings in the file are not repeated.
 
     Raises:
         ConfigError: the file holds something else, or trainings with another budget, or cannot be written.
@@ -146,5 +146,5 @@ def write(path: Path, budget: float = BUDGET, advance: Callable[[int], None] = l
     known = stored_entries(path, "trainings", {"schema": SCHEMA, "budget_cpu_seconds": budget}, complaint)
     if known is None:
         raise ConfigError(f"{str(path)!r} holds trainings of another budget: give another name")
-    for document in compare(known, budget, advance):
+    for document in compare_trainings(known, budget, advance):
         write_atomically(path, json.dumps(document, indent=1) + "\n")

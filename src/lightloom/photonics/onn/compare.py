@@ -38,7 +38,7 @@ from lightloom.photonics.onn.training import Trained, train
 # Recipe: the whole grid in batches of 256; every step draws noise on inputs, hidden outputs and outputs, relative to
 # each signal's own full scale (measured on the grid once an epoch; gradients reach it, so that training may lower
 # peaks). The noise starts at 5e-4 and rises by 0.2 % a step while 99.95 % of noisy inputs are received correctly,
-# else it falls (`curriculum`), so that the network is always trained where its errors begin. Mean square error beyond
+# else it falls (`Curriculum`), so that the network is always trained where its errors begin. Mean square error beyond
 # a margin of 0.1 of a level, Adam, warm-up, cosine to 0, clipped gradients.
 #
 # How it was chosen: pilots of 240 CPU seconds in all, judged by the noise limit and the accuracy at their end:
@@ -56,7 +56,7 @@ BUDGET = 2400.0
 TRAINING_SCHEMA = "lightloom.training/1"
 
 _NOISE_AWARE = {
-    "noise": 1.2e-2,  # No network bears more: noise.input_bound.
+    "noise": 1.2e-2,  # No network bears more: `input_bound`.
     "batch": 256,
     "learning_rate": 2e-3,
     "margin": 0.1,
@@ -104,7 +104,7 @@ def keep(trained: Trained, name: str, folder: Path) -> None:
 
 SCHEMA = "lightloom.noise/1"
 CURVE_EVALUATIONS = 100_000
-"""Noisy evaluations per point of a curve; limits use `noise.EVALUATIONS`."""
+"""Noisy evaluations per point of a curve; limits use `proof.EVALUATIONS`."""
 SIGMAS = tuple(float(f"{s:.3g}") for s in np.geomspace(1e-4, 3e-2, 24))
 CONSTRUCTED = {
     "regenerated": {"noise": 3e-3},
@@ -140,7 +140,9 @@ def contenders() -> Iterator[Contender]:
         yield Contender(name=name, kind="constructed", network=construction.network, mzi_count=construction.mzi_count)
 
 
-def compare(known: Iterable[dict[str, Any]] = (), advance: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
+def compare_networks(
+    known: Iterable[dict[str, Any]] = (), advance: Callable[[int], None] = lambda _: None
+) -> Iterator[Any]:
     """Measure noise limits (99.99 %) and error rates at `SIGMAS`; yield a document after every network.
 
     Every signal has Gaussian noise relative to its own full scale, with the same draws for all networks. A network of
@@ -152,7 +154,7 @@ def compare(known: Iterable[dict[str, Any]] = (), advance: Callable[[int], None]
     evaluations = {"limit": EVALUATIONS, "curve": CURVE_EVALUATIONS}
     for contender in contenders():
         digest = _digest(contender.network)
-        row = measured[digest] if digest in measured else _row(contender, function, digest)
+        row = measured[digest] if digest in measured else _network_row(contender, function, digest)
         rows.append(row | {"name": contender.name})
         advance(1)
         yield {
@@ -173,7 +175,7 @@ def _digest(network: LayeredNetwork) -> str:
     return digest.hexdigest()[:16]
 
 
-def _row(contender: Contender, function: AveragingFunction, digest: str) -> dict[str, Any]:
+def _network_row(contender: Contender, function: AveragingFunction, digest: str) -> dict[str, Any]:
     network = contender.network
     verification = verify(network, function)
     return {
@@ -216,12 +218,12 @@ def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def write(path: Path, advance: Callable[[int], None] = lambda _: None) -> None:
-    """Write `compare` to a file after every network; rows in the file are not measured again.
+    """Write `compare_networks` to a file after every network; rows in the file are not measured again.
 
     Raises:
         ConfigError: the file is not a comparison, or cannot be written.
     """
     complaint = f"{str(path)!r} is not a comparison of networks: give another name"
     known = stored_entries(path, "networks", {"schema": SCHEMA, "sigmas": list(SIGMAS)}, complaint)
-    for document in compare(known or [], advance):
+    for document in compare_networks(known or [], advance):
         write_atomically(path, json.dumps(document, indent=1) + "\n")

@@ -28,7 +28,7 @@ from lightloom.photonics.onn.recipe import TrainingRecipe
 
 # Matrices of squares Σ_a · U_a in torch (OptINC, Fig. 4, eq. 4 to 6): a projection to them, and a parametrisation.
 #
-# `photonics.meshes.blocks` does the same in NumPy, and tests compare the two.
+# `meshes.mapping.approximate` does the same in NumPy, and tests compare the two.
 
 
 def cut(matrix: Tensor) -> Tensor:

@@ -40,9 +40,9 @@ class TrainingRecipe:
     nonlinearity: Nonlinearity = "relu"
     noise: float = 0.0
     """Largest standard deviation of the training noise on every signal, relative to its full scale. The noise rises
-    towards it as long as the network tolerates it (`curriculum`)."""
+    towards it as long as the network tolerates it (`Curriculum`)."""
     devices: NonIdealities | None = None
-    """Errors of the devices, drawn anew for every batch: training runs through the meshes (`device_errors`)."""
+    """Errors of the devices, drawn anew for every batch: training runs through the meshes (`model.DrawnDevices`)."""
     aware_from: float = 0.5
     """Share of the training after which devices err; before, the network learns the function undisturbed."""
     mesh_form: MeshForm = "economy"
@@ -210,7 +210,7 @@ def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
 START = 5e-4
 RISING = 0.9995
 """Share of noisy inputs received correctly above which the noise rises; below it the noise falls. The noise limit is
-defined at 0.9999 (`averaging.proved.noise.TARGET`); at slightly more noise, training sees the errors that set it."""
+defined at 0.9999 (`averaging.proof.TARGET`); at slightly more noise, training sees the errors that set it."""
 _STEP = 2e-3
 _MEMORY = 0.02
 

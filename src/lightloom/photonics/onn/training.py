@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -130,17 +130,11 @@ class Trained:
 
     @property
     def function_arguments(self) -> FunctionArguments:
-        """Arguments of the function, for `averaging.realised.files.save_network`."""
+        """Arguments of the function, for `averaging.networks.save_network`."""
         r = self.recipe
         if r.groups is not None:
             raise ConfigError(f"groups = {r.groups}: level 2 of a cascade is stored with its level 1")
-        return FunctionArguments(
-            servers=r.servers,
-            bits=r.bits,
-            inputs=r.inputs,
-            rounding=r.rounding,
-            carries_decimals=r.carries_decimals,
-        )
+        return FunctionArguments(**{field.name: getattr(r, field.name) for field in fields(FunctionArguments)})
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of `lightloom onn train --json`."""
@@ -384,15 +378,8 @@ def train_cascade(
         ConfigError: the recipes are not those of two levels of one cascade, or a checkpoint belongs to another recipe.
     """
     first, second = recipes
-    if (
-        not first.carries_decimals
-        or second.groups is None
-        or (first.servers, first.bits)
-        != (
-            second.servers,
-            second.bits,
-        )
-    ):
+    equal_functions = (first.servers, first.bits) == (second.servers, second.bits)
+    if not first.carries_decimals or second.groups is None or not equal_functions:
         raise ConfigError("recipes: expected level 1, which carries decimals, and level 2 of the same cascade")
     folders = [None if folder is None else folder / f"level-{level}" for level in (1, 2)]
     # Level 1 stays in its folder until level 2 has ended, so that an interruption loses neither.

@@ -117,19 +117,8 @@ class SimulatedChip:
     def truth(self) -> Twin:
         """Return the twin that knows every error of the chip but the spread of its losses; it is what a fit seeks."""
         parts = _fabrications(self._fabricated)
-        joined = {
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in (
-                "theta_error",
-                "phi_error",
-                "first",
-                "second",
-                "transmission",
-                "theta_efficiency",
-                "phi_efficiency",
-            )
-        }
-        phi = joined["phi_error"]
+        errors = {name: np.concatenate([getattr(part, name) for part in parts]) for name in Fabrication.__slots__}
+        phi = errors["phi_error"]
         if isinstance(self._fabricated, DisturbedMatrix):
             # Phases at the outputs of V† lie in series with those of Σ.
             count = min(parts[0].output_error.size, parts[1].phi_error.size)
@@ -137,14 +126,11 @@ class SimulatedChip:
             phi[start : start + count] += parts[0].output_error[:count]
         return Twin(
             wiring=self._wiring,
-            theta_offset=joined["theta_error"],
+            theta_offset=errors["theta_error"],
             phi_offset=phi,
-            first=joined["first"],
-            second=joined["second"],
-            theta_efficiency=joined["theta_efficiency"],
-            phi_efficiency=joined["phi_efficiency"],
+            **{name: errors[name] for name in ("first", "second", "theta_efficiency", "phi_efficiency")},
             crosstalk=self._fabricated.non_idealities.thermal_crosstalk,
-            loss_db=float(-10 * np.log10(joined["transmission"]).mean()) if phi.size else 0.0,
+            loss_db=float(-10 * np.log10(errors["transmission"]).mean()) if phi.size else 0.0,
         )
 
     def error(self, settings: Settings, target: Fields, *, real: bool = False) -> float:

@@ -337,7 +337,7 @@ def program(
 ) -> Programmed:
     """Return settings for which the twin implements ``target`` [outputs, inputs], norm at most 1.
 
-    Starts from ``ideal``, θ and φ of ideal devices, corrected for the couplers (:mod:`correction`), and takes damped
+    Starts from ``ideal``, θ and φ of ideal devices, corrected for the couplers (`meshes.correction`), and takes damped
     Gauss-Newton steps in all phases and in the phases of the outputs. With ``real``, the real parts of the outputs
     are detected, and light in quadrature counts little. Steps end when three in a row lower the square of the error by
     less than 0.2 %, or eight in a row do not lower it.
