@@ -83,10 +83,6 @@ class Total:
         value, low, high = (number / end if number and end else None for end in ends)
         return replace(self, unit=unit, value=value, low=low, high=high, inverse=not self.inverse)
 
-    def plus(self, other: Total) -> Total:
-        """Return the sum of two totals of one unit."""
-        return summed(self.unit, (self, other))
-
     def text(self) -> str:
         """Return the sum with its range and what it leaves out: ``at least $ 1,234; without: price of nic-800g``."""
         return "; ".join((f"{self.bound} {self.known_text()}".lstrip(), *self.reasons()))
