@@ -152,7 +152,7 @@ class Step:
     computation: float
     """Seconds, eDRAM accesses included."""
     communication: float
-    """Seconds of communication."""
+    """Seconds in which the chips exchange data."""
     computation_power: float
     """Watts of a chip while it computes."""
     communication_power: float | None

@@ -168,7 +168,7 @@ class Comparison:
         return float(slow / fast)
 
 
-# What practitioners' splits take on the same networks: the winner of the search, and plain data parallelism.
+# Practitioners' splits on the same networks: the winner of the search, and data parallelism.
 
 ALGORITHMS = ("ring-two-way-striped", "recursive-doubling-striped")
 """Verified schedules of the exchanges; striped, so that they use all circuits or wavelengths."""
@@ -333,7 +333,7 @@ def _small_operator(
     )
 
 
-# What the results of the comparison are made from, and whether stored ones were made from the same.
+# Inputs of the comparison, and whether stored results were made from the same.
 
 Part = Literal["placed", "rivals"]
 """Steps of placed plans, and of the planner's other splits on the same networks."""

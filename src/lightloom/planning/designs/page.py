@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# What a design would have to cost or draw to match the best design of the other technology.
+# Break-even points: cost and power at which a design matches the best design of the other technology.
 #
 # Dollars for a sample are linear in the price of the fabric, and joules in its power, so the break-even points have
 # closed forms (:mod:`lightloom.planning.designs.space`). They are linear in prices and powers of boards and hosts

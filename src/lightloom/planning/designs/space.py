@@ -132,7 +132,7 @@ class Design:
         return cluster_from(data, settings, name=self.name, where=f"design {self.name!r}", folder=Path(self.folder))
 
 
-# What a design costs a second and trains a second: its place among designs, as a function of its step time.
+# Cost and samples of a design per second: its place among designs, as a function of its step time.
 #
 # samples per dollar = goodput / (1 + s) / (t · dollars a second + dollars of what sending draws for one sample)
 # samples per joule  = goodput / (1 + s) / (t · watts at the meter + joules of what sending draws for one sample)
@@ -324,7 +324,7 @@ def _known(total: Total) -> float:
     return total.value or 0.0
 
 
-# Which designs no other one beats, whatever the prices are that nobody states.
+# The front: designs that no other one beats, whatever the prices are that nobody states.
 #
 # A design beats another one if it trains at least as many samples for a dollar, for a joule and, where numbers of
 # ranks differ, in a second, and if every part of unknown price or power, boards and hosts included, stands in it for

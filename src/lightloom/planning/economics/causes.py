@@ -189,7 +189,7 @@ def _with_stated_time(causes: list[Cause], name: str, seconds: float, bill: Bill
     return causes
 
 
-# What a restart is made of: from the failure to the next computed step, part by part, each with its source.
+# Parts of a restart, from the failure to the next computed step, each with its source.
 #
 # node, accelerator   detection + swap + (rewiring + link up, over circuits) + initialisation + loading
 # link, by rewiring   network detection + rewiring + link up + initialisation + loading
@@ -302,7 +302,7 @@ class Recovery:
         )
 
 
-# What a failed link costs in steps that go on without it, as ``lightloom damage`` prices it.
+# Slowdown of steps that go on without a failed link, as ``lightloom damage`` prices it.
 
 MOST_RANKS = 64
 """Larger rings are priced as rings of so many nodes: searches take seconds there, and the slowdown of a long message is
@@ -343,7 +343,7 @@ def _failures(fabric: Fabric, kind: Kind | None) -> list[Failure]:
     return []
 
 
-# What can follow a failed link: a restart on a spare node, a spare channel by rewiring, or slower steps for a while.
+# Responses to a failed link: a restart on a spare node, a spare channel by rewiring, or slower steps for a while.
 #
 # restart   the node leaves until it is repaired, and the job restarts on a spare one
 # rewire    circuits move to a spare channel, and the job restarts where it was

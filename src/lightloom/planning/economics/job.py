@@ -175,7 +175,7 @@ def cycle_time(interruptions: Sequence[Interruption]) -> float:
     return (1 / rate + downtime) / survived
 
 
-# How much of a cluster can train while some of it is broken: blocks that any circuit joins, fixed slices, spares.
+# Share of a cluster that can train while some of it is broken: blocks that any circuit joins, fixed slices, spares.
 #
 # reconfigurable   any ``needed`` of the blocks that work make a slice: floor(working / needed) slices
 # static           a slice is fixed, and works only while all its hosts work
