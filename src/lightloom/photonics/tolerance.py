@@ -55,8 +55,6 @@ from lightloom.photonics.meshes.mapping import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from lightloom.photonics.averaging.mapped import MappedAverager
-
     Matrices = NDArray[np.complex128]
 
 

@@ -12,17 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, InputError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 # Integers as PAM4 signals: two bits per signal, most significant first (OptINC, arXiv 2603.28290, eq. 2).
 #

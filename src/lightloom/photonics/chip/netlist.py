@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +22,6 @@ from lightloom.photonics.averaging.mapped import MappedAverager, Part
 from lightloom.photonics.chip.wavelengths import COLUMN_LENGTH, SEEDS, Dispersion, arm_lengths
 from lightloom.photonics.meshes.mapping import MappedBlocks, MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh
-
-if TYPE_CHECKING:
-    from lightloom.core.arrays import Floats
-
 
 # Models for SAX of everything that a netlist names: interferometers, phases, waveguides, gains, units.
 #

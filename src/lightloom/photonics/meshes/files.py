@@ -27,11 +27,7 @@ from lightloom.photonics.meshes.mapping import MappedBlocks, MappedMatrix, squar
 from lightloom.photonics.meshes.mesh import Mesh
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
-
-    from lightloom.photonics.meshes.mesh import Mesh
 
 
 # Meshes and mapped matrices as JSON objects, which are validated when they are read.

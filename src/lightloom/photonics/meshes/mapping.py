@@ -23,8 +23,6 @@ from lightloom.photonics.meshes.decompose import checked_matrix, decompose
 from lightloom.photonics.meshes.mesh import KINDS, Kind, Mesh
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike, NDArray
 
     from lightloom.core.results import Document
