@@ -16,6 +16,7 @@ from lightloom.collectives.registry import find
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.models.zoo import load_workload
+from lightloom.planning.pricing import collective_prices
 from lightloom.planning.search.request import Pins, SearchRequest
 from lightloom.planning.search.search import search
 from lightloom.planning.sweeps.experiment import CollectivePoint, PlanPoint, Point
