@@ -264,4 +264,4 @@ def test_real_networks_lose_at_every_size(servers: int) -> None:
 @pytest.mark.slow
 def test_stored_designs_are_what_is_constructed_and_simulated() -> None:
     for rows in (True, False):
-        assert designs.design(4, 8, rows) == designs.make_design(4, 8, rows)
+        assert designs.network_design(4, 8, rows) == designs.make_design(4, 8, rows)

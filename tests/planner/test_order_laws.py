@@ -56,6 +56,11 @@ CRITERIA: list[tuple[str, list[Any]]] = [
 """Fields of plans in the order in which they count, and what comes first of each."""
 
 
+def made(**fields: object) -> Any:
+    """A plan of which only these fields are asked for."""
+    return SimpleNamespace(**fields)
+
+
 @pytest.mark.parametrize("place", range(len(CRITERIA)))
 def test_what_counts_more_decides_whatever_counts_less(place: int) -> None:
     name, values = CRITERIA[place]
@@ -63,19 +68,16 @@ def test_what_counts_more_decides_whatever_counts_less(place: int) -> None:
     before = {other: options[0] for other, options in CRITERIA if other not in (name, *(each for each, _ in after))}
     best, worst = ({other: options[end] for other, options in after} for end in (0, -1))
     for value, later in pairwise(values):
-        first, second = (
-            SimpleNamespace(**before, **{name: each}, **rest) for each, rest in ((value, worst), (later, best))
-        )
+        first, second = (made(**before, **{name: each}, **rest) for each, rest in ((value, worst), (later, best)))
         assert order(first) < order(second)
     if name == "communication_time":
-        assert order(SimpleNamespace(**before, communication_time=0.0, **best)) == order(
-            SimpleNamespace(**before, communication_time=None, **best)
-        )
+        silent, unknown = (made(**before, communication_time=each, **best) for each in (0.0, None))
+        assert order(silent) == order(unknown)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=9))
 def test_the_front_has_one_of_each_kind_that_nothing_beats(costs: list[tuple[int, int]]) -> None:
-    plans: list[Any] = [SimpleNamespace(sample_time=time, energy_per_sample=joules) for time, joules in costs]
+    plans: list[Any] = [made(sample_time=time, energy_per_sample=joules) for time, joules in costs]
     front = pareto_front(plans)
     best = {
         (time, joules)
@@ -84,7 +86,8 @@ def test_the_front_has_one_of_each_kind_that_nothing_beats(costs: list[tuple[int
     }
     assert [(plan.sample_time, plan.energy_per_sample) for plan in front] == sorted(best)
     for plan in front:
-        assert plan is plans[costs.index((plan.sample_time, plan.energy_per_sample))]
+        time, joules = plan.sample_time, plan.energy_per_sample
+        assert plan is plans[costs.index((int(time), int(joules)))]
 
 
 @given(

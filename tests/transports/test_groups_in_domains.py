@@ -27,7 +27,9 @@ def test_every_domain_holds_at_least_as_many_of_a_group(domain: int, ranks: int,
 def test_no_group_is_priced_below_its_bound(ranks: int) -> None:
     fabric = load_cluster("nvl72-576").fabric
     for stride in (stride for stride in range(1, 576 // ranks + 1) if 576 % (ranks * stride) == 0):
-        prices = LibraryPrices(fabric.group(ranks, stride), "physical")
+        group = fabric.group(ranks, stride)
+        assert group is not None
+        prices = LibraryPrices(group, "physical")
         for nbytes in (1e6, 1e11):
             cost, bound = prices.cost("all-reduce", nbytes)
             assert cost.time >= bound.time

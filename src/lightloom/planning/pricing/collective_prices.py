@@ -380,7 +380,7 @@ def price_line(price: Price, kind: Kind, *, hidden_setup: bool) -> PriceLine:
     return PriceLine(nothing, (small - nothing) / _SMALL, far, (twice - large) / _LARGE)
 
 
-def chords(sizes: Sequence[float], seconds: Sequence[float]) -> LowerPrice:
+def chords(sizes: Sequence[float] | Floats, seconds: Sequence[float] | Floats) -> LowerPrice:
     """Return the chords of a concave price between sizes, beyond which it is taken to stay as it is."""
     known = np.array(seconds) * _BELOW_ROUNDING
 

@@ -207,8 +207,7 @@ def _recipe(
     approximated: str | None,
     options: Document,
 ) -> TrainingRecipe:
-    own = (servers, bits, layers)
-    given = [value is not None for value in own]
+    given = [value is not None for value in (servers, bits, layers)]
     if scenario is not None and any(given):
         raise ConfigError("give either --scenario, or --servers, --bits and --layers")
     if any(given) and not all(given):
@@ -217,10 +216,9 @@ def _recipe(
     chosen = options if form is None else {**options, "form": form}
     if approximated is not None:
         chosen["approximated"] = read_list(approximated, "--approximated")
-    if not all(given):
-        number = 1 if scenario is None else scenario
-        return TrainingRecipe.scenario(number, **chosen)
-    signals = read_list(str(layers), "--layers", "-")
+    if servers is None or bits is None or layers is None:
+        return TrainingRecipe.scenario(1 if scenario is None else scenario, **chosen)
+    signals = read_list(layers, "--layers", "-")
     if chosen.setdefault("form", "cayley") != "free":
         chosen.setdefault("approximated", tuple(range(1, len(signals))))
     return TrainingRecipe(servers=servers, bits=bits, layers=signals, **chosen)
