@@ -209,7 +209,7 @@ def test_a_search_prints_its_front(onn: Command) -> None:
 
 
 def test_reducers_are_compared_and_drawn(onn: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rivals, "design", lambda servers, bits, rows, ports: DESIGN)
+    monkeypatch.setattr(rivals, "network_design", lambda servers, bits, rows, ports: DESIGN)
     options = ["compare-reducers", "--servers", "2", "--draws", "20", "--set", "laser=1"]
     found = onn.json(*options, "--pair", "digit-sum-nrz,broadcasting-asic", "--figure", "r.png")
     assert (onn.folder / "r.png").stat().st_size > 20_000

@@ -54,7 +54,7 @@ DESIGN = Design(
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks of known size, so that nothing is simulated."""
     made = {True: DESIGN, False: replace(DESIGN, lane_share=1.0, full_scale=0.5)}
-    monkeypatch.setattr(rivals, "design", lambda servers, bits, rows, ports: made[rows])
+    monkeypatch.setattr(rivals, "network_design", lambda servers, bits, rows, ports: made[rows])
 
 
 @pytest.fixture

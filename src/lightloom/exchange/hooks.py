@@ -197,9 +197,7 @@ def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **optio
     """
     _warn_of("attach_inceptionn_fsdp", f"attach_fsdp(model, {_method_name(codec, options)!r})", options)
     modules = sharded_modules(model)
-    group = common_group(
-        modules, "lightloom.exchange.distributed.fsdp.attach_fsdp compresses between the nodes of hybrid sharding"
-    )
+    group = common_group(modules, "lightloom.exchange.attach_fsdp compresses between the nodes of hybrid sharding")
     for name, parameter in (pair for module in modules for pair in module.parameters):
         if parameter.device.type != "cpu":
             raise UnsupportedError(f"{name} is on {parameter.device}: expected cpu")

@@ -163,7 +163,7 @@ def recovery_of(machine: Machine, options: GoodputOptions) -> Recovery:
     """Return the parts of restarts on a machine: rewiring and link-up as its circuit switches have them."""
     fabric = machine.fabric
     components = (line.part for line in machine.bill.lines)
-    switch = next((part for part in components if part.kind in ("circuit-switch", "circuit-switch-port")), None)
+    switch = next((each for each in components if each.kind in ("circuit-switch", "circuit-switch-port")), None)
     circuits = switch is not None or fabric.switch_planes
     recovery = Recovery.of(options.recovery, circuits=circuits, whole=options.restart)
     for name, field in (("rewiring", "reconfiguration_time"), ("link_up", "link_up_time")):

@@ -82,7 +82,7 @@ class Site(Config):
     def _prices_are_of_parts_of_fabrics(self) -> Self:
         for name in self.prices:
             if (kind := load_part(name).kind) in ("board", "host"):
-                raise ValueError(f"price of {name}: expected a part of the fabric, or {kind}_given_price")
+                raise ValueError(f"price of {name}: expected a part of the fabric, or {kind}_price")
             if kind == "fibre":
                 raise ValueError(f"price of {name}: fibres are priced by the metre: expected another part")
         if self.fabric_price is not None and self.prices:
