@@ -5,7 +5,7 @@ rank i ──up i──▶ ╔══════════╗ ──down j─�
                  ╚══════════╝
 
 ``averaging`` says what the averager is made of; levels, latency, power and how many instances the bandwidth takes
-follow from it (`photonics.capacity`, or `photonics.averaging.hardware` for a network of given devices), but for what is
+follow from it (`machines.reducers.capacity`, or `machines.reducers.hardware` for a network of given devices), but for what is
 given.
 """
 
@@ -47,7 +47,7 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 class Averaging(Config):
-    """Parts that an averager is made of; devices left out are those of `photonics.averaging.hardware.Parts`."""
+    """Parts that an averager is made of; devices left out are those of `machines.reducers.hardware.Parts`."""
 
     reducer: str | None = None
     """A reducer of `lightloom onn compare-reducers`, whose watts, latency and area all instances then have; null: a
