@@ -5,8 +5,8 @@ rank i ──up i──▶ ╔══════════╗ ──down j─�
                  ╚══════════╝
 
 ``averaging`` says what the averager is made of; levels, latency, power and how many instances the bandwidth takes
-follow from it (`machines.reducers.capacity`, or `machines.reducers.hardware` for a network of given devices), but for what is
-given.
+follow from it (`machines.reducers.capacity`, or `machines.reducers.hardware` for a network of given devices), but for
+what is given.
 """
 
 from __future__ import annotations
