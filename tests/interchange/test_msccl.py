@@ -34,9 +34,14 @@ def written(folder: Path, made: Program) -> Path:
     return path
 
 
+MOST_CHUNKS = 4096
+"""Chunks of a schedule whose program is written and run step by step."""
+
+
 def served(drawn: Made) -> Program:
     schedule, fabric = drawn
     assume(not fabric.in_network_reduction and schedule.collective.kind in NAMES)
+    assume(schedule.chunks <= MOST_CHUNKS)
     return program_of(schedule, fabric)
 
 
