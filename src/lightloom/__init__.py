@@ -132,9 +132,11 @@ class _FormerNames:
 
     @staticmethod
     def find_spec(name: str, *_: object) -> ModuleSpec | None:
+        if name not in _FORMER:
+            return None
         from importlib.machinery import ModuleSpec
 
-        return ModuleSpec(name, _FormerNames) if name in _FORMER else None  # type: ignore[arg-type]
+        return ModuleSpec(name, _FormerNames)  # type: ignore[arg-type]
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType:
@@ -148,7 +150,8 @@ class _FormerNames:
         module.__spec__ = getattr(module.__spec__, "loader_state", None)
 
 
-sys.meta_path.append(_FormerNames)
+# Before the finders of files, which would load a second copy of a module whose last name is the same.
+sys.meta_path.insert(0, _FormerNames)
 
 
 def __getattr__(name: str) -> object:

@@ -81,3 +81,32 @@ def test_nothing_inside_imports_the_root() -> None:
                 assert all(alias.name != "lightloom" for alias in node.names), path
             if isinstance(node, ast.ImportFrom):
                 assert node.module != "lightloom" and not node.level, path
+
+
+FORMER = """
+from lightloom.accelerators.base import Accelerator
+from lightloom.collectives.registry import Algorithm
+from lightloom.collectives.schedule.build import assign_wavelengths, moves
+from lightloom.collectives.schedule.compose import from_all_gather
+from lightloom.compression import Codec, Family, Inceptionn
+from lightloom.compression.arrays import float32_target, float32_values
+from lightloom.fabrics.base import Fabric
+from lightloom.fabrics.bills.links import ports_for
+from lightloom.fabrics.bills.switches import network
+from lightloom.fabrics.conformance import check_fabric
+from lightloom.fabrics.footprint import Footprint
+from lightloom.parts.bill import Bill, Line
+from lightloom.parts.load import load_part
+from lightloom.training.hooks import attach_inceptionn, attach_optical_average, attach_schedule
+import lightloom, sys
+
+assert Fabric is lightloom.Fabric and Codec is lightloom.Codec and Accelerator is lightloom.Accelerator
+for former, present in lightloom._FORMER.items():
+    __import__(former)
+    assert sys.modules[former] is sys.modules[present] and sys.modules[present].__spec__.name == present, former
+"""
+"""What the pages of 0.2 imported."""
+
+
+def test_modules_that_were_public_keep_their_names() -> None:
+    subprocess.run([sys.executable, "-W", "error", "-c", FORMER], check=True)

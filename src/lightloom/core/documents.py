@@ -22,7 +22,7 @@ _DEEPEST = 100
 _TOO_DEEP = f"{{place}}: expected at most {_DEEPEST} lists and mappings inside of each other"
 _MOST_NODES = 1 << 20
 """Values of a YAML document, those that aliases repeat counted each time."""
-_LARGEST_RATIO = 40
+_LARGEST_RATIO = 50
 """Bytes that one byte of gzip may unpack to, above :data:`MOST_BYTES`: traces reach 30."""
 _PIECE = 1 << 20
 _GZIP = b"\x1f\x8b"
