@@ -7,13 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lightloom.collectives.collective import (
-    CARRIED_AS,
-    FROM_ALL_GATHER,
-    ROOTED,
-    TO_OR_FROM_ROOT,
-    Kind,
-)
+from lightloom.collectives.collective import CARRIED_AS, FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Kind
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.schedule.columns import ROW_NBYTES, Schedule
 from lightloom.core.arrays import Ints

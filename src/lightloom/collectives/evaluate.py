@@ -156,10 +156,7 @@ def fastest_first(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
 
 
 def around_failures(
-    request: Collective,
-    sound: Fabric,
-    cases: Sequence[Sequence[Failure]],
-    advance: Callable[[int], None] | None = None,
+    request: Collective, sound: Fabric, cases: Sequence[Sequence[Failure]], advance: Callable[[int], None] | None = None
 ) -> list[Document]:
     """Return a row for each case, with its slowdown against the first; every rank's share stays as large as it was.
 

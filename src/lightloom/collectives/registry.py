@@ -28,14 +28,7 @@ def algorithms() -> dict[str, Algorithm]:
 
 
 def _built_in() -> list[Algorithm]:
-    from lightloom.collectives.algorithms import (
-        direct,
-        doubling,
-        optree,
-        ring,
-        trees,
-        wrht,
-    )
+    from lightloom.collectives.algorithms import direct, doubling, optree, ring, trees, wrht
     from lightloom.collectives.synthesis.synthesized import SYNTHESIZED
 
     plain = [

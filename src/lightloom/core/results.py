@@ -200,8 +200,4 @@ def provenance_line(origin: Mapping[str, object]) -> str:
 
 def provenance(configuration: object, seed: int | None = None) -> Document:
     """Return the ``provenance`` entry of an output; ``seed`` is null where nothing is drawn at random."""
-    return {
-        "lightloom": version("lightloom"),
-        "configuration": content_hash(configuration),
-        "seed": seed,
-    }
+    return {"lightloom": version("lightloom"), "configuration": content_hash(configuration), "seed": seed}

@@ -365,10 +365,7 @@ class Comparison:
 
 
 def run_all(
-    cases: Sequence[Case],
-    folder: Path,
-    data: Path | None = None,
-    advance: Callable[[int], None] = lambda _: None,
+    cases: Sequence[Case], folder: Path, data: Path | None = None, advance: Callable[[int], None] = lambda _: None
 ) -> list[Result]:
     """Run what ``folder`` does not hold yet, seed by seed, and return all results.
 

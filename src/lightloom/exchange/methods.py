@@ -172,10 +172,7 @@ class TopKExchange(ExchangeMethod):
         """Return the work: every value is looked at once; what all ranks sent is added up."""
         kept = sum(self.kept(Gradient((shape,)).values) for shape in gradient.shapes)
         return Work(
-            encoded_values=gradient.values,
-            decoded_values=ranks * kept,
-            encoded_messages=1,
-            decoded_messages=ranks,
+            encoded_values=gradient.values, decoded_values=ranks * kept, encoded_messages=1, decoded_messages=ranks
         )
 
 
@@ -226,12 +223,7 @@ class PowerSgdExchange(ExchangeMethod):
         matrices = self._matrices(gradient)
         values = sum(rows * columns for rows, columns, _ in matrices)
         flops = sum(6 * rows * columns * rank + 2 * rows * rank * rank for rows, columns, rank in matrices)
-        return Work(
-            encoded_values=2 * values,
-            decoded_values=values,
-            calls=3 * len(matrices),
-            flops=float(flops),
-        )
+        return Work(encoded_values=2 * values, decoded_values=values, calls=3 * len(matrices), flops=float(flops))
 
     def _matrices(self, gradient: Gradient) -> list[tuple[int, int, int]]:
         return [factors for shape in gradient.shapes if (factors := self.factors(shape)) is not None]
@@ -421,10 +413,7 @@ class OpticalExchange(ExchangeMethod):
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
         return Work(
-            encoded_values=gradient.values,
-            decoded_values=gradient.values,
-            encoded_messages=1,
-            decoded_messages=1,
+            encoded_values=gradient.values, decoded_values=gradient.values, encoded_messages=1, decoded_messages=1
         )
 
 

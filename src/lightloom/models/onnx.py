@@ -17,13 +17,7 @@ from lightloom.core.errors import WorkloadError
 from lightloom.models import operator_words
 from lightloom.models.graph import ComputeGraph, Operator, has_samples
 from lightloom.models.onnx_shapes import ShapedModel, Value, merged, shaped_model
-from lightloom.models.operator_words import (
-    VIEWS,
-    Product,
-    Shape,
-    experts_dimensions,
-    has_rule,
-)
+from lightloom.models.operator_words import VIEWS, Product, Shape, experts_dimensions, has_rule
 from lightloom.models.traces.calls import convolution_sizes, sampled_axes
 from lightloom.models.traces.operators import TraceReading
 

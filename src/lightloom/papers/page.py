@@ -6,11 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from lightloom.core.claims import (
-    MEANINGS,
-    counts_in_words,
-    status_counts,
-)
+from lightloom.core.claims import MEANINGS, counts_in_words, status_counts
 from lightloom.papers.study import Study
 from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.html import write

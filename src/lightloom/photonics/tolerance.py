@@ -31,12 +31,7 @@ from lightloom.photonics.devices import LARGEST, NonIdealities, amplifier_noise
 from lightloom.photonics.link.settings import AMPLIFIER_LIMIT, RANGES, SOURCES, Link
 from lightloom.photonics.link.simulate import digits, draw_words
 from lightloom.photonics.link.word_errors import WrongWords, clopper_pearson
-from lightloom.photonics.meshes.calibration.calibrate import (
-    Conditions,
-    Trial,
-    target_of,
-    try_calibration,
-)
+from lightloom.photonics.meshes.calibration.calibrate import Conditions, Trial, target_of, try_calibration
 from lightloom.photonics.meshes.calibration.fit import Fields
 from lightloom.photonics.meshes.correction import corrected
 from lightloom.photonics.meshes.disturb import Disturbed, Evaluate, fabricated_matrices

@@ -16,15 +16,7 @@ from numpy.typing import NDArray
 
 from lightloom.core.arrays import Floats
 from lightloom.core.units import format_bandwidth, format_size
-from lightloom.reports.figures.canvas import (
-    FAINT,
-    PARALLELISM,
-    RELAYED,
-    TASKS,
-    plain,
-    ramp,
-    styled,
-)
+from lightloom.reports.figures.canvas import FAINT, PARALLELISM, RELAYED, TASKS, plain, ramp, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

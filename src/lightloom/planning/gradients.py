@@ -23,20 +23,10 @@ from lightloom.collectives.collective import Kind
 from lightloom.core.arrays import Floats
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.core.fields import (
-    Bandwidth,
-    ComputeRate,
-    Config,
-    Seconds,
-)
+from lightloom.core.fields import Bandwidth, ComputeRate, Config, Seconds
 from lightloom.core.results import content_hash
 from lightloom.exchange.compression.inceptionn import BURST_BITS, CLOCK_HZ
-from lightloom.exchange.compression.profile import (
-    CodecProfile,
-    CompressionProfile,
-    cache_path,
-    read_profile,
-)
+from lightloom.exchange.compression.profile import CodecProfile, CompressionProfile, cache_path, read_profile
 from lightloom.exchange.measuring import measured_rates
 from lightloom.exchange.method import (
     CodedSums,
@@ -486,10 +476,7 @@ def _sums_note(entry: CodecProfile) -> str:
 
 
 def _engine(
-    method: ExchangeMethod,
-    name: str,
-    profiled: tuple[CompressionProfile, CodecProfile] | None,
-    ratio: float | None,
+    method: ExchangeMethod, name: str, profiled: tuple[CompressionProfile, CodecProfile] | None, ratio: float | None
 ) -> CodecEngine | None:
     """Return the engine that codes; None for kernels on the accelerator of each cluster."""
     if name == ACCELERATOR:

@@ -32,13 +32,7 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify as verify_on
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.results import Document, Result, plain, provenance
-from lightloom.core.units import (
-    format_energy,
-    format_ratio,
-    format_size,
-    format_time,
-    parse,
-)
+from lightloom.core.units import format_energy, format_ratio, format_size, format_time, parse
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.economics.ledger import ClusterLedger, Site, StepLedger, site_of
 from lightloom.reports.figures.links import wavelength_map

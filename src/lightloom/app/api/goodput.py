@@ -6,13 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lightloom.app.api.arguments import (
-    ClusterLike,
-    FabricLike,
-    Settings,
-    load_cluster,
-    load_fabric,
-)
+from lightloom.app.api.arguments import ClusterLike, FabricLike, Settings, load_cluster, load_fabric
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, Result, plain, provenance

@@ -9,23 +9,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from lightloom.app.api.arguments import (
-    ClusterLike,
-    Quantity,
-    Settings,
-    load_cluster,
-)
+from lightloom.app.api.arguments import ClusterLike, Quantity, Settings, load_cluster
 from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.core.errors import INSTALL_TORCH, ConfigError, WorkloadError
 from lightloom.core.forms import looks_like_file
 from lightloom.core.results import Document, Result, plain, provenance
-from lightloom.core.units import (
-    format_energy,
-    format_rate,
-    format_size,
-    format_time,
-    parse,
-)
+from lightloom.core.units import format_energy, format_rate, format_size, format_time, parse
 from lightloom.exchange.compression.profile import read_profile
 from lightloom.exchange.compression.registry import find as find_codec
 from lightloom.exchange.method import ExchangeMethod
@@ -532,11 +521,7 @@ def _samples_a_rank(model: ModelLike, cluster: Cluster, request: SearchRequest) 
 
 
 def _answer(
-    model: ModelLike,
-    reading: ModelReading,
-    clusters: Sequence[Cluster],
-    request: SearchRequest,
-    choice: ExchangeChoice,
+    model: ModelLike, reading: ModelReading, clusters: Sequence[Cluster], request: SearchRequest, choice: ExchangeChoice
 ) -> PlanRanking:
     """Search, and return the ranking."""
     graph = reading.graph

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from lightloom.app.cli.options import (
-    Json,
-    check_outputs,
-    count_option,
-    figure_option,
-    option,
-    print_result,
-)
+from lightloom.app.cli.options import Json, check_outputs, count_option, figure_option, option, print_result
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import provenance_line
 from lightloom.reports.console import plain_table

@@ -28,12 +28,7 @@ from lightloom.core.documents import read_number
 from lightloom.core.errors import ConfigError, InputError, UnitError, UnknownNameError, UnsupportedError
 from lightloom.core.files import cannot_read
 from lightloom.core.results import Document, provenance, provenance_line
-from lightloom.core.units import (
-    format_bandwidth,
-    format_size,
-    format_time,
-    parse,
-)
+from lightloom.core.units import format_bandwidth, format_size, format_time, parse
 from lightloom.machines.fabrics.fabric import NEEDS_CIRCUITS, Fabric
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.planning.figures import assignment_figure

@@ -12,14 +12,7 @@ import typer
 from rich.table import Table
 
 from lightloom.app.cli.main import Entry, lazy_group
-from lightloom.app.cli.options import (
-    Json,
-    check_outputs,
-    count_option,
-    figure_option,
-    option,
-    print_result,
-)
+from lightloom.app.cli.options import Json, check_outputs, count_option, figure_option, option, print_result
 from lightloom.core.results import provenance, provenance_line
 from lightloom.core.units import format_bandwidth, format_size, format_time, parse
 from lightloom.exchange.method import Gradient, accuracy_note, evidence_of
@@ -29,12 +22,7 @@ from lightloom.machines.clusters.load import load_cluster
 from lightloom.models.zoo import load_workload
 from lightloom.planning.gradients import model_gradient, sized
 from lightloom.planning.pricing.collective_prices import phase_document
-from lightloom.planning.search.break_even import (
-    SetUp,
-    Trial,
-    break_even_bandwidth,
-    set_ups,
-)
+from lightloom.planning.search.break_even import SetUp, Trial, break_even_bandwidth, set_ups
 from lightloom.reports.console import plain_table
 from lightloom.reports.progress import progress
 

@@ -11,14 +11,7 @@ import typer
 from rich.table import Table
 
 from lightloom.app.api.exchange_comparison import ExchangeComparison, compare_exchanges
-from lightloom.app.cli.options import (
-    Json,
-    check_outputs,
-    count_option,
-    figure_option,
-    option,
-    print_result,
-)
+from lightloom.app.cli.options import Json, check_outputs, count_option, figure_option, option, print_result
 from lightloom.core.files import write_atomically
 from lightloom.core.results import provenance, provenance_line
 from lightloom.core.units import format_time
@@ -34,8 +27,7 @@ def compare(
     *,
     task: Annotated[str, option("mnist, chars (tinyshakespeare) or text (WikiText-2).")] = "chars",
     methods: Annotated[
-        list[str] | None,
-        option("An exchange, as int4:block=128; repeatable, all by default.", "METHOD", "--method"),
+        list[str] | None, option("An exchange, as int4:block=128; repeatable, all by default.", "METHOD", "--method")
     ] = None,
     ranks: Annotated[int, count_option("--ranks", "Number of processes.", least=2)] = 4,
     seeds: Annotated[int, count_option("--seeds", "Runs of each exchange.", least=1)] = 3,

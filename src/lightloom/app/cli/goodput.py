@@ -44,8 +44,7 @@ _Rates = Annotated[
     str | None, option("Log of interruptions for all causes: llama-3, rsc-1, rsc-2 or a YAML file.", "NAME")
 ]
 _Mtbf = Annotated[
-    _Pairs,
-    option("name=time between failures of a part, or of accelerator, host, network, software; repeatable."),
+    _Pairs, option("name=time between failures of a part, or of accelerator, host, network, software; repeatable.")
 ]
 _Remedy = Annotated[str | None, option("After a failed link: restart, rewire or damaged; the best without it.", "NAME")]
 _SpareChannels = Annotated[

@@ -66,12 +66,7 @@ from lightloom.planning.export.counters import counted
 from lightloom.planning.export.frameworks import exported, expressible
 from lightloom.planning.pricing.placed_space import DEFAULT_QUANTA
 from lightloom.planning.search.search import latency_sensitivity
-from lightloom.reports.console import (
-    legend,
-    make_console,
-    plain_table,
-    ranking_table,
-)
+from lightloom.reports.console import legend, make_console, plain_table, ranking_table
 from lightloom.reports.html import write
 from lightloom.reports.report import FRONT, write_perfetto_trace
 
@@ -113,10 +108,9 @@ class PlanOptions:
         str | None,
         option("Samples per rank, or max: each plan's own largest. Up to 32, as many as fit, without it.", "N"),
     ] = None
-    global_batch: Annotated[
-        Counts,
-        count_option("--global-batch", "Samples of a step on all ranks; repeatable."),
-    ] = None
+    global_batch: Annotated[Counts, count_option("--global-batch", "Samples of a step on all ranks; repeatable.")] = (
+        None
+    )
     sequence_length: Annotated[
         int | None, count_option("--sequence-length", "Tokens per sample, for models that take tokens.")
     ] = None
@@ -151,8 +145,7 @@ class PlanOptions:
         count_option("--micro-batches", "Pin the micro-batches of a step: divisors of a replica's batch.", least=1),
     ] = None
     micro_batch: Annotated[
-        int | None,
-        count_option("--micro-batch", "Pin the samples of a micro-batch; the last may be smaller.", least=1),
+        int | None, count_option("--micro-batch", "Pin the samples of a micro-batch; the last may be smaller.", least=1)
     ] = None
     virtual_stages: Annotated[
         int | None, count_option("--virtual-stages", "Pin the chunks of the model that a stage holds.", least=1)
@@ -229,8 +222,7 @@ class PlanOptions:
         Path | None, option("The first plan that Megatron-LM can run as its arguments (.sh).")
     ] = None
     export_chakra: Annotated[
-        Path | None,
-        option("The winner's step as Chakra traces, with the files of ASTRA-sim beside them.", "FOLDER"),
+        Path | None, option("The winner's step as Chakra traces, with the files of ASTRA-sim beside them.", "FOLDER")
     ] = None
     as_json: Json = False
 

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lightloom.collectives.collective import Kind
 from lightloom.core.results import formatted_fields, provenance_line
-from lightloom.core.units import (
-    format_bandwidth,
-    format_energy,
-    format_rate,
-    format_ratio,
-    format_size,
-    format_time,
-)
+from lightloom.core.units import format_bandwidth, format_energy, format_rate, format_ratio, format_size, format_time
 from lightloom.exchange.method import accuracy_note
 from lightloom.machines.accelerators.load import SYSTEM_ORIGIN as SYSTEM
 from lightloom.machines.clusters.astra_sim import ORIGIN
@@ -25,14 +18,7 @@ from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.fabrics.derived import Cut
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.transports.transport import Transport
-from lightloom.planning.economics.ledger import (
-    MARKS,
-    MOST_PLACES,
-    TITLE,
-    StepLedger,
-    ledger_notes,
-    ledger_rows,
-)
+from lightloom.planning.economics.ledger import MARKS, MOST_PLACES, TITLE, StepLedger, ledger_notes, ledger_rows
 from lightloom.planning.figures import group_figure, placement_figure
 from lightloom.planning.gradients import PricedExchange
 from lightloom.planning.parallelism.strategy_space import Strategy

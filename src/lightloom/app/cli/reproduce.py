@@ -28,7 +28,7 @@ def reproduce(
         Path | None,
         typer.Option(
             help="Repeat the study's long measurements here (inceptionn, optinc: training runs, hours) and use them; a "
-            "folder that already holds some of them is resumed.",
+            "folder that already holds some of them is resumed."
         ),
     ] = None,
     data: Annotated[Path | None, option("Folder with the data sets, for --work; $LIGHTLOOM_DATA unless given.")] = None,

@@ -12,13 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.collectives.algorithm import (
-    Algorithm,
-    links_to_neighbours,
-    longest_links,
-    rows_by_pair,
-    rows_by_rank,
-)
+from lightloom.collectives.algorithm import Algorithm, links_to_neighbours, longest_links, rows_by_pair, rows_by_rank
 from lightloom.collectives.collective import FROM_ALL_GATHER, TO_OR_FROM_ROOT, Collective
 from lightloom.collectives.schedule.build import (
     Moves,

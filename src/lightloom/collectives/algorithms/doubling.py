@@ -25,20 +25,9 @@ from lightloom.collectives.algorithm import Algorithm, longest_links, rows_by_pa
 from lightloom.collectives.algorithms.direct import ONE_STAGE
 from lightloom.collectives.algorithms.ring import RING_TWO_WAY
 from lightloom.collectives.algorithms.trees import BINOMIAL_TREE
-from lightloom.collectives.collective import (
-    CLASSIC,
-    ROOTED,
-    Collective,
-    Kind,
-)
+from lightloom.collectives.collective import CLASSIC, ROOTED, Collective, Kind
 from lightloom.collectives.composition import Phase, lower
-from lightloom.collectives.schedule.build import (
-    Moves,
-    all_gather_by_moves,
-    assign_wavelengths,
-    from_all_gather,
-    moves,
-)
+from lightloom.collectives.schedule.build import Moves, all_gather_by_moves, assign_wavelengths, from_all_gather, moves
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.core.arrays import Ints
 from lightloom.machines.fabrics.fabric import Axis, Fabric

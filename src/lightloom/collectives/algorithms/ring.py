@@ -26,14 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm, links_to_neighbours, rows_by_pair
-from lightloom.collectives.collective import (
-    CLASSIC,
-    FOLDABLE,
-    FROM_ALL_GATHER,
-    ROOTED,
-    TO_OR_FROM_ROOT,
-    Collective,
-)
+from lightloom.collectives.collective import CLASSIC, FOLDABLE, FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.collectives.schedule.build import (
     Moves,
     Rows,

@@ -15,12 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm, longest_links, rows_by_rank
-from lightloom.collectives.collective import (
-    FROM_ALL_GATHER,
-    ROOTED,
-    TO_OR_FROM_ROOT,
-    Collective,
-)
+from lightloom.collectives.collective import FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.collectives.schedule.build import Moves, all_gather_by_moves, assign_wavelengths, from_broadcast, moves
 from lightloom.collectives.schedule.columns import Pipeline, Schedule
 from lightloom.core.arrays import Ints, Mask

@@ -36,13 +36,7 @@ from lightloom.collectives.bounds.link_use import (
 from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, link_seconds, rank_seconds
 from lightloom.collectives.bounds.priced import blocks_in_two_hops, ends_seconds, priced_seconds, two_hops_join
 from lightloom.collectives.bounds.rooted import broadcast_seconds, standing_broadcast_seconds
-from lightloom.collectives.collective import (
-    NOT_ALL_PAIRS,
-    OF_PARTS,
-    ROOTED,
-    TO_OR_FROM_ROOT,
-    Collective,
-)
+from lightloom.collectives.collective import NOT_ALL_PAIRS, OF_PARTS, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.schedule.build import ring_all_to_all_wavelengths
 from lightloom.core.results import Result
@@ -93,10 +87,7 @@ def lower_bound(
     fixed = fabric.setup_time + fabric.step_overhead
     if model == "paper" and fabric.exclusive:
         return Bound(fixed + moving, resource)
-    bounds = [
-        (fabric.neighbour_latency() + moving, resource),
-        _farthest(collective, fabric),
-    ]
+    bounds = [(fabric.neighbour_latency() + moving, resource), _farthest(collective, fabric)]
     if fabric.wavelength_routed:
         bounds += [(seconds - fabric.step_overhead, name) for seconds, name in ring_bounds(collective, fabric)]
     elif fabric.exclusive:

@@ -6,13 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import (
-    Column,
-    Floats,
-    Int32s,
-    Ints,
-    Mask,
-)
+from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
 from lightloom.core.kernels import njit_cached, njit_without_arrays
 from lightloom.machines.fabrics.derived import CellOrder, Footprint
 

@@ -16,24 +16,9 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.cost.price import (
-    BLOCK,
-    CostModel,
-    blocks,
-    distinct_ends,
-    ends_in_copies,
-    rows_by_step,
-)
+from lightloom.collectives.cost.price import BLOCK, CostModel, blocks, distinct_ends, ends_in_copies, rows_by_step
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule, repeated_steps
-from lightloom.core.arrays import (
-    Column,
-    Effort,
-    Floats,
-    Int32s,
-    Ints,
-    Mask,
-    packed,
-)
+from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints, Mask, packed
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.memory import require_memory
 from lightloom.machines.fabrics.derived import CellOrder, links_of

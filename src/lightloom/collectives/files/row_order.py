@@ -87,12 +87,7 @@ def row_order(schedule: Schedule) -> RowOrder:
 
 def row_lists(schedule: Schedule) -> tuple[list[int], list[int], list[int], list[bool]]:
     """Return source, destination and chunk of each row, and whether it adds."""
-    return (
-        schedule.source.tolist(),
-        schedule.destination.tolist(),
-        schedule.chunk.tolist(),
-        schedule.reduces.tolist(),
-    )
+    return (schedule.source.tolist(), schedule.destination.tolist(), schedule.chunk.tolist(), schedule.reduces.tolist())
 
 
 def _step_groups(schedule: Schedule) -> Groups:

@@ -554,11 +554,7 @@ def sequence(first: Schedule, second: Schedule, collective: Collective) -> Sched
 
 
 def from_all_gather(
-    collective: Collective,
-    fabric: Fabric,
-    all_gather: Callable[[Collective], Schedule],
-    *,
-    mirrored: bool = False,
+    collective: Collective, fabric: Fabric, all_gather: Callable[[Collective], Schedule], *, mirrored: bool = False
 ) -> Schedule:
     """Serve any of the three kinds from an algorithm that knows all-gather only (``mirrored``: see :func:`reverse`)."""
     gather = all_gather(collective.of_kind("all-gather"))

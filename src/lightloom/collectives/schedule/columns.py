@@ -12,12 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.collective import Collective
-from lightloom.core.arrays import (
-    Column,
-    Floats,
-    Int32s,
-    Ints,
-)
+from lightloom.core.arrays import Column, Floats, Int32s, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.memory import require_memory
 from lightloom.core.units import format_size

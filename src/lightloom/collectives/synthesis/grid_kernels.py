@@ -8,12 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.synthesis.grid_links import GridLinks
-from lightloom.core.arrays import (
-    Column,
-    Int32s,
-    Ints,
-    Mask,
-)
+from lightloom.core.arrays import Column, Int32s, Ints, Mask
 from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 

@@ -305,8 +305,7 @@ def _folded(steps: Schedule, fabric: Fabric) -> Schedule | None:
     if steps.folding is None:
         rows = steps.source == 0
         first = steps.with_columns(
-            {name: column[rows] for name, column in steps.columns().items()},
-            folding=Folding.alike(fabric.ranks, 1),
+            {name: column[rows] for name, column in steps.columns().items()}, folding=Folding.alike(fabric.ranks, 1)
         )
         return first if _holds(without_barriers(first, fabric), fabric) else steps
     while steps.folding is not None and not _holds(without_barriers(steps, fabric), fabric):

@@ -10,13 +10,7 @@ import numpy as np
 
 from lightloom.collectives.collective import FOLDABLE, STORING
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.core.arrays import (
-    Column,
-    Effort,
-    Int32s,
-    Ints,
-    read_only,
-)
+from lightloom.core.arrays import Column, Effort, Int32s, Ints, read_only
 from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.fabric import Fabric
 

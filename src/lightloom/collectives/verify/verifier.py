@@ -21,13 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.collectives.collective import ONE_TO_ONE, STORING
-from lightloom.collectives.joint import (
-    GroupPart,
-    Part,
-    ShiftPart,
-    joint_schedule,
-    lightpath_rows,
-)
+from lightloom.collectives.joint import GroupPart, Part, ShiftPart, joint_schedule, lightpath_rows
 from lightloom.collectives.schedule.columns import Folding, Schedule, repeated_steps
 from lightloom.collectives.verify import checks
 from lightloom.collectives.verify.checks import check_folding, check_lists, first_piece, of_first_owners, rows_by_chunk

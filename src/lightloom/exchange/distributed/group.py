@@ -72,12 +72,7 @@ class OwnGroup:
             if self._closed:
                 raise TransportError(f"rank {self.rank}: the exchange is closed")
             self._mesh = mesh_from_store(
-                self._store(),
-                self.rank,
-                self.ranks,
-                host=self._host,
-                timeout=self.timeout,
-                setup_timeout=self.timeout,
+                self._store(), self.rank, self.ranks, host=self._host, timeout=self.timeout, setup_timeout=self.timeout
             )
             self._compared.clear()
         if self.device != "cpu" and self.ranks > 1 and self._group is None:

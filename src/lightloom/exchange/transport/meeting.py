@@ -586,11 +586,7 @@ class Mesh(ChannelGroup):
     """One rank's connections to all others; made by ``mesh_from_store``."""
 
     def __init__(
-        self,
-        rank: int,
-        pairs: Mapping[int, tuple[socket.socket, socket.socket]],
-        *,
-        timeout: float = DEFAULT_TIMEOUT,
+        self, rank: int, pairs: Mapping[int, tuple[socket.socket, socket.socket]], *, timeout: float = DEFAULT_TIMEOUT
     ) -> None:
         """Takes over the sockets, by peer, each pair as (data, control)."""
         self._peers = {peer: Channel(rank, peer, *pair, what=_WHAT) for peer, pair in sorted(pairs.items())}

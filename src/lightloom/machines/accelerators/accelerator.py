@@ -15,13 +15,7 @@ from pydantic import Field, model_validator
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import UnsupportedError
-from lightloom.core.fields import (
-    Bandwidth,
-    ComputeRate,
-    Seconds,
-    Size,
-    Watts,
-)
+from lightloom.core.fields import Bandwidth, ComputeRate, Seconds, Size, Watts
 from lightloom.core.results import Described
 from lightloom.machines.accelerators.calibrated import Calibration
 from lightloom.machines.accelerators.kernels import KernelModel, KernelShapes, Rates
@@ -31,15 +25,7 @@ Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fixed32"]
 other arithmetic, and what is stored, is in bfloat16."""
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
-ELEMENT_BYTES: dict[Precision, int] = {
-    "fp64": 8,
-    "fp32": 4,
-    "tf32": 4,
-    "bf16": 2,
-    "fp16": 2,
-    "fp8": 2,
-    "fixed32": 4,
-}
+ELEMENT_BYTES: dict[Precision, int] = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 2, "fixed32": 4}
 """Bytes of one stored element; TF32 rounds inside the multiplier and is stored as float32, FP8 is cast from bfloat16
 for a product."""
 WIDE: dict[Precision, Precision] = {"fp8": "bf16"}

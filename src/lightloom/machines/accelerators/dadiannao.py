@@ -13,14 +13,7 @@ from pydantic import Field
 
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import UnknownNameError
-from lightloom.core.fields import (
-    Bandwidth,
-    Config,
-    Count,
-    Seconds,
-    Size,
-    Watts,
-)
+from lightloom.core.fields import Bandwidth, Config, Count, Seconds, Size, Watts
 
 FILE = Path(__file__).with_suffix(".yaml")
 

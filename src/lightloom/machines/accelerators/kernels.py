@@ -372,11 +372,7 @@ class KernelModel(Config):
 def _products_of_passes(kernels: KernelShapes) -> tuple[tuple[Floats, Floats, Floats, Floats], ...]:
     """Return how often the product of each pass is computed, and its rows, columns and depth."""
     m, n, k = kernels.m, kernels.n, kernels.k
-    return (
-        (kernels.forward, m, n, k),
-        (kernels.input_gradient, m, k, n),
-        (kernels.weight_gradient, k, n, m),
-    )
+    return ((kernels.forward, m, n, k), (kernels.input_gradient, m, k, n), (kernels.weight_gradient, k, n, m))
 
 
 def _select(kernels: KernelShapes, which: Ints) -> KernelShapes:

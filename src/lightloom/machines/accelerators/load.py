@@ -8,12 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from lightloom.core.configfile import (
-    catalog_file,
-    catalog_files,
-    read_entry,
-    validate,
-)
+from lightloom.core.configfile import catalog_file, catalog_files, read_entry, validate
 from lightloom.core.documents import parse_json, read_text
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.forms import expected_forms, looks_like_file, recognise

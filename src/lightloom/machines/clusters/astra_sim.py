@@ -161,11 +161,7 @@ def read_topology(path: Path) -> Fields:
     return {
         "description": f"links of ns-3's topology{left_out}",
         "ranks": len(hosts),
-        "fabric": {
-            "kind": "graph",
-            "edges": edges,
-            "sources": {"edges": f"ns-3's {path.name}"},
-        },
+        "fabric": {"kind": "graph", "edges": edges, "sources": {"edges": f"ns-3's {path.name}"}},
         "sources": {"ranks": path.name, "fabric": f"ASTRA-sim's network {path.name}"},
     }
 

@@ -10,14 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from lightloom.core.configfile import (
-    catalog_file,
-    catalog_files,
-    read_entry,
-    validate,
-    with_entries,
-    with_settings,
-)
+from lightloom.core.configfile import catalog_file, catalog_files, read_entry, validate, with_entries, with_settings
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
 from lightloom.core.fields import Config
 from lightloom.core.forms import expected_forms, looks_like_file, recognise

@@ -26,13 +26,7 @@ import numpy as np
 from pydantic import Field, InstanceOf, SerializeAsAny, ValidationError, model_validator
 
 from lightloom.core.arrays import Effort, Floats, Ints, Mask
-from lightloom.core.fields import (
-    Count,
-    FewRanks,
-    JoulesPerBit,
-    Seconds,
-    Watts,
-)
+from lightloom.core.fields import Count, FewRanks, JoulesPerBit, Seconds, Watts
 from lightloom.core.results import Described
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.bills.links import stated_bill

@@ -16,13 +16,7 @@ from lightloom.core.arrays import Effort, Floats, Int32s, Ints, packed
 from lightloom.core.memory import require_memory
 from lightloom.core.units import format_bandwidth
 from lightloom.machines.fabrics import derived
-from lightloom.machines.fabrics.bills.links import (
-    cables,
-    nic,
-    ports_for,
-    switch_port,
-    used_ports,
-)
+from lightloom.machines.fabrics.bills.links import cables, nic, ports_for, switch_port, used_ports
 from lightloom.machines.fabrics.derived import Cut, Footprint
 from lightloom.machines.fabrics.edges import Edge, Vertex, vertex_of
 from lightloom.machines.fabrics.packets import PacketFabric

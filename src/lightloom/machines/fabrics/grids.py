@@ -20,13 +20,7 @@ from lightloom.core.fields import Bandwidth, Count
 from lightloom.machines.fabrics.bills import grids
 from lightloom.machines.fabrics.derived import Cut, Footprint, ordered_links
 from lightloom.machines.fabrics.fabric import Axis, Fabric, Grid
-from lightloom.machines.fabrics.lattice import (
-    Dims,
-    Lattice,
-    LinkRun,
-    describe,
-    most_square,
-)
+from lightloom.machines.fabrics.lattice import Dims, Lattice, LinkRun, describe, most_square
 from lightloom.machines.parts.bill import Bill, BillChoices
 
 # Twisted tori: tori of two lengths whose short lines close half of the long dimensions further on.

@@ -29,12 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lightloom.core.fields import (
-    Bandwidth,
-    Config,
-    Count,
-    Watts,
-)
+from lightloom.core.fields import Bandwidth, Config, Count, Watts
 from lightloom.machines.parts.part import load_part
 
 Decibels = Annotated[float, Field(ge=0, le=200)]

@@ -7,13 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lightloom.core.configfile import (
-    catalog_file,
-    catalog_files,
-    read_entry,
-    validate,
-    with_settings,
-)
+from lightloom.core.configfile import catalog_file, catalog_files, read_entry, validate, with_settings
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
 from lightloom.core.results import Document

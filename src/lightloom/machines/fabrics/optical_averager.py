@@ -19,14 +19,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import UnitError
-from lightloom.core.fields import (
-    Bandwidth,
-    Config,
-    Count,
-    JoulesPerBit,
-    Seconds,
-    Watts,
-)
+from lightloom.core.fields import Bandwidth, Config, Count, JoulesPerBit, Seconds, Watts
 from lightloom.core.units import format_bandwidth, format_quantity, parse
 from lightloom.machines.fabrics.bills.grids import averager_bill
 from lightloom.machines.fabrics.derived import Footprint
@@ -242,10 +235,7 @@ class BuiltAverager(Config):
 
     def text(self) -> str:
         """Return it in a line for people."""
-        groups = {
-            "lasers": ("lasers", "local oscillators", "carriers of units"),
-            "heaters": ("heaters",),
-        }
+        groups = {"lasers": ("lasers", "local oscillators", "carriers of units"), "heaters": ("heaters",)}
         known = {name: sum(self.watts.get(part, 0.0) for part in parts) for name, parts in groups.items()}
         known["electronics"] = sum(self.watts.values()) - sum(known.values())
         shown = ", ".join(f"{name} {format_quantity(watts, 'power')}" for name, watts in known.items() if watts > 0)

@@ -8,21 +8,9 @@ from typing import Annotated, ClassVar, Generic, Literal, Self, TypeVar, get_arg
 
 from pydantic import Field, model_validator
 
-from lightloom.core.configfile import (
-    catalog_file,
-    catalog_files,
-    read_entry,
-    validate,
-)
+from lightloom.core.configfile import catalog_file, catalog_files, read_entry, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.core.fields import (
-    Bandwidth,
-    Config,
-    Count,
-    JoulesPerBit,
-    Seconds,
-    Watts,
-)
+from lightloom.core.fields import Bandwidth, Config, Count, JoulesPerBit, Seconds, Watts
 from lightloom.core.results import Described, Document
 from lightloom.core.units import YEAR, format_quantity, format_rate
 

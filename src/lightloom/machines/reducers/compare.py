@@ -13,13 +13,7 @@ import numpy as np
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from lightloom.core.results import Document, Result, plain, provenance
-from lightloom.machines.reducers.constants import (
-    Constant,
-    Values,
-    constants,
-    drawn,
-    nominal,
-)
+from lightloom.machines.reducers.constants import Constant, Values, constants, drawn, nominal
 from lightloom.machines.reducers.rivals import (
     NETWORKS,
     Lanes,

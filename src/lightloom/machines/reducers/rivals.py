@@ -515,12 +515,7 @@ def paper_network(setting: Setting, values: Values) -> Rival:
     )
 
 
-_NEEDS = (
-    "lasers of all servers locked in phase, below 0.1 rad",
-    ALIGNED,
-    "meshes set to about 3e-3 rad",
-    UNCORRECTED,
-)
+_NEEDS = ("lasers of all servers locked in phase, below 0.1 rad", ALIGNED, "meshes set to about 3e-3 rad", UNCORRECTED)
 
 
 def _limits(made: Design) -> tuple[str, ...]:

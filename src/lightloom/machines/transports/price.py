@@ -18,14 +18,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.machines.transports.transport import Corrections, Scales, Transport
-from lightloom.machines.transports.ways import (
-    PROTOCOLS,
-    REDUCTION,
-    LibraryTask,
-    Tasks,
-    Tiers,
-    ways,
-)
+from lightloom.machines.transports.ways import PROTOCOLS, REDUCTION, LibraryTask, Tasks, Tiers, ways
 
 FACTORS = tuple(
     f"{name} {what}"

@@ -25,12 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Floats, Mask
-from lightloom.machines.transports.transport import (
-    Latencies,
-    ParallelTrees,
-    ProtocolName,
-    Transport,
-)
+from lightloom.machines.transports.transport import Latencies, ParallelTrees, ProtocolName, Transport
 
 PASSES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1}
 """Passes of all bytes around a ring."""

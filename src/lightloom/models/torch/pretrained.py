@@ -242,11 +242,7 @@ class _Inputs:
 
         taken = inspect.signature(module.forward).parameters
         main = getattr(module, "main_input_name", "input_ids")
-        makers = {
-            "pixel_values": self._image,
-            "input_values": self._sound,
-            "input_features": self._features,
-        }
+        makers = {"pixel_values": self._image, "input_values": self._sound, "input_features": self._features}
         if main in makers:
             if self._length is not None and "decoder_input_ids" not in taken:
                 raise WorkloadError(

@@ -22,15 +22,7 @@ import numpy as np
 from lightloom.core.documents import MOST_TRACE_BYTES, load_json
 from lightloom.core.errors import WorkloadError
 from lightloom.models import operator_words
-from lightloom.models.operator_words import (
-    KIND_OF_WORD,
-    VIEWS,
-    Product,
-    Shape,
-    has_rule,
-    is_move,
-    plain_word,
-)
+from lightloom.models.operator_words import KIND_OF_WORD, VIEWS, Product, Shape, has_rule, is_move, plain_word
 from lightloom.models.traces.operators import TracedExchange, kind_of_kernel
 
 Entry: TypeAlias = dict[str, Any]

@@ -19,14 +19,7 @@ from pathlib import Path
 
 from lightloom.core.errors import WorkloadError
 from lightloom.core.units import format_time
-from lightloom.models.graph import (
-    TENSOR_KINDS,
-    ComputeGraph,
-    MeasuredTimes,
-    Operator,
-    has_samples,
-    without_loss,
-)
+from lightloom.models.graph import TENSOR_KINDS, ComputeGraph, MeasuredTimes, Operator, has_samples, without_loss
 from lightloom.models.operator_words import NO_RULE, experts_dimensions, heads_first, plain_word
 from lightloom.models.traces.calls import (
     BACKWARD,
@@ -52,14 +45,7 @@ from lightloom.models.traces.calls import (
     statistics,
     walk,
 )
-from lightloom.models.traces.operators import (
-    HOST,
-    KERNELS,
-    TracedExchange,
-    TraceReading,
-    exchange_notes,
-    kind_of_words,
-)
+from lightloom.models.traces.operators import HOST, KERNELS, TracedExchange, TraceReading, exchange_notes, kind_of_words
 
 # Normalisations that a library has written in parts, each as one call, as modules of them are traced.
 #

@@ -14,12 +14,7 @@ from math import prod
 from pathlib import Path
 
 from lightloom.machines.accelerators.load import accelerator_of_device
-from lightloom.models.operator_words import (
-    KIND_OF_WORD,
-    VIEWS,
-    plain_word,
-    product,
-)
+from lightloom.models.operator_words import KIND_OF_WORD, VIEWS, plain_word, product
 from lightloom.models.traces.calls import BACKWARD, Call, Recording, TraceTensor, leaves, walk
 from lightloom.models.traces.execution_trace import reading_of
 from lightloom.models.traces.kineto import Profile, TimedCall, read_profile

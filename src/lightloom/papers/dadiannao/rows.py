@@ -42,15 +42,7 @@ from lightloom.papers.dadiannao.model import (
     savings,
     tree_hops,
 )
-from lightloom.papers.dadiannao.networks import (
-    MIB,
-    ZOO,
-    Counted,
-    all_counted,
-    counted,
-    inception_variant,
-    printed,
-)
+from lightloom.papers.dadiannao.networks import MIB, ZOO, Counted, all_counted, counted, inception_variant, printed
 from lightloom.papers.dadiannao.paper import BATCHES, BEST, HEADLINE, LINKS, NEURON_BATCH, TABLE_1, TABLE_2, Row
 
 _HEADLINE_UNITS = "electrical links at 6.4 GB/s (both directions), optical at 12.5 and 50 GB/s (one direction)"

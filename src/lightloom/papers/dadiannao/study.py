@@ -24,15 +24,7 @@ from lightloom.papers.dadiannao.model import (
 from lightloom.papers.dadiannao.networks import printed
 from lightloom.papers.dadiannao.paper import BATCHES, HEADLINE, LINKS
 from lightloom.papers.dadiannao.rows import DOMINATED, FIGURE_2_BATCHES, largest_ratio, share
-from lightloom.papers.page import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    RED,
-    SKY,
-    canvas,
-    stacked_bars,
-)
+from lightloom.papers.page import BLUE, GREEN, ORANGE, RED, SKY, canvas, stacked_bars
 from lightloom.papers.study import Study
 from lightloom.reports.figures.canvas import FAINT, INK, SHARES
 

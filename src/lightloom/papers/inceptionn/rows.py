@@ -444,10 +444,7 @@ def curves(model: str) -> dict[str, dict[int, float]]:
 def _growth() -> list[Claim]:
     return [
         PAPER.claim(
-            f"figure15.{{model}}_{name.lower()}_growth",
-            _shape(curves(model)[name]),
-            paper=paper,
-            model=slug(model),
+            f"figure15.{{model}}_{name.lower()}_growth", _shape(curves(model)[name]), paper=paper, model=slug(model)
         )
         for name, paper in (("WA", "almost linear"), ("INC", "almost constant"))
         for model in MODELS

@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lightloom.papers.inceptionn import PAPER
-from lightloom.papers.inceptionn.paper import (
-    BOUNDS,
-    ITERATIONS,
-    MODELS,
-    TABLE_2,
-    TABLE_3,
-    TAG_BITS,
-    ratio_of_shares,
-)
+from lightloom.papers.inceptionn.paper import BOUNDS, ITERATIONS, MODELS, TABLE_2, TABLE_3, TAG_BITS, ratio_of_shares
 from lightloom.papers.inceptionn.rows import (
     FURTHER,
     MEASURED,
@@ -35,16 +27,7 @@ from lightloom.papers.inceptionn.rows import (
     truncated,
 )
 from lightloom.papers.inceptionn.runs import LOWEST
-from lightloom.papers.page import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    RED,
-    SKY,
-    canvas,
-    stacked_bars,
-)
+from lightloom.papers.page import BLUE, GREEN, GREY, ORANGE, RED, SKY, canvas, stacked_bars
 from lightloom.papers.study import BASE, Record, Study
 
 if TYPE_CHECKING:

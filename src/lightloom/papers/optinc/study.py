@@ -11,16 +11,7 @@ import numpy as np
 
 from lightloom.papers.optinc import PAPER, rows
 from lightloom.papers.optinc.rows import ACCURACY, PHASES, RING_TRAFFIC, ROWS, SAVED, TOKENS, error_shares, rms, sent
-from lightloom.papers.page import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    RED,
-    SKY,
-    canvas,
-)
+from lightloom.papers.page import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, canvas
 from lightloom.papers.study import BASE, Record, Study, differences, paired
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.proof import input_bound

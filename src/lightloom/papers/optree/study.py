@@ -23,14 +23,7 @@ from lightloom.papers.optree.rows import (
     paper_steps,
     seconds,
 )
-from lightloom.papers.page import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    RED,
-    SKY,
-    canvas,
-)
+from lightloom.papers.page import BLUE, GREEN, ORANGE, RED, SKY, canvas
 from lightloom.papers.study import Study
 
 if TYPE_CHECKING:

@@ -24,12 +24,7 @@ from lightloom.exchange.datasets import VOCABULARY, Corpus
 from lightloom.models.torch.zoo.llama import Llama, LlamaConfig
 from lightloom.papers.runs.emulated import EmulatedServers
 from lightloom.papers.runs.images import RunCheckpoint
-from lightloom.photonics.averaging.averagers import (
-    TABLE_II_ERRORS,
-    Averager,
-    ErringAverager,
-    IdealAverager,
-)
+from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS, Averager, ErringAverager, IdealAverager
 from lightloom.photonics.averaging.block_quantisation import Rounding
 
 

@@ -257,11 +257,7 @@ def sum_of_servers(circuit: Circuit, function: AveragingFunction) -> Form:
 
 
 def carry_save(
-    circuit: Circuit,
-    blocks: list[Block],
-    radix: int,
-    decided_from: int | None = None,
-    digits_decided: bool = False,
+    circuit: Circuit, blocks: list[Block], radix: int, decided_from: int | None = None, digits_decided: bool = False
 ) -> list[Block]:
     """Pass the excess of every block to the next simultaneously, so that all ranges shrink in one step.
 
@@ -363,11 +359,7 @@ def long_division(function: AveragingFunction, radix: int = 4, saved: int = 0) -
 
 
 def lsb_ripple(
-    function: AveragingFunction,
-    radix: int = 4,
-    saved: int = 0,
-    decided: bool = False,
-    digits_decided: bool = False,
+    function: AveragingFunction, radix: int = 4, saved: int = 0, decided: bool = False, digits_decided: bool = False
 ) -> Circuit:
     """Return the circuit; floors compute ``radix`` - 1 bits per layer.
 

@@ -21,12 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.averaging.circuits import (
-    Atom,
-    Circuit,
-    Floor,
-    Form,
-)
+from lightloom.photonics.averaging.circuits import Atom, Circuit, Floor, Form
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.networks import LayeredNetwork
 

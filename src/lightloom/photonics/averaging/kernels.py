@@ -8,14 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lightloom.core.arrays import (
-    Bytes,
-    Codes,
-    Column,
-    Float32s,
-    Int32s,
-    Ints,
-)
+from lightloom.core.arrays import Bytes, Codes, Column, Float32s, Int32s, Ints
 from lightloom.core.kernels import njit_threaded_numpy
 
 _TILE = 2048

@@ -164,11 +164,7 @@ def map_network(network: LayeredNetwork, mapping: MeshMapping | None = None) -> 
 
 
 def effective_network(
-    mapped: MappedNetwork,
-    disturbed: Sequence[Disturbed],
-    *,
-    calibration: Calibration = "rows",
-    correct: bool = False,
+    mapped: MappedNetwork, disturbed: Sequence[Disturbed], *, calibration: Calibration = "rows", correct: bool = False
 ) -> LayeredNetwork:
     """Return the network that fabricated meshes implement: the same biases, and the weights of the fabricated devices.
 

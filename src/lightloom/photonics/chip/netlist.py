@@ -190,12 +190,7 @@ def _netlist(builder: _NetlistBuilder, entries: dict[int, str], ends: dict[int, 
 
 
 def _part(
-    builder: _NetlistBuilder,
-    name: str,
-    part: Part,
-    starts: dict[int, str | None],
-    entries: dict[int, str],
-    seed: int,
+    builder: _NetlistBuilder, name: str, part: Part, starts: dict[int, str | None], entries: dict[int, str], seed: int
 ) -> dict[int, str | None]:
     """Add a part behind ``starts``, the ports of its inputs (None: outside), and return the ports of its outputs."""
     blocks = part.blocks if isinstance(part, MappedBlocks) else (part,)

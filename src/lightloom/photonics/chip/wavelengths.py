@@ -15,13 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.mapped import MappedAverager, Part
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes.disturb import (
-    Disturbed,
-    DisturbedBlocks,
-    DisturbedMatrix,
-    DisturbedMesh,
-    Fabrication,
-)
+from lightloom.photonics.meshes.disturb import Disturbed, DisturbedBlocks, DisturbedMatrix, DisturbedMesh, Fabrication
 from lightloom.photonics.meshes.mapping import MappedBlocks, MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh
 

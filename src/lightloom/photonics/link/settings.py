@@ -35,14 +35,7 @@ LARGEST_SWING = 1.5
 LARGEST_NOISE_FIGURE_DB = 100.0
 """Largest noise figure of an optical amplifier, in dB; real ones have 4 to 10."""
 _POSITIVE = ("full_scale", "bandwidth", "local_oscillator", "responsivity", "detector_bandwidth")
-_MESH = (
-    "phase_error",
-    "coupler_error",
-    "loss_db",
-    "loss_spread_db",
-    "thermal_crosstalk",
-    "dac_bits",
-)
+_MESH = ("phase_error", "coupler_error", "loss_db", "loss_spread_db", "thermal_crosstalk", "dac_bits")
 RANGES: Mapping[str, tuple[float, float, str]] = MappingProxyType(
     {
         "full_scale": (1e-15, 1e3, "W"),

@@ -34,11 +34,7 @@ from lightloom.photonics.devices import NonIdealities, amplifier_noise
 from lightloom.photonics.link.settings import AMPLIFIER_LIMIT, Calibration, Link
 from lightloom.photonics.meshes.disturb import disturb
 from lightloom.photonics.meshes.mapping import BALANCED, MeshMapping, decibels
-from lightloom.photonics.nonlinear import (
-    ElectroOptic,
-    LimitingHomodyne,
-    SaturableAbsorber,
-)
+from lightloom.photonics.nonlinear import ElectroOptic, LimitingHomodyne, SaturableAbsorber
 
 # Senders: levels of PAM4 to fields at the chip.
 #

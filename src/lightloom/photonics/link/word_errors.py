@@ -12,13 +12,7 @@ import numpy as np
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.results import Document
 from lightloom.photonics.averaging.averagers import IdealAverager
-from lightloom.photonics.link.settings import (
-    RANGES,
-    Link,
-    erring,
-    only,
-    without,
-)
+from lightloom.photonics.link.settings import RANGES, Link, erring, only, without
 from lightloom.photonics.link.simulate import Chip, FabricatedLink, draw_words
 
 # Intervals of word error rates: Clopper-Pearson over words, bootstrap over fabrications.
@@ -223,12 +217,7 @@ def enlarged(link: Link, factor: float) -> Link:
 
 
 def contributions(
-    chip: Chip,
-    link: Link,
-    together: WordErrors,
-    *,
-    advance: Callable[[int], object] | None = None,
-    **tried: Any,
+    chip: Chip, link: Link, together: WordErrors, *, advance: Callable[[int], object] | None = None, **tried: Any
 ) -> Contributions:
     """Compare the parts of a link.
 

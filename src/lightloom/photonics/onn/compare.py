@@ -21,13 +21,7 @@ from lightloom.core.results import provenance
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.networks import LayeredNetwork, largest_gain_db, load_network, save_network
-from lightloom.photonics.averaging.proof import (
-    EVALUATIONS,
-    input_bound,
-    noise_limit,
-    noisy_accuracy,
-    verify,
-)
+from lightloom.photonics.averaging.proof import EVALUATIONS, input_bound, noise_limit, noisy_accuracy, verify
 from lightloom.photonics.onn.recipe import TrainingRecipe
 from lightloom.photonics.onn.training import Trained, train
 

@@ -16,12 +16,7 @@ from lightloom.photonics.averaging.mapped import calibrated_matrix
 from lightloom.photonics.averaging.networks import LayeredNetwork
 from lightloom.photonics.averaging.proof import with_measured_full_scale
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes.disturb import (
-    disturbed_devices,
-    fabricate,
-    neighbours,
-    quantised,
-)
+from lightloom.photonics.meshes.disturb import disturbed_devices, fabricate, neighbours, quantised
 from lightloom.photonics.meshes.mapping import MappedMatrix, approximate, map_matrix
 from lightloom.photonics.meshes.mesh import Mesh, by_columns
 from lightloom.photonics.onn.recipe import TrainingRecipe

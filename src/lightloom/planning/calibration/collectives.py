@@ -30,13 +30,7 @@ from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.accelerators.load import names as accelerators
 from lightloom.machines.clusters.cluster import transport_tiers
 from lightloom.machines.clusters.load import load_cluster
-from lightloom.machines.transports.price import (
-    Constants,
-    WayColumns,
-    columns,
-    scales_array,
-    seconds,
-)
+from lightloom.machines.transports.price import Constants, WayColumns, columns, scales_array, seconds
 from lightloom.machines.transports.transport import PARAMETERS, Scales, Transport, load_transport, names
 from lightloom.machines.transports.ways import LibraryTask, Tiers, task_of
 from lightloom.planning.calibration.accuracy import rounded

@@ -17,19 +17,9 @@ import numpy as np
 from lightloom.collectives.collective import KINDS, Kind
 from lightloom.core.arrays import Floats, Mask
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.machines.accelerators.accelerator import (
-    ELEMENT_BYTES,
-    PRECISIONS,
-    Accelerator,
-    Precision,
-)
+from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES, PRECISIONS, Accelerator, Precision
 from lightloom.machines.accelerators.calibrated import Calibration, CalibrationRows, CrossValidatedError
-from lightloom.machines.accelerators.kernels import (
-    KernelKind,
-    KernelModel,
-    KernelShapes,
-    Rates,
-)
+from lightloom.machines.accelerators.kernels import KernelKind, KernelModel, KernelShapes, Rates
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.models.traces.calls import BACKWARD, Call, leaves
 from lightloom.models.traces.kineto import Busy, Profile, TimedCall, busy

@@ -12,13 +12,7 @@ from lightloom.machines.parts.bill import missing_text
 from lightloom.machines.parts.part import format_amount
 from lightloom.planning.designs.explore import TECHNOLOGIES, Candidate, Exploration
 from lightloom.planning.designs.space import PRICE, Technology
-from lightloom.reports.figures.canvas import (
-    FAINT,
-    hide_spines,
-    single_panel,
-    styled,
-    to_svg,
-)
+from lightloom.reports.figures.canvas import FAINT, hide_spines, single_panel, styled, to_svg
 from lightloom.reports.report import Picture, Report, Table
 
 if TYPE_CHECKING:

@@ -12,13 +12,7 @@ from pydantic import Field, model_validator
 
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
-from lightloom.core.fields import (
-    Config,
-    Count,
-    Dollars,
-    Seconds,
-    Size,
-)
+from lightloom.core.fields import Config, Count, Dollars, Seconds, Size
 
 # Checkpoints and restarts in closed form: the optimal interval, and what share of the time is kept.
 #

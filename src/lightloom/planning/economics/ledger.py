@@ -21,14 +21,7 @@ from pydantic import Field, model_validator
 
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.core.fields import (
-    Config,
-    Dollars,
-    DollarsPerJoule,
-    Seconds,
-    Share,
-    Watts,
-)
+from lightloom.core.fields import Config, Dollars, DollarsPerJoule, Seconds, Share, Watts
 from lightloom.core.results import Document
 from lightloom.core.units import YEAR, format_bandwidth, format_duration, format_quantity
 from lightloom.machines.accelerators.accelerator import Accelerator

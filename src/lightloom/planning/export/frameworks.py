@@ -241,11 +241,7 @@ def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
     }
     if job.sequence_length is not None:
         training["seq_len"] = job.sequence_length
-    return {
-        "training": training,
-        "parallelism": parallelism,
-        "activation_checkpoint": {"mode": strategy.recomputation},
-    }
+    return {"training": training, "parallelism": parallelism, "activation_checkpoint": {"mode": strategy.recomputation}}
 
 
 def torchtitan_notes(job: ExportedJob) -> list[str]:

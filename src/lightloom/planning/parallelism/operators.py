@@ -173,9 +173,7 @@ def kernel_shapes(
         element_bytes=element_bytes,
     )
     backward = forward._replace(
-        forward=none,
-        input_gradient=np.maximum(repetition - 1.0, 0.0),
-        weight_gradient=np.minimum(repetition, 1.0),
+        forward=none, input_gradient=np.maximum(repetition - 1.0, 0.0), weight_gradient=np.minimum(repetition, 1.0)
     )
     return forward, backward
 
@@ -508,11 +506,7 @@ class OperatorColumns:
 
 
 def operator_columns(
-    graph: ComputeGraph,
-    split: TensorSplit,
-    experts: ExpertSplit,
-    element_bytes: int,
-    attention: Attention = "flash",
+    graph: ComputeGraph, split: TensorSplit, experts: ExpertSplit, element_bytes: int, attention: Attention = "flash"
 ) -> OperatorColumns:
     """Return the columns of a graph, its attention computed in that way."""
     operators = graph.operators

@@ -36,14 +36,7 @@ from lightloom.collectives.collective import CLASSIC, Collective, Kind
 from lightloom.collectives.cost.loads import StepLoads, at_size, circuits_key
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import CodecWork, codec_work
-from lightloom.collectives.evaluate import (
-    ROUNDING,
-    Refusal,
-    attempt,
-    costed,
-    keeps_to,
-    loads_costed,
-)
+from lightloom.collectives.evaluate import ROUNDING, Refusal, attempt, costed, keeps_to, loads_costed
 from lightloom.collectives.registry import build, build_with_loads, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.effort import effort

@@ -18,20 +18,8 @@ from lightloom.machines.accelerators.accelerator import Amount
 from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.machines.fabrics.fabric import NEEDS_OWN_LINKS, Fabric
 from lightloom.models.graph import TENSOR_KINDS
-from lightloom.planning.parallelism.operators import (
-    COLUMNS,
-    DEPTH,
-    OTHERS,
-    ROWS,
-    Parts,
-)
-from lightloom.planning.parallelism.placement.cuts import (
-    SPLITS,
-    PartSeconds,
-    Split,
-    bounds,
-    split_size,
-)
+from lightloom.planning.parallelism.operators import COLUMNS, DEPTH, OTHERS, ROWS, Parts
+from lightloom.planning.parallelism.placement.cuts import SPLITS, PartSeconds, Split, bounds, split_size
 from lightloom.planning.parallelism.placement.place import reads_everything
 from lightloom.planning.parallelism.placement.placement import Reach
 from lightloom.planning.parallelism.plan import RECOMPUTATIONS

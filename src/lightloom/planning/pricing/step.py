@@ -42,9 +42,7 @@ from lightloom.planning.parallelism.tensor_parallel import TiedTable, holding_st
 from lightloom.planning.pricing.division import undivided_pair
 from lightloom.planning.pricing.group_prices import GroupPrices, Pricing
 from lightloom.planning.pricing.job import Axis, Crossing, Held, Job
-from lightloom.planning.simulation.engine import (
-    waiting,
-)
+from lightloom.planning.simulation.engine import waiting
 from lightloom.planning.simulation.link_turns import Groups, Pass
 from lightloom.planning.simulation.pipelined import StageTimes
 

@@ -21,20 +21,9 @@ from lightloom.core.timeline import Timeline
 from lightloom.planning.gradients import sent_ratio
 from lightloom.planning.parallelism.operators import bytes_of_logit
 from lightloom.planning.parallelism.plan import RECOMPUTATIONS, SCORE_TENSORS, in_flight, repetitions
-from lightloom.planning.parallelism.strategy_space import (
-    NONE,
-    ZERO_1,
-    ZERO_2,
-    Strategies,
-    Strategy,
-    state_sharers,
-)
+from lightloom.planning.parallelism.strategy_space import NONE, ZERO_1, ZERO_2, Strategies, Strategy, state_sharers
 from lightloom.planning.pricing.collective_prices import CheapestPrices, SchedulePrices
-from lightloom.planning.pricing.division import (
-    DividedChannels,
-    Division,
-    divided,
-)
+from lightloom.planning.pricing.division import DividedChannels, Division, divided
 from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import Axis, Held, Job
 from lightloom.planning.pricing.step import (

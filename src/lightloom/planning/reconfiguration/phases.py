@@ -274,11 +274,7 @@ def segmentations(phases: Sequence[Phase]) -> Iterator[list[list[Phase]]]:
 
 
 def best_division(
-    planes: int,
-    active: Mapping[Phase, Sequence[Axis]],
-    seconds: Seconds,
-    least: Planes,
-    pinned: Planes,
+    planes: int, active: Mapping[Phase, Sequence[Axis]], seconds: Seconds, least: Planes, pinned: Planes
 ) -> Planes | None:
     """Return the division of the planes among all axes of these phases that takes the least seconds; None where there
     are more axes than planes. Axes have at least so many planes, those that are ``pinned`` exactly so many."""

@@ -43,21 +43,8 @@ from lightloom.planning.pricing.collective_prices import LowerPrice, PriceLine, 
 from lightloom.planning.pricing.division import circuits_stand, divides, slope
 from lightloom.planning.pricing.group_prices import GroupPrices, Pricing
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.placed_space import (
-    PartTable,
-    PlacedRows,
-    blocks,
-    shared_state_bytes,
-    state_bytes,
-)
-from lightloom.planning.pricing.step import (
-    Group,
-    distance,
-    has_ring,
-    served,
-    stage_times,
-    unique_groups,
-)
+from lightloom.planning.pricing.placed_space import PartTable, PlacedRows, blocks, shared_state_bytes, state_bytes
+from lightloom.planning.pricing.step import Group, distance, has_ring, served, stage_times, unique_groups
 from lightloom.planning.pricing.strategy_step import stage_memory
 from lightloom.planning.simulation.pipelined import StageTimes
 from lightloom.planning.simulation.placed_step import updated_parameters

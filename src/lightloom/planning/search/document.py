@@ -17,12 +17,7 @@ from lightloom.planning.parallelism.operators import operator_columns
 from lightloom.planning.parallelism.plan import Exchange, repeated_operators
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import expert_split, tensor_split
-from lightloom.planning.pricing.collective_prices import (
-    CheapestPrices,
-    ExchangePrices,
-    SchedulePrices,
-    phase_document,
-)
+from lightloom.planning.pricing.collective_prices import CheapestPrices, ExchangePrices, SchedulePrices, phase_document
 from lightloom.planning.pricing.job import LEVEL, belief_of
 from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep
 from lightloom.planning.search.plans import Counts, Plan, PlanSearch, priced_lines

@@ -36,13 +36,7 @@ from lightloom.planning.pricing.collective_prices import (
     SchedulePrices,
 )
 from lightloom.planning.pricing.division import Division
-from lightloom.planning.pricing.job import (
-    Belief,
-    Job,
-    belief_of,
-    half_widths,
-    told_apart,
-)
+from lightloom.planning.pricing.job import Belief, Job, belief_of, half_widths, told_apart
 from lightloom.planning.pricing.placed_space import PlacedChoice, PlacedRows
 from lightloom.planning.pricing.strategy_step import ExchangeUse, StrategyStep, strategy_seconds
 from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep, SwitchedStrategyStep

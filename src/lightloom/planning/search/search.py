@@ -34,28 +34,14 @@ from lightloom.planning.economics.estimate import ClusterGoodput, goodput_of
 from lightloom.planning.economics.ledger import ClusterLedger
 from lightloom.planning.gradients import PricedExchange
 from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING, Strategies, Strategy
-from lightloom.planning.pricing.collective_prices import (
-    LIBRARY,
-    carrier,
-)
+from lightloom.planning.pricing.collective_prices import LIBRARY, carrier
 from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.search.bounds import admitted, bounds, memory
 from lightloom.planning.search.plans import Counts, Plan, PlanSearch, RefusedPlan, label, order
-from lightloom.planning.search.request import (
-    DATA_PARALLEL,
-    KINDS,
-    LARGEST,
-    SearchRequest,
-)
-from lightloom.planning.search.rows import (
-    ClusterRows,
-    Row,
-    TooLargeError,
-    step_ledger,
-    verify_winner,
-)
+from lightloom.planning.search.request import DATA_PARALLEL, KINDS, LARGEST, SearchRequest
+from lightloom.planning.search.rows import ClusterRows, Row, TooLargeError, step_ledger, verify_winner
 
 COMPARED = 32
 """Rows of a kind that cannot win that are simulated at most, for comparison."""

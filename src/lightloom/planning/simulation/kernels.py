@@ -23,13 +23,7 @@ START, PASSES, LEAD, LAST, GRADIENTS, TAIL, WAITS_FOR_SEND, EXCHANGE, TIED = ran
 
 @njit_cached
 def play(
-    passes: Floats,
-    send: Floats,
-    reduction: Floats,
-    gather: Floats,
-    closing: Floats,
-    turns: Floats,
-    micro_batches: int,
+    passes: Floats, send: Floats, reduction: Floats, gather: Floats, closing: Floats, turns: Floats, micro_batches: int
 ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """Return the second at which each stage ends, and its seconds of waiting for sends, for other stages, for the
     gradients that it exchanges beside its passes, and for a switch that is set anew: [stages].
@@ -123,11 +117,7 @@ def _inputs(chunks: int, micro_batches: int) -> tuple[Floats, Floats]:
 
 @njit_without_arrays
 def _exchange_gradients(
-    network: tuple[float, float],
-    times: tuple[float, float, float],
-    reduction: Floats,
-    turns: Floats,
-    alone: bool,
+    network: tuple[float, float], times: tuple[float, float, float], reduction: Floats, turns: Floats, alone: bool
 ) -> tuple[float, float]:
     """Return the ends of the exchanges of gradients, with the turns of a switch and if it took no time.
 

@@ -53,11 +53,7 @@ class _Plane:
 
 
 def verify_switching(
-    timeline: Timeline,
-    owners: Owners,
-    reconfiguration_time: float,
-    bandwidth: float,
-    demands: Mapping[str, float],
+    timeline: Timeline, owners: Owners, reconfiguration_time: float, bandwidth: float, demands: Mapping[str, float]
 ) -> None:
     """Prove that the circuits of a step can follow it; a switch that turns in no time holds whatever is sent.
 

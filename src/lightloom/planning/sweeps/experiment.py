@@ -27,13 +27,7 @@ from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.collectives.registry import algorithms, find
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
-from lightloom.core.fields import (
-    Config,
-    Count,
-    FewRanks,
-    Ranks,
-    Size,
-)
+from lightloom.core.fields import Config, Count, FewRanks, Ranks, Size
 from lightloom.core.files import cannot_read
 from lightloom.core.plugins import load_plugins
 from lightloom.core.results import content_hash

@@ -186,13 +186,7 @@ def _guides(axes: Axes, start: float, end: float, count: int, left: float, right
     if units:
         heights = [y * (left + right) / 2 for y in spread]
         axes.scatter(
-            [middle] * shown,
-            heights,
-            s=min(36.0, 700 / shown**1.4),
-            color=_UNIT,
-            edgecolors=INK,
-            lw=0.4,
-            zorder=4,
+            [middle] * shown, heights, s=min(36.0, 700 / shown**1.4), color=_UNIT, edgecolors=INK, lw=0.4, zorder=4
         )
     axes.text(middle, max(left, right) / 2 + 0.02, f"{count:,}", ha="center", va="bottom", fontsize=7, color=INK)
 
@@ -263,12 +257,7 @@ def _bend(x0: float, y0: float, x1: float, y1: float) -> list[tuple[float, float
 def _draw_chip_legend(panel: Axes) -> None:
     from matplotlib.patches import Patch
 
-    names = {
-        "interferometer": _MESH,
-        "attenuator of Σ": _SIGMA,
-        "phase shifter": _SHIFTER,
-        "gain or unit": _UNIT,
-    }
+    names = {"interferometer": _MESH, "attenuator of Σ": _SIGMA, "phase shifter": _SHIFTER, "gain or unit": _UNIT}
     handles = [Patch(color=colour, label=name) for name, colour in names.items()]
     panel.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, fontsize=7.5)
 

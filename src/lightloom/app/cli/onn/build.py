@@ -118,10 +118,7 @@ def tolerance_rows(document: Document) -> list[tuple[str, str]]:
             f"{document['wrong_words']:,} of {document['words']:,} on {document['fabrications']} fabrications",
         ),
         ("each error alone", alone),
-        (
-            "mapping",
-            f"{MAPPINGS[document['mapping']]} (--out stores it); window {document['window']}",
-        ),
+        ("mapping", f"{MAPPINGS[document['mapping']]} (--out stores it); window {document['window']}"),
         (
             "with P and T",
             f"{document['mzi_count']:,} MZIs in {document['columns']:,} columns, "

@@ -41,8 +41,7 @@ def compare_reducers(
         option("Share of wrong words that sums in the light may have; error correction of them is not counted.", "S"),
     ] = 1e-6,
     settings: Annotated[
-        list[str] | None,
-        option("constant=value, in the constant's unit (--json lists all); repeatable.", name="--set"),
+        list[str] | None, option("constant=value, in the constant's unit (--json lists all); repeatable.", name="--set")
     ] = None,
     pair: Annotated[
         str, option("The two rivals whose difference is explained: A,B.", "A,B")

@@ -68,10 +68,7 @@ class TrainingRun(NamedTuple):
 
 
 def measured_accuracy(
-    how: NonIdealities,
-    network: LayeredNetwork,
-    arguments: FunctionArguments,
-    run: TrainingRun,
+    how: NonIdealities, network: LayeredNetwork, arguments: FunctionArguments, run: TrainingRun
 ) -> Document:
     """Train twice, with gradients averaged in float32 and on the devices.
 

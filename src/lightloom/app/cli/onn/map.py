@@ -47,14 +47,7 @@ from lightloom.photonics.meshes.files import (
     save_phases,
 )
 from lightloom.photonics.meshes.files import netlist as netlist_of
-from lightloom.photonics.meshes.mapping import (
-    FORMS,
-    MappedBlocks,
-    MeshMapping,
-    decibels,
-    full_count,
-    map_part,
-)
+from lightloom.photonics.meshes.mapping import FORMS, MappedBlocks, MeshMapping, decibels, full_count, map_part
 from lightloom.photonics.meshes.mesh import Mesh
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.figures.canvas import save

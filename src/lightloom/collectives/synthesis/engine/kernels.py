@@ -11,19 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.synthesis.engine.lightpaths import (
-    Lightpaths,
-    Lines,
-    Transmissions,
-    Trees,
-)
-from lightloom.core.arrays import (
-    Column,
-    Floats,
-    Int32s,
-    Ints,
-    Mask,
-)
+from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, Lines, Transmissions, Trees
+from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
 from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 # A compiled stable sort: NumPy's takes numba seconds to compile, wherever it is used.

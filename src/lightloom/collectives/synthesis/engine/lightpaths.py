@@ -11,12 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import (
-    Floats,
-    Int32s,
-    Ints,
-    Mask,
-)
+from lightloom.core.arrays import Floats, Int32s, Ints, Mask
 
 
 class Lightpaths(NamedTuple):

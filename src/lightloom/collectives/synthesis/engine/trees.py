@@ -38,13 +38,7 @@ class Forest:
 
 
 def grow_forest(
-    paths: Lightpaths,
-    lines: Lines,
-    walks: Sequence[int],
-    *,
-    deadline: float,
-    sweeps: int,
-    roots: Ints | None = None,
+    paths: Lightpaths, lines: Lines, walks: Sequence[int], *, deadline: float, sweeps: int, roots: Ints | None = None
 ) -> Forest | None:
     """Return trees of as many pieces as there are ``walks``, with their times; None where a rank is not reached.
 

@@ -101,10 +101,7 @@ def route(
     busy = np.asarray(nbytes / (ring.width * timing.bandwidth) + timing.occupancy, np.float64)
     delay = busy + timing.hop + timing.propagation * np.abs(ring.length)
     routes = kernels.Routes(
-        np.empty((trees, count, ring.ranks), np.int32),
-        np.full((count, ring.ranks), -1, np.int8),
-        which,
-        ring.length,
+        np.empty((trees, count, ring.ranks), np.int32), np.full((count, ring.ranks), -1, np.int8), which, ring.length
     )
     load = np.zeros(len(ring.start))
     allowed, longest, price, toll, first = exchange.bound, 0.0, delay, timing.hop, ring.first

@@ -15,15 +15,7 @@ from math import ceil, prod
 from lightloom.core.errors import ConfigError
 from lightloom.core.units import format_bandwidth, format_quantity
 from lightloom.machines.fabrics.bills import links
-from lightloom.machines.fabrics.bills.links import (
-    Ports,
-    cables,
-    ends_of,
-    fibres,
-    nic,
-    ports_for,
-    transceiver,
-)
+from lightloom.machines.fabrics.bills.links import Ports, cables, ends_of, fibres, nic, ports_for, transceiver
 from lightloom.machines.fabrics.bills.switches import planes_of
 from lightloom.machines.fabrics.lattice import describe
 from lightloom.machines.parts.bill import Bill, BillChoices, Line

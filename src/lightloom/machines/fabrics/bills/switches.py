@@ -15,15 +15,7 @@ from math import ceil, floor, inf
 from typing import NamedTuple
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.machines.fabrics.bills.links import (
-    Ports,
-    cables,
-    fibres,
-    nic,
-    ports_for,
-    switch_port,
-    transceiver,
-)
+from lightloom.machines.fabrics.bills.links import Ports, cables, fibres, nic, ports_for, switch_port, transceiver
 from lightloom.machines.parts.bill import Bill, BillChoices, Line, Medium
 from lightloom.machines.parts.part import Part, load_part
 

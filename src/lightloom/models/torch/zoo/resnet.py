@@ -85,10 +85,7 @@ class ResNet(ImageModel):
     def __init__(self, stage_blocks: tuple[int, ...] = (3, 4, 6, 3), *, stride_first: bool = False) -> None:
         super().__init__()
         self.stem = nn.Sequential(
-            nn.Conv2d(3, 64, 7, 2, 3, bias=False),
-            nn.BatchNorm2d(64),
-            nn.ReLU(inplace=True),
-            nn.MaxPool2d(3, 2, 1),
+            nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)
         )
         channels = 64
         for stage, blocks in enumerate(stage_blocks):

@@ -34,10 +34,7 @@ def kept_graph(graph: ComputeGraph) -> ComputeGraph:
     leaving = _leaving(graph)
     operators = [
         replace(
-            operator,
-            saved_bytes=operator.activation_bytes if leaves else 0,
-            saved_shared_bytes=0,
-            saved_index_bytes=0,
+            operator, saved_bytes=operator.activation_bytes if leaves else 0, saved_shared_bytes=0, saved_index_bytes=0
         )
         if repeated
         else operator

@@ -6,12 +6,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Int32s, Ints, Mask
 from lightloom.core.kernels import njit_cached, njit_without_arrays
-from lightloom.planning.parallelism.placement.placement import (
-    Arrivals,
-    Neighbours,
-    PlacementProblem,
-    PlacementState,
-)
+from lightloom.planning.parallelism.placement.placement import Arrivals, Neighbours, PlacementProblem, PlacementState
 
 BEFORE, AFTER = np.int64(1), np.int64(-1)
 """Signs of what comes before and after; numba would compile all that is called with a literal once more."""
