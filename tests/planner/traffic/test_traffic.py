@@ -149,6 +149,14 @@ def test_a_collective_without_an_algorithm_takes_the_fastest() -> None:
     assert chosen.alone.label == min(name for name in times if times[name] == min(times.values()))
 
 
+@pytest.mark.parametrize("pins", [{"dp": 4}, {"tp": 2, "dp": 2}, {"pp": 2, "dp": 2, "micro_batches": 2}])
+def test_light_that_closes_half_a_ring_the_long_way_back_holds_wavelengths_of_its_own(pins: dict[str, int]) -> None:
+    cluster = on({"base": "sip-ring", "wavelengths": 16})
+    jobs = traffic([training("0-3", **pins), training("4-7", **pins)], cluster, lambda: None)
+    assert works(jobs) == [1.0, 1.0]
+    assert len(verify_jobs([job.together for job in jobs], cluster.fabric)) > 0
+
+
 def test_arcs_that_do_not_meet_keep_all_wavelengths() -> None:
     fabric = on("sip-ring").fabric
     parse = TrafficJob.parse

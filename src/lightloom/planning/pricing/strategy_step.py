@@ -509,7 +509,7 @@ def verify_standing(job: Job, strategy: Strategy, step: StrategyStep) -> None:
     Raises:
         VerificationError: two of them hold one channel of a link.
     """
-    verify_joint(joint_parts(job, strategy, step), job.fabric)
+    verify_joint(joint_parts(job, strategy, step), job.fabric.embedding())
 
 
 def _schedule(job: Job, strategy: Strategy, number: int, step: StrategyStep) -> Schedule | None:
