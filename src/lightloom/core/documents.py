@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -112,8 +113,7 @@ def parse_json(text: str, where: str) -> Any:
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         mapping = dict(pairs)
         if len(mapping) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for place, name in enumerate(names) if name in names[:place])
+            twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
             raise ConfigError(f"{where}: field {twice!r} occurs twice")
         return mapping
 
