@@ -21,8 +21,7 @@ import numpy as np
 from benchmarks.support.measure import cpu_name, exit_clearly, print_rows
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.stepped import straggling
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import admitted, build, find
+from lightloom.collectives.registry import admitted, build, evaluate, find
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.results import provenance
 from lightloom.machines.fabrics.failures import Failure, damaged

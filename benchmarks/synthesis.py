@@ -35,8 +35,7 @@ from lightloom.collectives.collective import (
     Collective,
     Kind,
 )
-from lightloom.collectives.evaluate import Evaluation, evaluate
-from lightloom.collectives.registry import admitted, find
+from lightloom.collectives.registry import Evaluation, admitted, evaluate, find
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.results import provenance

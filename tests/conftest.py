@@ -59,10 +59,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def little_effort() -> Iterator[None]:
     """Synthesis that many tests draw among other algorithms: any design will do for what they prove."""
-    from lightloom.collectives.synthesis.engine import effort
+    from lightloom.collectives.synthesis.engine import cache
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(effort, "SCALE", 1 / 300)
+        patch.setattr(cache, "SCALE", 1 / 300)
         yield
 
 

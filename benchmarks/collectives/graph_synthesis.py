@@ -27,8 +27,7 @@ from lightloom.collectives.bounds.link_use import ranks_by_hops
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import admitted
+from lightloom.collectives.registry import admitted, evaluate
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.grid import in_rounds
 from lightloom.collectives.synthesis.switch import Lift, exchange_over_lift, lift, on_switch

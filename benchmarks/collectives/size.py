@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 from lightloom.collectives.collective import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import find
+from lightloom.collectives.registry import evaluate, find
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.load import load_fabric

@@ -20,8 +20,7 @@ from lightloom.collectives.collective import (
 )
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.cost.stepped import COST_MODELS
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import find
+from lightloom.collectives.registry import evaluate, find
 from lightloom.collectives.schedule.build import ring_all_to_all_wavelengths
 from lightloom.core.errors import BoundError
 from lightloom.machines.fabrics.derived import Cut

@@ -17,9 +17,8 @@ from lightloom.collectives.algorithms.doubling import hierarchical_phases
 from lightloom.collectives.collective import CLASSIC, Collective, Kind
 from lightloom.collectives.composition import Phase, lower
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.evaluate import costed, evaluate
 from lightloom.collectives.files.document import columns_from, header_of, schedule_from
-from lightloom.collectives.registry import find
+from lightloom.collectives.registry import costed, evaluate, find
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError

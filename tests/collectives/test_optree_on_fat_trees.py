@@ -10,8 +10,7 @@ import pytest
 
 from lightloom.collectives.algorithms.optree import exchange_stages
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import build, find
+from lightloom.collectives.registry import build, evaluate, find
 from lightloom.collectives.schedule.columns import ChunkLists
 from lightloom.machines.fabrics.tiers.tier import Tier
 from lightloom.machines.fabrics.tiers.tiers import Tiers

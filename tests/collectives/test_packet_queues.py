@@ -14,8 +14,7 @@ from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import KINDS, Collective
 from lightloom.collectives.cost.queued import hops_of, play
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.evaluate import costed
-from lightloom.collectives.registry import build, find
+from lightloom.collectives.registry import build, costed, find
 from lightloom.collectives.schedule.build import without_barriers
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.verify.verifier import verify

@@ -14,11 +14,12 @@ from lightloom.app.cli.main import app
 from lightloom.collectives import registry
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import KINDS, Collective, zipf_sizes
-from lightloom.collectives.evaluate import evaluate, evaluate_all
 from lightloom.collectives.registry import (
     admitted,
     algorithms,
     build,
+    evaluate,
+    evaluate_all,
     find,
 )
 from lightloom.collectives.schedule.columns import ROW_NBYTES, Schedule
@@ -122,7 +123,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     every = algorithms() | plugins
     monkeypatch.setattr(registry, "algorithms", lambda: every)
-    for module in ("lightloom.collectives.evaluate", "lightloom.app.api.collectives"):
+    for module in ("lightloom.collectives.registry", "lightloom.app.api.collectives"):
         monkeypatch.setattr(f"{module}.algorithms", lambda: every)
 
 

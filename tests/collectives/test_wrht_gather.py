@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from lightloom.collectives.algorithms.wrht import WRHT
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import build, find
+from lightloom.collectives.registry import build, evaluate, find
 from lightloom.collectives.schedule.build import ring_all_to_all_wavelengths
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError, VerificationError

@@ -75,7 +75,7 @@ def test_a_change_in_a_kernel_that_another_calls_compiles_both_anew(caller: Call
 def test_what_is_compiled_ahead_does_not_depend_on_what_was_searched_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lightloom.collectives.synthesis.engine import effort
+    from lightloom.collectives.synthesis.engine import cache
 
     ahead = tmp_path / "compiled"
     ahead.mkdir()
@@ -93,7 +93,7 @@ def test_what_is_compiled_ahead_does_not_depend_on_what_was_searched_before(
         monkeypatch.setattr(compile_ahead, name, lambda: None)
     monkeypatch.setattr(kernels, "AHEAD", ahead)
     monkeypatch.setattr(KernelCache, "fills_ahead", False)
-    monkeypatch.setattr(effort, "SCALE", effort.SCALE)
+    monkeypatch.setattr(cache, "SCALE", cache.SCALE)
     monkeypatch.setattr(os, "environ", os.environ | {"LIGHTLOOM_CACHE": str(tmp_path / "of others")})
     assert compile_ahead.main() == 0
     assert not Path(caches[0]).exists()

@@ -34,18 +34,18 @@ _USE = """
 import contextlib, io, json, sys
 import numpy as np
 from lightloom.machines.accelerators.load import load_accelerator
-from lightloom.collectives.evaluate import evaluate
+from lightloom.collectives.registry import evaluate
 from lightloom.collectives.registry import find
 from lightloom.collectives.collective import Collective
 from lightloom.exchange.compression import find as find_codec
 from lightloom.machines.fabrics.conformance import check_fabric
 from lightloom.machines.fabrics.load import load_fabric
-from lightloom.collectives.synthesis.engine import effort
+from lightloom.collectives.synthesis.engine import cache
 from lightloom.exchange.compression import profile
 from lightloom.core.errors import UnsupportedError
 from lightloom.planning.pricing.placed_space import peers
 
-effort.SCALE = 1 / 300  # any design will do
+cache.SCALE = 1 / 300  # any design will do
 profile._RATE_VALUES = 1 << 12  # and any rate
 ideal = {"bandwidth": 50e9, "wire_efficiency": 1, "hop_latency": 0, "transport": None}
 rail, switch = load_fabric("rail", 64), load_fabric("two-tier-400g", 64, ideal)

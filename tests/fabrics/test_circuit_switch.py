@@ -4,8 +4,7 @@ import pytest
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import find
+from lightloom.collectives.registry import evaluate, find
 from lightloom.core.errors import ConfigError
 from lightloom.machines.fabrics.load import changed, fabric_from, load_fabric
 from lightloom.machines.fabrics.switches import CircuitSwitch

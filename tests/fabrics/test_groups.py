@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.collective import OF_SIZE, Collective
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import find
+from lightloom.collectives.registry import evaluate, find
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics import fabric as base
 from lightloom.machines.fabrics.fabric import Axis, Fabric, GroupFabric

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import OF_SIZE, Collective
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import admitted, find
+from lightloom.collectives.registry import admitted, evaluate, find
 from lightloom.core.errors import ConfigError
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import fabric_from, load_fabric

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.collective import OF_SIZE, Collective
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import find
+from lightloom.collectives.registry import evaluate, find
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from lightloom.machines.fabrics.edges import Edge
 from lightloom.machines.fabrics.fabric import Fabric

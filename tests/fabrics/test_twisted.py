@@ -12,8 +12,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
 from lightloom.collectives.collective import Collective, Kind
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import find
+from lightloom.collectives.registry import evaluate, find
 from lightloom.core.errors import ConfigError
 from lightloom.machines.fabrics.conformance import check_fabric
 from lightloom.machines.fabrics.derived import links_of

@@ -8,8 +8,7 @@ from functools import cache
 import pytest
 
 from lightloom.collectives.collective import Collective, Kind
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import find
+from lightloom.collectives.registry import evaluate, find
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.parallelism.plan import make_plan

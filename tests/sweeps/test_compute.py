@@ -11,8 +11,7 @@ import pytest
 from lightloom.collectives import evaluate as evaluate_module
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import find
+from lightloom.collectives.registry import evaluate, find
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.models.zoo import load_workload

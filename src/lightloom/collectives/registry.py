@@ -1,20 +1,31 @@
-"""Every algorithm by name; and the only door through which schedules leave: verified."""
+"""Every algorithm by name; and the only door through which schedules leave: verified, priced and held against bounds."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from hashlib import blake2b
+from typing import TypeVar
 
 from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.loads import StepLoads, at_size, step_loads
-from lightloom.collectives.cost.price import CostModel
+from lightloom.collectives.cost.price import Cost, CostModel
+from lightloom.collectives.cost.stepped import CodecTimes, cost, loads_cost
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify
-from lightloom.core.errors import UnknownNameError, UnsupportedError
+from lightloom.core.errors import BoundError, LightloomError, UnknownNameError, UnsupportedError
 from lightloom.core.plugins import plugins_of
+from lightloom.core.results import Document
 from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.failures import Failure, damaged
+
+ROUNDING = 1e-9
+"""Relative difference of equal times that were computed in two ways."""
+T = TypeVar("T")
 
 
 @cache
@@ -132,3 +143,172 @@ def _built(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sche
         return algorithm.build(collective, fabric, striped=algorithm.striped)
     carrier = algorithm.build(collective.of_kind(kind), fabric, striped=algorithm.striped)
     return carrier.carrying(collective, fabric.fibre_channels)
+
+
+# What a schedule costs, beside its lower bound: one algorithm, or all of them with those that fail beside.
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A verified schedule with its cost and the bound it was held against."""
+
+    algorithm: Algorithm
+    schedule: Schedule
+    cost: Cost
+    bound: Bound
+
+
+def evaluate(algorithm: Algorithm, collective: Collective, fabric: Fabric, model: CostModel = "physical") -> Evaluation:
+    """Build and verify a schedule, cost it, and hold the cost against its bound.
+
+    Raises:
+        UnsupportedError: the algorithm cannot serve this.
+        VerificationError: the schedule is wrong.
+        BoundError: the cost lies below the bound, so that one of the two is wrong.
+    """
+    schedule, loads = build_with_loads(algorithm, collective, fabric, model)
+    if loads is None:
+        return Evaluation(algorithm, schedule, *costed(schedule, fabric, model))
+    return Evaluation(algorithm, schedule, *loads_costed(algorithm, loads, fabric))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An algorithm that has no schedule for a collective on a fabric, and why."""
+
+    algorithm: str
+    why: str
+    failed: bool = False
+    """True where the algorithm serves the collective there and yet has no schedule: its rows do not fit in memory, or
+    it raised, or built a schedule that the verifier rejects."""
+
+    def to_json(self) -> dict[str, str]:
+        """The row of a document."""
+        return {"algorithm": self.algorithm, "why": self.why}
+
+
+def attempt(algorithm: Algorithm, make: Callable[[], T]) -> T | Refusal:
+    """``make()``, which builds this algorithm's schedule; or the refusal that says how the algorithm failed.
+
+    Any algorithm may come from a plug-in, so every exception is its failure, except a cost below its lower bound: there
+    the fabric or the bound is wrong, and with it the cost of every other algorithm.
+
+    Raises:
+        BoundError: a cost lies below its lower bound.
+    """
+    try:
+        return make()
+    except BoundError:
+        raise
+    except LightloomError as error:
+        return Refusal(algorithm.name, str(error), failed=True)
+    except Exception as error:
+        return Refusal(algorithm.name, f"{algorithm.name} raises {type(error).__name__}: {error}", failed=True)
+
+
+def evaluate_all(
+    collective: Collective,
+    fabric: Fabric,
+    model: CostModel = "physical",
+    candidates: Iterable[Algorithm] | None = None,
+    *,
+    advance: Callable[[], None] = lambda: None,
+) -> tuple[list[Evaluation], list[Refusal]]:
+    """Evaluate every algorithm, or the ``candidates``: the evaluations, fastest first, and all others with a reason.
+
+    ``advance`` is called after each algorithm.
+
+    Raises:
+        BoundError: a cost lies below its lower bound.
+    """
+    evaluations: list[Evaluation] = []
+    refusals: list[Refusal] = []
+    for algorithm in algorithms().values() if candidates is None else candidates:
+        why = algorithm.refusal(collective.kind, fabric, model)
+        outcome = (
+            Refusal(algorithm.name, why, failed=why == algorithm.beyond_memory(collective.kind, fabric))
+            if why
+            else attempt(algorithm, partial(evaluate, algorithm, collective, fabric, model))
+        )
+        if isinstance(outcome, Refusal):
+            refusals.append(outcome)
+        else:
+            evaluations.append(outcome)
+        advance()
+    return fastest_first(evaluations), refusals
+
+
+def costed(
+    schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None
+) -> tuple[Cost, Bound]:
+    """Cost a schedule that was verified, and check the cost against its bound."""
+    price = cost(schedule, fabric, model, codec)
+    return price, _bound(schedule.algorithm, price, schedule.collective, fabric, model)
+
+
+def loads_costed(
+    algorithm: Algorithm, loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
+) -> tuple[Cost, Bound]:
+    """Cost the loads of a schedule that was verified, and check the cost against its bound."""
+    price = loads_cost(loads, fabric, codec)
+    return price, _bound(algorithm.name, price, loads.collective, fabric, loads.model)
+
+
+def _bound(name: str, price: Cost, collective: Collective, fabric: Fabric, model: CostModel) -> Bound:
+    """Return the lower bound of a collective, which its cost may not undercut."""
+    bound = lower_bound(collective, fabric, model)
+    if not keeps_to(price, bound):
+        raise BoundError(
+            f"{name} on {fabric.ranks} ranks costs {price.time} s, below the lower bound of {bound.time} s set by "
+            f"{bound.bound_by}"
+        )
+    return bound
+
+
+def keeps_to(price: Cost, bound: Bound) -> bool:
+    """Return whether a cost is not below a lower bound, but for rounding."""
+    return price.time >= bound.time * (1 - ROUNDING)
+
+
+def fastest_first(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
+    """Sort evaluations by time, then by name."""
+    return sorted(evaluations, key=lambda evaluation: (evaluation.cost.time, evaluation.algorithm.name))
+
+
+# Prices of a collective on what failures leave of a fabric, each schedule synthesized anew and verified.
+
+
+def around_failures(
+    request: Collective, sound: Fabric, cases: Sequence[Sequence[Failure]], advance: Callable[[int], None] | None = None
+) -> list[Document]:
+    """Return a row for each case, with its slowdown against the first; every rank's share stays as large as it was.
+
+    Args:
+        request: the collective before anything fails.
+        sound: the fabric then.
+        cases: what has failed, case by case; nothing has in the first, as a rule.
+        advance: called with 1 after every case.
+
+    Raises:
+        ConfigError: something failed that the fabric does not have, or parts of it cannot reach each other.
+    """
+    fabrics = [damaged(sound, case) if case else sound for case in cases]
+    rows: list[Document] = []
+    for case, fabric in zip(cases, fabrics, strict=True):
+        remaining = Collective(request.kind, fabric.ranks, request.nbytes_per_rank * fabric.ranks)
+        result = evaluate(find("synthesized"), remaining, fabric)
+        rows.append(
+            {
+                "failures": [failure.text() for failure in case],
+                "ranks": fabric.ranks,
+                "time_s": result.cost.time,
+                "slowdown": result.cost.time / rows[0]["time_s"] if rows else 1.0,
+                "lower_bound_s": result.bound.time,
+                "bound_by": result.bound.bound_by,
+                "verified": True,
+                "notes": list(result.schedule.notes),
+            }
+        )
+        if advance is not None:
+            advance(1)
+    return rows

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import KINDS, OF_SIZE, Collective
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import admitted
+from lightloom.collectives.registry import admitted, evaluate
 from lightloom.machines.fabrics import graph as graph_module
 from lightloom.machines.fabrics.edges import Edge, Vertex
 from lightloom.machines.fabrics.graph import Graph

@@ -15,7 +15,7 @@ from lightloom.collectives.bounds.priced import (
     two_hops_join,
 )
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.evaluate import costed
+from lightloom.collectives.registry import costed
 from lightloom.collectives.synthesis.engine.trees import Timing
 from lightloom.collectives.synthesis.exchange.paths import Exchange, plan
 from lightloom.collectives.synthesis.exchange.search import Designs, exchange_schedule

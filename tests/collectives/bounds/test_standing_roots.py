@@ -16,8 +16,7 @@ from lightloom.collectives.bounds.link_use import broadcast_uses
 from lightloom.collectives.bounds.lower_bound import ring_bounds
 from lightloom.collectives.bounds.rooted import Search, broadcast_seconds, capacities, standing_broadcast_seconds
 from lightloom.collectives.collective import ROOTED, Collective
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import admitted
+from lightloom.collectives.registry import admitted, evaluate
 from lightloom.core.arrays import Floats
 from tests.collectives.optimum import FABRICS, feasible, problem
 from tests.collectives.strategies import wdm_ring

@@ -13,8 +13,7 @@ from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.cost.stepped import COST_MODELS, cost
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import build, find
+from lightloom.collectives.registry import build, evaluate, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnknownNameError

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.cost.stepped import cost, straggling
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import admitted, build, find
+from lightloom.collectives.registry import admitted, build, evaluate, find
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError, VerificationError

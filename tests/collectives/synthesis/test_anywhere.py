@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import CLASSIC, Collective, Kind
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.evaluate import costed, evaluate
-from lightloom.collectives.registry import algorithms, build, find
+from lightloom.collectives.registry import algorithms, build, costed, evaluate, find
 from lightloom.collectives.schedule.build import without_barriers
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.collectives.synthesis import packets
-from lightloom.collectives.synthesis.engine import effort
+from lightloom.collectives.synthesis.engine import cache
 from lightloom.collectives.synthesis.packets import listed, on_packets, packed
 from lightloom.collectives.verify.verifier import verify
 from lightloom.machines.fabrics.edges import dragonfly, hypercube
@@ -62,7 +61,7 @@ def test_phases_without_barriers_come_nearer_to_the_bound(
     name: str, ranks: int, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """64 MiB: domains and rails no longer wait for each other."""
-    monkeypatch.setattr(effort, "SCALE", 1 / 10)
+    monkeypatch.setattr(cache, "SCALE", 1 / 10)
     fabric, collective = load_fabric(name, ranks=ranks), Collective(kind, ranks, 64 * 2**20)
     price, bound = costed(on_packets(collective, fabric), fabric)
     steps = evaluate(find("hierarchical"), collective, fabric).cost.time

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.collective import FROM_ALL_GATHER, Collective
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.synthesis.engine import effort
+from lightloom.collectives.synthesis.engine import cache
 from lightloom.collectives.synthesis.engine.trees import (
     Design,
     RingTrees,
@@ -76,7 +76,7 @@ def test_chords_of_1_3_and_4_ranks_join_16_ranks_in_two_hops(kind: str, monkeypa
         return Design(()), trees
 
     monkeypatch.setattr(RingSearch, "run", neighbours_only)
-    monkeypatch.setattr(effort, "SCALE", 1 / 2)
+    monkeypatch.setattr(cache, "SCALE", 1 / 2)
     fabric = wdm_ring(16, 8, wavelength_bandwidth=5e9, conversion_time=1e-6, reconfiguration_time=25e-6)
     schedule = synthesized(Collective(kind, 16, 1e3 if kind == "all-to-all" else 16e3), fabric)  # type: ignore[arg-type]
     verify(schedule, fabric)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.algorithms.ring import ring_two_way
 from lightloom.collectives.collective import Collective, Kind
-from lightloom.collectives.evaluate import costed
-from lightloom.collectives.registry import admitted, build, find
+from lightloom.collectives.registry import admitted, build, costed, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.standing import gather_over

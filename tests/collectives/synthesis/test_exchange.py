@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.evaluate import costed, evaluate
-from lightloom.collectives.registry import admitted
+from lightloom.collectives.registry import admitted, costed, evaluate
 from lightloom.collectives.synthesis.engine.trees import Level, Timing
 from lightloom.collectives.synthesis.exchange.circuits import (
     Feeder,

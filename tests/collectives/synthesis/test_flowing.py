@@ -13,8 +13,7 @@ from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.cost.queued import queued_line
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.evaluate import costed
-from lightloom.collectives.registry import build, find
+from lightloom.collectives.registry import build, costed, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis import grid as module
 from lightloom.collectives.synthesis.grid import flowing, in_rounds

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.evaluate import costed
+from lightloom.collectives.registry import costed
 from lightloom.collectives.synthesis import multicast as module
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.trees import Timing

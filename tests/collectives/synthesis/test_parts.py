@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import lightloom as ll
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import KINDS, OF_PARTS, Collective, Sizes, zipf_sizes
-from lightloom.collectives.evaluate import evaluate
 from lightloom.collectives.registry import (
     admitted,
     algorithms,
     build,
+    evaluate,
     find,
 )
 from lightloom.core.errors import InputError

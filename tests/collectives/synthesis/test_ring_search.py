@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.link_use import joint_seconds
 from lightloom.collectives.collective import Collective, Kind
-from lightloom.collectives.evaluate import costed, evaluate
-from lightloom.collectives.registry import admitted
+from lightloom.collectives.registry import admitted, costed, evaluate
 from lightloom.collectives.synthesis.engine.queues import overlapped, ring_schedule
 from lightloom.collectives.synthesis.engine.trees import Design, Level, Timing, hub_ranks, make_trees
 from lightloom.collectives.synthesis.ring.search import RingSearch, estimated_designs

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.collective import ROOTED, Collective
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.evaluate import costed
-from lightloom.collectives.registry import build, find
+from lightloom.collectives.registry import build, costed, find
 from lightloom.collectives.synthesis.ring.rooted import (
     HubTree,
     _fullest,

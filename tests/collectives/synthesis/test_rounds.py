@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.evaluate import costed, evaluate
-from lightloom.collectives.registry import admitted
+from lightloom.collectives.registry import admitted, costed, evaluate
 from lightloom.collectives.synthesis.grid import GridTrees, in_rounds, over_trees
 from lightloom.collectives.synthesis.grid_links import GridLinks
 from lightloom.collectives.verify.verifier import verify

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.collective import FROM_ALL_GATHER, Collective
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.evaluate import costed
-from lightloom.collectives.registry import build, find
+from lightloom.collectives.registry import build, costed, find
 from lightloom.collectives.synthesis.engine import cache
 from lightloom.collectives.synthesis.ring.gather import MOST_RANKS, stage_plans, stages
 from lightloom.collectives.verify.verifier import verify

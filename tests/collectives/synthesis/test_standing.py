@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.collective import Collective, Kind
-from lightloom.collectives.evaluate import costed
+from lightloom.collectives.registry import costed
 from lightloom.collectives.synthesis.engine.standing import (
     StandingCircuits,
     busy_and_delay,

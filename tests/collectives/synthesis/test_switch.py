@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from lightloom.collectives.bounds.link_use import degree_seconds, ranks_by_hops
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.evaluate import costed, evaluate
-from lightloom.collectives.registry import admitted
+from lightloom.collectives.registry import admitted, costed, evaluate
 from lightloom.collectives.synthesis.switch import SERVES, Lift, circulant, kautz, on_switch
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Ints

@@ -112,7 +112,7 @@ def test_anything_that_changes_a_price_changes_where_it_is_kept(monkeypatch: pyt
 
 def test_what_is_searched_for_each_size_is_kept_for_the_effort_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     before = prices_path(find("synthesized"), cluster().fabric, "physical")
-    monkeypatch.setattr("lightloom.collectives.synthesis.engine.effort.SCALE", 0.5)
+    monkeypatch.setattr("lightloom.collectives.synthesis.engine.cache.SCALE", 0.5)
     assert before is not None and before != prices_path(find("synthesized"), cluster().fabric, "physical")
 
 

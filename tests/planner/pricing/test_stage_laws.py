@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array
 
-from lightloom.collectives.evaluate import Refusal
+from lightloom.collectives.registry import Refusal
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch

@@ -11,9 +11,8 @@ import pytest
 
 import lightloom as ll
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.evaluate import evaluate_all
 from lightloom.collectives.joint import GroupPart
-from lightloom.collectives.registry import build, find
+from lightloom.collectives.registry import build, evaluate_all, find
 from lightloom.collectives.verify.verifier import verify_joint
 from lightloom.core.errors import ConfigError, InputError, VerificationError
 from lightloom.machines.clusters.cluster import Cluster

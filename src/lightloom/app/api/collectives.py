@@ -24,10 +24,9 @@ from lightloom.collectives.bounds.lower_bound import lower_bound as bound_of
 from lightloom.collectives.collective import CLASSIC, Collective
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import known_cost_model
-from lightloom.collectives.evaluate import Evaluation, Refusal, costed, evaluate_all
 from lightloom.collectives.files.document import parts_of
 from lightloom.collectives.files.formats import LARGEST, export_schedule, export_size, import_schedule
-from lightloom.collectives.registry import algorithms, find
+from lightloom.collectives.registry import Evaluation, Refusal, algorithms, costed, evaluate_all, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify as verify_on
 from lightloom.core.errors import ConfigError, UnsupportedError
@@ -38,7 +37,7 @@ from lightloom.planning.economics.ledger import ClusterLedger, Site, StepLedger,
 from lightloom.reports.figures.links import wavelength_map
 from lightloom.reports.html import notebook_svg
 from lightloom.reports.progress import progress
-from lightloom.reports.report import CollectiveRow, collective_row
+from lightloom.reports.report import CollectiveRow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -193,7 +192,7 @@ class VerifiedSchedule(Result):
 
     def report_row(self) -> CollectiveRow:
         """Return the schedule's row in the tables of terminals and pages."""
-        return collective_row(self.algorithm, self.cost, self.lower_bound)
+        return CollectiveRow(self.algorithm, self.cost, self.lower_bound)
 
     @cached_property
     def _drawing(self) -> str:

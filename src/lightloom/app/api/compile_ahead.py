@@ -47,13 +47,13 @@ def main() -> int:
             LIGHTLOOM_CACHE=folder,
             LIGHTLOOM_KERNEL="fallback",
         )
-        from lightloom.collectives.synthesis.engine import effort
+        from lightloom.collectives.synthesis.engine import cache
         from lightloom.core.kernels import AHEAD, KernelCache
 
         # All anew: what is loaded is not compiled again, and neither is what it calls.
         shutil.rmtree(AHEAD, ignore_errors=True)
         KernelCache.fills_ahead = True
-        effort.SCALE = _EFFORT
+        cache.SCALE = _EFFORT
         _search()
         _vary()
         _average()
@@ -90,8 +90,7 @@ def _vary() -> None:
     from lightloom.collectives.bounds.lower_bound import lower_bound
     from lightloom.collectives.collective import Collective
     from lightloom.collectives.cost.stepped import cost, straggling
-    from lightloom.collectives.evaluate import around_failures
-    from lightloom.collectives.registry import build, find
+    from lightloom.collectives.registry import around_failures, build, find
     from lightloom.machines.fabrics.failures import Failure
     from lightloom.machines.fabrics.load import load_fabric
     from lightloom.models.decoder import TransformerSizes, transformer_graph

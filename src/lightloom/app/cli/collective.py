@@ -29,26 +29,27 @@ from lightloom.app.cli.options import (
     Settings,
     Sizes,
     Wavelengths,
+    arguments,
     check_outputs,
     count_option,
+    draw,
     figure_option,
     option,
     print_result,
     read_settings,
+    site_inputs,
 )
 from lightloom.collectives.collective import OF_SIZE, SIZED, Collective
 from lightloom.collectives.cost.stepped import straggling
-from lightloom.collectives.evaluate import Refusal, around_failures, attempt
-from lightloom.collectives.registry import admitted, build
+from lightloom.collectives.registry import Refusal, admitted, around_failures, attempt, build
 from lightloom.core.errors import ConfigError
-from lightloom.core.results import Document, provenance, provenance_line
+from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_ratio, format_size, format_time, parse
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.failures import Failure, damaged
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.planning.economics.ledger import TITLE, ledger_notes, ledger_rows
 from lightloom.reports.console import collective_table, make_console, plain_table
-from lightloom.reports.figures.canvas import save
 from lightloom.reports.figures.comparisons import damage_figure
 from lightloom.reports.progress import progress
 
@@ -76,24 +77,13 @@ def collective(
     as_json: Json = False,
 ) -> None:
     """Build, verify and cost schedules of one collective."""
+    given = locals()
     check_outputs([figure])
-    ranking = rank(
-        kind,
-        fabric,
-        ranks,
-        nbytes,
-        nbytes_per_rank=nbytes_per_rank,
-        permutation=permutation,
-        sizes=sizes,
-        algorithm=algorithm,
-        cost_model=cost_model,
-        site={"pue": pue, "electricity": electricity, "amortisation": amortisation, "maintenance": maintenance},
-        set=read_settings(settings, wavelengths),
-    )
+    own = {"site": site_inputs(given, {}), "set": read_settings(settings, wavelengths)}
+    ranking = rank(**arguments(rank, given | own))
     document = ranking.to_json()
-    if figure is not None:
-        save(ranking.winner.figure(), figure, provenance_line(document["provenance"]))
-    print_result(document, as_json, _collective_parts(ranking), {"drawn": figure})
+    written = {"drawn": draw(figure, ranking.winner.figure, document)}
+    print_result(document, as_json, _collective_parts(ranking), written)
 
 
 def _collective_parts(ranking: CollectiveRanking) -> Iterator[str | Text | Table]:
@@ -118,9 +108,7 @@ def _collective_parts(ranking: CollectiveRanking) -> Iterator[str | Text | Table
     )
     yield from (Text(line, style="dim") for line in ledger_notes(ledger))
     yield from (f"warning: {line}" for line in ranking.fabric.warnings)
-    for refusal in ranking.refused:
-        if refusal.failed:
-            yield f"refused {refusal.algorithm}: {refusal.why}"
+    yield from (f"refused {refusal.algorithm}: {refusal.why}" for refusal in ranking.refused if refusal.failed)
 
 
 # ``lightloom damage``: what failures cost a collective, and what one straggler does.
@@ -159,13 +147,16 @@ def damage(
     if kind in SIZED:
         raise ConfigError(f"{kind} has sizes of its own: expected one of {', '.join(_KINDS)}")
     request = collective_of(kind, ranks, nbytes, nbytes_per_rank)
-    straggler = _straggler(late, slow)
+    try:
+        slower = 1.0 if slow is None else float(slow)
+    except ValueError as error:
+        raise ConfigError(f"--slow {slow!r}: expected a number of times") from error
+    straggler = 0.0 if late is None else parse(late, "time"), slower
     check_outputs([figure])
     cases = [[], *([failure] for failure in failures), *([failures] if together and len(failures) > 1 else [])]
     with progress("Failures", len(cases)) as advance:
         rows = around_failures(request, sound, cases, advance)
     broken = [[failure.text() for failure in failures], together]
-    origin = provenance([kind, request.nbytes, sound.model_dump(mode="json"), broken, straggler])
     stragglers, refused = _stragglers(request, sound, *straggler) if straggler != (0.0, 1.0) else ([], [])
     document = {
         "schema": "lightloom.damage/1",
@@ -177,19 +168,10 @@ def damage(
         "slower": straggler[1],
         "stragglers": stragglers,
         "refused": refused,
-        "provenance": origin,
+        "provenance": provenance([kind, request.nbytes, sound.model_dump(mode="json"), broken, straggler]),
     }
-    if figure is not None:
-        save(damage_figure(rows, kind), figure, provenance_line(origin))
-    print_result(document, as_json, _damage_parts(document), {"drawn": figure})
-
-
-def _straggler(late: str | None, slow: str | None) -> tuple[float, float]:
-    try:
-        slower = 1.0 if slow is None else float(slow)
-    except ValueError as error:
-        raise ConfigError(f"--slow {slow!r}: expected a number of times") from error
-    return (0.0 if late is None else parse(late, "time")), slower
+    written = {"drawn": draw(figure, partial(damage_figure, rows, kind), document)}
+    print_result(document, as_json, _damage_parts(document), written)
 
 
 def _stragglers(
@@ -199,22 +181,22 @@ def _stragglers(
     rows: list[Document] = []
     refused: list[dict[str, str]] = []
     for algorithm in admitted(request.kind, sound):
-        if algorithm.name in _PLAYED:
-            schedule = attempt(algorithm, partial(build, algorithm, request, sound))
-            if isinstance(schedule, Refusal):
-                refused.append(schedule.to_json())
-                continue
-            delays = straggling(schedule, sound, late=late, slower=slower)
-            rows.append(
-                {
-                    "algorithm": algorithm.name,
-                    "time_s": delays.time,
-                    "worst_rank": delays.worst,
-                    "worst_s": float(delays.later.max()),
-                    "mean_s": float(delays.later.mean()),
-                    "later_s": delays.later.tolist(),
-                }
-            )
+        if algorithm.name not in _PLAYED:
+            continue
+        schedule = attempt(algorithm, partial(build, algorithm, request, sound))
+        if isinstance(schedule, Refusal):
+            refused.append(schedule.to_json())
+            continue
+        delays = straggling(schedule, sound, late=late, slower=slower)
+        row = {
+            "algorithm": algorithm.name,
+            "time_s": delays.time,
+            "worst_rank": delays.worst,
+            "worst_s": float(delays.later.max()),
+            "mean_s": float(delays.later.mean()),
+            "later_s": delays.later.tolist(),
+        }
+        rows.append(row)
     return sorted(rows, key=lambda row: row["time_s"] + row["worst_s"]), refused
 
 
@@ -246,5 +228,4 @@ def _damage_parts(document: Document) -> Iterator[str | Table]:
         yield ""
         names = ("algorithm", "time", "worst rank adds", "mean rank adds")
         yield plain_table(names, played, title=f"one rank {' and '.join(causes)}, nothing failed")
-    for refusal in document["refused"]:
-        yield f"refused {refusal['algorithm']}: {refusal['why']}"
+    yield from (f"refused {refusal['algorithm']}: {refusal['why']}" for refusal in document["refused"])

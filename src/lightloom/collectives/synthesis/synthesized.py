@@ -13,8 +13,7 @@ from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import CLASSIC, FROM_ALL_GATHER, OF_PARTS, ONE_TO_ONE, ROOTED, Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.synthesis.engine.cache import read_schedule, write_schedule
-from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.collectives.synthesis.engine.cache import effort, read_schedule, write_schedule
 from lightloom.collectives.synthesis.engine.queues import overlapped
 from lightloom.collectives.synthesis.exchange.search import exchange
 from lightloom.collectives.synthesis.multicast import multicast
@@ -37,15 +36,10 @@ def refusal(kind: str, fabric: Fabric) -> str | None:
         return f"synthesis searches among at most {_MOST_RANKS:,} ranks, not {fabric.ranks:,}"
     if fabric.in_network_reduction:
         return f"synthesis sends from rank to rank, and a {fabric.kind_name} only adds in the network: use in-network"
-    kinds = _kinds(fabric)
-    return None if kind in kinds else f"synthesis on this {fabric.kind_name} serves {', '.join(kinds)}, not {kind}"
-
-
-def _kinds(fabric: Fabric) -> tuple[str, ...]:
-    """Return the kinds of collectives that can be synthesized on a fabric."""
+    kinds: tuple[str, ...] = (*(SERVES if fabric.switch_planes else CLASSIC), *OF_PARTS)
     if fabric.damaged:
-        return (*FROM_ALL_GATHER, *ROOTED, *ONE_TO_ONE)
-    return (*SERVES, *OF_PARTS) if fabric.switch_planes else (*CLASSIC, *OF_PARTS)
+        kinds = (*FROM_ALL_GATHER, *ROOTED, *ONE_TO_ONE)
+    return None if kind in kinds else f"synthesis on this {fabric.kind_name} serves {', '.join(kinds)}, not {kind}"
 
 
 def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True) -> Schedule:  # noqa: ARG001 - every algorithm takes it
@@ -67,7 +61,7 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
     ]
     request += [] if collective.destinations is None else [collective.destinations]
     request += [] if collective.sizes is None else [collective.sizes.digest]
-    schedule = read_schedule(request)
+    schedule = read_schedule(request, collective)
     if schedule is None:
         schedules = list(_found(collective, fabric))
         schedule = min(schedules, key=lambda s: cost(s, fabric).time) if len(schedules) > 1 else schedules[0]

@@ -16,7 +16,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.evaluate import around_failures
+from lightloom.collectives.registry import around_failures
 from lightloom.core.configfile import catalog_file, catalog_files, read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.fields import Config, Count

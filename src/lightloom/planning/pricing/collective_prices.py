@@ -36,10 +36,19 @@ from lightloom.collectives.collective import CLASSIC, Collective, Kind
 from lightloom.collectives.cost.loads import StepLoads, at_size, circuits_key
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import CodecWork, codec_work
-from lightloom.collectives.evaluate import ROUNDING, Refusal, attempt, costed, keeps_to, loads_costed
-from lightloom.collectives.registry import build, build_with_loads, find
+from lightloom.collectives.registry import (
+    ROUNDING,
+    Refusal,
+    attempt,
+    build,
+    build_with_loads,
+    costed,
+    find,
+    keeps_to,
+    loads_costed,
+)
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.core.arrays import Effort, Floats, Ints
 from lightloom.core.cache import LOG, cache_directory, read_entry, write_entry
 from lightloom.core.errors import BoundError, UnsupportedError

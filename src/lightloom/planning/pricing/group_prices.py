@@ -11,8 +11,7 @@ from typing import Protocol
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import Kind
 from lightloom.collectives.cost.price import CostModel
-from lightloom.collectives.evaluate import Refusal, attempt
-from lightloom.collectives.registry import algorithms, find
+from lightloom.collectives.registry import Refusal, algorithms, attempt, find
 from lightloom.core.arrays import Effort
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.clusters.cluster import TrainingSettings

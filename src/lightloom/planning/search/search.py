@@ -23,8 +23,7 @@ import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import Kind
-from lightloom.collectives.evaluate import Refusal, attempt
-from lightloom.collectives.registry import algorithms
+from lightloom.collectives.registry import Refusal, algorithms, attempt
 from lightloom.core.arrays import Effort, Floats
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_time

@@ -18,8 +18,7 @@ from importlib import import_module
 from typing import Any, TypeVar, cast
 
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.evaluate import evaluate
-from lightloom.collectives.registry import find
+from lightloom.collectives.registry import evaluate, find
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.models.graph import ComputeGraph

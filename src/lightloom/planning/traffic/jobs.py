@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.collective import Collective, Kind
-from lightloom.collectives.evaluate import Evaluation
 from lightloom.collectives.joint import Part
-from lightloom.collectives.registry import build, find
+from lightloom.collectives.registry import Evaluation, build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Effort, Floats, Ints
 from lightloom.core.errors import ConfigError, UnsupportedError

@@ -19,9 +19,8 @@ from itertools import product
 import numpy as np
 
 from lightloom.collectives.collective import CLASSIC, Collective
-from lightloom.collectives.evaluate import evaluate_all
 from lightloom.collectives.joint import GroupPart, Part, max_min_rates
-from lightloom.collectives.registry import build, find
+from lightloom.collectives.registry import build, evaluate_all, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify_joint, verify_light
 from lightloom.core.arrays import Effort, Floats, Ints
