@@ -30,7 +30,7 @@ from lightloom.collectives.cost.queued import queued_line
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.build import Rows, assemble, from_all_gather, without_barriers
 from lightloom.collectives.schedule.columns import Schedule, distinct
-from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.collectives.synthesis.grid_links import GridLinks
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError

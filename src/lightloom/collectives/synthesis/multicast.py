@@ -17,7 +17,7 @@ import numpy as np
 
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, Lines, arrange
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.trees import (

@@ -29,7 +29,7 @@ from lightloom.collectives.cost.queued import Hops, cells_of, hops_of
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.build import Rows, assemble, joined, lightpaths_of, without_barriers
 from lightloom.collectives.schedule.columns import Folding, Schedule
-from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.collectives.synthesis.grid import flowing
 from lightloom.collectives.synthesis.grid_links import Transfers, neighbours_join
 from lightloom.collectives.verify.verifier import verify

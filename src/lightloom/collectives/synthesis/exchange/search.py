@@ -18,7 +18,7 @@ from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.synthesis.engine.effort import scaled
+from lightloom.collectives.synthesis.engine.cache import scaled
 from lightloom.collectives.synthesis.engine.queues import Queues, Rows, queued_schedule
 from lightloom.collectives.synthesis.engine.trees import Level, Timing, chord_text
 from lightloom.collectives.synthesis.exchange.circuits import (

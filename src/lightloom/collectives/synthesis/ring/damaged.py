@@ -17,7 +17,7 @@ import numpy as np
 from lightloom.collectives.bounds.link_use import joint_seconds
 from lightloom.collectives.collective import ROOTED, Collective, Kind
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.synthesis.engine.effort import scaled
+from lightloom.collectives.synthesis.engine.cache import scaled
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits, busy_and_delay, forest, gather_over
 from lightloom.collectives.synthesis.engine.trees import Forest, HubCircuits, Level, Timing, hub_ranks
 from lightloom.collectives.synthesis.ring.search import RingSearch

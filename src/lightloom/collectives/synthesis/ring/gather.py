@@ -26,8 +26,7 @@ from lightloom.collectives.schedule.build import (
     ring_all_to_all_wavelengths,
 )
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.synthesis.engine.cache import read_design, write_design
-from lightloom.collectives.synthesis.engine.effort import effort
+from lightloom.collectives.synthesis.engine.cache import effort, read_design, write_design
 from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, arrange, free_line
 from lightloom.collectives.synthesis.engine.queues import Queues, ring_schedule, tree_schedule
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits, gather_over
