@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,6 @@ from lightloom.core.errors import ConfigError
 from lightloom.models.files.shell_words import (
     MARK,
     UNSET,
-    Numbers,
     ScriptError,
     UnknownValue,
     Variables,
@@ -30,6 +28,7 @@ from lightloom.models.files.shell_words import (
     is_known,
     keyword_holds,
     matches,
+    negated,
     unknown,
     value,
 )
@@ -47,25 +46,17 @@ _DEEPEST_NODE = 200
 _DEEPEST_CALL = 50
 _MOST_STATEMENTS = 20_000
 """Statements that are followed at most, those of loops and functions counted as often as they run."""
+_PLACES = tuple("123456789")
+_ARGUMENTS = ("@", "*", "#", *_PLACES)
 _READING = ("read", "mapfile", "readarray", "getopts", "wait", "select")
 _SUCCEEDING = ("true", ":", "echo", "export", "printf", "pwd")
 
 
-@dataclass(slots=True)
-class Script:
-    """Commands that a script would call and variables that it would set, as far as the file tells."""
+class _Leave(Exception):
+    """``exit``, ``return``, ``break`` or ``continue``: statements behind it are left out."""
 
-    commands: list[list[str]] = field(default_factory=list)
-    """Words of each command that it calls, in order."""
-    conditional: list[tuple[str, list[str]]] = field(default_factory=list)
-    """Words of each command that it calls only if something holds that is not known, behind what that is."""
-    variables: Variables = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    """Statements that could not be followed, each with its line."""
-    ended_at: int | None = None
-    """Line at which the script ends before its last one."""
-    undecided: dict[str, str] = field(default_factory=dict)
-    """Variables that a branch would set whose condition depends on what the file does not say: line and condition."""
+    def __init__(self, word: str, line: int, levels: int = 1) -> None:
+        self.word, self.line, self.levels = word, line, levels
 
 
 def read_script(path: Path, definitions: Mapping[str, str] | None = None, text: str | None = None) -> Script:
@@ -78,25 +69,31 @@ def read_script(path: Path, definitions: Mapping[str, str] | None = None, text: 
     Raises:
         ConfigError: unreadable, not the syntax of bash, longer or deeper than what is followed; names the line.
     """
-    script = Script(variables=dict(definitions or {}))
-    reader = _Reader(path, script, dict(definitions or {}))
+    script = Script(path, dict(definitions or {}))
     try:
-        reader.follow(read_text(path, MOST_BYTES) if text is None else text)
+        script.follow(read_text(path, MOST_BYTES) if text is None else text)
     except _Leave as leave:
         script.ended_at = leave.line
     return script
 
 
-class _Leave(Exception):
-    """``exit``, ``return``, ``break`` or ``continue``: statements behind it are left out."""
+class Script:
+    """Commands that a script would call and variables that it would set, as far as the file tells."""
 
-    def __init__(self, word: str, line: int, levels: int = 1) -> None:
-        self.word, self.line, self.levels = word, line, levels
-
-
-class _Reader:
-    def __init__(self, path: Path, script: Script, definitions: Mapping[str, str]) -> None:
-        self._path, self._script, self._definitions = path, script, definitions
+    def __init__(self, path: Path, definitions: Variables) -> None:
+        self.commands: list[list[str]] = []
+        """Words of each command that it calls, in order."""
+        self.conditional: list[tuple[str, list[str]]] = []
+        """Words of each command that it calls only if something holds that is not known, behind what that is."""
+        self.variables = dict(definitions)
+        self.notes: list[str] = []
+        """Statements that could not be followed, each with its line."""
+        self.ended_at: int | None = None
+        """Line at which the script ends before its last one."""
+        self.undecided: dict[str, str] = {}
+        """Variables that a branch would set whose condition depends on what the file does not say: line and
+        condition."""
+        self._path, self._definitions = path, definitions
         self._functions: dict[str, Node] = {}
         self._locals: list[dict[str, str | list[str] | None]] = []
         """For each call of a function, what its local variables were before; None where unset."""
@@ -113,14 +110,6 @@ class _Reader:
         self._last_in_shell = False
         self._statements = 0
 
-    @property
-    def _variables(self) -> Variables:
-        return self._script.variables
-
-    def _where(self, node: Node) -> str:
-        """Return the file and the line of a statement, for messages."""
-        return f"{self._path}, line {_line_of(node)}"
-
     def follow(self, text: str) -> bool | None:
         """Follow a text in the present state, and return whether its last command succeeds, None if not known."""
         return self._all(_parsed(text, self._path).children)
@@ -131,59 +120,63 @@ class _Reader:
         """Follow statements in order; one behind ``&`` runs in another process."""
         status: bool | None = True
         nodes = list(nodes)
-        for at, node in enumerate(nodes):
+        for node, following in zip_longest(nodes, nodes[1:]):
             if node.is_named and node.type != "comment":
-                aside = at + 1 < len(nodes) and nodes[at + 1].type == "&"
-                status = self._in_subshell([node]) if aside else self._statement(node)
-                status = True if aside else status
+                if following is not None and following.type == "&":
+                    self._in_subshell([node])
+                    status = True
+                else:
+                    status = self._statement(node)
         return status
+
+    def _condition(self, nodes: Iterable[Node]) -> bool | None:
+        """Follow statements in order where a failure does not stop the script."""
+        self._guarded += 1
+        try:
+            return self._all(nodes)
+        finally:
+            self._guarded -= 1
 
     def _statement(self, node: Node) -> bool | None:
         self._statements += 1
         if self._statements > _MOST_STATEMENTS:
-            raise ConfigError(
-                f"{self._where(node)}: more than {_MOST_STATEMENTS:,} statements: expected a script that "
-                "sets its variables in fewer steps"
+            raise self._error(
+                node,
+                f"more than {_MOST_STATEMENTS:,} statements: expected a script that sets its variables in fewer steps",
             )
         handler: Callable[[Node], bool | None] | None = getattr(self, f"_follow_{node.type}", None)
         if handler is None:
-            self._forget_all(f"line {_line_of(node)}: {node.type.replace('_', ' ')}")
-            return None
+            return self._forget_all(_at(node, node.type.replace("_", " ")))
         try:
             status = handler(node)
         except ScriptError as error:
-            raise ConfigError(
-                f"{self._where(node)}: {error} in {_words_of(node)!r}: expected a script that runs"
-            ) from error
+            raise self._error(node, f"{error} in {_words_of(node)!r}: expected a script that runs") from error
         simple = node.type in ("command", "test_command", "compound_statement", "subshell", "pipeline")
         if status is False and simple and self._stops_at_failure and not self._guarded:
             raise _Leave("exit", _line_of(node))
         return status
 
+    def _error(self, node: Node, complaint: str) -> ConfigError:
+        return ConfigError(f"{self._path}, {_at(node, complaint)}")
+
     def _follow_list(self, node: Node) -> bool | None:
-        left, sign, right = node.children[0], node.children[1].type, node.children[-1]
-        with self._guard():
-            status = self._statement(left)
-        wanted = sign == "&&"
-        if status is not None:
-            if status != wanted:
-                return status
-            return self._unless_it_ends([left], lambda: self._statement(right), lambda: not wanted)
-        state = f"line {_line_of(left)}: whether {_words_of(left)} {'succeeds' if wanted else 'fails'}"
-        self._perhaps(state, [lambda: self._statement(right), lambda: None])
-        return None
+        left, right, wanted = node.children[0], node.children[-1], node.children[1].type == "&&"
+        status = self._condition([left])
+        if status is None:
+            state = _at(left, f"whether {_words_of(left)} {'succeeds' if wanted else 'fails'}")
+            return self._perhaps(state, [lambda: self._statement(right), lambda: None])
+        if status != wanted:
+            return status
+        return self._unless_it_ends([left], lambda: self._statement(right), lambda: not wanted)
 
     def _follow_pipeline(self, node: Node) -> bool | None:
-        stages = [child for child in node.children if child.is_named and child.type != "comment"]
-        for stage in stages[:-1]:
-            with self._guard():
-                self._in_subshell([stage])
-        return self._statement(stages[-1]) if self._last_in_shell else self._in_subshell(stages[-1:])
+        *stages, last = (child for child in node.children if child.is_named and child.type != "comment")
+        for stage in stages:
+            self._in_subshell([stage], self._condition)
+        return self._statement(last) if self._last_in_shell else self._in_subshell([last])
 
     def _follow_negated_command(self, node: Node) -> bool | None:
-        with self._guard():
-            status = self._all(node.children[1:])
-        return status if status is None else not status
+        return negated(self._condition(node.children[1:]))
 
     def _follow_subshell(self, node: Node) -> bool | None:
         return self._in_subshell(node.children[1:-1])
@@ -198,27 +191,28 @@ class _Reader:
         return True if body is None else self._statement(body)
 
     def _follow_if_statement(self, node: Node) -> bool | None:
-        return self._choose(_branches(node), node)
+        return self._choose(list(_branches(node)), node)
 
-    def _choose(self, branches: Sequence[tuple[Sequence[Node] | None, Sequence[Node]]], node: Node) -> bool | None:
+    def _choose(self, branches: Sequence[tuple[Sequence[Node], Sequence[Node]]], node: Node) -> bool | None:
         """Follow the branch whose condition holds; all that may be taken where that is not known."""
         if not branches:
             return True
         condition, branch = branches[0]
-        if condition is None:
-            return self._all(branch)
-        before = dict(self._variables)
-        with self._guard():
-            known = self._all(condition)
-        text = _words_of(*condition)
-        what = f"line {_line_of(node)}: whether {text}"
+        follow, rest = partial(self._all, branch), partial(self._choose, branches[1:], node)
+        if not condition:
+            return follow()
+        before = dict(self.variables)
+        known = self._condition(condition)
+        what = _at(node, f"whether {_words_of(*condition)}")
         if known is None:
-            self._perhaps(what, [lambda: self._all(branch), lambda: self._choose(branches[1:], node)])
-            return None
+            return self._perhaps(what, [follow, rest])
         if known:
-            return self._unless_it_ends(condition, lambda: self._all(branch), partial(self._choose, branches[1:], node))
-        self._remember_undecided(what, self._missing(condition, before), branch)
-        return self._choose(branches[1:], node)
+            return self._unless_it_ends(condition, follow, rest)
+        if missing := self._missing(condition, before):
+            settings = ", ".join(f"--define {name}=VALUE" for name in missing)
+            for name in re.findall(r"(?<![-\w])([A-Za-z_]\w*)\+?=", "\n".join(map(_text_of, branch))):
+                self.undecided.setdefault(name, f"{what} ({settings})")
+        return rest()
 
     def _missing(self, condition: Sequence[Node], variables: Variables) -> list[str]:
         """Return the variables that a condition names, or their values do, and that the file never sets."""
@@ -233,42 +227,34 @@ class _Reader:
 
         Whoever runs such a script sets what it asks for.
         """
-        start = dict(self._variables)
+        start = dict(self.variables)
         try:
             return way()
         except _Leave as leave:
             missing = self._missing(condition, start)
             if leave.word != "exit" or not missing:
                 raise
-            self._script.variables = start
-            what = f"line {_line_of(condition[0])}: the script ends there unless {', '.join(missing)} is set"
-            self._script.notes.append(f"{what}, and is followed as if it were")
+            self.variables = start
+            what = f"the script ends there unless {', '.join(missing)} is set, and is followed as if it were"
+            self.notes.append(_at(condition[0], what))
             return otherwise()
-
-    def _remember_undecided(self, what: str, missing: Sequence[str], branch: Sequence[Node]) -> None:
-        """Remember which variables a branch would set that is left out as the file does not set what decides it."""
-        settings = ", ".join(f"--define {name}=VALUE" for name in missing)
-        for node in branch if missing else ():
-            for name in re.findall(r"(?<![-\w])([A-Za-z_]\w*)\+?=", _text_of(node)):
-                self._script.undecided.setdefault(name, f"{what} ({settings})")
 
     def _follow_case_statement(self, node: Node) -> bool | None:
         subject = node.child_by_field_name("value")
         items = [child for child in node.children if child.type == "case_item"]
-        return self._case(value(_text_of(subject), self._variables) if subject else "", items, node)
+        return self._case(value(_text_of(subject), self.variables) if subject else "", items, node)
 
     def _case(self, subject: str, items: Sequence[Node], node: Node) -> bool | None:
         falls = any(item.child_by_field_name("fallthrough") is not None for item in items)
         for at, item in enumerate(items):
-            patterns = [_text_of(child) for child in item.children_by_field_name("value")]
             closing = next((i for i, child in enumerate(item.children) if child.type == ")"), 0)
             body = item.children[closing + 1 :]
-            known = [matches(subject, pattern, self._variables) for pattern in patterns]
-            found = None if falls else True if True in known else None if None in known else False
-            if found:
+            patterns = item.children_by_field_name("value")
+            known = [matches(subject, _text_of(pattern), self.variables) for pattern in patterns]
+            if not falls and True in known:
                 return self._all(body)
-            if found is None:
-                what = f"line {_line_of(item)}: which case {subject} is"
+            if falls or None in known:
+                what = _at(item, f"which case {subject} is")
                 rest = partial(self._case, subject, items[at + 1 :], node)
                 self._perhaps(what, [partial(self._all, body), bool if falls else rest])
                 if not falls:
@@ -278,57 +264,43 @@ class _Reader:
     # Loops
 
     def _follow_for_statement(self, node: Node) -> bool | None:
-        variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
-        assert variable is not None and body is not None
-        name = _text_of(variable)
+        name, body = (_field(node, field) for field in ("variable", "body"))
         words = [_text_of(child) for child in node.children_by_field_name("value")] or ['"$@"']
-        items = [item for word in words for item in fields(word, self._variables)]
-        open_ended = any(not is_known(item) for item in items) or any(map(_is_glob, words)) or name == "select"
-        if node.children[0].type == "select" or open_ended:
-            self._repeat_unknown(node, lambda: self._forget([name], node), body)
-            return None
-        for item in items:
-            if UNSET.fullmatch(item):
-                continue
-            self._assign(name, item, node)
-            if not self._body(body):
-                break
-        self._join_left("break")
-        return None
+        items = [item for word in words for item in fields(word, self.variables)]
+        known = node.children[0].type != "select" and all(map(is_known, items)) and not any(map(_is_glob, words))
+        left = [item for item in items if not UNSET.fullmatch(item)]
+
+        def next_item() -> bool | None:
+            if not known or not left:
+                return False if known else None
+            self._assign(_text_of(name), left.pop(0), node)
+            return True
+
+        return self._loop(node, next_item, body, lambda: known or self._forget([_text_of(name)], node))
 
     def _follow_while_statement(self, node: Node) -> bool | None:
-        condition = node.children_by_field_name("condition")
-        body = node.child_by_field_name("body")
-        assert body is not None
-        wanted = node.children[0].type == "while"
+        condition, wanted = node.children_by_field_name("condition"), node.children[0].type == "while"
 
         def holds() -> bool | None:
-            with self._guard():
-                status = self._all(condition)
-            return status if status is None else status == wanted
+            status = self._condition(condition)
+            return status if wanted else negated(status)
 
-        self._loop(node, holds, body, lambda: None)
-        return None
+        return self._loop(node, holds, _field(node, "body"))
 
     def _follow_c_style_for_statement(self, node: Node) -> bool | None:
-        head = _text_of(node).partition("((")[2]
+        parts = _text_of(node).partition("((")[2].partition("))")[0].split(";")
         body = node.child_by_field_name("body")
-        end = head.find("))")
-        parts = head[:end].split(";")
         if body is None or len(parts) != 3:
-            self._forget_all(f"line {_line_of(node)}: a loop")
-            return None
-        if parts[0].strip():
-            self._arithmetic_holds(parts[0], node)
-        self._loop(
-            node,
-            lambda: self._arithmetic_holds(parts[1], node) if parts[1].strip() else True,
-            body,
-            lambda: self._arithmetic_holds(parts[2], node) if parts[2].strip() else None,
+            return self._forget_all(_at(node, "a loop"))
+        start, holds, update = (
+            partial(self._arithmetic_holds, part, node) if part.strip() else lambda: True for part in parts
         )
-        return None
+        start()
+        return self._loop(node, holds, body, update)
 
-    def _loop(self, node: Node, holds: Callable[[], bool | None], body: Node, update: Callable[[], object]) -> None:
+    def _loop(
+        self, node: Node, holds: Callable[[], bool | None], body: Node, update: Callable[[], object] = lambda: None
+    ) -> bool | None:
         """Repeat a body while a condition holds; once that is not known, all that the body sets is unknown."""
         while (known := holds()) is not False:
             if known is None:
@@ -336,13 +308,19 @@ class _Reader:
                 def again() -> None:
                     update()
                     holds()
+                    self._body(body)
 
-                self._repeat_unknown(node, again, body)
+                earlier: Variables | None = None
+                while earlier != self.variables:  # until nothing more becomes unknown
+                    earlier = dict(self.variables)
+                    self._perhaps(_at(node, "how often the loop runs"), [again, lambda: None])
+                    self._join_left("break")
                 break
             if not self._body(body):
                 break
             update()
         self._join_left("break")
+        return None
 
     def _body(self, body: Node) -> bool:
         """Follow the body of a loop once; return whether the loop goes on."""
@@ -360,91 +338,71 @@ class _Reader:
         self._join_left("continue")
         return goes_on
 
-    def _repeat_unknown(self, node: Node, before: Callable[[], object], body: Node) -> None:
-        """Follow the body of a loop that runs an unknown number of times, until nothing more becomes unknown."""
-        what = f"line {_line_of(node)}: how often the loop runs"
-
-        def once() -> None:
-            before()
-            self._body(body)
-
-        while True:
-            earlier = dict(self._variables)
-            self._perhaps(what, [once, lambda: None])
-            self._join_left("break")
-            if earlier == self._variables:
-                return
-
     # Branches of which it is not known whether they are taken
 
-    def _perhaps(self, what: str, ways: Sequence[Callable[[], object]]) -> None:
+    def _perhaps(self, what: str, ways: Sequence[Callable[[], object]]) -> bool | None:
         """Follow each way from the state at hand; variables that differ behind them become unknown.
 
         A way that ends the script is left out: what comes behind is asked for by those who run it to its end.
         """
-        start, functions = dict(self._variables), dict(self._functions)
+        start, functions = dict(self.variables), dict(self._functions)
         ends: list[Variables] = []
         leaving: list[_Leave] = []
         self._conditions.append(what)
         for way in ways:
-            self._script.variables = dict(start)
-            self._functions = dict(functions)
+            self.variables, self._functions = dict(start), dict(functions)
             try:
                 way()
+                ends.append(self.variables)
             except _Leave as leave:
                 leaving.append(leave)
                 if leave.word != "exit":
-                    self._left[leave.word].append(self._script.variables)
-            else:
-                ends.append(self._script.variables)
+                    self._left[leave.word].append(self.variables)
         self._conditions.pop()
-        self._script.variables = ends[0] if ends else start
+        self.variables = ends[0] if ends else start
         if not ends:
             raise next((leave for leave in leaving if leave.word != "exit"), leaving[0])
-        for other in ends[1:]:
-            self._join(other, what)
+        self._join(ends[1:], what)
+        return None
 
-    def _join(self, other: Variables, why: str) -> None:
-        for name in sorted({*self._variables, *other}):
-            if self._variables.get(name) != other.get(name):
-                self._set_unknown(name, why)
+    def _join(self, others: Iterable[Variables], why: str) -> None:
+        """Make the variables unknown that differ between the present state and others."""
+        for other in others:
+            for name in sorted({*self.variables, *other}):
+                if self.variables.get(name) != other.get(name):
+                    self._set_unknown(name, why)
 
     def _join_left(self, word: str) -> None:
-        for other in self._left[word]:
-            self._join(other, f"whether a {word} is reached")
+        self._join(self._left[word], f"whether a {word} is reached")
         self._left[word] = []
 
     def _set_unknown(self, name: str, why: str) -> None:
-        defined = self._definitions.get(name)
-        self._variables[name] = unknown(name, why) if defined is None else defined
+        self.variables[name] = self._definitions.get(name, unknown(name, why))
 
-    def _forget(self, names: Iterable[str], node: Node, what: str = "") -> None:
+    def _forget(self, names: Iterable[str], node: Node) -> bool | None:
+        """Make variables unknown, and return a status that is not known."""
         for name in names:
-            self._set_unknown(name, f"line {_line_of(node)}: {what or _words_of(node)}")
+            self._set_unknown(name, _at(node, _words_of(node)))
+        return None
 
-    def _forget_all(self, why: str) -> None:
-        """Make every variable unknown, as a statement may have set any."""
-        for name in list(self._variables):
+    def _forget_all(self, why: str) -> bool | None:
+        """Make every variable unknown, as a statement may have set any, and return a status that is not known."""
+        for name in list(self.variables):
             self._set_unknown(name, why)
-        self._script.notes.append(f"{why} is not followed")
+        self.notes.append(f"{why} is not followed")
+        return None
 
-    @contextmanager
-    def _guard(self) -> Iterator[None]:
-        self._guarded += 1
-        try:
-            yield
-        finally:
-            self._guarded -= 1
-
-    def _in_subshell(self, nodes: Sequence[Node]) -> bool | None:
+    def _in_subshell(
+        self, nodes: Sequence[Node], follow: Callable[[Sequence[Node]], bool | None] | None = None
+    ) -> bool | None:
         """Follow statements whose variables are lost behind them."""
-        kept, functions = dict(self._variables), dict(self._functions)
+        kept, functions = dict(self.variables), dict(self._functions)
         try:
-            return self._all(nodes)
+            return (follow or self._all)(nodes)
         except _Leave:
             return None
         finally:
-            self._script.variables, self._functions = kept, functions
+            self.variables, self._functions = kept, functions
 
     # Tests and arithmetic
 
@@ -454,37 +412,34 @@ class _Reader:
         if node.has_error:
             return None
         words = [text for child in node.children[1:-1] for text in _test_words(child)]
-        return (keyword_holds if node.children[0].type == "[[" else builtin_holds)(words, self._variables)
+        return (keyword_holds if node.children[0].type == "[[" else builtin_holds)(words, self.variables)
 
     def _arithmetic_holds(self, text: str, node: Node) -> bool | None:
-        names = set(self._variables)
+        names = set(self.variables)
         try:
-            return evaluate(value(text, self._variables), Numbers(self._variables, "")) != 0
+            return evaluate(value(text, self.variables), self.variables, "") != 0
         except UnknownValue:
-            forget_assigned(text, self._variables)
+            forget_assigned(text, self.variables)
             return None
         finally:
-            changed = set(self._variables) - names
-            self._forget([name for name in changed if name in self._odd], node)
+            self._forget((set(self.variables) - names) & self._odd, node)
 
     # Assignments
 
     def _follow_variable_assignment(self, node: Node) -> bool | None:
-        target, given = node.child_by_field_name("name"), node.child_by_field_name("value")
-        assert target is not None
-        sign = next((child.type for child in node.children if child.type in ("=", "+=")), "=")
-        text = "" if given is None else _text_of(given)
+        target, given = _field(node, "name"), node.child_by_field_name("value")
+        adds = any(child.type == "+=" for child in node.children)
+        text, name = "" if given is None else _text_of(given), _text_of(target)
         if target.type == "subscript":
-            self._assign_element(target, value(text, self._variables), sign, node)
+            self._assign_element(target, value(text, self.variables), adds, node)
         elif given is not None and given.type == "array":
-            self._assign_array(_text_of(target), given, sign, node)
+            self._assign_array(name, given, adds, node)
         else:
-            name, new = _text_of(target), value(text, self._variables)
-            held = self._variables.get(name)
-            if sign == "+=" and isinstance(held, list):
-                self._assign(name, [(held[0] if held else "") + new, *held[1:]], node)
+            new, held = value(text, self.variables), self.variables.get(name, "") if adds else ""
+            if isinstance(held, list):
+                self._assign(name, ["".join(held[:1]) + new, *held[1:]], node)
             else:
-                self._assign(name, (str(held or "") if sign == "+=" else "") + new, node)
+                self._assign(name, held + new, node)
         return None if "$(" in text or "`" in text else True
 
     def _follow_variable_assignments(self, node: Node) -> bool | None:
@@ -492,76 +447,70 @@ class _Reader:
 
     def _assign(self, name: str, new: str | list[str], node: Node) -> None:
         if name in self._read_only:
-            raise ConfigError(f"{self._where(node)}: {name} is read-only and is set again: expected one value for it")
+            raise self._error(node, f"{name} is read-only and is set again: expected one value for it")
         if name in self._odd:
             self._forget([name], node)
         elif name in ("BASHOPTS", "SHELLOPTS"):
-            self._forget_all(f"line {_line_of(node)}: {name}")
+            self._forget_all(_at(node, name))
         else:
-            self._variables[name] = new
+            self.variables[name] = new
 
-    def _assign_array(self, name: str, given: Node, sign: str, node: Node) -> None:
+    def _assign_array(self, name: str, given: Node, adds: bool, node: Node) -> None:
         words = [_text_of(child) for child in given.children[1:-1] if child.is_named and child.type != "comment"]
-        if any(re.match(r"\[[^\]]*\]\+?=", word) for word in words):
+        elements = [part for word in words for part in fields(word, self.variables)]
+        held = self.variables.get(name, []) if adds else []
+        if any(re.match(r"\[[^\]]*\]\+?=", word) for word in words) or (isinstance(held, str) and not is_known(held)):
             self._forget([name], node)
-            return
-        elements = [part for word in words for part in fields(word, self._variables)]
-        held = self._variables.get(name, [])
-        before = [held] if isinstance(held, str) else held
-        if sign == "+=" and any(not is_known(element) for element in before) and isinstance(held, str):
-            self._forget([name], node)
-            return
-        self._assign(name, [*before, *elements] if sign == "+=" else elements, node)
+        else:
+            self._assign(name, [*([held] if isinstance(held, str) else held), *elements], node)
 
-    def _assign_element(self, target: Node, new: str, sign: str, node: Node) -> None:
-        name, at = target.child_by_field_name("name"), target.child_by_field_name("index")
-        assert name is not None and at is not None
-        held = self._variables.get(_text_of(name), [])
+    def _assign_element(self, target: Node, new: str, adds: bool, node: Node) -> None:
+        name, at = _text_of(_field(target, "name")), _field(target, "index")
+        held = self.variables.get(name, [])
         elements = list(held) if isinstance(held, list) else [held]
         try:
-            number = evaluate(value(_text_of(at), self._variables), Numbers(self._variables, ""))
+            number = evaluate(value(_text_of(at), self.variables), self.variables, "")
         except UnknownValue:
             number = -1
-        whole = all(map(is_known, elements)) or isinstance(held, list)
-        if not 0 <= number <= len(elements) or not whole or _text_of(name) in self._odd:
-            self._forget([_text_of(name)], node)
+        whole = isinstance(held, list) or is_known(held)
+        if not 0 <= number <= len(elements) or not whole or name in self._odd:
+            self._forget([name], node)
             return
-        before = elements[number] if sign == "+=" and number < len(elements) else ""
-        elements[number : number + 1] = [before + new]
-        self._assign(_text_of(name), elements, node)
+        elements[number : number + 1] = ["".join(elements[number : number + 1] if adds else []) + new]
+        self._assign(name, elements, node)
 
     def _follow_declaration_command(self, node: Node) -> bool | None:
         word = node.children[0].type
         arguments = [child for child in node.children[1:] if child.is_named and child.type != "comment"]
         flags = "".join(_text_of(child) for child in arguments if _text_of(child)[:1] in "-+")
         for child in arguments:
-            if _text_of(child)[:1] in "-+":
+            text = _text_of(child)
+            if text[:1] in "-+":
                 continue
-            name = re.match(r"\w*", _text_of(child))
-            assert name is not None
-            if child.type != "variable_assignment" and not re.fullmatch(r"\w+", _text_of(child)):
-                self._declare_words(child, node)
+            if child.type != "variable_assignment" and not re.fullmatch(r"\w+", text):
+                self._declare_words(text, node)
                 continue
+            name = re.split(r"\W", text, maxsplit=1)[0]
             if word == "local" or (word in ("declare", "typeset") and self._locals and "g" not in flags):
-                self._make_local(name.group(), node)
+                self._make_local(name, node)
             if child.type == "variable_assignment":
                 self._follow_variable_assignment(child)
             if word == "readonly" or "r" in flags:
-                self._read_only.add(name.group())
+                self._read_only.add(name)
             if any(flag in flags for flag in "Aniul"):
                 # What a reference stands for changes with it.
-                referred = value(_text_of(child).partition("=")[2], self._variables) if "n" in flags else ""
-                names = [name.group(), *filter(str.isidentifier, [referred])]
+                referred = value(text.partition("=")[2], self.variables) if "n" in flags else ""
+                names = [name, *filter(str.isidentifier, [referred])]
                 self._forget(names, node)
                 self._odd.update(names)
         return True
 
-    def _declare_words(self, child: Node, node: Node) -> None:
+    def _declare_words(self, text: str, node: Node) -> None:
         """Take an assignment that is quoted or expanded, such as ``export "$NAME=3"``."""
-        for text in fields(_text_of(child), self._variables):
-            name, sign, new = text.partition("=")
+        for field in fields(text, self.variables):
+            name, sign, new = field.partition("=")
             if not name.isidentifier():
-                self._forget_all(_place_of(node))
+                self._forget_all(_at(node, _words_of(node)))
             elif sign:
                 self._assign(name, new, node)
 
@@ -569,14 +518,14 @@ class _Reader:
         if not self._locals:
             self._forget([name], node)
         elif name not in self._locals[-1]:
-            self._locals[-1][name] = self._variables.get(name)
-            self._variables[name] = ""
+            self._locals[-1][name] = self.variables.get(name)
+            self.variables[name] = ""
 
     def _follow_unset_command(self, node: Node) -> bool | None:
-        words = [part for word in _text_of(node).split()[1:] for part in fields(word, self._variables)]
+        words = [part for word in _text_of(node).split()[1:] for part in fields(word, self.variables)]
         for word in words:
             if not is_known(word):
-                self._forget_all(_place_of(node))
+                self._forget_all(_at(node, _words_of(node)))
             elif "[" in word:
                 self._forget([word.partition("[")[0]], node)
             elif "-f" in words:
@@ -584,37 +533,36 @@ class _Reader:
             elif word in self._odd or (self._locals and word in self._locals[-1]):
                 self._forget([word], node)
             elif not word.startswith("-"):
-                self._variables.pop(word, None)
+                self.variables.pop(word, None)
                 self._functions.pop(word, None)
         return True
 
     # Commands
 
     def _follow_function_definition(self, node: Node) -> bool | None:
-        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
-        assert name is not None and body is not None
-        self._functions[_text_of(name)] = body
+        self._functions[_text_of(_field(node, "name"))] = _field(node, "body")
         return True
 
     def _follow_command(self, node: Node) -> bool | None:
         set_for_it: dict[str, str | list[str] | None] = {}
         words: list[str] = []
-        for at, child in enumerate(node.children):
-            if at and child.start_point[0] > node.children[at - 1].end_point[0]:
+        for child, before in zip(node.children, [None, *node.children], strict=False):
+            if before is not None and child.start_point[0] > before.end_point[0]:
                 # The grammar takes lines of several assignments for a part of the command on the next line.
                 set_for_it.clear()
+            text = _text_of(child)
             if child.type == "variable_assignment":
-                name = re.match(r"\w*", _text_of(child))
-                assert name is not None
-                set_for_it.setdefault(name.group(), self._variables.get(name.group()))
+                name = re.split(r"\W", text, maxsplit=1)[0]
+                set_for_it.setdefault(name, self.variables.get(name))
                 self._follow_variable_assignment(child)
             elif child.is_named and not child.type.endswith("redirect"):
-                joined = at > 0 and child.start_byte == node.children[at - 1].end_byte and bool(words)
-                words[-1:] = [words[-1] + _text_of(child)] if joined else [*words[-1:], _text_of(child)]
+                if words and before is not None and child.start_byte == before.end_byte:
+                    text = words.pop() + text
+                words.append(text)
         # Words are expanded before the assignments in front of them are made.
-        after = {name: self._variables.get(name) for name in set_for_it}
+        after = {name: self.variables.get(name) for name in set_for_it}
         self._restore(set_for_it)
-        called = [part for word in words for part in fields(word, self._variables)]
+        called = [part for word in words for part in fields(word, self.variables)]
         self._restore(after)
         try:
             return self._call(called, words, node) if called else True
@@ -624,9 +572,9 @@ class _Reader:
     def _restore(self, held: Mapping[str, str | list[str] | None]) -> None:
         for name, before in held.items():
             if before is None:
-                self._variables.pop(name, None)
+                self.variables.pop(name, None)
             else:
-                self._variables[name] = before
+                self.variables[name] = before
 
     def _call(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
         """Follow a command, given its words as they are expanded and as they are written."""
@@ -637,24 +585,19 @@ class _Reader:
             run: Callable[[list[str], Sequence[str], Node], bool | None] = getattr(self, f"_run_{_BUILTINS[name]}")
             return run(called, words, node)
         if name in ("[", "test"):
-            return builtin_holds(words[1:], self._variables)
-        self._collect(called, node)
+            return builtin_holds(words[1:], self.variables)
+        if self._conditions:
+            self.conditional.append((self._conditions[-1], called))
+        else:
+            self.commands.append(called)
         return True if name in _SUCCEEDING else False if name == "false" else None
-
-    def _collect(self, called: list[str], node: Node) -> None:
-        if not self._conditions:
-            self._script.commands.append(called)
-            return
-        self._script.conditional.append((self._conditions[-1], called))
 
     def _call_function(self, called: list[str], node: Node) -> bool | None:
         if len(self._locals) >= _DEEPEST_CALL:
-            raise ConfigError(
-                f"{self._where(node)}: {called[0]} calls itself more than {_DEEPEST_CALL} times: expected "
-                "functions that end"
+            raise self._error(
+                node, f"{called[0]} calls itself more than {_DEEPEST_CALL} times: expected functions that end"
             )
-        arguments = ("@", "*", "#", *map(str, range(1, 10)))
-        kept = {name: self._variables.get(name) for name in arguments}
+        kept = {name: self.variables.get(name) for name in _ARGUMENTS}
         outer_left, self._left["return"] = self._left["return"], []
         self._set_arguments(called[1:])
         self._locals.append({})
@@ -672,19 +615,14 @@ class _Reader:
         return status if not outer_left else None
 
     def _set_arguments(self, arguments: Sequence[str]) -> None:
-        for name in map(str, range(1, 10)):
-            self._variables.pop(name, None)
-        self._variables.update({str(at + 1): text for at, text in enumerate(arguments[:9])})
-        for at in range(len(arguments), 9):
-            self._variables[str(at + 1)] = ""
-        self._variables.update({"@": list(arguments), "*": list(arguments), "#": str(len(arguments))})
+        self.variables.update(zip(_PLACES, [*arguments, *[""] * len(_PLACES)], strict=False))
+        self.variables.update({"@": list(arguments), "*": list(arguments), "#": str(len(arguments))})
 
     def _run_again(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
         """``time``, ``command`` and ``builtin``: the command behind them."""
         rest = [word for word in called[1:] if not (word.startswith("-") and called[0] != "builtin")]
         if any(re.match(r"[A-Za-z_]\w*\+?=", word) for word in rest[:1]):
-            self._forget([rest[0].partition("=")[0].removesuffix("+")], node)
-            return None
+            return self._forget([rest[0].partition("=")[0].removesuffix("+")], node)
         return self._call(rest, words[len(words) - len(rest) :], node) if rest else True
 
     def _run_leave(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
@@ -701,25 +639,23 @@ class _Reader:
     def _run_eval(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
         text = " ".join(called[1:])
         if not is_known(text.split()[0] if text.split() else ""):
-            self._forget_all(_place_of(node))
-            return None
+            return self._forget_all(_at(node, _words_of(node)))
         # Marks stand for words that are not to be parsed again.
         marks = {f"__mark_{at}": mark.group() for at, mark in enumerate(MARK.finditer(text))}
         for name, mark in marks.items():
             text = text.replace(mark, f"${{{name}}}")
-        self._variables.update(marks)
+        self.variables.update(marks)
         try:
             return self.follow(text)
         finally:
             for name in marks:
-                self._variables.pop(name, None)
+                self.variables.pop(name, None)
 
     def _run_read(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
         names = [word for word in called[1:] if word.isidentifier()]
         if any(not is_known(word) for word in called[1:]):
-            self._forget_all(_place_of(node))
-        self._forget([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], node)
-        return None
+            self._forget_all(_at(node, _words_of(node)))
+        return self._forget([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], node)
 
     def _run_printf(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
         if len(called) > 2 and called[1].startswith("-v"):
@@ -733,11 +669,10 @@ class _Reader:
         return status
 
     def _run_shift(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        held = self._variables.get("@")
+        held = self.variables.get("@")
         count = called[1] if len(called) > 1 else "1"
         if not isinstance(held, list) or not count.isdecimal():
-            self._forget(["@", "*", "#", *map(str, range(1, 10))], node)
-            return None
+            return self._forget(_ARGUMENTS, node)
         self._set_arguments(held[int(count) :])
         return True
 
@@ -745,10 +680,7 @@ class _Reader:
         options = called[1:]
         while options and options[0][:1] in ("-", "+") and options[0] not in ("--", "-"):
             option = options.pop(0)
-            if option.endswith("o") and options:
-                if options.pop(0) == "errexit":
-                    self._stops_at_failure = option[0] == "-"
-            elif "e" in option:
+            if (options.pop(0) == "errexit") if option.endswith("o") and options else "e" in option:
                 self._stops_at_failure = option[0] == "-"
         if options:
             self._set_arguments(options[1:] if options[0] in ("--", "-") else options)
@@ -761,8 +693,7 @@ class _Reader:
 
     def _run_trap(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
         if len(called) > 2 and called[1] not in ("-", "--"):
-            what = f"line {_line_of(node)}: when the trap is sprung"
-            self._perhaps(what, [lambda: self.follow(called[1]), lambda: None])
+            self._perhaps(_at(node, "when the trap is sprung"), [lambda: self.follow(called[1]), lambda: None])
         return True
 
     def _run_source(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
@@ -770,8 +701,7 @@ class _Reader:
         name = Path(MARK.sub("", called[1])).name if len(called) > 1 else ""
         path = self._path.with_name(name) if name else self._path
         if path == self._path or not path.is_file() or len(self._locals) >= _DEEPEST_CALL:
-            file = words[1] if len(words) > 1 else ""
-            self._script.notes.append(f"line {_line_of(node)}: {file} does not lie beside the file, and is not read")
+            self.notes.append(_at(node, f"{''.join(words[1:2])} does not lie beside the file, and is not read"))
             return None
         outer, self._path = self._path, path
         self._locals.append({})
@@ -820,7 +750,9 @@ def _parsed(text: str, path: Path) -> Node:
             raise ConfigError(f"{path}, line {line}: expected at most {_DEEPEST_NODE} constructs inside of each other")
         in_test = node.is_missing and node.parent is not None and node.parent.type == "test_command"
         if (node.is_missing and not in_test) or node.type == "ERROR":
-            raise _mistake(node, text, path)
+            line = text.split("\n")[_line_of(node) - 1].strip()
+            mistake = f"{_shortened(line)!r} does not end or is not followed: expected the syntax of bash"
+            raise ConfigError(f"{path}, {_at(node, mistake)}")
         if cursor.goto_first_child():
             depth += 1
             continue
@@ -830,28 +762,14 @@ def _parsed(text: str, path: Path) -> Node:
             depth -= 1
 
 
-def _mistake(node: Node, text: str, path: Path) -> ConfigError:
-    line = text.split("\n")[_line_of(node) - 1].strip()
-    shown = line if len(line) <= 60 else line[:57] + "..."
-    return ConfigError(
-        f"{path}, line {_line_of(node)}: {shown!r} does not end or is not followed: expected the syntax of bash"
-    )
-
-
-def _branches(node: Node) -> list[tuple[Sequence[Node] | None, Sequence[Node]]]:
-    """Return each condition of an ``if`` (None for ``else``) with its statements."""
-    found: list[tuple[Sequence[Node] | None, Sequence[Node]]] = []
-    then = next(at for at, child in enumerate(node.children) if child.type == "then")
-    clauses = ("elif_clause", "else_clause")
-    inner = [child for child in node.children[then + 1 :] if child.type not in (*clauses, "fi")]
-    found.append((node.children[1:then], inner))
-    for child in node.children[then + 1 :]:
-        if child.type == "elif_clause":
-            at = next(i for i, part in enumerate(child.children) if part.type == "then")
-            found.append((child.children[1:at], child.children[at + 1 :]))
-        elif child.type == "else_clause":
-            found.append((None, child.children[1:]))
-    return found
+def _branches(node: Node) -> Iterator[tuple[Sequence[Node], Sequence[Node]]]:
+    """Yield each condition of an ``if`` (nothing for ``else``) with its statements."""
+    clauses = [child for child in node.children if child.type in ("elif_clause", "else_clause")]
+    for clause in (node, *clauses):
+        types = [child.type for child in clause.children]
+        then = types.index("then") if "then" in types else 0
+        following = clause.children[then + 1 :]
+        yield clause.children[1:then], [each for each in following if each not in clauses and each.type != "fi"]
 
 
 def _test_words(node: Node) -> Iterator[str]:
@@ -872,14 +790,24 @@ def _text_of(node: Node) -> str:
 
 
 def _words_of(*nodes: Node) -> str:
-    text = " ".join(" ".join(_text_of(node).split()) for node in nodes).strip(" ;")
+    return _shortened(" ".join(" ".join(_text_of(node).split()) for node in nodes).strip(" ;"))
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _place_of(node: Node) -> str:
-    """Return the line and the words of a statement, for messages."""
-    return f"line {_line_of(node)}: {_words_of(node)}"
+def _at(node: Node, text: str) -> str:
+    """Return a text behind the line of a statement, for messages."""
+    return f"line {_line_of(node)}: {text}"
 
 
 def _line_of(node: Node) -> int:
     return node.start_point[0] + 1
+
+
+def _field(node: Node, name: str) -> Node:
+    """Return a part of a statement that the grammar always gives it."""
+    child = node.child_by_field_name(name)
+    assert child is not None
+    return child

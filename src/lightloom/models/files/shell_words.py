@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 # Arithmetic of a shell: whole numbers of 64 bits, names, assignments, division that truncates towards zero.
@@ -23,6 +23,7 @@ _BINARY: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 """Operators from the loosest to the tightest."""
 _ASSIGNING = ("=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "|=", "^=")
+_STEPS = {"++": 1, "--": -1}
 _DEEPEST = 50
 
 
@@ -41,34 +42,43 @@ def _quotient(left: int, right: int) -> int:
     return quotient if (left < 0) == (right < 0) else -quotient
 
 
+def _power(base: int, exponent: int) -> int:
+    if exponent < 0:
+        raise ScriptError("an exponent below zero")
+    return pow(base, exponent, 1 << 64)
+
+
 _VALUES: Mapping[str, Callable[[int, int], int]] = {
     "||": lambda left, right: int(bool(left or right)),
     "&&": lambda left, right: int(bool(left and right)),
-    "|": int.__or__,
-    "^": int.__xor__,
-    "&": int.__and__,
-    "==": lambda left, right: int(left == right),
-    "!=": lambda left, right: int(left != right),
-    "<=": lambda left, right: int(left <= right),
-    ">=": lambda left, right: int(left >= right),
-    "<": lambda left, right: int(left < right),
-    ">": lambda left, right: int(left > right),
+    "|": operator.or_,
+    "^": operator.xor,
+    "&": operator.and_,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
     "<<": lambda left, right: left << (right & 63),
     ">>": lambda left, right: left >> (right & 63),
-    "+": int.__add__,
-    "-": int.__sub__,
-    "*": int.__mul__,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
     "/": _quotient,
     "%": lambda left, right: left - right * _quotient(left, right),
+    "**": _power,
 }
 
+Variables = dict[str, "str | list[str]"]
 
-def evaluate(text: str, variables: MutableMapping[str, str], depth: int = 0) -> int:
+
+def evaluate(text: str, variables: Variables, unset: str | None = None, depth: int = 0) -> int:
     """Return the value of an arithmetic expression, and carry out its assignments.
 
     Args:
         text: the expression, without the brackets around it.
-        variables: text by name; of a name that has none, ``KeyError`` says that its value is not known.
+        unset: text of a name that the file never sets; None where its value is not known.
 
     Raises:
         UnknownValue: no expression that is followed, or a value that is not known.
@@ -76,15 +86,10 @@ def evaluate(text: str, variables: MutableMapping[str, str], depth: int = 0) -> 
     """
     if depth > _DEEPEST:
         raise UnknownValue("names that lead to each other")
-    tokens: list[str] = []
-    at = 0
-    while text[at:].strip():
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise UnknownValue(text.strip())
-        tokens.append(match[1])
-        at = match.end()
-    parser = _Expression(tokens, variables, depth)
+    tokens = _TOKEN.findall(text)
+    if "".join(tokens) != "".join(text.split()):
+        raise UnknownValue(text.strip())
+    parser = _Expression(tokens, variables, unset, depth)
     value = parser.sequence() if tokens else 0
     if parser.at != len(tokens):
         raise UnknownValue(text.strip())
@@ -94,8 +99,8 @@ def evaluate(text: str, variables: MutableMapping[str, str], depth: int = 0) -> 
 class _Expression:
     """A parser by descent that computes as it reads."""
 
-    def __init__(self, tokens: list[str], variables: MutableMapping[str, str], depth: int) -> None:
-        self._tokens, self._variables, self._depth = tokens, variables, depth
+    def __init__(self, tokens: list[str], variables: Variables, unset: str | None, depth: int) -> None:
+        self._tokens, self._variables, self._unset, self._depth = tokens, variables, unset, depth
         self.at = 0
         self._skipping = 0
         """How many operands around are left out, as the right of ``0 && x``: they assign nothing."""
@@ -111,15 +116,14 @@ class _Expression:
         return self._tokens[self.at + ahead] if self.at + ahead < len(self._tokens) else ""
 
     def _take(self, *texts: str) -> str:
-        if self._peek() not in texts or not self._peek():
-            return ""
-        self.at += 1
-        return self._tokens[self.at - 1]
+        """Go past the next token if it is one of these, and return it."""
+        taken = self._peek() if self._peek() in texts else ""
+        self.at += bool(taken)
+        return taken
 
     def _assignment(self) -> int:
-        name = self._peek()
-        if name.isidentifier() and self._peek(1) in _ASSIGNING:
-            sign = self._peek(1)
+        name, sign = self._peek(), self._peek(1)
+        if name.isidentifier() and sign in _ASSIGNING:
             self.at += 2
             right = self._assignment()
             return self._store(name, right if sign == "=" else self._combine(sign[:-1], self._read(name), right))
@@ -141,30 +145,18 @@ class _Expression:
 
     def _binary(self, level: int) -> int:
         if level == len(_BINARY):
-            return self._power()
+            base = self._unary()
+            return self._combine("**", base, self._binary(level)) if self._take("**") else base
         left = self._binary(level + 1)
         while sign := self._take(*_BINARY[level]):
             decided = (sign == "&&" and not left) or (sign == "||" and bool(left))
-            right = self._left_out(decided, lambda: self._binary(level + 1))
-            left = self._combine(sign, left, right)
+            left = self._combine(sign, left, self._left_out(decided, lambda: self._binary(level + 1)))
         return left
 
     def _combine(self, sign: str, left: int, right: int) -> int:
         if self._skipping:
             return 0
-        value = _VALUES[sign](left, right)
-        return (value + (1 << 63)) % (1 << 64) - (1 << 63)
-
-    def _power(self) -> int:
-        base = self._unary()
-        if not self._take("**"):
-            return base
-        exponent = self._power()
-        if self._skipping:
-            return 0
-        if exponent < 0:
-            raise ScriptError("an exponent below zero")
-        return (pow(base, exponent, 1 << 64) + (1 << 63)) % (1 << 64) - (1 << 63)
+        return (_VALUES[sign](left, right) + (1 << 63)) % (1 << 64) - (1 << 63)
 
     def _unary(self) -> int:
         if sign := self._take("++", "--"):
@@ -172,7 +164,7 @@ class _Expression:
             if not name.isidentifier():
                 raise UnknownValue(f"{sign} before {name!r}")
             self.at += 1
-            return self._store(name, self._read(name) + (1 if sign == "++" else -1))
+            return self._store(name, self._read(name) + _STEPS[sign])
         if sign := self._take("-", "+", "!", "~"):
             value = self._unary()
             return {"-": -value, "+": value, "!": int(not value), "~": ~value}[sign]
@@ -189,31 +181,32 @@ class _Expression:
         if token.isidentifier():
             value = self._read(token)
             if sign := self._take("++", "--"):
-                self._store(token, value + (1 if sign == "++" else -1))
+                self._store(token, value + _STEPS[sign])
             return value
-        if token[:1].isdigit():
-            try:
-                return int(token, 16 if token[:2] in ("0x", "0X") else 8 if token[0] == "0" else 10)
-            except ValueError as error:
-                raise UnknownValue(token) from error
-        raise UnknownValue(token)
+        try:
+            return int(token, 16 if token[:2] in ("0x", "0X") else 8 if token[:1] == "0" else 10)
+        except ValueError as error:
+            raise UnknownValue(token) from error
 
     def _read(self, name: str) -> int:
+        """Return the value of a variable, of an array that of its first element."""
         if self._skipping:
             return 0
-        try:
-            text = self._variables[name]
-        except KeyError as error:
-            raise UnknownValue(name) from error
-        return evaluate(text, self._variables, self._depth + 1)
+        held = self._variables.get(name, self._unset)
+        text = "".join(held[:1]) if isinstance(held, list) else held
+        if text is not None and self._unset is not None:
+            text = UNSET.sub("", text)
+        if text is None or MARK.search(text):
+            raise UnknownValue(name)
+        return evaluate(text, self._variables, self._unset, self._depth + 1)
 
     def _store(self, name: str, value: int) -> int:
         if not self._skipping:
-            self._variables[name] = str(value)
+            held = self._variables.get(name)
+            self._variables[name] = [str(value), *held[1:]] if isinstance(held, list) else str(value)
         return value
 
 
-Variables = dict[str, "str | list[str]"]
 MARK = re.compile(r"⟨(.*?)⟩")
 UNSET = re.compile(r"⟨(?:[A-Za-z_]\w*|[0-9]+|[@*])⟩")
 """The mark of a variable that the file never sets: empty when the script runs, unless its caller sets it."""
@@ -222,6 +215,8 @@ _SPACES = re.compile(r"[ \t\n]+")
 _SPLIT = "\x1f"
 """Between the fields of a word while it is expanded."""
 _ALL_ELEMENTS = re.compile(r'"\$(?:@|\{(\w+)\[@\]\}|\{@\})"')
+_ESCAPED = re.compile(r"\$'((?:\\.|[^'\\])*)'?", re.DOTALL)
+_BRACES = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
 
@@ -256,47 +251,10 @@ def matches(subject: str, pattern: str, variables: Variables) -> bool | None:
     if not is_known(subject) or not is_known(literal):
         return None
     subject, literal = UNSET.sub("", subject), UNSET.sub("", literal)
-    if pattern[:1] in "'\"" and pattern[-1:] == pattern[:1] and pattern[:1] not in pattern[1:-1]:
-        return subject == literal
-    if not any(sign in literal for sign in "*?[("):
+    quoted = pattern[:1] in "'\"" and pattern[-1:] == pattern[:1] and pattern[:1] not in pattern[1:-1]
+    if quoted or not any(sign in literal for sign in "*?[("):
         return subject == literal
     return None if any(sign in pattern for sign in "'\"\\[(") else fnmatchcase(subject, literal)
-
-
-class Numbers(MutableMapping[str, str]):
-    """Variables as arithmetic sees them: a name that the file never sets counts as 0 where the caller says so."""
-
-    def __init__(self, variables: Variables, unset: str | None = None) -> None:
-        self._variables, self._unset = variables, unset
-
-    def __getitem__(self, name: str) -> str:
-        """Return the text of a variable; KeyError where it is not known."""
-        held = self._variables.get(name, self._unset)
-        if held is None:
-            raise KeyError(name)
-        text = (held[0] if held else "") if isinstance(held, list) else held
-        if self._unset is not None:
-            text = UNSET.sub("", text)
-        if MARK.search(text):
-            raise KeyError(name)
-        return text
-
-    def __setitem__(self, name: str, text: str) -> None:
-        """Set a variable, of an array its first element."""
-        held = self._variables.get(name)
-        self._variables[name] = [text, *held[1:]] if isinstance(held, list) else text
-
-    def __delitem__(self, name: str) -> None:
-        """Unset the variable of this name."""
-        del self._variables[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of variables that are set."""
-        return iter(self._variables)
-
-    def __len__(self) -> int:
-        """Return the number of variables."""
-        return len(self._variables)
 
 
 def arithmetic(text: str, variables: Variables) -> str:
@@ -306,7 +264,7 @@ def arithmetic(text: str, variables: Variables) -> str:
     """
     expanded = value(text, variables)
     try:
-        return str(evaluate(expanded, Numbers(variables)))
+        return str(evaluate(expanded, variables))
     except UnknownValue:
         forget_assigned(text, variables)
         return unknown(text.strip(), "arithmetic that is not followed")
@@ -324,47 +282,32 @@ def _expanded(word: str, variables: Variables, *, quoted: bool, assigned: bool =
     out: list[str] = []
     at = 0
     while at < len(word):
-        here = word[at]
+        here, end = word[at], at  # the last letter of what begins here
         if here == "\\" and at + 1 < len(word):
-            keep = quoted and word[at + 1] not in '"$`\\'
-            out.append(word[at : at + 2] if keep else "\x00" + word[at + 1])
-            at += 2
+            end = at + 1
+            out.append(word[at : at + 2] if quoted and word[end] not in '"$`\\' else "\x00" + word[end])
         elif here == "'" and not quoted:
             end = word.find("'", at + 1)
             out.append("\x00" + word[at + 1 : end])
-            at = end + 1
         elif here == '"' and not quoted:
             end = _closing_quote(word, at)
             out.append("\x00" + _expanded(word[at + 1 : end], variables, quoted=True))
-            at = end + 1
         elif here == "`":
-            end = word.find("`", at + 1)
-            end = len(word) - 1 if end < 0 else end
+            end = word.find("`", at + 1) % len(word)
             out.append(unknown(word[at : end + 1], "what a command prints"))
-            at = end + 1
-        elif word.startswith("$'", at) and not quoted:
-            end = _ansi_end(word, at + 2)
-            out.append("\x00" + _unescaped(word[at + 2 : end]))
-            at = end + 1
+        elif not quoted and (escaped := _ESCAPED.match(word, at)):
+            end = escaped.end() - 1
+            out.append("\x00" + _unescaped(escaped[1]))
         elif here == "$" and at + 1 < len(word):
-            whole = quoted or assigned
-            text, at = _dollar(word, at, variables, whole)
-            out.append(text if whole else _split(text, variables))
-        elif here == "{" and not quoted and not assigned and re.match(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}", word[at:]):
-            end = word.index("}", at)
-            out.append(unknown(word[at : end + 1], "braces that are not followed"))
-            at = end + 1
+            text, end = _dollar(word, at, variables, quoted or assigned)
+            out.append(text if quoted or assigned else _split(text, variables))
+        elif not quoted and not assigned and (braces := _BRACES.match(word, at)):
+            end = braces.end() - 1
+            out.append(unknown(braces.group(), "braces that are not followed"))
         else:
             out.append(here)
-            at += 1
+        at = end + 1
     return "".join(out)
-
-
-def _ansi_end(word: str, begin: int) -> int:
-    at = begin
-    while at < len(word) and word[at] != "'":
-        at += 2 if word[at] == "\\" else 1
-    return min(at, len(word))
 
 
 def _unescaped(text: str) -> str:
@@ -384,16 +327,15 @@ def _split(text: str, variables: Variables) -> str:
 def _closing_quote(word: str, begin: int) -> int:
     at = begin + 1
     while at < len(word) and word[at] != '"':
-        if word.startswith("$(", at):
-            at = _bracket_end(word, at + 1, "(", ")")
-        elif word.startswith("${", at):
-            at = _bracket_end(word, at + 1, "{", "}")
+        if word.startswith(("$(", "${"), at):
+            at = _bracket_end(word, at + 1)
         at += 2 if word[at : at + 1] == "\\" else 1
     return min(at, len(word))
 
 
-def _bracket_end(word: str, begin: int, opening: str, closing: str) -> int:
-    depth = 0
+def _bracket_end(word: str, begin: int) -> int:
+    """Return where the bracket that begins there ends."""
+    depth, opening, closing = 0, word[begin], {"(": ")", "{": "}"}[word[begin]]
     for at in range(begin, len(word)):
         depth += (word[at] == opening) - (word[at] == closing)
         if depth == 0:
@@ -402,43 +344,35 @@ def _bracket_end(word: str, begin: int, opening: str, closing: str) -> int:
 
 
 def _dollar(word: str, at: int, variables: Variables, whole: bool) -> tuple[str, int]:
-    """Return what the expansion at a dollar sign gives, and where it ends; `whole` where it is not split."""
-    if word.startswith("$((", at):
-        end = _bracket_end(word, at + 1, "(", ")")
-        return arithmetic(word[at + 3 : end - 1], variables), end + 1
-    if word.startswith("$(", at):
-        end = _bracket_end(word, at + 1, "(", ")")
-        return unknown(word[at : end + 1], "what a command prints"), end + 1
-    if word.startswith("${", at):
-        end = _bracket_end(word, at + 1, "{", "}")
-        return _parameter(word[at + 2 : end], variables, whole), end + 1
+    """Return what the expansion at a dollar sign gives, and its last letter; `whole` where it is not split."""
+    if word[at + 1] in "({":
+        end = _bracket_end(word, at + 1)
+        if word[at + 1] == "{":
+            return _parameter(word[at + 2 : end], variables, whole), end
+        if word.startswith("$((", at):
+            return arithmetic(word[at + 3 : end - 1], variables), end
+        return unknown(word[at : end + 1], "what a command prints"), end
     match = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!]").match(word, at + 1)
-    if match is None:
-        return "$", at + 1
-    return _parameter(match.group(), variables, whole), match.end()
+    return ("$", at) if match is None else (_parameter(match.group(), variables, whole), match.end() - 1)
 
 
 def _parameter(text: str, variables: Variables, whole: bool) -> str:
     match = _PARAMETER.fullmatch(text)
-    if match is None:
+    counted, name, index, rest = match.groups() if match else ("", "", None, "?")
+    other = re.fullmatch(r"(:?)([-=+?])(.*)", rest, re.DOTALL)
+    if match is None or (rest and (counted or other is None)):
         return unknown(f"${{{text}}}", "an expansion that is not followed")
-    counted, name, index, rest = match.groups()
     held = variables.get(name)
-    if counted and rest:
-        return unknown(f"${{{text}}}", "an expansion that is not followed")
     if counted:
-        return _length(text, name, index, variables)
+        return _length(text, held, name, index)
     if isinstance(held, list):
         held = _element(text, held, name if name in ("@", "*") else index, variables)
         if whole and "*" in (name, index) and held is not None:
             held = held.replace(_SPLIT + "\x00", " ")
-    elif index not in (None, "", "0", "@", "*") and held is not None:
-        held = held if MARK.search(held) else unknown(text, "an element of what is no array")
-    if not rest:
-        return unknown(name) if held is None else held
-    other = re.fullmatch(r"(:?)([-=+?])(.*)", rest, re.DOTALL)
+    elif index not in (None, "", "0", "@", "*") and held is not None and not MARK.search(held):
+        held = unknown(text, "an element of what is no array")
     if other is None:
-        return unknown(f"${{{text}}}", "an expansion that is not followed")
+        return unknown(name) if held is None else held
     if held is not None and not is_known(held):
         return held
     is_set = held is not None and not (other[1] and not UNSET.sub("", held).replace("\x00", ""))
@@ -459,22 +393,19 @@ def _default(word: str, variables: Variables, whole: bool) -> str:
     return text
 
 
-def _length(text: str, name: str, index: str | None, variables: Variables) -> str:
-    held = variables.get(name)
-    if name in ("@", "*"):
-        return unknown("#") if held is None else str(len(held))
-    if isinstance(held, list) and index in ("@", "*"):
+def _length(text: str, held: str | list[str] | None, name: str, index: str | None) -> str:
+    if isinstance(held, list) and not {"@", "*"}.isdisjoint((name, index)):
         return str(len(held))
     if isinstance(held, str) and index is None and not MARK.search(held):
         return str(len(held))
-    return unknown(text, "a length that is not followed")
+    return unknown("#") if held is None and name in ("@", "*") else unknown(text, "a length that is not followed")
 
 
 def _element(text: str, held: list[str], index: str | None, variables: Variables) -> str | None:
     if index in ("@", "*"):
         return _SPLIT.join("\x00" + element for element in held)
     try:
-        number = evaluate(value(index or "0", variables), Numbers(variables))
+        number = evaluate(value(index or "0", variables), variables)
     except UnknownValue:
         return unknown(text, "an index that is not known")
     return held[number] if -len(held) <= number < len(held) else None
@@ -506,20 +437,25 @@ def _tested(arguments: Sequence[str]) -> bool | None:
         if sign in arguments[1:-1] and len(arguments) > 3:
             at = arguments.index(sign, 1)
             return _decided(deciding, _tested(arguments[:at]), _tested(arguments[at + 1 :]))
-    if not arguments:
-        return False
-    if len(arguments) == 1:
-        return bool(arguments[0]) if is_known(arguments[0]) else None
-    if len(arguments) == 3 and arguments[1] in ("=", "==", "!=", *_NUMBERS):
-        return _compared(arguments[0], arguments[1], arguments[2])
-    if arguments[0] == "!":
-        return _negated(_tested(arguments[1:]))
-    if len(arguments) == 2 and arguments[0] in ("-z", "-n"):
-        return None if not is_known(arguments[1]) else (not arguments[1]) == (arguments[0] == "-z")
-    if len(arguments) == 2 and not re.fullmatch(r"-[a-zA-Z]", arguments[0]) and is_known(arguments[0]):
-        return False  # bash complains of it, and goes on as if the test failed
+    match arguments:
+        case []:
+            return False
+        case [text] | ["-n", text]:
+            return _is_filled(text)
+        case [left, sign, right] if sign in ("=", "==", "!=", *_NUMBERS):
+            return _compared(left, sign, right)
+        case ["!", *rest]:
+            return negated(_tested(rest))
+        case ["-z", text]:
+            return negated(_is_filled(text))
+        case [text, _] if is_known(text) and not re.fullmatch(r"-[a-zA-Z]", text):
+            return False  # bash complains of it, and goes on as if the test failed
     # Files, descriptors, and what is not followed.
     return None
+
+
+def _is_filled(text: str) -> bool | None:
+    return bool(UNSET.sub("", text)) if is_known(text) else None
 
 
 def _decided(deciding: bool, left: bool | None, right: bool | None) -> bool | None:
@@ -527,7 +463,8 @@ def _decided(deciding: bool, left: bool | None, right: bool | None) -> bool | No
     return deciding if deciding in (left, right) else None if None in (left, right) else not deciding
 
 
-def _negated(known: bool | None) -> bool | None:
+def negated(known: bool | None) -> bool | None:
+    """Return the opposite of a result; None is unknown."""
     return None if known is None else not known
 
 
@@ -563,37 +500,36 @@ def _joined(words: list[str], variables: Variables, sign: str = "||") -> tuple[b
 
 
 def _primary(words: list[str], variables: Variables) -> tuple[bool | None, list[str]]:
-    if words[:1] == ["!"]:
-        known, rest = _primary(words[1:], variables)
-        return _negated(known), rest
-    if words[:1] == ["("]:
-        known, rest = _joined(words[1:], variables)
-        return (known, rest[1:]) if rest[:1] == [")"] else (None, [])
-    if len(words) > 1 and words[0] in ("-z", "-n"):
-        text = value(words[1], variables)
-        if not is_known(text):
-            return None, words[2:]
-        return (not UNSET.sub("", text)) == (words[0] == "-z"), words[2:]
-    if len(words) > 1 and words[0] == "-v" and words[1].isidentifier():
-        held = variables.get(words[1], "")
-        known = isinstance(held, list) or is_known(held)
-        return (words[1] in variables if known else None), words[2:]
-    if len(words) > 1 and words[0].startswith("-") and len(words[0]) == 2 and words[0][1].isalpha():
-        return None, words[2:]
-    if len(words) > 2 and words[1] not in ("&&", "||", ")"):
-        return _keyword_compared(words[0], words[1], words[2], variables), words[3:]
-    text = value(words[0], variables) if words else ""
-    return (bool(UNSET.sub("", text)) if is_known(text) else None), words[1:]
+    match words:
+        case ["!", *rest]:
+            known, rest = _primary(rest, variables)
+            return negated(known), rest
+        case ["(", *rest]:
+            known, rest = _joined(rest, variables)
+            return (known, rest[1:]) if rest[:1] == [")"] else (None, [])
+        case ["-n", text, *rest]:
+            return _is_filled(value(text, variables)), rest
+        case ["-z", text, *rest]:
+            return negated(_is_filled(value(text, variables))), rest
+        case ["-v", name, *rest] if name.isidentifier():
+            held = variables.get(name, "")
+            return (name in variables if isinstance(held, list) or is_known(held) else None), rest
+        case [flag, _, *rest] if re.fullmatch(r"-[a-zA-Z]", flag):
+            return None, rest
+        case [left, sign, right, *rest] if sign not in ("&&", "||", ")"):
+            return _keyword_compared(left, sign, right, variables), rest
+    return _is_filled(value(words[0], variables) if words else ""), words[1:]
 
 
 def _keyword_compared(left: str, sign: str, right: str, variables: Variables) -> bool | None:
     if sign in ("=", "==", "!="):
         known = matches(value(left, variables), right, variables)
-        return known if known is None else known == (sign != "!=")
-    if sign in _NUMBERS:
-        try:
-            sides = [evaluate(UNSET.sub("", value(side, variables)), Numbers(variables, "")) for side in (left, right)]
-        except UnknownValue:
-            return None
-        return _NUMBERS[sign](*sides)
-    return None
+        return known if sign != "!=" else negated(known)
+    if sign not in _NUMBERS:
+        return None
+    try:
+        return _NUMBERS[sign](
+            *(evaluate(UNSET.sub("", value(side, variables)), variables, "") for side in (left, right))
+        )
+    except UnknownValue:
+        return None
