@@ -87,10 +87,16 @@ def length(values: NDArray[np.complex128]) -> float:
     return float(np.sqrt((values * values.conj()).real.sum()))
 
 
-def kinds_of_tensors(worker: Worker) -> dict[str, dict[str, dict[str, Any]]]:
-    """What each method makes of each kind of tensor."""
+def everything(worker: Worker) -> dict[str, Any]:
+    """What each method makes of each kind of tensor and of large values, and what ranks that disagree are told."""
     torch.set_num_threads(1)
-    return {method: {kind: _try_kind(method, kind, worker) for kind in KINDS} for method in worker.arguments["methods"]}
+    return {
+        "kinds": {
+            method: {kind: _try_kind(method, kind, worker) for kind in KINDS} for method in worker.arguments["kinds"]
+        },
+        "large": [large_values(worker, **arguments) for arguments in worker.arguments["large"]],
+        "told": disagreements(worker),
+    }
 
 
 def _try_kind(method: str, kind: str, worker: Worker) -> dict[str, Any]:
@@ -127,11 +133,11 @@ def refusal_of(call: Callable[[], object]) -> str:
     return ""
 
 
-def large_values(worker: Worker) -> dict[str, Any]:
+def large_values(worker: Worker, methods: list[str], values: dict[str, float]) -> dict[str, float]:
     """The largest error, relative to the mean, of gradients whose sum no float32, or no float16, can hold."""
     results = {}
-    for method in worker.arguments["methods"]:
-        for name, value in worker.arguments["values"].items():
+    for method in methods:
+        for name, value in values.items():
             tensor = torch.full((96, 64), value * (1.0 if name == "all" else float(worker.rank == 0)))
             tensor[::3] *= -1
             exact = tensor.double()

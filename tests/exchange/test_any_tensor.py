@@ -51,16 +51,22 @@ def text(method: str, ranks: int) -> str:
 
 
 @cache
-def found(ranks: int) -> list[dict[str, dict[str, dict[str, Any]]]]:
-    """What each rank found, by method and kind."""
-    arguments = {"methods": [text(method, ranks) for method in METHODS]}
-    return [o.value for o in launch("tests.exchange.tensor_workers:kinds_of_tensors", ranks, TIMEOUT, arguments)]
+def found(ranks: int) -> list[dict[str, Any]]:
+    """What each rank found: by method and kind, near the largest values of a type, and by disagreement."""
+    arguments = {
+        "kinds": [text(method, ranks) for method in METHODS],
+        "large": [
+            {"methods": LARGE, "values": {"all": 2e38, "one": 3.2e38}},
+            {"methods": ["fp16", "fp16:feedback"], "values": {"all": 9000.0, "one": 60000.0 * ranks}},
+        ],
+    }
+    return [rank.value for rank in launch("tests.exchange.tensor_workers:everything", ranks, TIMEOUT, arguments)]
 
 
 @pytest.mark.parametrize("ranks", COUNTS)
 @pytest.mark.parametrize("method", METHODS)
 def test_tensors_of_all_kinds_are_averaged_or_refused(method: str, ranks: int) -> None:
-    results = [rank[text(method, ranks)] for rank in found(ranks)]
+    results = [rank["kinds"][text(method, ranks)] for rank in found(ranks)]
     assert len(results[0]) >= 12
     for kind in results[0]:
         of_ranks = [result[kind] for result in results]
@@ -80,30 +86,16 @@ def test_tensors_of_all_kinds_are_averaged_or_refused(method: str, ranks: int) -
 
 @pytest.mark.parametrize("ranks", COUNTS)
 def test_finite_means_stay_finite(ranks: int) -> None:
-    def errors(methods: list[str], values: dict[str, float]) -> dict[str, float]:
-        arguments = {"methods": methods, "values": values}
-        outcomes = launch("tests.exchange.tensor_workers:large_values", ranks, TIMEOUT, arguments)
-        worst: dict[str, float] = {}
-        for outcome in outcomes:
-            for name, error in outcome.value.items():
-                worst[name] = max(worst.get(name, 0.0), error)
-        return worst
-
-    for name, error in errors(LARGE, {"all": 2e38, "one": 3.2e38}).items():
-        assert error <= {"lloyd2": 0.7}.get(name.split()[0], 0.02), name
-    for name, error in errors(["fp16", "fp16:feedback"], {"all": 9000.0, "one": 60000.0 * ranks}).items():
-        assert error <= 0.002, name
-
-
-@cache
-def told(ranks: int) -> list[dict[str, dict[str, Any]]]:
-    """What each rank is told, by disagreement."""
-    return [o.value for o in launch("tests.exchange.tensor_workers:disagreements", ranks, TIMEOUT, {})]
+    wide, narrow = zip(*(rank["large"] for rank in found(ranks)), strict=True)
+    for name in wide[0]:
+        assert max(rank[name] for rank in wide) <= {"lloyd2": 0.7}.get(name.split()[0], 0.02), name
+    for name in narrow[0]:
+        assert max(rank[name] for rank in narrow) <= 0.002, name
 
 
 @pytest.mark.parametrize("ranks", COUNTS)
 def test_ranks_that_disagree_all_end_with_one_line(ranks: int) -> None:
-    results = told(ranks)
+    results = [rank["told"] for rank in found(ranks)]
     assert len(results[0]) == 26
     for name in results[0]:
         lines = [result[name]["told"] for result in results]
