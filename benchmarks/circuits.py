@@ -188,6 +188,8 @@ def _ring_program(ranks: int, seed: int, limit: float) -> dict[str, Any]:
 
 
 def _switch(ranks: int, peers: int, seed: int, limit: float) -> dict[str, Any]:
+    from tests.parallelism.circuits.permutations import solve_permutations
+
     from lightloom.machines.fabrics.switches import CircuitSwitch
     from lightloom.planning.parallelism.circuits import switch
     from lightloom.planning.parallelism.circuits.circuits import least_service
@@ -199,7 +201,7 @@ def _switch(ranks: int, peers: int, seed: int, limit: float) -> dict[str, Any]:
     heavy = switch.throughput_counts(traffic, fabric.degree) @ traffic.relative
     row |= {"gap_to_fractional": fast.gap}
     for name, solve in (
-        ("permutations", switch.solve_permutations),
+        ("permutations", solve_permutations),
         ("multiplicities", switch.solve_multiplicities),
     ):
         for objective in OBJECTIVES:

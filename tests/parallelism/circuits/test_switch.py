@@ -14,6 +14,7 @@ from lightloom.planning.parallelism.circuits.circuits import Traffic, least_serv
 from lightloom.planning.parallelism.circuits.switch import Objective
 from lightloom.planning.parallelism.circuits.verify import verify, verify_permutations
 from tests.parallelism.circuits.exhaustive import best_permutations
+from tests.parallelism.circuits.permutations import solve_permutations
 from tests.parallelism.circuits.strategies import matrices, neighbours, traffics
 
 _LONG = 3600.0
@@ -65,7 +66,7 @@ def agree_with_all(traffic: Traffic, degree: int) -> None:
     assert fast.max_min == pytest.approx(fairest, rel=1e-12)
     weight = switch.throughput_counts(traffic, degree) @ traffic.relative
     assert weight == pytest.approx(heaviest, rel=1e-12)
-    for solve in (switch.solve_permutations, switch.solve_multiplicities):
+    for solve in (solve_permutations, switch.solve_multiplicities):
         fair = solve(traffic, fabric, "max-min", _LONG)
         assert fair.status == "optimal"
         assert least_service(fair.counts.sum(axis=1), traffic) == pytest.approx(fairest, rel=1e-6)
@@ -116,12 +117,12 @@ def test_more_peers_than_degree_says_what_would_do() -> None:
     with pytest.raises(InputError, match=r"rank 0 sends to 4 ranks, but holds 3 circuits: expected a degree .* 4"):
         switch.assign(traffic, CircuitSwitch(ranks=6, degree=3))
     with pytest.raises(InputError, match="at least 4"):
-        switch.solve_permutations(traffic, CircuitSwitch(ranks=6, degree=3))
+        switch.solve_multiplicities(traffic, CircuitSwitch(ranks=6, degree=3))
     assert switch.assign(traffic, CircuitSwitch(ranks=6, degree=3), holds=2).max_min > 0
 
 
 def test_solver_out_of_time() -> None:
     with pytest.raises(InputError, match=r"no circuits within its time limit of 1e-09 s: expected a longer one"):
-        switch.solve_permutations(neighbours(16, 8, 0), CircuitSwitch(ranks=16, degree=12), time_limit=1e-9)
+        switch.solve_multiplicities(neighbours(16, 8, 0), CircuitSwitch(ranks=16, degree=12), time_limit=1e-9)
     with pytest.raises(InputError, match="expected more than 0"):
         switch.solve_multiplicities(neighbours(6, 4, 0), CircuitSwitch(ranks=6, degree=4), time_limit=0)

@@ -22,8 +22,6 @@ from lightloom.planning.reconfiguration import phases as phases_module
 from lightloom.planning.reconfiguration.in_step import InStep, _Notes, _phase_seconds, _Search
 from lightloom.planning.reconfiguration.phases import (
     PHASES,
-    OnceBytes,
-    PassBytes,
     Phase,
     PhasedTimes,
     Settings,
@@ -408,39 +406,50 @@ def test_planes_turn_only_for_axes_that_lack_some(each: list[Planes]) -> None:
                 assert taken == max(stands[phase].get(axis, 0) - had, 0)
 
 
-NAMES: list[tuple[str, Phase, list[int], dict[Axis, float], tuple[Axis, ...]]] = [
-    ("send forward 0 from 1 to 2", "passes", [1, 0], {"pipeline": 32.0}, ("pipeline",)),
-    ("send backward 2 from 3 to 2", "last", [1, 0], {"pipeline": 533.0}, ("pipeline",)),
-    ("exchange in forward 2 on 3", "passes", [1], {"tensor": 513.0}, ("tensor", "expert")),
-    ("exchange in backward 2 on 3", "last", [1], {"tensor": 523.0}, ("tensor", "expert")),
-    ("exchange in backward 1 on 2", "passes", [0], {"tensor": 22.0}, ("tensor", "expert")),
-    ("ring in backward 2 on 1", "last", [1], {}, ("context",)),
-    ("gather for forward 0 on 2", "passes", [0], {}, ("data", "expert-data")),
-    ("gather 1", "gather", [1], {"data": 41.0}, ("data", "expert-data")),
-    ("add up tied 1", "tied", [1], {"pipeline": 51.0}, ("pipeline",)),
-    ("exchange all but the first unit of chunk 3", "last", [1], {"data": 63.0}, ("data", "expert-data")),
-    ("exchange the first unit of chunk 3", "gradients", [1], {"data": 73.0}, ("data", "expert-data")),
-    ("exchange 1", "closing", [1], {"data": 81.0}, ("tensor", "data", "expert-data")),
+NAMES: list[tuple[str, tuple[str, int, int | None] | None, Phase, list[int], dict[Axis, float], tuple[Axis, ...]]] = [
+    ("send forward 0 from 1 to 2", ("send", 2, 0), "passes", [1, 0], {"pipeline": 32.0}, ("pipeline",)),
+    ("send backward 2 from 3 to 2", ("send", 3, 2), "last", [1, 0], {"pipeline": 533.0}, ("pipeline",)),
+    ("exchange in forward 2 on 3", ("forward_exchange", 3, 2), "passes", [1], {"tensor": 513.0}, ("tensor", "expert")),
+    ("exchange in backward 2 on 3", ("backward_exchange", 3, 2), "last", [1], {"tensor": 523.0}, ("tensor", "expert")),
+    ("exchange in backward 1 on 2", ("backward_exchange", 2, 1), "passes", [0], {"tensor": 22.0}, ("tensor", "expert")),
+    ("ring in backward 2 on 1", ("backward_ring", 1, 2), "last", [1], {}, ("context",)),
+    ("gather for forward 0 on 2", None, "passes", [0], {}, ("data", "expert-data")),
+    ("gather for backward 2 on 2", None, "last", [0], {}, ("data", "expert-data")),
+    ("gather 1", ("gather", 1, None), "gather", [1], {"data": 41.0}, ("data", "expert-data")),
+    ("add up tied 1", ("tied", 1, None), "tied", [1], {"pipeline": 51.0}, ("pipeline",)),
+    ("exchange all but 3", ("early_exchange", 3, None), "last", [1], {"data": 63.0}, ("data", "expert-data")),
+    ("exchange the first 3", ("late_exchange", 3, None), "gradients", [1], {"data": 73.0}, ("data", "expert-data")),
+    ("exchange 1", ("exchange", 1, None), "closing", [1], {"data": 81.0}, ("tensor", "data", "expert-data")),
 ]
 
 
-@pytest.mark.parametrize(("name", "phase", "stages", "nbytes", "axes"), NAMES)
+@pytest.mark.parametrize(("name", "part", "phase", "stages", "nbytes", "axes"), NAMES)
 def test_transmissions_use_the_bytes_of_their_phase_and_chunk(
-    name: str, phase: Phase, stages: list[int], nbytes: dict[Axis, float], axes: tuple[Axis, ...]
+    name: str,
+    part: tuple[str, int, int | None] | None,
+    phase: Phase,
+    stages: list[int],
+    nbytes: dict[Axis, float],
+    axes: tuple[Axis, ...],
 ) -> None:
     """Of three micro-batches on two stages of two chunks; those of the last one are other bytes."""
     notes: Any = object.__new__(_Notes)
     notes._strategy, notes._stages = SimpleNamespace(micro_batches=3), STAGES
     notes._step = SimpleNamespace(settings={"passes": {}, "last": {}})
     chunks = np.arange(CHUNKS, dtype=np.float64)
-    notes._pass = PassBytes({"tensor": 10 + chunks}, {"tensor": 20 + chunks}, 30 + chunks)
-    notes._last = PassBytes({"tensor": 510 + chunks}, {"tensor": 520 + chunks}, 530 + chunks)
-    notes._once = OnceBytes(
-        {"data": 40 + chunks[:2]},
-        {"data": 60 + chunks},
-        {"data": 70 + chunks},
-        {"data": 80 + chunks[:2]},
-        50 + chunks[:2],
+    notes._bytes, notes._last = (
+        {
+            "forward_exchange": {"tensor": first + 10 + chunks},
+            "backward_exchange": {"tensor": first + 20 + chunks},
+            "send": {"pipeline": first + 30 + chunks},
+            "gather": {"data": first + 40 + chunks[:2]},
+            "tied": {"pipeline": first + 50 + chunks[:2]},
+            "early_exchange": {"data": first + 60 + chunks},
+            "late_exchange": {"data": first + 70 + chunks},
+            "exchange": {"data": first + 80 + chunks[:2]},
+        }
+        for first in (0, 500)
     )
-    interval: Any = SimpleNamespace(name=name)
+    details = {} if part is None else dict(zip(("part", "column", "micro_batch"), part, strict=True))
+    interval: Any = SimpleNamespace(name=name, details=details)
     assert notes._used(interval) == (phase, stages, nbytes, axes)

@@ -331,6 +331,9 @@ def test_phases_of_a_full_pipeline_are_as_long_as_its_slowest_stage() -> None:
 def test_last_backward_passes_have_a_phase_of_their_own_where_one_is_set(settings: tuple[str, ...]) -> None:
     notes: Any = object.__new__(_Notes)
     notes._strategy, notes._step = SimpleNamespace(micro_batches=3), SimpleNamespace(settings=settings)
+    notes._stages, notes._bytes, notes._last = 1, {}, {}
     for direction, micro in product(("forward", "backward"), range(3)):
         last = "last" in settings and (direction, micro) == ("backward", 2)
-        assert notes._phase_of_pass(direction, micro) == ("last" if last else "passes")
+        details = {"part": f"{direction}_ring", "column": 0, "micro_batch": micro}
+        interval: Any = SimpleNamespace(name=f"ring in {direction} {micro} on 0", details=details)
+        assert notes._used(interval)[0] == ("last" if last else "passes")

@@ -71,7 +71,7 @@ def test_memory_peaks_at_the_plans(name: str) -> None:
 def test_no_more_channels_are_lit_than_there_are(name: str) -> None:
     plan = plan_of(name)
     fabric = plan.cluster.fabric
-    lit = [counter for counter in counted(plan).counters if counter.name == "wavelengths lit"]
+    lit = [counter for counter in counted(plan)[1] if counter.name == "wavelengths lit"]
     assert len(lit) == 1
     assert 0 < max(lit[0].values) <= 2 * fabric.channels
     assert min(lit[0].values) == 0

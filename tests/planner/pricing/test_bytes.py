@@ -7,9 +7,10 @@ import pytest
 
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import TiedTable
-from lightloom.planning.pricing.job import Crossing
+from lightloom.planning.pricing.job import Crossing, Job
 from lightloom.planning.pricing.step import _faster, _Gathers, tied_seconds, tied_sums
-from lightloom.planning.reconfiguration.phases import once_bytes, pass_bytes
+from lightloom.planning.reconfiguration.in_step import _sends
+from lightloom.planning.reconfiguration.phases import StepBytes, step_bytes
 from tests.planner.circuits.test_in_step import switched
 from tests.planner.jobs import SEQUENCE
 
@@ -18,6 +19,10 @@ HIDDEN, VOCABULARY, BLOCKS = 256, 1000, 4
 
 def _strategy(tp: int, pp: int, sharding: str = "none", micro_batches: int = 4) -> Strategy:
     return Strategy(16 // tp // pp, tp, pp, micro_batches, 64, sharding, "none", "auto", 0)
+
+
+def bytes_of_step(job: Job, strategy: Strategy, early: float) -> StepBytes:
+    return step_bytes(job, strategy, np.full(strategy.pp, early), _sends(job, strategy))
 
 
 @pytest.mark.parametrize(("tp", "pp"), [(1, 1), (1, 2), (2, 2), (4, 1), (2, 4)])
@@ -33,17 +38,17 @@ def test_gradients_and_parameters_of_replicas_are_exchanged_once(tp: int, pp: in
     in_all = share * held * gradients.get(sharding, job.settings.sharded_gradient_bytes)
     gathered = 0.0 if sharding == "none" else share * held * job.settings.sharded_parameter_bytes
     for early in (0.0, 1.0):
-        found = once_bytes(job, strategy, np.full(pp, early))
+        found = bytes_of_step(job, strategy, early)
         # The same bytes unit by unit or all at once. One unit of each stage goes last, which with four stages is all.
-        assert found.early["data"].sum() + found.late["data"].sum() == pytest.approx(in_all)
-        assert found.early["data"].any() == (early > 0 and pp < 4)
-        assert found.gather["data"].sum() == pytest.approx(gathered)
+        assert found["early_exchange"]["data"].sum() + found["late_exchange"]["data"].sum() == pytest.approx(in_all)
+        assert found["early_exchange"]["data"].any() == (early > 0 and pp < 4)
+        assert found["gather"]["data"].sum() == pytest.approx(gathered)
         tied = 2 * (2 - 1) / 2 * copies / tp * job.settings.gradient_bytes
         if sharding == "zero-2":
             tied *= job.settings.sharded_gradient_bytes / job.settings.gradient_bytes / strategy.dp
         expected = np.zeros(pp)
         expected[[0, -1]] = tied
-        assert found.tied == pytest.approx(expected)
+        assert found["tied"]["pipeline"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("tp", "pp", "micro_batches"), [(1, 2, 1), (2, 2, 4), (4, 1, 1), (2, 4, 2), (1, 1, 2)])
@@ -52,15 +57,15 @@ def test_a_micro_batch_is_summed_twice_a_block_each_way_and_sent_once_a_stage(
 ) -> None:
     job, strategy = switched(1e-5)[0], _strategy(tp, pp, micro_batches=micro_batches)
     activation = strategy.samples * SEQUENCE * HIDDEN * 2
-    found = pass_bytes(job, strategy)
+    found = bytes_of_step(job, strategy, 0.0)
     sums = np.full(pp, 2 * BLOCKS // pp)
     # The table adds one sum on its way in, and the head one on the way back.
     once = 2 * (tp - 1) / tp * activation
-    assert found.forward["tensor"] == pytest.approx((sums + (np.arange(pp) == 0)) * once)
-    assert found.backward["tensor"] == pytest.approx((sums + (np.arange(pp) == pp - 1)) * once)
+    assert found["forward_exchange"]["tensor"] == pytest.approx((sums + (np.arange(pp) == 0)) * once)
+    assert found["backward_exchange"]["tensor"] == pytest.approx((sums + (np.arange(pp) == pp - 1)) * once)
     # Gathering slices takes no time here.
-    assert found.send == pytest.approx(np.where(np.arange(pp) > 0, activation / tp, 0))
-    assert not found.forward["expert"].any() and not found.backward["expert"].any()
+    assert found["send"]["pipeline"] == pytest.approx(np.where(np.arange(pp) > 0, activation / tp, 0))
+    assert not found["forward_exchange"]["expert"].any() and not found["backward_exchange"]["expert"].any()
 
 
 @pytest.mark.parametrize("seed", range(4))

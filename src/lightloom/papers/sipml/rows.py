@@ -117,13 +117,13 @@ def _switches() -> Iterator[Claim]:
     planes, ranks = 3, 5
     traffic, fabric = Traffic.of(all_to_all(ranks)), CircuitSwitch(ranks=ranks, degree=planes)
     try:
-        switch.solve_permutations(traffic, fabric)
+        switch.solve_multiplicities(traffic, fabric)
         refused = ""
     except InputError as error:
         refused = str(error)
     granted = switch.fill_ports(traffic, planes, np.zeros(len(traffic), np.int64))
     square = Traffic.of(all_to_all(4))
-    exact = switch.solve_permutations(square, CircuitSwitch(ranks=4, degree=6))
+    exact = switch.solve_multiplicities(square, CircuitSwitch(ranks=4, degree=6))
     fast = switch.assign(square, CircuitSwitch(ranks=4, degree=6))
     yield PAPER.claim("example.ocs_more_peers_than_switches", least_service(granted, traffic), refused=refused)
     yield PAPER.claim("example.ocs_all_to_all_4_6", fast.max_min, paper=least_service(exact.counts.sum(axis=1), square))

@@ -10,9 +10,9 @@ stages, so that the load leaves their bytes out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,13 +20,13 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.timeline import SHARES, Counter, Interval, Timeline
 from lightloom.machines.fabrics.fabric import Fabric
-from lightloom.planning.export.chakra_operations import payloads
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.division import DividedChannels
 from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import stage_sends, tied_sums
+from lightloom.planning.pricing.step import stage_sends
 from lightloom.planning.pricing.strategy_step import StrategyStep, exchange_seconds, memory_parts
+from lightloom.planning.reconfiguration.phases import collective_bytes, step_bytes
 from lightloom.planning.search.plans import Plan
 from lightloom.planning.simulation.pipelined import PipelinedStep
 
@@ -34,56 +34,25 @@ _AXES = {"shards": ("tensor", "expert"), "replicas": ("data", "expert-data"), "g
 """Axes that transmit on a resource of a stage; links between stages are those of the pipeline."""
 
 
-class CountedTimeline(NamedTuple):
-    """A timeline whose transmissions say their bytes, and the counters beside it."""
-
-    timeline: Timeline
-    counters: tuple[Counter, ...]
-
-
-def counted(plan: Plan) -> CountedTimeline:
+def counted(plan: Plan) -> tuple[Timeline, list[Counter]]:
     """Return a plan's timeline with the bytes of its transmissions, and its counters."""
     timeline, step = plan.timeline, plan.step
     if isinstance(step, StrategyStep) and step.stages is not None and isinstance(plan.choice, Strategy):
-        nbytes = _part_bytes(_as_priced(plan, step), plan.choice, step.stages)
+        job = plan.job
+        if step.division is not None and isinstance(job.pricing, GroupPrices):
+            job = replace(job, shares=DividedChannels(job.pricing, step.division))
+        nbytes = _part_bytes(job, plan.choice, step.stages)
         timeline = Timeline(tuple(_with_bytes(interval, nbytes) for interval in timeline.intervals))
     counters = (timeline.load(), _memory_counter(plan, timeline), *_wavelengths(plan, timeline))
-    return CountedTimeline(timeline, tuple(counter for counter in counters if counter.moments))
-
-
-def _as_priced(plan: Plan, step: StrategyStep) -> Job:
-    """Return the job with the channels that its axes hold."""
-    if step.division is None or not isinstance(plan.job.pricing, GroupPrices):
-        return plan.job
-    return replace(plan.job, shares=DividedChannels(plan.job.pricing, step.division))
+    return timeline, [counter for counter in counters if counter.moments]
 
 
 def _part_bytes(job: Job, strategy: Strategy, step: PipelinedStep) -> dict[str, list[float]]:
     """Return the bytes of what a timeline of stages transmits, by part and chunk or stage."""
-    rows = Strategies.of(strategy)
-    edges = job.model.chunks(rows)
-    units, by_unit = job.model.units(edges), step.times.early_exchange > 0
-    chunks, stages = np.zeros((5, len(units))), np.zeros((3, strategy.pp))
-    for payload in payloads(job, strategy, by_unit[None]):
-        nbytes, counts, replicas = payload.use.nbytes, payload.counts, payload.counts.replicas
-        chunks[0] += nbytes * counts.forward[0]
-        chunks[1] += nbytes * counts.backward[0]
-        stages[0] += nbytes * replicas.gather[0]
-        stages[1] += nbytes * counts.token_gradients[0]
-        if replicas.unit_exchange is None:
-            stages[1] += nbytes * replicas.exchange[0]
-            continue
-        chunks[2] += nbytes * (units - 1) * np.where(by_unit, replicas.unit_exchange.other[0], 0.0)
-        chunks[3] += nbytes * np.where(by_unit, replicas.unit_exchange.first[0], replicas.exchange[0])
-    sends = stage_sends(job, rows, exchange_seconds(job, strategy.algorithm))
-    chunks[4] = sends.nbytes[0] + sends.gathered[0]
-    for table in tied_sums(job.model.tied, edges, rows, job.fabric, job.settings, job.tied_pair):
-        stages[2, table.stages] += float(table.nbytes[0])
-    named = zip(
-        ("forward_exchange", "backward_exchange", "early_exchange", "late_exchange", "send"), chunks, strict=True
-    )
-    once = zip(("gather", "exchange", "tied"), stages, strict=True)
-    return {name: values.tolist() for name, values in (*named, *once)}
+    sends = stage_sends(job, Strategies.of(strategy), exchange_seconds(job, strategy.algorithm))
+    sent = sends.nbytes[0] + sends.gathered[0]
+    nbytes = step_bytes(job, strategy, step.times.early_exchange, sent, collective_bytes)
+    return {part: np.sum([*by_axis.values()], axis=0).tolist() for part, by_axis in nbytes.items() if by_axis}
 
 
 def _with_bytes(interval: Interval, nbytes: dict[str, list[float]]) -> Interval:
@@ -196,20 +165,11 @@ def _lit_by_axes(timeline: Timeline, channels: dict[str, int]) -> Iterator[tuple
             for axis in _AXES.get(resource, ("context",) if resource == "context" else ("pipeline",)):
                 spans.setdefault(axis, []).append(interval)
     for axis, intervals in spans.items():
-        for start, end in _united(intervals):
-            yield start, channels.get(axis, 0)
-            yield end, -channels.get(axis, 0)
-
-
-def _united(intervals: Iterable[Interval]) -> Iterator[tuple[float, float]]:
-    """Yield spans in which one interval or more runs; intervals come in order of their start."""
-    current: tuple[float, float] | None = None
-    for interval in intervals:
-        if current is not None and interval.start <= current[1]:
-            current = current[0], max(current[1], interval.end)
-            continue
-        if current is not None:
-            yield current
-        current = interval.start, interval.end
-    if current is not None:
-        yield current
+        lit, until = channels.get(axis, 0), -math.inf
+        for interval in intervals:  # in order of their start: one span where they overlap or touch
+            if interval.start > until:
+                if until > -math.inf:
+                    yield until, -lit
+                yield interval.start, lit
+            until = max(until, interval.end)
+        yield until, -lit

@@ -329,30 +329,11 @@ def times_and_launches(
     Raises:
         UnsupportedError: the accelerator has no rate for the precision.
     """
-    counts = [(operator.forward_flops, operator.backward_flops, operator.forward_bytes) for operator in graph.operators]
-    forward, backward, nbytes = np.array(counts, np.float64).reshape(-1, 3).T
-    is_input = np.array([operator.kind == "input" for operator in graph.operators], np.int64)
-    repeats = repetition(forward, backward, is_input)
-    columns = kernel_columns(graph.operators, attention)
-    narrow = columns["kernel_narrow"]
-    works = Work(forward, nbytes, narrow=narrow), Work(backward, nbytes * repeats, narrow=narrow)
-    if accelerator.kernels is not None:
-        kernels = kernel_shapes(columns, forward, repeats, graph.element_bytes, Divisors())
-        works = works[0]._replace(kernels=kernels[0]), works[1]._replace(kernels=kernels[1])
-    forward, backward = (accelerator.operator_times(work, precision) for work in works)
-    measured = graph.measured
-    if measured is not None:
-        machine, measured_precision = machine_of(measured, accelerator, precision)
-        traced = replace(graph, measured=None).with_batch(measured.batch)
-        traced = traced.with_element_bytes(ELEMENT_BYTES[measured_precision])
-        references = graph_times(traced, machine, measured_precision, attention)
-        sampled = np.array(["sample" in operator.dimensions for operator in graph.operators])
-        share = np.where(sampled, graph.batch / measured.batch, 1.0)
-        seconds = [column.view(np.float64) for column in measured_columns(measured).values()]
-        forward, backward = (
-            scaled(*entry, share) for entry in zip((forward, backward), seconds, references, strict=True)
-        )
-    return (forward, backward), dispatch_times(columns, accelerator)
+    none, one = np.zeros(len(graph.operators), np.bool_), np.ones(1, np.int64)
+    split, experts = TensorSplit(none, none, none, none, 1, none, 1), ExpertSplit(none, none, none, 1)
+    columns = operator_columns(graph, split, experts, graph.element_bytes, attention)
+    forward, backward = columns.times(accelerator, precision, one * graph.batch, one)
+    return (forward[0], backward[0]), dispatch_times(columns.values, accelerator)
 
 
 @dataclass(frozen=True)
@@ -497,6 +478,8 @@ class OperatorColumns:
 
     def _scaled(self, counts: str, grows: str, samples: Ints, cp: Ints | None = None) -> Ints:
         """Return counts at other batches, rounded up as ``ComputeGraph.with_batch`` does: [rows, operators]."""
+        if cp is None and (samples == self.batch).all():
+            return np.tile(self[counts], (len(samples), 1))
         whole = self.batch if cp is None else self.batch * cp[:, None]
         grown = -(-self[counts] * samples[:, None] // whole)
         return np.where(self[grows] == 1, grown, self[counts])
@@ -512,7 +495,7 @@ def operator_columns(
     operators = graph.operators
     columns = {name: np.array([getattr(operator, name) for operator in operators], np.int64) for name in _COUNTS}
     elements = columns["activation_bytes"] // graph.element_bytes
-    sampled = np.array(["sample" in operator.dimensions for operator in operators])
+    sampled = np.array(["sample" in operator.dimensions for operator in operators], np.bool_)
     output = [has_samples(operator.kind, int(n), graph.batch) for operator, n in zip(operators, elements, strict=True)]
     position = {operator.name: index for index, operator in enumerate(operators)}
     source = np.array([position[operator.inputs[0]] if operator.inputs else 0 for operator in operators], np.int64)

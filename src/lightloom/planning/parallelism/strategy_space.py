@@ -119,6 +119,11 @@ class Strategy(NamedTuple):
         return self.global_batch // self.dp - (self.micro_batches - 1) * self.samples
 
     @property
+    def last_micro_batch(self) -> Strategy:
+        """The last micro-batch alone, as a step of its own."""
+        return self._replace(micro_batch=0, micro_batches=1, global_batch=self.dp * self.last_samples)
+
+    @property
     def plain(self) -> bool:
         """Return whether it is data parallelism alone, replicated or fully sharded."""
         degrees = (self.tp, self.pp, self.cp, self.micro_batches, self.ep)

@@ -7,6 +7,7 @@ on the reconfiguration time, so that a slower switch never gains more.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -22,9 +23,10 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.parallelism.circuits.circuits import GroupCircuits, Timing
 from lightloom.planning.parallelism.circuits.group import Regrant, regrants
 from lightloom.planning.parallelism.placement.placement import HybridPlan
-from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.division import PlanePrices, Planes, divisions
 from lightloom.planning.pricing.job import Axis, Job
+from lightloom.planning.pricing.step import AxisTimes, stage_sends
 from lightloom.planning.pricing.strategy_step import (
     ExchangeUse,
     StrategyStep,
@@ -35,18 +37,18 @@ from lightloom.planning.pricing.strategy_step import (
 from lightloom.planning.reconfiguration.phases import (
     PHASES,
     REPLICAS,
+    WITHIN,
     Numbers,
-    PassBytes,
     Phase,
     PhasedTimes,
     Settings,
     after_the_passes,
     best_division,
     gains,
-    once_bytes,
-    pass_bytes,
+    nothing,
     plane_numbers,
     segmentations,
+    step_bytes,
 )
 from lightloom.planning.simulation.engine import run
 from lightloom.planning.simulation.link_turns import SwitchTurns
@@ -360,7 +362,6 @@ def faster_regranted(step: PlacedStep, plan: HybridPlan, fabric: Fabric, simulat
 
 # The timeline of a step whose circuits follow it: every interval with the planes and bytes that it uses, verified.
 
-_WITHIN: tuple[Axis, ...] = ("tensor", "expert")
 _TURNS: Mapping[str, Phase] = {
     "turn before the step": "gather",
     "turn for the passes": "passes",
@@ -369,6 +370,23 @@ _TURNS: Mapping[str, Phase] = {
     "turn for what follows": "closing",
     "turn for tied tables": "tied",
 }
+_PARTS: Mapping[str, tuple[Phase, tuple[Axis, ...]]] = {
+    "forward_exchange": ("passes", WITHIN),
+    "backward_exchange": ("passes", WITHIN),
+    "forward_ring": ("passes", ("context",)),
+    "backward_ring": ("passes", ("context",)),
+    "forward_gather": ("passes", REPLICAS),
+    "backward_gather": ("passes", REPLICAS),
+    "send": ("passes", ("pipeline",)),
+    "early_exchange": ("last", REPLICAS),
+    "late_exchange": ("gradients", REPLICAS),
+    "gather": ("gather", REPLICAS),
+    "exchange": ("closing", ("tensor", *REPLICAS)),
+    "tied": ("tied", ("pipeline",)),
+}
+"""Phase and axes of what transmits, by the part of the step that an interval names."""
+_OF_MICRO_BATCHES = {"forward_exchange": 1, "backward_exchange": 1, "send": 2}
+"""Parts of every micro-batch, and how often each has them: sends go forward and back."""
 
 
 def switched_timeline(step: SwitchedStep) -> Timeline:
@@ -405,11 +423,11 @@ class _Notes:
         # Sends take the way that the pipeline's planes make the faster one.
         planes = dict.fromkeys(times.axes, times.prices.planes) | dict(step.settings.get("passes", {}))
         shared = replace(times.job, shares=times.prices.shared(strategy, planes))
-        self._pass = pass_bytes(shared, strategy)
-        self._last = self._pass
+        early = step.stages.times.early_exchange
+        self._bytes = self._last = step_bytes(shared, strategy, early, _sends(shared, strategy))
         if strategy.last_samples != strategy.samples:
-            self._last = pass_bytes(shared, _smaller(strategy))
-        self._once = once_bytes(times.job, strategy, step.stages.times.early_exchange)
+            smaller = strategy.last_micro_batch
+            self._last = step_bytes(shared, smaller, early, _sends(shared, smaller))
         self._known = strategy.exchange == 0
 
     @property
@@ -421,20 +439,14 @@ class _Notes:
     @property
     def demands(self) -> dict[str, float]:
         """Bytes of a step by axis."""
-        demands: dict[str, float] = {}
-        count, once, parts = self._strategy.micro_batches, self._once, (self._pass, self._last)
-        for times, part in zip((count - 1, 1), parts, strict=True):
-            for direction in (part.forward, part.backward):
-                _add(demands, direction, times)
-            if self._stages > 1:
-                demands["pipeline"] = demands.get("pipeline", 0.0) + 2 * times * float(part.send.sum())
-        replicas = (once.gather, once.early, once.late) if self._known else ()
-        for part_once in (*replicas, once.exchange):
-            _add(demands, part_once, 1)
-        if once.tied.any():
-            demands["pipeline"] = demands.get("pipeline", 0.0) + float(once.tied.sum())
-        if not self._known:
-            demands = {axis: nbytes for axis, nbytes in demands.items() if axis not in REPLICAS}
+        demands: defaultdict[str, float] = defaultdict(float)
+        for part, by_axis in self._bytes.items():
+            for axis, nbytes in by_axis.items():
+                total = float(nbytes.sum())
+                if part in _OF_MICRO_BATCHES:
+                    last = float(self._last[part][axis].sum())
+                    total = _OF_MICRO_BATCHES[part] * ((self._strategy.micro_batches - 1) * total + last)
+                demands[axis] += total if self._counted(axis) else 0.0
         return {axis: nbytes for axis, nbytes in demands.items() if nbytes}
 
     def details(self, interval: Interval, share: float) -> dict[str, Any]:
@@ -478,59 +490,25 @@ class _Notes:
 
     def _used(self, interval: Interval) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
         """Return phase, stages, bytes by axis and the axes that may exchange of a transmission."""
-        name, words, once = interval.name, interval.name.split(), self._once
-        if name.startswith("send"):
-            return self._sent(words)
-        if " in " in name or name.startswith("gather for"):
-            return self._within(words)
-        place = int(words[-1])
-        if name.startswith("gather"):
-            return "gather", [place], _at(once.gather, place), REPLICAS
-        if name.startswith("add up tied"):
-            return "tied", [place], {"pipeline": float(once.tied[place])}, ("pipeline",)
-        if name.startswith("exchange all but"):
-            phase: Phase = "last" if "last" in self._step.settings else "passes"
-            return phase, [place % self._stages], _at(once.early, place), REPLICAS
-        if name.startswith("exchange the first"):
-            return "gradients", [place % self._stages], _at(once.late, place), REPLICAS
-        return "closing", [place], _at(once.exchange, place), ("tensor", *REPLICAS)
-
-    def _sent(self, words: list[str]) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
-        """Return the same as :meth:`_used`, for "send forward 0 from 1 to 2"."""
-        micro, source, target = int(words[2]), int(words[4]), int(words[6])
-        nbytes = self._of_micro_batch(micro).send[max(source, target)]
-        stages = [source % self._stages, target % self._stages]
-        return self._phase_of_pass(words[1], micro), stages, {"pipeline": float(nbytes)}, ("pipeline",)
-
-    def _within(self, words: list[str]) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
-        """Return the same as :meth:`_used`, for "exchange in backward 0 on 1", "ring in ..." and "gather for ..."."""
-        what, direction, micro, chunk = words[0], words[2], int(words[3]), int(words[5])
-        phase, stages = self._phase_of_pass(direction, micro), [chunk % self._stages]
-        if what != "exchange":
-            return phase, stages, {}, ("context",) if what == "ring" else REPLICAS
-        part = self._of_micro_batch(micro)
-        return phase, stages, _at(part.forward if direction == "forward" else part.backward, chunk), _WITHIN
-
-    def _phase_of_pass(self, direction: str, micro: int) -> Phase:
-        closing = direction == "backward" and micro == self._strategy.micro_batches - 1
-        return "last" if closing and "last" in self._step.settings else "passes"
-
-    def _of_micro_batch(self, micro: int) -> PassBytes:
-        return self._last if micro == self._strategy.micro_batches - 1 else self._pass
+        words, details = interval.name.split(), interval.details
+        if not details:  # "gather for backward 0 on 1", of sharded parameters
+            details = {"part": f"{words[2]}_gather", "column": int(words[5]), "micro_batch": int(words[3])}
+        part, column, backward = details["part"], details["column"], "backward" in words
+        last = details.get("micro_batch") == self._strategy.micro_batches - 1
+        phase, axes = _PARTS[part]
+        if phase == "passes" and backward and last:
+            phase = "last"
+        if phase == "last" and phase not in self._step.settings:
+            phase = "passes"
+        stages = [(column - 1) % self._stages, column % self._stages] if part == "send" else [column % self._stages]
+        nbytes = (self._last if last else self._bytes).get(part, {})
+        sent = {axis: float(columns[column]) for axis, columns in nbytes.items()}
+        return phase, stages[::-1] if backward else stages, sent, axes
 
 
-def _smaller(strategy: Strategy) -> Strategy:
-    """Return the last micro-batch alone."""
-    return strategy._replace(micro_batch=0, micro_batches=1, global_batch=strategy.dp * strategy.last_samples)
-
-
-def _at(nbytes: Mapping[Axis, Floats], place: int) -> dict[Axis, float]:
-    return {axis: float(column[place]) for axis, column in nbytes.items()}
-
-
-def _add(demands: dict[str, float], nbytes: Mapping[Axis, Floats], times: int) -> None:
-    for axis, column in nbytes.items():
-        demands[axis] = demands.get(axis, 0.0) + times * float(column.sum())
+def _sends(job: Job, strategy: Strategy) -> Floats:
+    """Return the bytes that are sent to each chunk the faster way, where gathers of slices take no time: [chunks]."""
+    return stage_sends(job, Strategies.of(strategy), AxisTimes(lambda _: nothing)).nbytes[0]
 
 
 # Steps of strategies whose circuits follow the phases of the step, for the search.

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise, product
 from math import comb
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -31,12 +31,39 @@ from lightloom.planning.pricing.step import (
     StageExchanges,
     pass_exchanges,
     stage_exchanges,
-    stage_sends,
 )
 from lightloom.planning.pricing.strategy_step import exact_stage_times, exchange_seconds
 from lightloom.planning.simulation.pipelined import StageTimes
 
 # Computing of a stage beside which a switch can turn, and whether stages exchange tied tables.
+
+
+def collective_bytes(
+    kind: Kind,  # noqa: ARG001 - as of every price
+    algorithm: Ints,  # noqa: ARG001
+    ranks: Ints,
+    stride: Ints,  # noqa: ARG001
+    exchange: Ints,  # noqa: ARG001
+    nbytes: Floats,
+) -> Floats:
+    """Return the bytes of collectives (``Collective.nbytes``) in the place of their seconds; none in groups of one."""
+    several: Floats = np.where(_beside(ranks, nbytes) > 1, nbytes, 0.0)
+    return several
+
+
+def sent_bytes(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
+    """Return the bytes that a rank sends at least in the place of the seconds of collectives."""
+    count = _beside(ranks, nbytes)
+    sent: Floats = (2 if kind == "all-reduce" else 1) * (count - 1) / count * nbytes
+    return sent
+
+
+def _beside(ranks: Ints, nbytes: Floats) -> Ints:
+    """Return the ranks of groups [rows] in a shape that goes with their bytes [rows, ...]."""
+    return ranks.reshape(ranks.shape + (1,) * (nbytes.ndim - ranks.ndim))
+
+
+nothing: ExchangeTime = lambda kind, algorithm, ranks, stride, exchange, nbytes: np.zeros_like(nbytes)  # noqa: E731, ARG005
 
 
 def ties_stages(job: Job, rows: Strategies) -> bool:
@@ -54,7 +81,7 @@ def margins(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
     model, edges = job.model, job.model.chunks(rows)
     columns = model.columns
     forward, backward = (seconds[:, model.sort] for seconds in job.operators.of_sorts(rows))
-    by_axis = pass_exchanges(columns, rows, job.fabric, _bytes, sharing=False).values()
+    by_axis = pass_exchanges(columns, rows, job.fabric, collective_bytes, sharing=False).values()
     exchanging = [sum(way) for way in zip(*by_axis, strict=True)]
     rings = columns["key_values"] * (rows.cp[0] > 1) > 0
     leads, tails = np.zeros(rows.stages), np.zeros(rows.stages)
@@ -67,15 +94,14 @@ def margins(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
     return leads, tails
 
 
-def _bytes(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
-    return nbytes
-
-
 Phase = Literal["gather", "passes", "last", "gradients", "closing", "tied"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 """In their order in a step."""
 REPLICAS: tuple[Axis, ...] = ("data", "expert-data")
 """Axes of gradients and parameters."""
+WITHIN: tuple[Axis, ...] = ("tensor", "expert")
+"""Axes of the collectives within a pass."""
+_EXCHANGING = (*WITHIN, *REPLICAS)
 
 
 class PhasedTimes:
@@ -94,8 +120,7 @@ class PhasedTimes:
             job, strategy = self._shared(division), self.strategy
             times = last = exact_stage_times(job, strategy)
             if strategy.last_samples != strategy.samples:
-                batch = strategy.dp * strategy.last_samples
-                last = exact_stage_times(job, strategy._replace(micro_batch=0, micro_batches=1, global_batch=batch))
+                last = exact_stage_times(job, strategy.last_micro_batch)
             self._times[key] = times, last
         return self._times[key]
 
@@ -159,82 +184,53 @@ def after_the_passes(times: StageTimes, late: Floats) -> StageTimes:
     return replace(times, early_exchange=none, lead=none, late_exchange=late)
 
 
-# Bytes that a rank of every stage sends along each axis, in the places of the seconds that these exchanges take.
+# Bytes of a step along each axis, in the places of the seconds that their exchanges take.
 
-_PASSES: tuple[Axis, ...] = ("tensor", "expert")
-
-
-class PassBytes(NamedTuple):
-    """Bytes of one micro-batch by axis, each [chunks]."""
-
-    forward: dict[Axis, Floats]
-    backward: dict[Axis, Floats]
-    send: Floats
-    """On the link of each rank to the next stage, or back."""
+StepBytes = dict[str, dict[Axis, Floats]]
+"""Bytes by field of ``StageTimes`` and by axis: [chunks] or [stages]."""
 
 
-class OnceBytes(NamedTuple):
-    """Bytes once a step by axis."""
+def step_bytes(
+    job: Job, strategy: Strategy, early: Floats, sends: Floats, bytes_of: ExchangeTime = sent_bytes
+) -> StepBytes:
+    """Return the bytes of a rank of every stage, in the passes of a micro-batch and once a step.
 
-    gather: dict[Axis, Floats]
-    """Parameters before the first pass: [stages]."""
-    early: dict[Axis, Floats]
-    """Gradients beside the last pass: [chunks]."""
-    late: dict[Axis, Floats]
-    """Gradients after it: [chunks]."""
-    exchange: dict[Axis, Floats]
-    """Exchanges that follow those of gradients: [stages]."""
-    tied: Floats
-    """Gradients of tied tables: [stages]."""
+    Args:
+        job: where the strategy runs.
+        strategy: other than data parallelism alone.
+        early: seconds of the gradients that leave unit by unit, beside the last pass: [chunks].
+        sends: bytes sent to each chunk from the one before: [chunks].
+        bytes_of: bytes of a collective, in the place of its seconds.
+    """
+    rows, by_unit = Strategies.of(strategy), early > 0
 
+    def along(axis: Axis) -> StageExchanges:
+        of_axis = AxisTimes(lambda asked: bytes_of if asked == axis else nothing)
+        return stage_exchanges(replace(job, shares=None), rows, of_axis, sharing=False, by_unit=by_unit[None])
 
-def pass_bytes(job: Job, strategy: Strategy) -> PassBytes:
-    """Return the bytes of a pass."""
-    exchanges = {axis: _exchanges(job, strategy, axis) for axis in _PASSES}
-    sent = stage_sends(job, Strategies.of(strategy), AxisTimes(lambda _: _nothing))
-    return PassBytes(
-        {axis: each.forward[0] for axis, each in exchanges.items()},
-        {axis: each.backward[0] for axis, each in exchanges.items()},
-        sent.nbytes[0],
-    )
-
-
-def once_bytes(job: Job, strategy: Strategy, early: Floats) -> OnceBytes:
-    """Return the bytes of what is exchanged once a step; gradients of chunks with seconds ``early`` [chunks] leave unit
-    by unit."""
-    by_unit, units = (early > 0)[None], job.model.units(job.model.chunks(Strategies.of(strategy)))
-    replicas = {axis: _exchanges(job, strategy, axis, by_unit).replicas for axis in REPLICAS}
-    tokens = _exchanges(job, strategy, "tensor")
-    beside, after = dict[Axis, Floats](), dict[Axis, Floats]()
-    exchange: dict[Axis, Floats] = {"tensor": tokens.token_gradients[0]}
-    for axis, each in replicas.items():
-        if each.unit_exchange is None:
-            exchange[axis] = each.exchange[0]
-            continue
-        beside[axis] = np.where(by_unit[0], (units - 1) * each.unit_exchange.other[0], 0.0)
-        after[axis] = np.where(by_unit[0], each.unit_exchange.first[0], each.exchange[0])
-    tied = np.zeros(strategy.pp)
+    units, exchanges = job.model.units(job.model.chunks(rows)), {axis: along(axis) for axis in _EXCHANGING}
+    tokens, tied = exchanges["tensor"], np.zeros(strategy.pp)
     for table in tokens.tied:
         tied[table.stages] += table.nbytes[0]
-    gather = {axis: each.gather[0] for axis, each in replicas.items()}
-    return OnceBytes(gather, beside, after, exchange, tied)
-
-
-def _exchanges(job: Job, strategy: Strategy, axis: Axis, by_unit: Mask | None = None) -> StageExchanges:
-    """Return bytes in the place of the seconds of one axis."""
-    of_axis = AxisTimes(lambda asked: _sent if asked == axis else _nothing)
-    alone = replace(job, shares=None)
-    return stage_exchanges(alone, Strategies.of(strategy), of_axis, sharing=False, by_unit=by_unit)
-
-
-def _sent(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
-    """Return the bytes that a rank sends at least."""
-    count = ranks.reshape(ranks.shape + (1,) * (nbytes.ndim - ranks.ndim))
-    sent: Floats = (2 if kind == "all-reduce" else 1) * (count - 1) / count * nbytes
-    return sent
-
-
-_nothing: ExchangeTime = lambda kind, algorithm, ranks, stride, exchange, nbytes: np.zeros_like(nbytes)  # noqa: E731, ARG005
+    nbytes: StepBytes = {
+        "forward_exchange": {axis: exchanges[axis].forward[0] for axis in WITHIN},
+        "backward_exchange": {axis: exchanges[axis].backward[0] for axis in WITHIN},
+        "send": {"pipeline": sends},
+        "gather": {axis: exchanges[axis].replicas.gather[0] for axis in REPLICAS},
+        "early_exchange": {},
+        "late_exchange": {},
+        "exchange": {"tensor": tokens.token_gradients[0]},
+        "tied": {"pipeline": tied},
+    }
+    for axis in REPLICAS:
+        replicas = exchanges[axis].replicas
+        if replicas.unit_exchange is None:
+            nbytes["exchange"][axis] = replicas.exchange[0]
+            continue
+        first, other = replicas.unit_exchange
+        nbytes["early_exchange"][axis] = np.where(by_unit, (units - 1) * other[0], 0.0)
+        nbytes["late_exchange"][axis] = np.where(by_unit, first[0], replicas.exchange[0])
+    return nbytes
 
 
 # Settings of a circuit switch along a step: which phases share a division of the planes, and which division it is.

@@ -245,11 +245,13 @@ def lower(
         computing: :func:`compute_tasks` of the plan.
     """
     priced = [price(exchange.kind, exchange.nbytes) for exchange in plan.exchanges]
-    builder = _PlanTasks(plan, priced)
-    builder.exchange_up_to(START)
-    for position, task in enumerate(computing):
-        builder.compute(position, task)
-        builder.exchange_up_to(position)
+    builder, following = _PlanTasks(priced), deque(enumerate(plan.exchanges))
+    for position in range(START, len(computing)):
+        if position != START:
+            builder.compute(position, computing[position])
+        # The network serves in the order of issue, so that one whose data exists waits for those before it.
+        while following and following[0][1].starts_after <= position:
+            builder.exchange(*following.popleft())
     if overlap:
         return _slowed(builder.tasks, arithmetic_share), priced
     in_a_row = [replace(task, after=(index - 1,) if index else ()) for index, task in enumerate(builder.tasks)]
@@ -297,11 +299,9 @@ class _PlanTasks:
     The list is in an order that respects every dependency.
     """
 
-    def __init__(self, plan: ParallelPlan, priced: list[Priced]) -> None:
+    def __init__(self, priced: list[Priced]) -> None:
         self.tasks: list[Task] = []
-        self._plan = plan
         self._priced = priced
-        self._issued = 0
         self._last: dict[str, int] = {}
         """The latest task, by resource."""
         self._done: dict[int, int] = {}
@@ -313,45 +313,29 @@ class _PlanTasks:
         """The work of one position, after the collectives that it waits for."""
         self._done[position] = self._append(task, *self._awaited.pop(position, []))
 
-    def exchange_up_to(self, position: int) -> None:
-        """Issue, in order, every collective whose data exists once ``position`` is done."""
-        exchanges = self._plan.exchanges
-        while self._issued < len(exchanges) and exchanges[self._issued].starts_after <= position:
-            self._exchange(self._issued, exchanges[self._issued])
-            self._issued += 1
-
-    def _append(self, task: Task, *after: int) -> int:
-        before = (self._last[task.resource],) if task.resource in self._last else ()
-        self.tasks.append(
-            Task(
-                name=task.name,
-                resource=task.resource,
-                category=task.category,
-                duration=task.duration,
-                after=tuple(dict.fromkeys(before + after)) if after else before,
-                details=task.details,
-            )
-        )
-        self._last[task.resource] = len(self.tasks) - 1
-        return len(self.tasks) - 1
-
-    def _exchange(self, index: int, exchange: Exchange) -> None:
-        priced = self._priced[index]
-        cost = priced.cost
+    def exchange(self, index: int, exchange: Exchange) -> None:
+        """Add the tasks of one collective, whose data exists."""
+        cost = self._priced[index].cost
         ready = () if exchange.starts_after == START else (self._done[exchange.starts_after],)
         if cost.setup and not circuits_in_place(self._priced, index):
             self._append(_network(exchange, "set up ", "reconfiguration", cost.setup, cost))
         # A schedule changes circuits, and a codec works, between its steps; the timeline shows all changes together and
         # all encoding together, ahead of the bits, and all decoding behind them.
-        changes = cost.reconfiguration - cost.setup
-        if changes > 0:
-            ready = (self._append(_network(exchange, "reconfigure ", "reconfiguration", changes, cost), *ready),)
-        if cost.encode:
-            ready = (self._append(_network(exchange, "encode ", "codec", cost.encode, cost), *ready),)
-        end = self._append(_network(exchange, "", "transmission", cost.transmission + cost.conversion, cost), *ready)
-        if cost.decode:
-            end = self._append(_network(exchange, "decode ", "codec", cost.decode, cost), end)
-        self._awaited.setdefault(exchange.needed_by, []).append(end)
+        for verb, category, seconds in (
+            ("reconfigure ", "reconfiguration", cost.reconfiguration - cost.setup),
+            ("encode ", "codec", cost.encode),
+            ("", "transmission", cost.transmission + cost.conversion),
+            ("decode ", "codec", cost.decode),
+        ):
+            if seconds > 0 or not verb:
+                ready = (self._append(_network(exchange, verb, category, seconds, cost), *ready),)
+        self._awaited.setdefault(exchange.needed_by, []).extend(ready)
+
+    def _append(self, task: Task, *after: int) -> int:
+        before = (self._last[task.resource],) if task.resource in self._last else ()
+        self.tasks.append(replace(task, after=tuple(dict.fromkeys(before + after))))
+        self._last[task.resource] = len(self.tasks) - 1
+        return len(self.tasks) - 1
 
 
 def circuits_in_place(priced: list[Priced], index: int) -> bool:

@@ -216,27 +216,12 @@ def lower_pipelined(step: PipelinedStep) -> list[Task]:
     return builder.linked()
 
 
-class _Edges(NamedTuple):
-    """Tasks of a pass that others wait for."""
-
-    before: tuple[int, ...]
-    """Those that it waits for itself."""
-    unit: int | None
-    """The one after which gradients of its first unit to compute exist, if they leave early."""
-    exchanged: int | None
-    """The one after which its groups exchange nothing any more."""
-
-
 class _StageTasks:
     """Tasks of all stages, with links to tasks of other stages that may not be listed yet."""
 
     def __init__(self, step: PipelinedStep) -> None:
-        self._step = step
-        self._times = step.times
-        self._slowed = step.slowed
-        self._micro_batches = step.micro_batches
-        self._stages = len(step.times.gather)
-        self._chunks = len(step.times.forward)
+        self._step, self._times, self._slowed = step, step.times, step.slowed
+        self._stages, self._chunks = len(step.times.gather), len(step.times.forward)
         self._turns = step.turns or SwitchTurns.none(self._stages)
         self._tasks: list[Task] = []
         self._ends: dict[tuple[str, int, int], tuple[int, int]] = {}
@@ -246,82 +231,85 @@ class _StageTasks:
         """The pass of another stage that a task waits for; it may not be listed yet."""
         self._sends: dict[tuple[str, int, int], int] = {}
         """The task that sends the outputs of a pass of another stage."""
-        self._stands: dict[int, tuple[int, ...]] = {}
+        self._stands: dict[int, int | None] = {}
         """The turn of each stage after which its circuits stand for the passes."""
-        self._last: list[tuple[int, ...]] = []
+        self._last: list[tuple[int | None, ...]] = []
         """The last tasks of each stage before the sums over tied tables and its update."""
 
     def stage(self, stage: int) -> None:
-        times, turns = self._times, self._turns
+        """Add the tasks of a stage up to its last exchange of gradients."""
+        turns, last_micro_batch = self._turns, self._step.micro_batches - 1
         last = self._turn(stage, "before the step", turns.start)
-        if times.gather[stage]:
-            last = self._task(f"gather {stage}", f"replicas {stage}", "transmission", times.gather[stage], last)
-            self._say(part="gather", column=stage)
+        gather = self._once("gather", f"gather {stage}", stage, last)
+        last = last if gather is None else gather
         stands = self._turn(stage, "for the passes", turns.passes, last)
-        self._stands[stage] = () if stands is None else (stands,)
-        order = one_forward_one_backward(stage, self._stages, self._micro_batches, self._chunks // self._stages)
-        exchanged: tuple[int, ...] = ()
+        self._stands[stage] = last if stands is None else stands
+        exchanged: int | None = None
+        order = one_forward_one_backward(stage, self._stages, self._step.micro_batches, self._chunks // self._stages)
         for place, (direction, chunk, micro) in enumerate(order):
-            edges = self._pass(direction, chunk, micro, last, first=place == 0)
+            before, unit, computed = self._pass(direction, chunk, micro, last, first=place == 0)
             last = len(self._tasks) - 1
             self._ends[direction, chunk, micro] = last, place
-            if direction == "backward" and micro == self._micro_batches - 1:
-                exchanged = self._gradients(chunk, edges, last) or exchanged
-        sent = self._sends.get(("backward", stage, self._micro_batches - 1))
-        gone = () if sent is None or not turns.waits_for_send[stage] else (sent,)
-        ends = (*exchanged, *gone, *(() if last is None else (last,)))
-        turn = self._turn(stage, "for what follows", turns.exchange, None, *ends)
+            if direction == "backward" and micro == last_micro_batch:
+                gradients = self._gradients(chunk, before, unit, computed, last)
+                exchanged = exchanged if gradients is None else gradients
+        ends = exchanged, self._gone(stage, stage), last
+        turn = self._turn(stage, "for what follows", turns.exchange, *ends)
         ends = ends if turn is None else (turn,)
-        if times.exchange[stage]:
-            name, seconds = f"exchange {stage}", times.exchange[stage]
-            ends = (self._task(name, f"replicas {stage}", "transmission", seconds, None, *ends),)
-            self._say(part="exchange", column=stage)
-        self._last.append(ends)
+        end = self._once("exchange", f"exchange {stage}", stage, *ends)
+        self._last.append(ends if end is None else (end,))
 
-    def _turn(self, stage: int, why: str, seconds: Floats, last: int | None = None, *after: int) -> int | None:
-        """Set planes of a stage's ranks anew; returns the task, or ``last`` where nothing turns."""
+    def _gone(self, stage: int, chunk: int) -> int | None:
+        """Return the last gradients that a chunk sends, where planes of the pipeline turn after them."""
+        sent = self._sends.get(("backward", chunk, self._step.micro_batches - 1))
+        return sent if self._turns.waits_for_send[stage] else None
+
+    def _turn(self, stage: int, why: str, seconds: Floats, *after: int | None) -> int | None:
+        """Set planes of a stage's ranks anew; returns the task, None where nothing turns."""
         if not seconds[stage]:
-            return last
+            return None
         # Others may still turn when those for the first gradients do.
         planes = f"planes {stage}, first gradients" if why == _BESIDE else f"planes {stage}"
-        return self._task(f"turn {why}", planes, "reconfiguration", seconds[stage], last, *after)
+        return self._task(f"turn {why}", planes, "reconfiguration", seconds[stage], *after)
+
+    def _once(self, part: str, name: str, column: int, *after: int | None) -> int | None:
+        """Add an exchange between replicas or over a tied table, once a step; returns the task, None without one."""
+        seconds, stage = getattr(self._times, part)[column], column % self._stages
+        if not seconds:
+            return None
+        resource = f"{'gradients' if part in ('early_exchange', 'late_exchange') else 'replicas'} {stage}"
+        return self._task(name, resource, "transmission", seconds, *after, part=part, column=column)
 
     def close(self) -> None:
         """Add the sums over tied tables, and the update of each stage."""
+        tied = self._times.tied
         for stage, ends in enumerate(self._last):
-            turn = self._turn(stage, "for tied tables", self._turns.tied, None, *ends)
-            if self._times.tied[stage] and turn is not None:
+            turn = self._turn(stage, "for tied tables", self._turns.tied, *ends)
+            if tied[stage] and turn is not None:
                 self._last[stage] = (turn,)
-        tied = [end for seconds, ends in zip(self._times.tied, self._last, strict=True) if seconds for end in ends]
+        before = [end for seconds, ends in zip(tied, self._last, strict=True) if seconds for end in ends]
         for stage, ends in enumerate(self._last):
-            seconds = self._times.tied[stage]
-            if seconds:
-                ends = (self._task(f"add up tied {stage}", f"replicas {stage}", "transmission", seconds, None, *tied),)
-                self._say(part="tied", column=stage)
-            self._task(f"update {stage}", f"stage {stage}", "update", self._times.update[stage], None, *ends)
-            self._turn(stage, "for the next step", self._turns.update, None, *ends)
+            if tied[stage]:
+                ends = (self._once("tied", f"add up tied {stage}", stage, *before),)
+            self._task(f"update {stage}", f"stage {stage}", "update", self._times.update[stage], *ends)
+            self._turn(stage, "for the next step", self._turns.update, *ends)
 
-    def _gradients(self, chunk: int, edges: _Edges, end: int) -> tuple[int, ...]:
-        """Exchange the gradients of a chunk beside its last backward pass, and after its task ``end``."""
-        times, stage, turns = self._times, chunk % self._stages, self._turns
-        resource = f"gradients {stage}"
-        exchanged: tuple[int, ...] = ()
-        turn = self._turn(stage, _BESIDE, turns.last, None, *edges.before)
-        beside = () if turn is None else (turn,)
-        if times.early_exchange[chunk]:
-            name, seconds = f"exchange all but the first unit of {chunk}", times.early_exchange[chunk]
-            exchanged = (self._task(name, resource, "transmission", seconds, edges.unit, *beside),)
-            self._say(part="early_exchange", column=chunk)
-        if times.late_exchange[chunk]:
-            name, seconds = f"exchange the first unit of {chunk}", times.late_exchange[chunk]
-            sent = self._sends.get(("backward", chunk, self._micro_batches - 1))
-            alone = self._chunks == self._stages
-            gone = (sent,) if alone and sent is not None and turns.waits_for_send[stage] else ()
-            turn = self._turn(stage, "for gradients", turns.gradients, edges.exchanged, *gone)
-            after = (*beside, *gone) if turn is None or not turns.gradients[stage] else (*beside, turn)
-            exchanged = (self._task(name, resource, "transmission", seconds, end, *exchanged, *after),)
-            self._say(part="late_exchange", column=chunk)
-        return exchanged
+    def _gradients(
+        self, chunk: int, before: tuple[int | None, ...], unit: int | None, computed: int | None, end: int
+    ) -> int | None:
+        """Exchange the gradients of a chunk beside its last backward pass, and after its task ``end``.
+
+        Arguments as :meth:`_pass` returns them; returns the last exchange.
+        """
+        stage, turns = chunk % self._stages, self._turns
+        beside = self._turn(stage, _BESIDE, turns.last, *before)
+        early = self._once("early_exchange", f"exchange all but the first unit of {chunk}", chunk, unit, beside)
+        if not self._times.late_exchange[chunk]:
+            return early
+        gone = self._gone(stage, chunk) if self._chunks == self._stages else None
+        turn = self._turn(stage, "for gradients", turns.gradients, computed, gone)
+        after = (beside, gone if turn is None else turn)
+        return self._once("late_exchange", f"exchange the first unit of {chunk}", chunk, end, early, *after)
 
     def linked(self) -> list[Task]:
         """Return the tasks, those that wait for another stage included; a link sends in the order of its source."""
@@ -331,64 +319,68 @@ class _StageTasks:
             tasks[index] = replace(tasks[index], after=(*tasks[index].after, end), priority=place)
         return tasks
 
-    def _pass(self, direction: str, chunk: int, micro: int, last: int | None, *, first: bool) -> _Edges:
-        """Add a pass; the ``first`` of a stage waits for the switch before it exchanges anything."""
+    def _pass(
+        self, direction: str, chunk: int, micro: int, last: int | None, *, first: bool
+    ) -> tuple[tuple[int | None, ...], int | None, int | None]:
+        """Add a pass; the ``first`` of a stage waits for the switch before it exchanges anything.
+
+        Returns the tasks that it waits for, the one after which gradients of its first unit to compute exist, if they
+        leave early, and the one after which its groups exchange nothing any more.
+        """
         forward, stage, times = direction == "forward", chunk % self._stages, self._step.of_micro_batch(micro)
         arrived = self._arrival(forward, chunk, micro)
-        before = (*arrived, *(() if last is None else (last,)))
+        before = arrived, last
         compute, gathered, ring, shared = (
             getattr(times, f"{direction}{kind}")[chunk] for kind in ("", "_gather", "_ring", "_exchange")
         )
-        name, stands = f"{direction} {micro} on {chunk}", self._stands[stage] if first else ()
-        head = self._turns.lead[stage] if stands else 0.0
-        if stands and not head:
-            arrived, stands = (*arrived, *stands), ()
+        name, stands = f"{direction} {micro} on {chunk}", self._stands[stage] if first else None
+        head = 0.0 if stands is None else self._turns.lead[stage]
+        waits: tuple[int | None, ...] = (arrived,) if head else (arrived, stands)
         if gathered:
-            gather = self._task(f"gather for {name}", f"replicas {stage}", "transmission", gathered, last, *arrived)
-            last, arrived = gather, ()
-        closing = not forward and micro == self._micro_batches - 1
+            last = self._task(f"gather for {name}", f"replicas {stage}", "transmission", gathered, last, *waits)
+            waits = ()
+        closing = not forward and micro == self._step.micro_batches - 1
         early = closing and self._times.early_exchange[chunk] > 0
         lead = float(self._times.lead[chunk])
         parts = ((1 - lead, 0.0), (lead, self._slowed[chunk])) if early else ((1.0, 0.0),)
         tail = self._turns.tail[stage] if closing and self._turns.gradients[stage] else 0.0
         unit = exchanged = None
         if head:
-            last, arrived = self._task(name, f"stage {stage}", direction, head, last, *arrived), stands
+            last, waits = self._task(name, f"stage {stage}", direction, head, last, *waits), (stands,)
+        details = {"column": chunk, "micro_batch": micro}
         for number, (part, slowed) in enumerate(parts, start=1):
             unit = last
             seconds = part * compute + slowed - head - (tail if number == len(parts) else 0.0)
-            last, head = self._task(name, f"stage {stage}", direction, seconds, last, *arrived), 0.0
-            self._say(part=direction, column=chunk, micro_batch=micro)
-            for kind, resource, waits in (("ring", "context", ring), ("exchange", "shards", shared)):
-                if waits:
-                    last = self._task(f"{kind} in {name}", f"{resource} {stage}", "transmission", part * waits, last)
-                    self._say(part=f"{direction}_{kind}", column=chunk, micro_batch=micro, share=part)
-            arrived, exchanged = (), last
+            last = self._task(name, f"stage {stage}", direction, seconds, last, *waits, part=direction, **details)
+            for kind, resource, waited in (("ring", "context", ring), ("exchange", "shards", shared)):
+                if waited:
+                    said = {"part": f"{direction}_{kind}", **details, "share": part}
+                    words = f"{kind} in {name}", f"{resource} {stage}", "transmission"
+                    last = self._task(*words, part * waited, last, **said)
+            head, waits, exchanged = 0.0, (), last
         if tail:
             self._task(name, f"stage {stage}", direction, tail, last)
-        return _Edges(before, unit, exchanged)
+        return before, unit, exchanged
 
-    def _arrival(self, forward: bool, chunk: int, micro: int) -> tuple[int, ...]:
+    def _arrival(self, forward: bool, chunk: int, micro: int) -> int | None:
         """Add the send that a pass waits for; none where it reads the model's inputs or follows the loss."""
         source, stage = chunk - 1 if forward else chunk + 1, chunk % self._stages
         if not 0 <= source < self._chunks:
-            return ()
-        direction = "forward" if forward else "backward"
+            return None
+        direction, column = "forward" if forward else "backward", max(chunk, source)
         name, link = f"send {direction} {micro} from {source} to {chunk}", f"link {source % self._stages} to {stage}"
-        seconds = self._step.of_micro_batch(micro).send[max(chunk, source)]
-        send = self._task(name, link, "transmission", seconds, None, *self._stands[stage])
-        self._say(part="send", column=max(chunk, source), micro_batch=micro)
-        self._awaits[send] = (direction, source, micro)
+        seconds, details = self._step.of_micro_batch(micro).send[column], {"column": column, "micro_batch": micro}
+        send = self._task(name, link, "transmission", seconds, self._stands[stage], part="send", **details)
+        self._awaits[send] = direction, source, micro
         self._sends[direction, source, micro] = send
-        return (send,)
+        return send
 
-    def _task(self, name: str, resource: str, category: str, duration: float, last: int | None, *after: int) -> int:
-        before = () if last is None else (last,)
+    def _task(
+        self, name: str, resource: str, category: str, seconds: float, *after: int | None, **details: float | str
+    ) -> int:
+        """Add a task after those of ``after`` that are not None; returns its place."""
+        waits = tuple(task for task in after if task is not None)
         self._tasks.append(
-            Task(name=name, resource=resource, category=category, duration=float(duration), after=(*before, *after))
+            Task(name=name, resource=resource, category=category, duration=float(seconds), after=waits, details=details)
         )
         return len(self._tasks) - 1
-
-    def _say(self, **details: float | str) -> None:
-        """Add details to the last task."""
-        self._tasks[-1] = replace(self._tasks[-1], details=details)

@@ -7,9 +7,9 @@ all there is to decide. H holds are H·Q planes, in turn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -88,11 +88,11 @@ def max_min_counts(traffic: Traffic, planes: int) -> Ints:
         InputError: a rank has more peers than planes.
     """
     check_degree(traffic, planes)
-    best = min(
-        _line_optimum(traffic.nbytes[line], planes)
-        for ends in (traffic.source, traffic.destination)
-        for line in _demands_by_rank(ends)
-    )
+    best = np.inf
+    for ends in (traffic.source, traffic.destination):
+        order = np.argsort(ends, kind="stable")
+        lines = np.split(traffic.nbytes[order], np.flatnonzero(np.diff(ends[order])) + 1)
+        best = min(best, *(_line_optimum(line, planes) for line in lines))
     return smallest_counts(traffic.nbytes, best)
 
 
@@ -166,12 +166,6 @@ def _line_sums(traffic: Traffic, weights: Floats) -> Floats:
     return np.bincount(lines, weights=np.tile(weights, 2), minlength=2 * traffic.ranks).astype(np.float64)
 
 
-def _demands_by_rank(ends: Ints) -> list[Ints]:
-    """Return the demands of each rank that has any."""
-    order = np.argsort(ends, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(ends[order])) + 1)
-
-
 def _line_optimum(nbytes: Floats, planes: int) -> float:
     counts: Ints = smallest_counts(nbytes, (planes - len(nbytes)) / nbytes.sum())
     for _ in range(planes - int(counts.sum())):
@@ -215,70 +209,31 @@ def solve_ring(traffic: Traffic, fabric: Fabric, holds: int = 1, time_limit: flo
     crossing = sparse.csr_array((np.ones(len(arc)), (link, arc)), shape=(fabric.links, 2 * pairs))
     loads = sparse.kron(sparse.eye_array(sets), crossing)
     granted = sparse.kron(np.ones((1, 2 * sets)), sparse.eye_array(pairs))
-    most = float(fabric.fibre_channels)
-    solution = _most_service(loads, granted, traffic, "max-min", least=0.0, most=most, time_limit=time_limit)
-    counts = solution.values.reshape(sets, 2, pairs).sum(axis=0).T
-    return Counts(counts.astype(np.int64), solution.status, solution.gap)
-
-
-def solve_permutations(
-    traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", time_limit: float = 10.0
-) -> Counts:
-    """Q permutation matrices P[q, i, j], as in SiP-ML's published simulator (section 3.3; its appendix A.2 not seen).
-
-    max-min: the largest m with ``sum_q P[q, i, j] >= m · T[i, j]`` for every demand, T relative to the largest;
-    throughput: the largest ``sum T[i, j] · P[q, i, j]``. Fixed points are idle ports.
-
-    Args:
-        time_limit: seconds of wall time.
-
-    Raises:
-        InputError: a rank has more peers than circuits (max-min), the sizes differ, or the time ran out.
-    """
-    traffic.check_fits(fabric)
-    if objective == "max-min":
-        check_degree(traffic, fabric.channels)
-    n, planes = fabric.ranks, fabric.channels
-    cells = planes * n * n
-    plane, row, column = (a.ravel() for a in np.indices((planes, n, n)))
-    lines = np.concatenate([plane * n + row, (planes + plane) * n + column])
-    sums = _incidence(lines, np.tile(np.arange(cells), 2), (2 * planes * n, cells))
-    served = np.arange(planes)[:, None] * n * n + traffic.source * n + traffic.destination
-    granted = _incidence(np.tile(np.arange(len(traffic)), planes), served.ravel(), (len(traffic), cells))
-    solution = _most_service(sums, granted, traffic, objective, least=1.0, most=1.0, time_limit=time_limit)
-    return Counts(np.rint(granted @ solution.values).astype(np.int64)[:, None], solution.status, solution.gap)
+    solved = _most_service(loads, granted, traffic, "max-min", float(fabric.fibre_channels), time_limit)
+    return replace(solved, counts=solved.counts.reshape(sets, 2, pairs).sum(axis=0).T)
 
 
 def solve_multiplicities(
     traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", time_limit: float = 10.0, *, holds: int = 1
 ) -> Counts:
-    """Return that optimum with one integer a demand: line sums of at most Q decompose into Q permutations.
+    """Return the circuits of Q permutations that are best, with one integer a demand.
 
-    With ``holds`` there are as many times Q planes, one hold's after the other's.
+    max-min: the largest m with ``x[i, j] >= m · T[i, j]`` for every demand, T relative to the largest; throughput: the
+    largest ``sum T[i, j] · x[i, j]``. Line sums of at most Q decompose into Q permutations, so that SiP-ML's program of
+    Q permutation matrices (its published simulator) has the same optimum. With ``holds`` there are as many times Q
+    planes, one hold's after the other's.
 
     Raises:
-        InputError: as :func:`solve_permutations`.
+        InputError: a rank has more peers than circuits (max-min), the sizes differ, or the time ran out.
     """
     traffic.check_fits(fabric)
     planes, pairs = fabric.channels * holds, len(traffic)
     if objective == "max-min":
         check_degree(traffic, planes)
     lines = np.concatenate([traffic.source, fabric.ranks + traffic.destination])
-    sums = _incidence(lines, np.tile(np.arange(pairs), 2), (2 * fabric.ranks, pairs))
-    granted = sparse.eye_array(pairs, format="csr")
-    solution = _most_service(sums, granted, traffic, objective, least=0.0, most=float(planes), time_limit=time_limit)
-    return Counts(solution.values.astype(np.int64)[:, None], solution.status, solution.gap)
-
-
-class _Solution(NamedTuple):
-    values: Floats
-    """Values of the variables, shape [variable]: whole numbers."""
-    status: Literal["optimal", "time limit"]
-    gap: float
-
-
-def _incidence(rows: Ints, columns: Ints, shape: tuple[int, int]) -> sparse.csr_array:
-    return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+    cells = np.ones(2 * pairs), (lines, np.tile(np.arange(pairs), 2))
+    sums = sparse.csr_array(cells, shape=(2 * fabric.ranks, pairs))
+    return _most_service(sums, sparse.eye_array(pairs, format="csr"), traffic, objective, float(planes), time_limit)
 
 
 def _most_service(
@@ -286,12 +241,11 @@ def _most_service(
     granted: sparse.csr_array,
     traffic: Traffic,
     objective: Objective,
-    *,
-    least: float,
     most: float,
     time_limit: float,
-) -> _Solution:
-    """Maximise an objective on ``granted · v``, the circuits of each pair, with ``least <= limits · v <= most``.
+) -> Counts:
+    """Return the v [variable, 1] that maximise an objective on ``granted · v``, the circuits of each pair, with
+    ``limits · v <= most``.
 
     max-min: the largest t with ``granted · v >= t · T`` for every demand, T relative to the largest; throughput: the
     largest ``T · granted · v``. Each of v is a whole number from 0 to ``most``; t is the last variable of the program.
@@ -306,7 +260,6 @@ def _most_service(
     rows, cells = limits.shape
     demands = sparse.csr_array(-traffic.relative[:, None])
     matrix = sparse.block_array([[limits, None], [granted, demands]], format="csr")
-    lower = np.concatenate([np.full(rows, least), np.zeros(len(traffic))])
     upper = np.concatenate([np.full(rows, most), np.full(len(traffic), np.inf)])
     max_min = objective == "max-min"
     gain = np.append(np.zeros(cells) if max_min else granted.T @ traffic.relative, float(max_min))
@@ -315,7 +268,7 @@ def _most_service(
         -gain,
         integrality=np.append(np.ones(cells, np.int64), 0),
         bounds=Bounds(0, np.append(np.full(cells, most), np.inf if max_min else 0.0)),
-        constraints=LinearConstraint(matrix, lower, upper),
+        constraints=LinearConstraint(matrix, np.zeros(len(upper)), upper),
     )
     options = {"time_limit": time_limit, "mip_rel_gap": 0.0}
     result: Any = solve(options=options)
@@ -331,7 +284,7 @@ def _most_service(
             f"the solver found no circuits within its time limit of {time_limit:g} s: expected a longer one, or the "
             "fast assignment"
         )
-    values = np.rint(result.x[:-1])
+    values = np.rint(result.x[:-1]).astype(np.int64)[:, None]
     if result.status == _OPTIMAL:
-        return _Solution(values, "optimal", 0.0)
-    return _Solution(values, "time limit", float(result.mip_gap))
+        return Counts(values, "optimal", 0.0)
+    return Counts(values, "time limit", float(result.mip_gap))
