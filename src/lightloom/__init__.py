@@ -47,63 +47,32 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
-    "plan": "lightloom.app.api.planning",
-    "collective": "lightloom.app.api.collectives",
-    "synthesize": "lightloom.app.api.collectives",
-    "verify": "lightloom.app.api.collectives",
-    "cost": "lightloom.app.api.collectives",
-    "lower_bound": "lightloom.app.api.collectives",
-    "trace": "lightloom.app.api.planning",
-    "accuracy": "lightloom.app.api.accuracy",
-    "calibrate": "lightloom.app.api.calibrating",
-    "traffic": "lightloom.app.api.traffic",
-    "goodput": "lightloom.app.api.goodput",
-    "design": "lightloom.app.api.designing",
-    "load_cluster": "lightloom.app.api.arguments",
-    "load_fabric": "lightloom.app.api.arguments",
-    "averager": "lightloom.app.api.averaging",
-    "bill": "lightloom.app.api.goodput",
-    "compare": "lightloom.app.api.comparison",
-    "compare_reducers": "lightloom.machines.reducers.compare",
-    "Collective": "lightloom.collectives.collective",
-    "Schedule": "lightloom.collectives.schedule.columns",
-    "Fabric": "lightloom.machines.fabrics.fabric",
-    "Accelerator": "lightloom.machines.accelerators.accelerator",
-    "Algorithm": "lightloom.collectives.algorithm",
-    "Codec": "lightloom.exchange.compression.codec",
-    "LightloomError": "lightloom.core.errors",
+    name: f"lightloom.{module}"
+    for module, names in {
+        "app.api.planning": ("plan", "trace"),
+        "app.api.collectives": ("collective", "synthesize", "verify", "cost", "lower_bound"),
+        "app.api.accuracy": ("accuracy",),
+        "app.api.calibrating": ("calibrate",),
+        "app.api.traffic": ("traffic",),
+        "app.api.goodput": ("goodput", "bill"),
+        "app.api.designing": ("design",),
+        "app.api.arguments": ("load_cluster", "load_fabric"),
+        "app.api.averaging": ("averager",),
+        "app.api.comparison": ("compare",),
+        "machines.reducers.compare": ("compare_reducers",),
+        "collectives.collective": ("Collective",),
+        "collectives.schedule.columns": ("Schedule",),
+        "machines.fabrics.fabric": ("Fabric",),
+        "machines.accelerators.accelerator": ("Accelerator",),
+        "collectives.algorithm": ("Algorithm",),
+        "exchange.compression.codec": ("Codec",),
+        "core.errors": ("LightloomError",),
+    }.items()
+    for name in names
 }
 """The module that defines each public name."""
 
-__all__ = [
-    "Accelerator",
-    "Algorithm",
-    "Codec",
-    "Collective",
-    "Fabric",
-    "LightloomError",
-    "Schedule",
-    "__version__",
-    "accuracy",
-    "averager",
-    "bill",
-    "calibrate",
-    "collective",
-    "compare",
-    "compare_reducers",
-    "cost",
-    "design",
-    "goodput",
-    "load_cluster",
-    "load_fabric",
-    "lower_bound",
-    "plan",
-    "synthesize",
-    "trace",
-    "traffic",
-    "verify",
-]
-
+__all__ = sorted([*_HOMES, "__version__"])
 
 _FORMER = {
     "lightloom.accelerators": "lightloom.machines.accelerators",

@@ -9,12 +9,13 @@ from functools import cache
 from rich.console import Console
 from rich.table import Table as TerminalTable
 
+from lightloom.collectives.bounds.lower_bound import Bound
+from lightloom.collectives.cost.price import Cost
 from lightloom.core.claims import Claim
 from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.figures.comparisons import breakdown_figure
 from lightloom.reports.report import (
     CollectiveRow,
-    MemoryBar,
     Picture,
     RankingRow,
     Report,
@@ -36,7 +37,7 @@ def row(strategy: str, algorithm: str, *seconds: float) -> RankingRow:
     keys = ("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s")
     return RankingRow(
         strategy=strategy,
-        algorithm=algorithm,
+        label=algorithm,
         step_time=sum(seconds),
         breakdown=dict(zip(keys, seconds, strict=False)),
         verified=True,
@@ -50,6 +51,7 @@ ROWS = (
     replace(row("ddp", "one-stage", 0.010, 0.100, 0.005, 0.001), verified=False),
 )
 
+COST = Cost(steps=2, time=2e-3, transmission=2e-3, conversion=0, reconfiguration=0, setup=0, static=False, energy=None)
 CLAIMS = (
     Claim(id="optree.table1.steps", paper=70, ours=70, unit="steps"),
     Claim(id="optree.figure4.time", paper=1.5, ours=2.5, unit="s", why="charged once a lightpath", fitted=True),
@@ -75,8 +77,9 @@ def sample_report() -> Report:
             Picture(title="Bars", svg=to_svg(breakdown_figure([("a", {"compute_s": 1.0})])), caption="one bar"),
             Picture(title="Bars again", svg=to_svg(breakdown_figure([("a", {"compute_s": 1.0})]))),
         ),
-        collectives=(CollectiveRow(algorithm="optree", steps=2, time=2e-3, lower_bound=1e-3, bound_by="a port"),),
-        memory=MemoryBar(parts={"parameters": 1e9, "activations": 3e9}, capacity=8e9),
+        collectives=(CollectiveRow("optree", COST, Bound(1e-3, "a port")),),
+        memory={"parameters": 1e9, "activations": 3e9},
+        memory_capacity=8e9,
         claims=CLAIMS,
         tables=(Table(title="Radices", columns=("algorithm", "share"), rows=(("optree", "83%"), ("ring", "9 ms"))),),
         provenance={"lightloom": "0.1.0", "configuration": "abc", "seed": None},

@@ -51,8 +51,8 @@ def optree() -> tuple[Schedule, Fabric]:
 def explored_report() -> Report:
     """A report whose first two plans may be looked into, with the wavelengths of a schedule."""
     rows = [replace(row, place=place) for place, row in enumerate(sample_report().ranking, start=1)]
-    plans = [explored_plan(timeline(place * 1e-3), place, f"plan {place}", {"weights": 3e9}, 8e9) for place in (1, 2)]
-    return replace(sample_report(), ranking=tuple(rows), explored=tuple(plans), light=light_map(*optree()))
+    plans = {place: explored_plan(timeline(place * 1e-3), f"plan {place}", {"weights": 3e9}, 8e9) for place in (1, 2)}
+    return replace(sample_report(), ranking=tuple(rows), explored=plans, light=light_map(*optree()))
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,6 @@ from lightloom.reports.html import (
     write,
 )
 from lightloom.reports.report import (
-    MemoryBar,
     Picture,
     Report,
     Table,
@@ -78,11 +77,11 @@ def test_nothing_is_fetched_and_nothing_of_others_runs() -> None:
 def test_every_row_appears_with_its_numbers() -> None:
     text = Page(render(sample_report())).text
     for row in (*ROWS, *sample_report().reference):
-        assert row.algorithm in text
+        assert row.label in text
         assert format_time(row.step_time) in text
     for expected in (
         "does not fit",
-        "not verified",
+        "closed form",
         "1.234 kJ",
         "not sourced",
         "inceptionn",
@@ -98,7 +97,7 @@ def test_every_row_appears_with_its_numbers() -> None:
 
 
 def test_bars_are_in_proportion() -> None:
-    bars = re.findall(r'<span class="bar" [^>]*>(.*?)</span>', render(replace(sample_report(), memory=None)), re.DOTALL)
+    bars = re.findall(r'<span class="bar" [^>]*>(.*?)</span>', render(replace(sample_report(), memory={})), re.DOTALL)
     rows = [*ROWS, *sample_report().reference]
     longest = bar_scale(rows)
     assert len(bars) == len(rows)
@@ -122,10 +121,10 @@ def test_hostile_names_are_shown_not_run() -> None:
         facts=((HOSTILE, HOSTILE),),
         notes=(HOSTILE,),
         not_sourced=(HOSTILE,),
-        ranking=(replace(ROWS[0], strategy=HOSTILE, algorithm=HOSTILE, exchange=HOSTILE, exchange_effect=HOSTILE),),
+        ranking=(replace(ROWS[0], strategy=HOSTILE, label=HOSTILE, exchange=HOSTILE, exchange_effect=HOSTILE),),
         reference=(ROWS[1],),
         reference_name=HOSTILE,
-        memory=MemoryBar(parts={HOSTILE: 1.0}),
+        memory={HOSTILE: 1.0},
         claims=(replace(CLAIMS[1], id=HOSTILE, paper=HOSTILE, unit=HOSTILE, why=HOSTILE),),
         tables=(Table(title=HOSTILE, columns=(HOSTILE,), rows=((HOSTILE,),), caption=HOSTILE),),
         provenance={HOSTILE: HOSTILE},
@@ -177,7 +176,7 @@ def test_the_same_report_gives_the_same_page(tmp_path: Path) -> None:
 
 def test_rows_check_themselves() -> None:
     with pytest.raises(ValueError, match=r"breakdown of ddp · x adds up to .* not to the step time of 3"):
-        replace(ROWS[0], algorithm="x", step_time=3)
+        replace(ROWS[0], label="x", step_time=3)
     with pytest.raises(ValueError, match=r"unknown \['lunch_s'\]"):
         replace(ROWS[0], breakdown={"lunch_s": ROWS[0].step_time})
     with pytest.raises(ValueError, match="a row has 1 cells for 2 columns"):

@@ -183,7 +183,6 @@ def ranked(place: int, **facts: Any) -> RankingRow:
     fields: dict[str, Any] = {
         "place": place,
         "strategy": "fsdp",
-        "algorithm": "ring",
         "label": "dp 64 · fsdp · ring",
         "site": "here, 64 ranks",
         "global_batch": 64,

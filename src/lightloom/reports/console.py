@@ -201,16 +201,16 @@ def collective_table(rows: Sequence[CollectiveRow], width: int, *, title: str = 
     """Algorithms beside the bound that none of them can beat."""
     columns: list[_Column[CollectiveRow]] = [
         _Column("algorithm", lambda row: Text(row.algorithm), wraps=True),
-        _Column("steps", lambda row: Text(str(row.steps)), right=True),
-        _Column("time", lambda row: Text(format_time(row.time), "bold"), right=True),
-        _Column("vs bound", lambda row: Text(format_ratio(row.times_bound)), right=True),
-        _Column("steady", lambda row: Text(format_ratio(row.times_repeated)), right=True),
-        _Column("lower bound", lambda row: Text(format_time(row.lower_bound)), 1, right=True),
-        _Column("energy", lambda row: _energy_cell(format_energy(row.energy), row.energy), 2, right=True),
-        _Column("checks", lambda row: _flag(row.verified, "verified", "NOT VERIFIED"), 3),
-        _Column("bound set by", lambda row: Text(row.bound_by, "dim"), 4, wraps=True),
+        _Column("steps", lambda row: Text(str(row.cost.steps)), right=True),
+        _Column("time", lambda row: Text(format_time(row.cost.time), "bold"), right=True),
+        _Column("vs bound", lambda row: Text(format_ratio(row.bound.ratio(row.cost))), right=True),
+        _Column("steady", lambda row: Text(format_ratio(row.bound.repeated_ratio(row.cost))), right=True),
+        _Column("lower bound", lambda row: Text(format_time(row.bound.time)), 1, right=True),
+        _Column("energy", lambda row: _energy_cell(format_energy(row.cost.energy), row.cost.energy), 2, right=True),
+        _Column("checks", lambda _: Text("verified", "green"), 3),
+        _Column("bound set by", lambda row: Text(row.bound.bound_by, "dim"), 4, wraps=True),
     ]
-    steady = any(row.times_repeated is not None for row in rows)
+    steady = any(row.bound.repeated_ratio(row.cost) is not None for row in rows)
     return _fitted_table([column for column in columns if steady or column.name != "steady"], rows, width, title)
 
 
@@ -232,7 +232,7 @@ def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "")
 
 
 def plain_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", left: Sequence[str] | None = None
+    columns: Sequence[str], rows: Iterable[Iterable[str]], *, title: str = "", left: Sequence[str] | None = None
 ) -> Table:
     """Text in columns, those in ``left`` (the first without it) flush left and the others flush right."""
     table = _bare_table(title)
@@ -242,6 +242,11 @@ def plain_table(
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
+
+
+def rows_table(rows: Sequence[Mapping[str, object]], *, title: str = "", left: Sequence[str] | None = None) -> Table:
+    """Rows of a result in columns, as :func:`plain_table`; the keys of the first are the heading."""
+    return plain_table(list(rows[0]), (map(str, row.values()) for row in rows), title=title, left=left)
 
 
 def facts_table(facts: Iterable[tuple[str, str]], *, title: str = "") -> Table:
@@ -272,11 +277,7 @@ def _energy_cell(text: str, joules: float | None) -> Text:
 
 
 def _checks_cell(row: RankingRow) -> Text:
-    text = Text("closed form", "dim") if row.closed_form else _flag(row.verified, "verified", "NOT VERIFIED")
+    text = Text("verified", "green") if row.verified else Text("closed form", "dim")
     if row.fits is not None:
-        text = text.append(" ").append_text(_flag(row.fits, "fits", "DOES NOT FIT"))
+        text.append(" ").append(*("fits", "green") if row.fits else ("DOES NOT FIT", "bold red"))
     return text if row.runnable else text.append(" no framework", "yellow")
-
-
-def _flag(good: bool, yes: str, no: str) -> Text:
-    return Text(yes, style="green") if good else Text(no, style="bold red")

@@ -7,19 +7,20 @@ into; its licence stands at the head of it.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lightloom.core.claims import status_counts
 from lightloom.core.files import write_atomically
+from lightloom.core.results import Result
 from lightloom.core.units import format_claim, format_energy, format_rate, format_ratio, format_size, format_time
 from lightloom.reports.figures.canvas import INK, SHARES, to_svg
 from lightloom.reports.report import FRONT, RankingRow, Report, Table, page_data
@@ -35,19 +36,9 @@ _ACTIVE = re.compile(r"<script|<foreignObject|<[^>]*\son\w+\s*=|<[^>]*javascript
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Explorer:
-    """Data and libraries that the scripts of a page need."""
-
-    data: Markup
-    """JSON text of :func:`lightloom.reports.report.page_data`."""
-    scripts: Sequence[Markup]
-    """The browser library that draws."""
-
-
 def render(report: Report) -> str:
     """Return the HTML text of the page."""
-    explorer = _explorer(report) if report.explored else None
+    explorer = _explorer(report) if report.explored and draws() else None
     return _environment().get_template("report.html").render(report=report, shares=SHARES, explorer=explorer)
 
 
@@ -56,17 +47,16 @@ def draws() -> bool:
     return find_spec("bokeh") is not None
 
 
-def _explorer(report: Report) -> Explorer | None:
-    if not draws():
-        return None
+def _explorer(report: Report) -> dict[str, Any]:
+    """Return the data that the page's scripts read, and the browser library that draws."""
     from bokeh.resources import Resources
 
     scripts = Resources(mode="inline", components=["bokeh", "bokeh-api"], log_level="error").js_raw
     # Inside an element a script ends where the text "</script" stands; in a string "<\/script" is the same.
-    return Explorer(
-        data=Markup(page_data(report.explored, report.light)),
-        scripts=[Markup(script.replace("</script", "<\\/script")) for script in scripts],
-    )
+    return {
+        "data": Markup(page_data(report.explored, report.light)),
+        "scripts": [Markup(script.replace("</script", "<\\/script")) for script in scripts],
+    }
 
 
 def write(report: Report, path: Path) -> Path:
@@ -144,8 +134,17 @@ def bar_scale(rows: Sequence[RankingRow]) -> float:
     return max(times) if max(times) <= 4 * min(times) else 3 * min(times)
 
 
-def notebook_svg(figure: Figure) -> str:
-    """Return the figure as an SVG element on white; identifiers are its own, so that cells do not mix theirs."""
-    svg = to_svg(figure)
-    element = str(inline_svg(svg, f"l{sha256(svg.encode()).hexdigest()[:8]}-"))
-    return f'<div style="background: white; max-width: 100%; --ink: {INK}">{element}</div>'
+class DrawnResult(Result):
+    """Base of results that can be drawn; a notebook shows the drawing."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def figure(self) -> Figure:
+        """Return a matplotlib figure of the result."""
+
+    def pictures(self) -> tuple[str, ...]:
+        """Return the drawing as an SVG element on white; identifiers are its own, so that cells do not mix theirs."""
+        svg = to_svg(self.figure())
+        element = inline_svg(svg, f"l{sha256(svg.encode()).hexdigest()[:8]}-")
+        return (f'<div style="background: white; max-width: 100%; --ink: {INK}">{element}</div>',)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from lightloom.collectives.cost.price import Cost
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.claims import Claim
 from lightloom.core.files import write_atomically
+from lightloom.core.results import Document
 from lightloom.core.timeline import Counter, Timeline
 from lightloom.core.units import format_energy
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.reports.figures.canvas import SHARES, TASKS, cyclic_colours
 from lightloom.reports.figures.links import in_steps, lightpaths
-from lightloom.reports.figures.timelines import Stretch, busiest, stretches, task_kind
+from lightloom.reports.figures.timelines import busiest, stretches, task_kind
 
 # What a reader of a page may look at plan by plan: the timeline, what takes the time, the memory; and the light of a
 # schedule step by step. Plain data that the page's script draws.
@@ -41,99 +42,66 @@ _PASS = re.compile(r" (forward|backward)$")
 _PART = re.compile(r"/\d+(?= |$)")
 
 
-@dataclass(frozen=True, slots=True)
-class TaskTotal:
-    """All computing or sending under one name, on all resources of the simulated group together."""
-
-    name: str
-    kind: str
-    """A key of ``palette.TASKS``."""
-    times: int
-    seconds: float
-    longest: float
-    """Seconds of the longest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExploredPlan:
-    """One plan of the ranking, as the page shows it when its row is picked."""
-
-    place: int
-    label: str
-    step_time: float
-    """Duration of the step, in seconds."""
-    lanes: Mapping[str, Sequence[Stretch]]
-    """Stretches of the busiest resources, by resource."""
-    joined_below: float
-    """Seconds below which neighbours of one kind are drawn as one; 0 where none are."""
-    resources: int
-    """All resources of the timeline."""
-    tasks: Sequence[TaskTotal]
-    """Tasks that take the most time, the largest first."""
-    exchanges: Sequence[tuple[str, ...]]
-    """Collectives of the step: kind, ranks, stride, size, algorithm; text as shown."""
-    memory: Mapping[str, float]
-    """Bytes of the fullest rank by what they are for."""
-    capacity: float | None
-    """Bytes of the accelerator's memory; None when unknown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LightMap:
-    """The lightpaths of a schedule on a WDM ring, step by step."""
-
-    title: str
-    ranks: int
-    channels: int
-    steps: int
-    shown: Sequence[int]
-    """Steps that are in ``rows``, from 0 on."""
-    rows: Sequence[Sequence[int]]
-    """A lightpath each: index in ``shown``, source, destination, way (0 clockwise), first channel, channels, links."""
-
-
 def explored_plan(
     timeline: Timeline,
-    place: int,
     label: str,
     memory: Mapping[str, float],
     capacity: float | None,
     exchanges: Sequence[tuple[str, ...]] = (),
-) -> ExploredPlan:
-    """Return the data with which the page explores one plan."""
-    shown = busiest(timeline, LANES)
-    below = 0.0
+) -> Document:
+    """Return what the page shows of one plan when its row is picked.
+
+    A stretch is [lane, kind, start, duration, name, how many it joins], times in parts of the step; a task is [name,
+    kind, times, seconds on all resources, seconds of the longest].
+
+    Args:
+        timeline: of the plan's step; its busiest resources get a lane each.
+        label: the plan in a few words.
+        memory: bytes of the fullest rank by what they are for.
+        capacity: bytes of the accelerator's memory; None when unknown.
+        exchanges: collectives of the step: kind, ranks, stride, size, algorithm; text as shown.
+    """
+    busy, below = busiest(timeline, LANES), 0.0
     while True:
-        lanes = {name: stretches(intervals, below, join_compute=False) for name, intervals in shown.items()}
-        if sum(map(len, lanes.values())) <= _STRETCHES or below >= timeline.step_time:
+        lanes = [stretches(intervals, below, join_compute=False) for intervals in busy.values()]
+        if sum(map(len, lanes)) <= _STRETCHES or below >= timeline.step_time:
             break
         below = below * 2 or timeline.step_time / 4_096
-    return ExploredPlan(
-        place=place,
-        label=label,
-        step_time=timeline.step_time,
-        lanes=lanes,
-        joined_below=below,
-        resources=len(timeline.resources),
-        tasks=_tasks(timeline),
-        exchanges=exchanges,
-        memory=memory,
-        capacity=capacity,
-    )
+    whole = timeline.step_time or 1.0
+    return {
+        "label": label,
+        "step": timeline.step_time,
+        "lanes": list(busy),
+        "resources": len(timeline.resources),
+        "joined": below,
+        "stretches": [
+            [lane, each.key, *(round(time / whole * _RESOLUTION) for time in times), each.name, each.count]
+            for lane, lane_stretches in enumerate(lanes)
+            for each in lane_stretches
+            for times in [(each.start, each.end - each.start)]
+        ],
+        "tasks": _tasks(timeline),
+        "exchanges": [list(row) for row in exchanges],
+        "memory": list(memory.items()),
+        "capacity": capacity,
+    }
 
 
-def _tasks(timeline: Timeline) -> list[TaskTotal]:
-    """Intervals by operator, without the numbers of its parts and of devices, and by kind."""
+def _tasks(timeline: Timeline) -> list[tuple[str, str, int, float, float]]:
+    """Intervals by operator, without the numbers of its parts and of devices, and by kind; most seconds first."""
     seconds: dict[tuple[str, str], list[float]] = {}
     for interval in timeline.intervals:
         name = _PART.sub("", _PASS.sub("", interval.name))
         seconds.setdefault((name, task_kind(interval)), []).append(interval.duration)
-    tasks = [TaskTotal(name, kind, len(took), sum(took), max(took)) for (name, kind), took in seconds.items()]
-    return sorted(tasks, key=lambda task: -task.seconds)[:_TASKS]
+    tasks = [(*key, len(took), sum(took), max(took)) for key, took in seconds.items()]
+    return sorted(tasks, key=lambda task: -task[3])[:_TASKS]
 
 
-def light_map(schedule: Schedule, fabric: Fabric) -> LightMap | None:
-    """The lightpaths of a schedule; None on fabrics without wavelengths on links."""
+def light_map(schedule: Schedule, fabric: Fabric) -> Document | None:
+    """Return the lightpaths of a schedule step by step, as the page shows them; None without wavelengths on links.
+
+    A lightpath is its index in ``shown``, source, destination, way (0 clockwise), first channel, channels and links.
+    """
     if not (fabric.exclusive and fabric.wavelength_routed):
         return None
     schedule = in_steps(schedule, fabric)
@@ -144,56 +112,36 @@ def light_map(schedule: Schedule, fabric: Fabric) -> LightMap | None:
     kept = np.isin(paths.step, shown)
     columns = (paths.source, paths.destination, paths.route, paths.channel, paths.count, paths.hops)
     rows = np.column_stack([np.searchsorted(shown, paths.step[kept]), *(column[kept] for column in columns)])
-    return LightMap(
-        title=f"{schedule.algorithm}: {schedule.collective.kind} among {fabric.ranks} ranks",
-        ranks=fabric.ranks,
-        channels=fabric.channels,
-        steps=schedule.steps,
-        shown=shown.tolist(),
-        rows=rows.tolist(),
-    )
+    colours = np.rint(cyclic_colours(fabric.ranks) * 255).astype(int).tolist()
+    return {
+        "title": f"{schedule.algorithm}: {schedule.collective.kind} among {fabric.ranks} ranks",
+        "ranks": fabric.ranks,
+        "channels": fabric.channels,
+        "steps": schedule.steps,
+        "shown": shown.tolist(),
+        "rows": rows.tolist(),
+        "colours": [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in colours],
+    }
 
 
-def page_data(plans: Iterable[ExploredPlan], light: LightMap | None) -> str:
-    """The JSON that the page's script reads, safe inside a ``script`` element."""
-    names: dict[str, int] = {}
-    data: dict[str, Any] = {"resolution": _RESOLUTION, "kinds": {key: list(value) for key, value in TASKS.items()}}
-    data["plans"] = {str(plan.place): _plan_data(plan, names) for plan in plans}
+def page_data(plans: Mapping[int, Document], light: Document | None) -> str:
+    """The JSON that the page's script reads, safe inside a ``script`` element; names stand in one list for all plans.
+
+    Args:
+        plans: what :func:`explored_plan` returned, by places in the ranking.
+        light: what :func:`light_map` returned.
+    """
+    rows = [row for plan in plans.values() for row in plan["stretches"]]
+    names = {name: number for number, name in enumerate(dict.fromkeys(row[4] for row in rows))}
+    data: Document = {"resolution": _RESOLUTION, "kinds": {key: list(value) for key, value in TASKS.items()}}
+    data["plans"] = {
+        str(place): plan | {"stretches": [[*row[:4], names[row[4]], row[5]] for row in plan["stretches"]]}
+        for place, plan in plans.items()
+    }
     data["names"] = list(names)
     if light is not None:
-        bytes_of_colours = np.rint(cyclic_colours(light.ranks) * 255).astype(int).tolist()
-        data["light"] = asdict(light) | {"colours": [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in bytes_of_colours]}
+        data["light"] = light
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")
-
-
-def _plan_data(plan: ExploredPlan, names: dict[str, int]) -> dict[str, Any]:
-    """One plan; a stretch is [lane, kind, start, duration, name, how many it joins], times in parts of the step."""
-    whole = plan.step_time or 1.0
-    lanes = list(plan.lanes)
-    rows = [
-        [
-            lane,
-            stretch.key,
-            round(stretch.start / whole * _RESOLUTION),
-            round((stretch.end - stretch.start) / whole * _RESOLUTION),
-            names.setdefault(stretch.name, len(names)),
-            stretch.count,
-        ]
-        for lane, name in enumerate(lanes)
-        for stretch in plan.lanes[name]
-    ]
-    return {
-        "label": plan.label,
-        "step": plan.step_time,
-        "lanes": lanes,
-        "resources": plan.resources,
-        "joined": plan.joined_below,
-        "stretches": rows,
-        "tasks": [astuple(task) for task in plan.tasks],
-        "exchanges": [list(row) for row in plan.exchanges],
-        "memory": list(plan.memory.items()),
-        "capacity": plan.capacity,
-    }
 
 
 FRONT = "◆"
@@ -211,7 +159,8 @@ class RankingRow:
     """
 
     strategy: str
-    algorithm: str
+    label: str
+    """The plan in a few words, which may hold its strategy."""
     step_time: float
     """Duration of the step, in seconds."""
     breakdown: Mapping[str, float]
@@ -227,13 +176,12 @@ class RankingRow:
     energy: float | None = None
     """Joules of a step over all ranks; None when some part has no source."""
     verified: bool = False
-    """True when every schedule in it passed the verifier."""
+    """True when every schedule in it passed the verifier; else a closed form of a collective library stands for
+    them."""
     lower_bound_ratio: float | None = None
     """Communication time over its proved lower bound."""
     fits: bool | None = None
     """True when a rank's memory holds it; None when the memory's size is unknown."""
-    label: str = ""
-    """The plan in a few words; strategy and algorithm without it."""
     site: str = ""
     """Name of the cluster with its number of ranks."""
     global_batch: int = 1
@@ -250,8 +198,6 @@ class RankingRow:
     """Half of the 90 % interval of the step time, relative to it; None where no interval is known."""
     like_first: bool = False
     """True when the interval of the difference does not tell it apart from the first."""
-    closed_form: bool = False
-    """True when a closed form of a collective library stands for its exchanges, and no schedule."""
     runnable: bool = True
     """True when a training framework can run the plan."""
 
@@ -280,12 +226,7 @@ class RankingRow:
     @property
     def plan(self) -> str:
         """Strategy, and what it consists of."""
-        return self.label if self.strategy in self.label else f"{self.strategy} · {self.detail}"
-
-    @property
-    def detail(self) -> str:
-        """Return the plan in a few words without the name of its strategy."""
-        return self.label or self.algorithm
+        return self.label if self.strategy in self.label else f"{self.strategy} · {self.label}"
 
     @property
     def samples_per_second(self) -> float:
@@ -314,42 +255,12 @@ class RankingRow:
         return {key: seconds / self.global_batch for key, seconds in self.breakdown.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveRow:
-    """One algorithm for one collective, beside what no algorithm can beat."""
+class CollectiveRow(NamedTuple):
+    """A verified schedule of one algorithm, with its cost and what no algorithm can beat."""
 
     algorithm: str
-    steps: int
-    time: float
-    """Seconds that the collective takes."""
-    lower_bound: float
-    """Seconds below which no algorithm can be."""
-    bound_by: str
-    energy: float | None = None
-    """Joules of the collective over all ranks; None when some part has no source."""
-    verified: bool = True
-    times_repeated: float | None = None
-    """Time over lower bound without the first set-up of circuits in either; None where a repeated run pays as much."""
-
-    @property
-    def times_bound(self) -> float | None:
-        """Time over lower bound; None where the bound is zero."""
-        return self.time / self.lower_bound if self.lower_bound else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryBar:
-    """Content of the fullest rank's memory."""
-
-    parts: Mapping[str, float]
-    """Bytes by what they are for."""
-    capacity: float | None = None
-    """Bytes of the accelerator's memory; None when unknown."""
-
-    @property
-    def total(self) -> float:
-        """Return the bytes of all parts together."""
-        return sum(self.parts.values())
+    cost: Cost
+    bound: Bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,29 +316,19 @@ class Report:
     pictures: tuple[Picture, ...] = ()
     collectives: tuple[CollectiveRow, ...] = ()
     collectives_title: str = "Collectives"
-    memory: MemoryBar | None = None
+    memory: Mapping[str, float] = field(default_factory=dict)
+    """Bytes of the fullest rank's memory by what they are for."""
+    memory_capacity: float | None = None
+    """Bytes of the accelerator's memory; None when unknown."""
     claims: tuple[Claim, ...] = ()
     """Published figures beside ours."""
     tables: tuple[Table, ...] = ()
-    explored: tuple[ExploredPlan, ...] = ()
-    """Plans of the ranking that a reader may look into, by their places."""
-    light: LightMap | None = None
-    """The schedule whose wavelengths a reader may look at step by step."""
+    explored: Mapping[int, Document] = field(default_factory=dict)
+    """Plans of the ranking that a reader may look into, from :func:`explored_plan`, by their places."""
+    light: Document | None = None
+    """The schedule whose wavelengths a reader may look at step by step, from :func:`light_map`."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Version, configuration hash and seed, from :func:`lightloom.core.results.provenance`."""
-
-
-def collective_row(algorithm: str, cost: Cost, bound: Bound) -> CollectiveRow:
-    """The row of a verified schedule."""
-    return CollectiveRow(
-        algorithm=algorithm,
-        steps=cost.steps,
-        time=cost.time,
-        lower_bound=bound.time,
-        bound_by=bound.bound_by,
-        energy=cost.energy,
-        times_repeated=bound.repeated_ratio(cost),
-    )
 
 
 # A timeline as a Chrome trace, which https://ui.perfetto.dev opens.
@@ -441,14 +342,13 @@ MICROSECONDS = 1e6
 
 def perfetto_trace(
     timeline: Timeline, *, title: str, provenance: Mapping[str, Any], counters: Sequence[Counter] = ()
-) -> dict[str, Any]:
+) -> Document:
     """The trace as a JSON document: one process, one thread for each resource, a track for each counter."""
     threads = {resource: number for number, resource in enumerate(timeline.resources, start=1)}
-    events: list[dict[str, Any]] = [_metadata("process_name", 0, name=title)]
+    named: list[tuple[str, int, Document]] = [("process_name", 0, {"name": title})]
     for resource, number in threads.items():
-        events.append(_metadata("thread_name", number, name=resource))
-        events.append(_metadata("thread_sort_index", number, sort_index=number))
-    events += [
+        named += [("thread_name", number, {"name": resource}), ("thread_sort_index", number, {"sort_index": number})]
+    intervals = [
         {
             "ph": "X",
             "name": interval.name,
@@ -461,12 +361,13 @@ def perfetto_trace(
         }
         for interval in timeline.intervals
     ]
-    events += _flows(timeline, threads)
-    events += [
+    values = [
         {"ph": "C", "name": counter.name, "pid": 1, "ts": moment * MICROSECONDS, "args": {"value": value}}
         for counter in counters
         for moment, value in zip(counter.moments, counter.values, strict=True)
     ]
+    metadata = [{"ph": "M", "name": kind, "pid": 1, "tid": thread, "args": facts} for kind, thread, facts in named]
+    events = [*metadata, *intervals, *_flows(timeline, threads), *values]
     return {"traceEvents": events, "displayTimeUnit": "ns", "metadata": {"provenance": dict(provenance)}}
 
 
@@ -497,7 +398,3 @@ def write_perfetto_trace(
     """
     document = perfetto_trace(timeline, title=title, provenance=provenance, counters=counters)
     return write_atomically(path, json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n")
-
-
-def _metadata(kind: str, thread: int, **arguments: Any) -> dict[str, Any]:
-    return {"ph": "M", "name": kind, "pid": 1, "tid": thread, "args": arguments}

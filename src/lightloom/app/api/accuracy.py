@@ -24,22 +24,21 @@ from lightloom.planning.calibration.accuracy import (
     read_calibration,
 )
 from lightloom.planning.calibration.accuracy import accuracy as predict
-from lightloom.planning.calibration.profile import ExchangeRow, ProfiledStep, profiled_step
+from lightloom.planning.calibration.profile import ProfiledStep, profiled_step
 from lightloom.planning.calibration.rows import kernel_model, read_steps
-from lightloom.reports.html import notebook_svg
+from lightloom.reports.html import DrawnResult
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-SCHEMA = "lightloom.accuracy/1"
 CalibrationLike: TypeAlias = str | Path | Calibration | StepsCalibration
 """A file that ``calibrate`` wrote, or what it returned."""
 
 
 @dataclass(frozen=True, repr=False)
-class AccuracyReport(Result):
+class AccuracyReport(DrawnResult):
     """Tables of measured steps, each row predicted with its interval."""
 
     tables: tuple[Accuracy, ...]
@@ -69,7 +68,7 @@ class AccuracyReport(Result):
         """Return the document that ``lightloom accuracy --json`` prints."""
         tables = [table.to_json() for table in self.tables]
         return {
-            "schema": SCHEMA,
+            "schema": "lightloom.accuracy/1",
             "tables": [{key: value for key, value in table.items() if key != "rows"} for table in tables],
             "rows": self.rows(),
             "provenance": self.origin,
@@ -78,9 +77,6 @@ class AccuracyReport(Result):
     def figure(self) -> Figure:
         """Return a matplotlib figure: predicted against measured steps, one colour for each table."""
         return draw_accuracy(self.tables)
-
-    def pictures(self) -> tuple[str, ...]:
-        return (notebook_svg(self.figure()),)
 
 
 def accuracy(
@@ -110,7 +106,8 @@ def accuracy(
     names = [rows] if isinstance(rows, str | Path) else list(rows)
     tables = [read_steps(name) for name in names]
     if cross_validate is None:
-        fitted = None if calibration is None else _calibration(calibration)
+        fitted = read_calibration(Path(calibration)) if isinstance(calibration, str | Path) else calibration
+        fitted = fitted.calibration if isinstance(fitted, StepsCalibration) else fitted
         judged = [predict(steps, fitted) for steps in tables]
     else:
         with progress("Fits", None) as advance:
@@ -118,15 +115,8 @@ def accuracy(
     return AccuracyReport(tuple(judged), provenance([[entry.steps.sha256, entry.basis] for entry in judged]))
 
 
-def _calibration(calibration: CalibrationLike) -> Calibration:
-    if isinstance(calibration, str | Path):
-        return read_calibration(Path(calibration))
-    return calibration.calibration if isinstance(calibration, StepsCalibration) else calibration
-
-
 # What ``accuracy`` returns for a profile: a measured step beside its prediction, and where they differ.
 
-STEP_SCHEMA = "lightloom.profiled-step/1"
 _NAMED = 3
 """Operators and exchanges that a line names."""
 
@@ -148,10 +138,8 @@ class StepComparison(Result):
         measured, predicted = self.step.measured, self.step.predicted
         error = f" ({predicted / measured - 1:+.1%})" if measured else ""
         apart = [part for part in self.step.parts if abs(part.difference) >= 0.005 * measured]
-        words = ", ".join(
-            f"{part.name} ({'+' if part.difference > 0 else '-'}{format_time(abs(part.difference))})"
-            for part in sorted(apart, key=lambda part: -abs(part.difference))
-        )
+        apart.sort(key=lambda part: -abs(part.difference))
+        words = ", ".join(f"{part.name} ({signed_time(part.difference)})" for part in apart)
         told = f"the difference is in {words}" if words else "no part differs by 0.5 % of the step"
         return f"measured {format_time(measured)}, predicted {format_time(predicted)}{error}; {told}"
 
@@ -174,7 +162,7 @@ class StepComparison(Result):
                 "part": row["part"],
                 "measured": format_time(row["measured_s"]),
                 "predicted": format_time(row["predicted_s"]),
-                "difference": ("-" if row["difference_s"] < 0 else "+") + format_time(abs(row["difference_s"])),
+                "difference": signed_time(row["difference_s"]),
                 "how": row["note"],
             }
             for row in self.rows()
@@ -195,11 +183,8 @@ class StepComparison(Result):
             for row in self.step.exchanges
         ]
 
-    def lines(self) -> list[str]:
-        """Return what is said beside the table."""
-        return list(self._lines())
-
-    def _lines(self) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
+        """Yield what is said beside the table."""
         yield self.summary()
         steps = f"{self.step.steps} steps" if self.step.steps > 1 else "one step"
         yield f"mean of {steps} on {self.where}, predicted for {self.machine}; overlap as it was: " + (
@@ -212,9 +197,8 @@ class StepComparison(Result):
         ]
         for change, operator in sorted(apart, key=lambda entry: -abs(entry[0]))[:_NAMED]:
             shapes = " ".join("x".join(map(str, shape)) or "1" for shape in operator.key.shapes)
-            sign = "+" if change > 0 else "-"
             yield (
-                f"{sign}{format_time(abs(change))} in {operator.calls / self.step.steps:.4g} x {operator.key.name} "
+                f"{signed_time(change)} in {operator.calls / self.step.steps:.4g} x {operator.key.name} "
                 f"({shapes}, {operator.key.step_pass}), measured {format_time(operator.mean_seconds)} each"
             )
         unpriced = [operator for operator, price in self.step.operators if price is None]
@@ -222,26 +206,21 @@ class StepComparison(Result):
             names = ", ".join(dict.fromkeys(operator.key.name for operator in unpriced[: 2 * _NAMED]))
             seconds = sum(operator.seconds for operator in unpriced) / self.step.steps
             yield f"not priced, taken as measured: {len(unpriced)} operators, {format_time(seconds)} ({names}, ...)"
-        yield from (self._exchange_line(row) for row in self.step.exchanges[:_NAMED])
+        for row in self.step.exchanges[:_NAMED]:
+            exchange = row.exchange
+            size = "bytes not recorded" if exchange.nbytes is None else f"{format_size(exchange.nbytes)} put in"
+            among = "" if exchange.ranks is None else f" among {exchange.ranks} ranks"
+            took = "not predicted" if row.predicted is None else f"predicted {format_time(row.predicted)}"
+            measured = f"measured {format_time(row.measured)} each, {took}"
+            yield f"{row.times:.4g} x {exchange.kind}{among}, {size}: {measured}"
         if len(self.step.exchanges) > _NAMED:
             yield f"... and {len(self.step.exchanges) - _NAMED} more kinds of exchanges, in --json"
-        for name, count in self.profile.left_out.items():
-            yield f"{count} events of category {name} are left out"
-
-    @staticmethod
-    def _exchange_line(row: ExchangeRow) -> str:
-        exchange = row.exchange
-        size = "bytes not recorded" if exchange.nbytes is None else f"{format_size(exchange.nbytes)} put in"
-        among = "" if exchange.ranks is None else f" among {exchange.ranks} ranks"
-        predicted = "not predicted" if row.predicted is None else f"predicted {format_time(row.predicted)}"
-        return (
-            f"{row.times:.4g} x {exchange.kind}{among}, {size}: measured {format_time(row.measured)} each, {predicted}"
-        )
+        yield from (f"{count} events of category {name} are left out" for name, count in self.profile.left_out.items())
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom accuracy PROFILE --json`` prints."""
         document = {
-            "schema": STEP_SCHEMA,
+            "schema": "lightloom.profiled-step/1",
             "profile": self.profile.name,
             "sha256": self.profile.sha256,
             "accelerator": self.machine,
@@ -268,6 +247,11 @@ class StepComparison(Result):
             "provenance": self.origin,
         }
         return {name: plain(value) for name, value in document.items()}
+
+
+def signed_time(seconds: float) -> str:
+    """Return a difference of times with its sign."""
+    return f"{'-' if seconds < 0 else '+'}{format_time(abs(seconds))}"
 
 
 def compare_step(profile: str | Path, cluster: ClusterLike | None = None) -> StepComparison:

@@ -51,11 +51,8 @@ def load_fabric(
     """
     settings = {**(set or {}), **fields}
     if isinstance(fabric, Fabric):
-        if ranks is not None:
-            settings["ranks"] = ranks
-        if not settings:
-            return fabric
-        return fabrics.changed(fabric, settings)
+        settings |= {} if ranks is None else {"ranks": ranks}
+        return fabrics.changed(fabric, settings) if settings else fabric
     if ranks is None:
         raise ConfigError(f"fabric {str(fabric)!r}: expected a number of ranks, e.g. ranks=64")
     return fabrics.load_fabric(str(fabric), ranks, settings)
@@ -78,9 +75,7 @@ def load_cluster(
         UnknownNameError: neither a catalog name nor a file.
         ConfigError: a field is unknown or out of range, or a cluster that is given as an object should be changed.
     """
-    settings = {**(set or {}), **fields}
-    if ranks is not None:
-        settings["ranks"] = ranks
+    settings = {**(set or {}), **fields, **({} if ranks is None else {"ranks": ranks})}
     if not isinstance(cluster, Cluster):
         return clusters.load_cluster(cluster, settings)
     if settings:
@@ -123,12 +118,14 @@ def collective_of(
         destinations = tuple(int(rank) for rank in destinations)
     parts, total = _sizes(sizes, kind, ranks)
     if nbytes is None and nbytes_per_rank is None and (kind == "barrier" or total is not None):
-        return Collective(cast(Kind, kind), ranks, total or 0.0, destinations, parts)
-    if nbytes is not None and nbytes_per_rank is None:
-        return Collective(cast(Kind, kind), ranks, parse(nbytes, "size"), destinations, parts)
-    if nbytes_per_rank is not None and nbytes is None:
-        return Collective(cast(Kind, kind), ranks, parse(nbytes_per_rank, "size") * ranks, destinations, parts)
-    raise ConfigError("give either the total size (--nbytes, nbytes) or the size per rank (--nbytes-per-rank)")
+        size = total or 0.0
+    elif nbytes is not None and nbytes_per_rank is None:
+        size = parse(nbytes, "size")
+    elif nbytes_per_rank is not None and nbytes is None:
+        size = parse(nbytes_per_rank, "size") * ranks
+    else:
+        raise ConfigError("give either the total size (--nbytes, nbytes) or the size per rank (--nbytes-per-rank)")
+    return Collective(cast(Kind, kind), ranks, size, destinations, parts)
 
 
 def _sizes(sizes: SizesLike | None, kind: str, ranks: int) -> tuple[Sizes | None, float | None]:

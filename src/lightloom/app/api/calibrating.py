@@ -36,7 +36,7 @@ from lightloom.planning.calibration.profile import (
 )
 from lightloom.planning.calibration.rows import kernel_model, read_steps
 from lightloom.reports.figures.comparisons import PredictedSeries, accuracy_figure
-from lightloom.reports.html import notebook_svg
+from lightloom.reports.html import DrawnResult
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ _LEAST_ROWS = 3
 
 
 @dataclass(frozen=True, repr=False)
-class CollectiveAccuracy(Result):
+class CollectiveAccuracy(DrawnResult):
     """Timed collectives of systems, each predicted by the system's transport."""
 
     systems: tuple[System, ...]
@@ -379,9 +379,6 @@ class CollectiveAccuracy(Result):
             for system, seconds in zip(self.systems, self.seconds, strict=True)
         ]
         return accuracy_figure(series, "collective")
-
-    def pictures(self) -> tuple[str, ...]:
-        return (notebook_svg(self.figure()),)
 
 
 def _errors(system: System, errors: Floats) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,18 +26,17 @@ from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.collectives.files.document import parts_of
 from lightloom.collectives.files.formats import LARGEST, export_schedule, export_size, import_schedule
-from lightloom.collectives.registry import Evaluation, Refusal, algorithms, costed, evaluate_all, find
+from lightloom.collectives.registry import Refusal, algorithms, costed, evaluate_all, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify as verify_on
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.core.results import Document, plain, provenance
 from lightloom.core.units import format_energy, format_ratio, format_size, format_time, parse
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.economics.ledger import ClusterLedger, Site, StepLedger, site_of
 from lightloom.reports.figures.links import wavelength_map
-from lightloom.reports.html import notebook_svg
+from lightloom.reports.html import DrawnResult
 from lightloom.reports.progress import progress
-from lightloom.reports.report import CollectiveRow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class VerifiedSchedule(Result):
+class VerifiedSchedule(DrawnResult):
     """A schedule that passed the verifier on a fabric, with what it costs there and what no schedule can beat."""
 
     schedule: Schedule
@@ -63,11 +62,6 @@ class VerifiedSchedule(Result):
     def of(cls, schedule: Schedule, fabric: Fabric) -> VerifiedSchedule:
         """Return a schedule that was verified on ``fabric``, costed and held against its bound."""
         return cls(schedule, fabric, *costed(schedule, fabric))
-
-    @classmethod
-    def evaluated(cls, evaluation: Evaluation, fabric: Fabric) -> VerifiedSchedule:
-        """Return an evaluation on ``fabric``."""
-        return cls(evaluation.schedule, fabric, evaluation.cost, evaluation.bound)
 
     @property
     def collective(self) -> Collective:
@@ -117,7 +111,7 @@ class VerifiedSchedule(Result):
         return wavelength_map(self.schedule, self.fabric)
 
     def summary(self) -> str:
-        collective, bound = self.collective, self.lower_bound
+        collective, bound = self.schedule.collective, self.lower_bound
         return (
             f"{self.algorithm}: {collective.kind} of {format_size(collective.nbytes)} over {collective.ranks} ranks, "
             f"{len(self.schedule)} rows, verified; {format_time(self.time)}, "
@@ -190,23 +184,12 @@ class VerifiedSchedule(Result):
             }
         ]
 
-    def report_row(self) -> CollectiveRow:
-        """Return the schedule's row in the tables of terminals and pages."""
-        return CollectiveRow(self.algorithm, self.cost, self.lower_bound)
-
-    @cached_property
-    def _drawing(self) -> str:
-        return notebook_svg(self.figure())
-
-    def pictures(self) -> tuple[str, ...]:
-        return (self._drawing,)
-
 
 ALL = "all"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CollectiveRanking(Result):
+class CollectiveRanking(DrawnResult):
     """Every algorithm that can carry a collective on a fabric, fastest first; each one verified and costed."""
 
     collective: Collective
@@ -298,8 +281,9 @@ class CollectiveRanking(Result):
     def display_rows(self) -> list[dict[str, object]]:
         return [row for schedule in self.ranking for row in schedule.display_rows()]
 
-    def pictures(self) -> Sequence[str]:
-        return self.winner.pictures()
+    def figure(self) -> Figure:
+        """Return a matplotlib figure of the fastest schedule."""
+        return self.winner.figure()
 
 
 def collective(
@@ -358,7 +342,7 @@ def collective(
         fabric=on,
         cost_model=model,
         algorithm=algorithm,
-        ranking=tuple(VerifiedSchedule.evaluated(evaluation, on) for evaluation in evaluations),
+        ranking=tuple(VerifiedSchedule(each.schedule, on, each.cost, each.bound) for each in evaluations),
         refused=tuple(refused),
         site=place,
     )
@@ -387,19 +371,9 @@ def synthesize(
         UnsupportedError: the algorithm cannot serve this.
         InputError: an argument that cannot be read.
     """
-    settings = {**(set or {}), **fields}
-    ranking = collective(
-        kind,
-        fabric,
-        ranks,
-        nbytes,
-        nbytes_per_rank=nbytes_per_rank,
-        permutation=permutation,
-        sizes=sizes,
-        algorithm=algorithm,
-        set=settings,
-    )
-    return ranking.winner
+    size: Settings = {"nbytes": nbytes, "nbytes_per_rank": nbytes_per_rank, "permutation": permutation, "sizes": sizes}
+    asked: dict[str, Any] = {**size, "algorithm": algorithm, "set": {**(set or {}), **fields}}
+    return collective(kind, fabric, ranks, **asked).winner
 
 
 def verify(

@@ -16,12 +16,12 @@ from lightloom.app.api.planning import PlanRanking
 from lightloom.core.configfile import validate
 from lightloom.core.documents import load_json
 from lightloom.core.errors import ConfigError
-from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.core.results import Document, plain, provenance
 from lightloom.core.units import format_size, format_time
 from lightloom.planning.search.document import SCHEMA
 from lightloom.reports.figures.canvas import SHARES
 from lightloom.reports.figures.comparisons import breakdown_figure
-from lightloom.reports.html import notebook_svg
+from lightloom.reports.html import DrawnResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -147,7 +147,7 @@ class PlanChange:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class PlanComparison(Result):
+class PlanComparison(DrawnResult):
     """Two rankings side by side."""
 
     before: Document
@@ -265,9 +265,6 @@ class PlanComparison(Result):
                 for place, each in pairs
             ]
         return breakdown_figure(list(dict(bars).items()), per="sample")
-
-    def pictures(self) -> tuple[str, ...]:
-        return (notebook_svg(self.figure()),)
 
 
 def compare(before: PlanLike, after: PlanLike) -> PlanComparison:

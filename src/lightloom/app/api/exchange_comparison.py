@@ -9,12 +9,13 @@ from statistics import stdev
 from typing import TYPE_CHECKING
 
 from lightloom.core.cache import cache_directory
-from lightloom.core.results import Document, Result, provenance
+from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_time, parse
 from lightloom.exchange.comparison import REFERENCE, Case, Comparison, cases, compare_runs, default_steps, run_all
 from lightloom.exchange.method import Evidence
 from lightloom.exchange.methods import compared
 from lightloom.reports.figures.comparisons import ExchangePoint, exchange_figure
+from lightloom.reports.html import DrawnResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +29,7 @@ TASKS = {
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class ExchangeComparison(Result):
+class ExchangeComparison(DrawnResult):
     """Each method beside plain training on one task."""
 
     task: str
@@ -82,39 +83,38 @@ class ExchangeComparison(Result):
             for row in self.methods
         ]
 
+    def _differences(self, method: str) -> list[float]:
+        """Last losses of a method's runs less those of plain training from the same seeds."""
+        base = {seed: loss[-1] for name, seed, loss in self.losses if name == REFERENCE}
+        return [loss[-1] - base[seed] for name, seed, loss in self.losses if name == method]
+
     def evidence(self) -> list[Evidence]:
         """Return what plans say of each method's effect on the loss."""
-        base = {seed: loss[-1] for method, seed, loss in self.losses if method == REFERENCE}
-        rows = []
-        for row in self.methods:
-            differences = [loss[-1] - base[seed] for method, seed, loss in self.losses if method == row.method]
-            if row.method == REFERENCE:
-                continue
-            rows.append(
-                Evidence(
-                    method=row.method,
-                    task=TASKS[self.task],
-                    steps=self.steps,
-                    seeds=row.seeds,
-                    ranks=self.ranks,
-                    loss_difference=row.difference,
-                    spread=stdev(differences) if len(differences) > 1 else 0.0,
-                    command=f"lightloom exchange compare --task {self.task} --ranks {self.ranks} --seeds {self.seeds}",
-                )
+        command = f"lightloom exchange compare --task {self.task} --ranks {self.ranks} --seeds "
+        return [
+            Evidence(
+                method=row.method,
+                task=TASKS[self.task],
+                steps=self.steps,
+                seeds=row.seeds,
+                ranks=self.ranks,
+                loss_difference=row.difference,
+                spread=stdev(self._differences(row.method)) if row.seeds > 1 else 0.0,
+                command=f"{command}{self.seeds}",
             )
-        return rows
+            for row in self.methods
+            if row.method != REFERENCE
+        ]
 
     def figure(self) -> Figure:
         """Draw bytes saved against loss."""
         points = []
         for row in self.methods:
-            base = {seed: loss[-1] for method, seed, loss in self.losses if method == REFERENCE}
-            differences = [loss[-1] - base[seed] for method, seed, loss in self.losses if method == row.method]
+            differences = self._differences(row.method)
             name = row.method.partition(":")[0] if row.method != REFERENCE else "plain"
             name += ", scaled" * (",scaled" in row.method)
-            points.append(
-                ExchangePoint(name, row.ratio, row.difference, min(differences), max(differences), row.on_front)
-            )
+            ends = min(differences), max(differences)
+            points.append(ExchangePoint(name, row.ratio, row.difference, *ends, row.on_front))
         return exchange_figure(points, self.title)
 
 

@@ -13,7 +13,7 @@ from lightloom.app.api.arguments import ClusterLike, Quantity, Settings, load_cl
 from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.core.errors import INSTALL_TORCH, ConfigError, WorkloadError
 from lightloom.core.forms import looks_like_file
-from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.core.results import Document, plain, provenance
 from lightloom.core.units import format_energy, format_rate, format_size, format_time, parse
 from lightloom.exchange.compression.profile import read_profile
 from lightloom.exchange.compression.registry import find as find_codec
@@ -33,7 +33,7 @@ from lightloom.planning.search.plans import Plan, PlanSearch
 from lightloom.planning.search.request import KINDS, Pins, SearchRequest, on_machine, with_choices
 from lightloom.planning.search.search import search
 from lightloom.reports.figures.comparisons import breakdown_figure
-from lightloom.reports.html import notebook_svg
+from lightloom.reports.html import DrawnResult
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ _DRAWN = 8
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class PlanRanking(Result):
+class PlanRanking(DrawnResult):
     """The plans of a model that were simulated: those that fit first, then the least time a sample."""
 
     search: PlanSearch
@@ -330,9 +330,6 @@ class PlanRanking(Result):
     def figure(self) -> Figure:
         """Return a matplotlib figure: where the time of a step of the first plans goes."""
         return breakdown_figure([(plan.label, plan.breakdown) for plan in self.search.ranking[:_DRAWN]])
-
-    def pictures(self) -> tuple[str, ...]:
-        return (notebook_svg(self.figure()),)
 
 
 def plan(

@@ -10,7 +10,7 @@ from lightloom.app.api.arguments import ClusterLike, Settings, load_cluster
 from lightloom.app.api.planning import read_model
 from lightloom.collectives.collective import CLASSIC, KINDS
 from lightloom.core.errors import ConfigError
-from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.core.results import Document, plain, provenance
 from lightloom.core.units import format_time, parse
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.planning.search.request import Pins, SearchRequest, with_choices
@@ -18,7 +18,7 @@ from lightloom.planning.traffic.jobs import TrafficJob, check_jobs
 from lightloom.planning.traffic.together import JobTraffic, Request, link_shares
 from lightloom.planning.traffic.together import traffic as jobs_together
 from lightloom.reports.figures.links import shared_links_figure
-from lightloom.reports.html import notebook_svg
+from lightloom.reports.html import DrawnResult
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class TrafficResult(Result):
+class TrafficResult(DrawnResult):
     """Times of every job alone and together with the others, in the order in which they were given."""
 
     cluster: Cluster
@@ -132,9 +132,6 @@ class TrafficResult(Result):
         labels = [f"{each.alone.job.label}, {each.slowdown:.2f}×" for each in self.jobs]
         unit = "% of the wavelengths" if fabric.exclusive else "% of the link, alone"
         return shared_links_figure(self.title, labels, link_shares(self.jobs, fabric), names, unit)
-
-    def pictures(self) -> tuple[str, ...]:
-        return (notebook_svg(self.figure()),)
 
 
 def traffic(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from lightloom.app.cli.options import (
     Wavelengths,
     check_outputs,
     count_option,
+    draw,
     figure_option,
     option,
     print_result,
@@ -22,14 +24,13 @@ from lightloom.app.cli.options import (
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import MAXIMUM_RANKS
-from lightloom.core.results import Document, provenance, provenance_line
+from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_bandwidth, format_quantity, format_time
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.link_budget import SOURCES, LinkBudget, dbm
 from lightloom.machines.fabrics.optical_averager import BuiltAverager
 from lightloom.reports.console import facts_table, plain_table
-from lightloom.reports.figures.canvas import save
 from lightloom.reports.figures.comparisons import budget_figure
 
 # ``lightloom budget --cluster``: the watts, lanes, light, latency and area that a cluster's averager takes.
@@ -125,17 +126,8 @@ def budget(
         raise ConfigError(f"--taps {taps}: expected 1 to {ranks - 1}, since {ranks} nodes are on the ring")
     light = validate(LinkBudget, chosen, "budget")
     check_outputs([figure])
-    origin = provenance(["budget", ranks, taps, light.model_dump(mode="json")])
-    if figure is not None:
-        save(budget_figure(light, taps), figure, provenance_line(origin))
-    document = _document(light, ranks, taps, set(chosen)) | {"provenance": origin}
-    print_result(document, as_json, _budget_parts(document), {"drawn": figure})
-
-
-def _document(light: LinkBudget, ranks: int, most: int, chosen: set[str]) -> Document:
     half = ranks // 2
-    served = sorted({*(taps for taps in _TAPS if taps <= most), most})
-    return {
+    document = {
         "schema": "lightloom.budget/1",
         "ranks": ranks,
         "budget": light.model_dump(mode="json"),
@@ -148,8 +140,11 @@ def _document(light: LinkBudget, ranks: int, most: int, chosen: set[str]) -> Doc
         "half_ring_laser_dbm": light.needed_dbm(half),
         "half_ring_error_rate": light.errors_over(half),
         "most_taps": light.most_taps(),
-        "rows": [_row(light, taps) for taps in served],
+        "rows": [_row(light, served) for served in sorted({*(each for each in _TAPS if each <= taps), taps})],
+        "provenance": provenance(["budget", ranks, taps, light.model_dump(mode="json")]),
     }
+    written = {"drawn": draw(figure, partial(budget_figure, light, taps), document)}
+    print_result(document, as_json, _budget_parts(document), written)
 
 
 def _row(light: LinkBudget, taps: int) -> Document:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 import typer
@@ -16,6 +17,7 @@ from lightloom.app.cli.options import (
     Json,
     Settings,
     check_outputs,
+    draw,
     figure_option,
     option,
     print_result,
@@ -27,7 +29,7 @@ from lightloom.core.arrays import Effort
 from lightloom.core.documents import read_number
 from lightloom.core.errors import ConfigError, InputError, UnitError, UnknownNameError, UnsupportedError
 from lightloom.core.files import cannot_read
-from lightloom.core.results import Document, provenance, provenance_line
+from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_bandwidth, format_size, format_time, parse
 from lightloom.machines.fabrics.fabric import NEEDS_CIRCUITS, Fabric
 from lightloom.machines.fabrics.load import load_fabric
@@ -36,16 +38,9 @@ from lightloom.planning.parallelism.circuits import ring, switch
 from lightloom.planning.parallelism.circuits.circuits import Assignment, Timing, Traffic
 from lightloom.planning.parallelism.circuits.play import Played, play_once
 from lightloom.planning.parallelism.circuits.ring import relax
-from lightloom.planning.parallelism.circuits.switch import Counts, solve_multiplicities, solve_ring
+from lightloom.planning.parallelism.circuits.switch import solve_multiplicities, solve_ring
 from lightloom.planning.parallelism.circuits.verify import verify, verify_permutations
 from lightloom.reports.console import facts_table
-from lightloom.reports.figures.canvas import save
-
-if TYPE_CHECKING:
-    from lightloom.machines.fabrics.fabric import Fabric
-    from lightloom.planning.parallelism.circuits.circuits import Timing, Traffic
-    from lightloom.planning.parallelism.circuits.play import Played
-
 
 # Which way ``lightloom circuits`` finds its circuits: what the options ask for, and the solvers behind them.
 
@@ -73,8 +68,6 @@ class Solved(NamedTuple):
     """Circuits, and how sure the solver is."""
 
     assignment: Assignment
-    solver: str
-    objective: str
     status: str = "optimal"
     """``optimal``, or ``time limit``; of the fast way always the first."""
     solver_gap: float = 0.0
@@ -87,10 +80,9 @@ def read_request(solver: str, time_limit: str | None, holds: str, objective: str
         ConfigError: a count or a time that cannot be used, or options that exclude each other.
         UnknownNameError: no such solver or objective.
     """
-    if solver not in _SOLVERS:
-        raise UnknownNameError("solver", solver, _SOLVERS)
-    if objective not in _OBJECTIVES:
-        raise UnknownNameError("objective", objective, _OBJECTIVES)
+    for name, value, known in (("solver", solver, _SOLVERS), ("objective", objective, _OBJECTIVES)):
+        if value not in known:
+            raise UnknownNameError(name, value, known)
     if time_limit is not None and solver != "milp":
         raise ConfigError("--time-limit is of the mixed-integer program: expected --solver milp with it")
     limit = _TIME_LIMIT if time_limit is None else parse(time_limit, "time")
@@ -119,26 +111,25 @@ def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tup
             raise ConfigError("--objective throughput is of circuit switches: expected max-min on a wdm-ring")
         candidates = _on_ring(traffic, on, request)
     tried: list[tuple[Solved, Played]] = []
-    refused: InputError | None = None
+    refused: list[InputError] = []
     for solved in candidates:
         verify(solved.assignment.circuits, on)
         try:
             tried.append((solved, play_once(traffic, solved.assignment.circuits, on, timing)))
         except InputError as error:
-            refused = error
+            refused.append(error)
     if not tried:
-        assert refused is not None
-        raise refused
+        raise refused[-1]
     return min(tried, key=lambda solved: solved[1].makespan)
 
 
 def _on_switch(traffic: Traffic, on: Fabric, request: Request, holds: int) -> Solved:
     if request.solver == "fast":
-        solved = Solved(switch.assign(traffic, on, request.objective, holds), "fast", request.objective)
+        solved = Solved(switch.assign(traffic, on, request.objective, holds))
     else:
         exact = solve_multiplicities(traffic, on, request.objective, request.time_limit, holds=holds)
         granted = switch.realise(traffic, on, exact.counts[:, 0], holds)
-        solved = _solved(Assignment(traffic, granted, switch.bound(traffic, on)), request, exact)
+        solved = Solved(Assignment(traffic, granted, switch.bound(traffic, on)), exact.status, exact.gap)
     verify_permutations(switch.permutations(solved.assignment.circuits, on), solved.assignment.circuits)
     return solved
 
@@ -162,8 +153,10 @@ def _on_ring(traffic: Traffic, on: Fabric, request: Request) -> list[Solved]:
         # Near the bound some counts fit where fewer, rounded worse, did not.
         turns = ring.assign_in_turns(traffic, on, most_holds=2 * (request.holds or 128), relaxation=relaxation)
         assignments = [once, turns] if turns.circuits.holds == request.holds or request.holds is None else [once]
-        return [Solved(assignment, "fast", request.objective) for assignment in assignments]
-    least = _ring_holds(traffic, on)
+        return [Solved(assignment) for assignment in assignments]
+    # With fewer holds, even fractions of circuits would not serve all pairs, whatever they send.
+    equal = traffic.with_bytes(np.ones(len(traffic)))
+    least = max(1, math.ceil(1 / relax(equal, on).service - 1e-9))
     holds = request.holds or least
     if holds < least:
         raise InputError(
@@ -178,22 +171,12 @@ def _on_ring(traffic: Traffic, on: Fabric, request: Request) -> list[Solved]:
             f"({exact.status}): expected --holds of more than {holds}, more wavelengths, or --solver fast, which relays"
         )
     granted, unassigned = ring.realise(traffic, on, exact.counts, holds)
-    return [_solved(Assignment(traffic, granted, relaxation.service, unassigned), request, exact)]
-
-
-def _ring_holds(traffic: Traffic, on: Fabric) -> int:
-    """Fewer holds cannot serve all pairs, whatever they send: even fractions of circuits would not do."""
-    equal = traffic.with_bytes(np.ones(len(traffic)))
-    return max(1, math.ceil(1 / relax(equal, on).service - 1e-9))
+    return [Solved(Assignment(traffic, granted, relaxation.service, unassigned), exact.status, exact.gap)]
 
 
 def counted(holds: int) -> str:
     """Return a number of holds in words."""
     return "1 hold" if holds == 1 else f"{holds} holds"
-
-
-def _solved(assignment: Assignment, request: Request, exact: Counts) -> Solved:
-    return Solved(assignment, "milp", request.objective, exact.status, exact.gap)
 
 
 # Traffic matrices from files: bytes of every ordered pair of ranks, as CSV or as a numpy array.
@@ -209,21 +192,20 @@ def read_traffic(path: Path) -> Traffic:
         ConfigError: the file cannot be read, or is no square matrix of sizes.
         InputError: an entry negative or not finite, traffic of a rank to itself, or none at all.
     """
-    matrix = _read_array(path) if path.suffix.lower() == ".npy" else _read_csv(path)
+    matrix: Any
+    if path.suffix.lower() == ".npy":
+        array = read_npy(path, mapped=True)
+        if array.ndim != 2 or array.shape[0] != array.shape[1] or array.dtype.kind not in "uif":
+            what = f"{array.dtype} of shape {array.shape}"
+            raise ConfigError(f"{path}: {what}: expected numbers of shape (ranks, ranks), source by destination")
+        _check_size(path, array.shape[0])
+        matrix = np.asarray(array, np.float64)
+    else:
+        matrix = _read_csv(path)
     try:
         return Traffic.of(matrix)
     except InputError as error:
         raise ConfigError(f"{path}: {error}") from error
-
-
-def _read_array(path: Path) -> Any:
-    array = read_npy(path, mapped=True)
-    shape = array.shape
-    if len(shape) != 2 or shape[0] != shape[1] or array.dtype.kind not in "uif":
-        what = f"{array.dtype} of shape {shape}"
-        raise ConfigError(f"{path}: {what}: expected numbers of shape (ranks, ranks), source by destination")
-    _check_size(path, shape[0])
-    return np.asarray(array, np.float64)
 
 
 def _read_csv(path: Path) -> list[list[float]]:
@@ -285,14 +267,10 @@ def circuits(
     on = _load_fabric(fabric, demands, read_settings(settings))
     timing = _timing(on, hold, reconfiguration)
     solved, played = solve(demands, on, request, timing)
-    flows = [demands.source.tolist(), demands.destination.tolist(), demands.nbytes.tolist()]
-    origin = provenance([flows, on.model_dump(mode="json"), request._asdict(), timing.hold, timing.reconfiguration])
-    if figure is not None:
-        save(assignment_figure(solved.assignment, on.channel_bandwidth), figure, provenance_line(origin))
-    document = _document(solved, played, on, timing) | {"provenance": origin}
-    if figure is not None:
-        document["figure"] = str(figure)
-    print_result(document, as_json, _parts(document, solved, on), {"drawn": figure})
+    document = _document(solved, played, on, timing, request)
+    drawn = draw(figure, partial(assignment_figure, solved.assignment, on.channel_bandwidth), document)
+    document |= {} if drawn is None else {"figure": str(drawn)}
+    print_result(document, as_json, _parts(document, solved, on), {"drawn": drawn})
 
 
 def _load_fabric(name: str, traffic: Traffic, settings: Document) -> Fabric:
@@ -313,18 +291,20 @@ def _timing(on: Fabric, hold: str | None, reconfiguration: str | None) -> Timing
     return Timing(standing, dark)
 
 
-def _document(solved: Solved, played: Played, on: Fabric, timing: Timing) -> Document:
+def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, request: Request) -> Document:
     assignment, traffic = solved.assignment, solved.assignment.traffic
+    flows = {name: getattr(traffic, name).tolist() for name in ("source", "destination", "nbytes")}
+    asked = [[*flows.values()], on.model_dump(mode="json"), request._asdict(), timing.hold, timing.reconfiguration]
     granted = assignment.circuits.counts(traffic).sum(axis=0)
     columns = ("hold", "source", "destination", "route", "channel")
     return {
         "schema": "lightloom.circuits/1",
         "ranks": traffic.ranks,
         "fabric": on.model_dump(mode="json"),
-        "solver": solved.solver,
+        "solver": request.solver,
         "solver_status": solved.status,
         "solver_gap": solved.solver_gap,
-        "objective": solved.objective,
+        "objective": request.objective,
         "holds": assignment.circuits.holds,
         "hold_s": timing.hold,
         "reconfiguration_s": timing.reconfiguration,
@@ -342,14 +322,13 @@ def _document(solved: Solved, played: Played, on: Fabric, timing: Timing) -> Doc
         "relayed_pairs": len(played.relayed),
         "relayed_bytes": float(traffic.nbytes[played.relayed].sum()),
         "pairs": {
-            "source": traffic.source.tolist(),
-            "destination": traffic.destination.tolist(),
-            "nbytes": traffic.nbytes.tolist(),
+            **flows,
             "circuits": granted.tolist(),
             "hops": played.hops.tolist(),
             "finish_s": played.finish.tolist(),
         },
         "circuits": {name: getattr(assignment.circuits, name).tolist() for name in columns},
+        "provenance": provenance(asked),
     }
 
 
@@ -363,7 +342,7 @@ def _parts(document: Document, solved: Solved, on: Fabric) -> Iterator[Table]:
     facts = [
         ("traffic", f"{format_size(document['nbytes'])} of {pairs} pairs among {document['ranks']} ranks"),
         ("circuits", f"{len(assignment.circuits)} of {format_bandwidth(on.channel_bandwidth)}, verified; {per_hold}"),
-        ("solver", f"{solved.solver}{stopped}; {solved.objective}"),
+        ("solver", f"{document['solver']}{stopped}; {document['objective']}"),
         ("largest demand", f"{assignment.max_min:.4g} circuits a hold, others in proportion"),
         ("bound", f"{assignment.bound:.4g}; the circuits stay {assignment.gap:.1%} below"),
         ("all sent after", f"{format_time(document['finish_s'])}, {counted(document['holds_begun'])} begun"),

@@ -52,6 +52,7 @@ from lightloom.planning.economics.ledger import TITLE, ledger_notes, ledger_rows
 from lightloom.reports.console import collective_table, make_console, plain_table
 from lightloom.reports.figures.comparisons import damage_figure
 from lightloom.reports.progress import progress
+from lightloom.reports.report import CollectiveRow
 
 _CostModel = Annotated[str, option("physical (change circuits when needed) or paper (every step costs d/B + a).")]
 
@@ -89,10 +90,10 @@ def collective(
 def _collective_parts(ranking: CollectiveRanking) -> Iterator[str | Text | Table]:
     """The table of algorithms, the bound, and the algorithms that failed."""
     bound = ranking.winner.lower_bound
-    rows = [schedule.report_row() for schedule in ranking]
+    rows = [CollectiveRow(schedule.algorithm, schedule.cost, schedule.lower_bound) for schedule in ranking]
     yield collective_table(rows, make_console().width, title=ranking.title)
     yield f"every schedule verified; lower bound {format_time(bound.time)}, set by {bound.bound_by}"
-    if any(row.times_repeated for row in rows):
+    if any(schedule.repeated_ratio for schedule in ranking):
         setup = ranking.winner.cost.setup
         yield (
             f"steady: times the bound of {format_time(bound.time - setup)} without the first set-up of circuits, which "

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from lightloom.app.api.comparison import PlanComparison
 from lightloom.app.api.comparison import compare as compare_plans
-from lightloom.app.cli.options import Json, check_outputs, figure_option, option, print_result
-from lightloom.core.results import provenance_line
-from lightloom.reports.figures.canvas import save, to_svg
+from lightloom.app.cli.options import Json, check_outputs, draw, figure_option, option, print_result
+from lightloom.reports.console import plain_table, rows_table
+from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.html import write
 from lightloom.reports.report import Picture, Report, Table
 
@@ -34,39 +34,28 @@ def compare(
     check_outputs([figure], [report])
     result = compare_plans(before, after)
     document = result.to_json()
-    if figure is not None:
-        save(result.figure(), figure, provenance_line(document["provenance"]))
     if report is not None:
         write(_page(result, before.name, after.name), report)
-    print_result(document, as_json, _parts(result), {"drawn": figure, "report": report})
+    written = {"drawn": draw(figure, result.figure, document), "report": report}
+    print_result(document, as_json, _parts(result), written)
 
 
 def _parts(result: PlanComparison) -> Iterator[str | Text | TerminalTable]:
     yield Text(result.summary(), style="bold")
     yield result.explanation
-    yield _terminal("asked differently", ("field", "before", "after"), _input_rows(result)[:_SHOWN], ())
+    columns = ("field", "before", "after")
+    yield plain_table(columns, _input_rows(result)[:_SHOWN], title="asked differently", left=columns)
     if len(result.inputs) > _SHOWN:
         yield f"... and {len(result.inputs) - _SHOWN} other values, in the report and in --json"
-    rows = [tuple(str(value) for value in row.values()) for row in result.display_rows()[:_SHOWN]]
+    rows = result.display_rows()
     if rows:
-        columns = tuple(result.display_rows()[0])
-        yield _terminal("plans in both", columns, rows, ("step before", "after", "a sample"))
+        left = [name for name in rows[0] if name not in ("step before", "after", "a sample")]
+        yield rows_table(rows[:_SHOWN], title="plans in both", left=left)
     if len(result.changes) > _SHOWN:
         yield f"... and {len(result.changes) - _SHOWN} other plans, in the report and in --json"
     for words, count in (("only before", len(result.gone)), ("only after", len(result.new))):
         if count:
             yield Text(f"{count} plans {words}; --json and the report say why", style="dim")
-
-
-def _terminal(
-    title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]], right: tuple[str, ...]
-) -> TerminalTable:
-    table = TerminalTable(title=title, title_justify="left", box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def _input_rows(result: PlanComparison) -> list[tuple[str, ...]]:
@@ -82,24 +71,18 @@ def _text(value: object) -> str:
 
 
 def _page(result: PlanComparison, before: str, after: str) -> Report:
-    first = result.display_rows()
-    tables = [Table(title="Asked differently", columns=("field", before, after), rows=tuple(_input_rows(result)))]
-    if first:
-        rows = tuple(tuple(str(value) for value in row.values()) for row in first)
-        tables.append(Table(title="Plans in both", columns=tuple(first[0]), rows=rows))
-    for title, gone, other in (
-        (f"Only in {before}", result.gone, result.after),
-        (f"Only in {after}", result.new, result.before),
+    inputs, rows = tuple(_input_rows(result)), result.display_rows()
+    tables = [Table(title="Asked differently", columns=("field", before, after), rows=inputs)]
+    if rows:
+        cells = tuple(tuple(map(str, row.values())) for row in rows)
+        tables.append(Table(title="Plans in both", columns=tuple(rows[0]), rows=cells))
+    for place, gone, other, ranking in (
+        (before, result.gone, after, result.after),
+        (after, result.new, before, result.before),
     ):
         if gone:
-            absent = tuple((str(row["label"]), result.absence(row, other)) for row in gone)
-            tables.append(
-                Table(
-                    title=title,
-                    columns=("plan", f"why not in {after if other is result.after else before}"),
-                    rows=absent,
-                )
-            )
+            absent = tuple((str(row["label"]), result.absence(row, ranking)) for row in gone)
+            tables.append(Table(title=f"Only in {place}", columns=("plan", f"why not in {other}"), rows=absent))
     return Report(
         title=f"{before} and {after}",
         headline=result.summary(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from lightloom.app.cli.options import Json, check_outputs, count_option, option, print_result
+from lightloom.app.cli.options import Json, arguments, check_outputs, count_option, option, print_result
 from lightloom.core.array_files import read_npy
 from lightloom.core.errors import INSTALL_TORCH, CodecError, ConfigError, WorkloadError
 from lightloom.core.files import atomic_file, cannot_read, check_writable, write_atomically
@@ -105,30 +106,21 @@ def _values(path: Path) -> NDArray[np.float32]:
 
 
 def _codec_of(head: bytes, source: Path) -> tuple[Header, FramedCodec]:
+    """Return the header that a stream begins with, and the codec that wrote it."""
     try:
         header = Header.parse(head)
     except CodecError as error:
         raise CodecError(f"{str(source)!r}: {error}") from error
     for family in codecs().values():
-        codec = _of_parameter(family, header)
-        if codec is not None:
-            return header, codec
+        default = family.build(family.read(family.default))
+        if isinstance(default, FramedCodec) and default.codec_id == header.codec:
+            # The parameter of a header is the codec's own, or the logarithm of it.
+            for value in (header.parameter, 2.0**-header.parameter, 2**header.parameter):
+                with suppress(ConfigError):
+                    codec = family.build(value)
+                    if isinstance(codec, FramedCodec) and codec.parameter == header.parameter:
+                        return header, codec
     raise CodecError(f"{str(source)!r} is of codec {header.codec} with parameter {header.parameter}, unknown here")
-
-
-def _of_parameter(family: Any, header: Header) -> FramedCodec | None:
-    """The family's codec whose streams begin with this header; None where it has none."""
-    default = family.build(family.read(family.default))
-    if not isinstance(default, FramedCodec) or default.codec_id != header.codec:
-        return None
-    for value in (header.parameter, 2.0**-header.parameter, 2**header.parameter):
-        try:
-            codec = family.build(value)
-        except ConfigError:
-            continue
-        if codec.parameter == header.parameter:
-            return codec  # type: ignore[no-any-return]
-    return None
 
 
 compress = typer.Typer(
@@ -163,22 +155,13 @@ def profile(
     as_json: Json = False,
 ) -> None:
     """Measure what codecs make of this model's gradients, and keep it for `lightloom plan --exchange`."""
-    codecs = [find(name) for name in dict.fromkeys(codec or [_DEFAULT])]
+    given, codecs = locals(), [find(name) for name in dict.fromkeys(codec or [_DEFAULT])]
     check_outputs(files=[out])
     graph = load_workload(model, batch=1, sequence_length=sequence_length)
     if gradients:
         origin, values = f"saved: {', '.join(path.name for path in gradients)}", _saved(gradients, graph)
     else:
-        options = {
-            "steps": steps,
-            "batch": batch,
-            "sequence_length": sequence_length,
-            "learning_rate": learning_rate,
-            "seed": seed,
-            "terms": sums,
-            "data": data,
-        }
-        origin, values = _trained(model, graph, options)
+        origin, values = _trained(graph, given | {"terms": sums})
     measured = measure_codecs(model, graph.parameters, values, codecs, origin)
     document = measured.to_json() | {"provenance": provenance([measured.to_json()], None if gradients else seed)}
     if out is not None:
@@ -187,14 +170,14 @@ def profile(
     print_result(document, as_json, _parts(measured), {"profile": out})
 
 
-def _trained(model: str, graph: ComputeGraph, options: Document) -> tuple[str, Iterator[Sample]]:
+def _trained(graph: ComputeGraph, options: Document) -> tuple[str, Iterator[Sample]]:
     try:
         from lightloom.papers.runs.gradient_profile import Training, trained_gradients
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise WorkloadError(f"{model}: {INSTALL_TORCH}; or give --gradients FILE") from error
-    training = Training(model=model, **options)
+        raise WorkloadError(f"{options['model']}: {INSTALL_TORCH}; or give --gradients FILE") from error
+    training = Training(**arguments(Training, options))
 
     def run() -> Iterator[Sample]:
         with progress("Training", training.steps + training.terms - 1) as advance:
@@ -230,18 +213,13 @@ def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
 def _parts(profile: CompressionProfile) -> Iterator[str | Table]:
     """Tables of the codecs and of each codec's largest tensors, and how they were measured."""
     threads = " / ".join(str(rate.threads) for rate in profile.codecs[0].host)
-    columns = ["codec", *_FIT, "encode GB/s", "decode GB/s"]
-    cells = [
-        [
-            codec.codec,
-            *_fit(codec.whole),
-            " / ".join(f"{rate.encode / 1e9:.3g}" for rate in codec.host),
-            " / ".join(f"{rate.decode / 1e9:.3g}" for rate in codec.host),
-        ]
-        for codec in profile.codecs
-    ]
+    cells = []
+    for codec in profile.codecs:
+        rates = ([getattr(rate, way) for rate in codec.host] for way in ("encode", "decode"))
+        shown = (" / ".join(f"{rate / 1e9:.3g}" for rate in each) for each in rates)
+        cells.append([codec.codec, *_fit(codec.whole), *shown])
     title = f"{profile.model}, {profile.parameters:,} parameters"
-    yield plain_table(columns, cells, title=title)
+    yield plain_table(["codec", *_FIT, "encode GB/s", "decode GB/s"], cells, title=title)
     for codec in profile.codecs:
         largest = sorted(codec.tensors.items(), key=lambda item: -item[1].values)[:_TENSORS]
         cells = [[name, f"{fit.values:,}", *_fit(fit)] for name, fit in largest]

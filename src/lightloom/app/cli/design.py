@@ -21,6 +21,7 @@ from lightloom.app.cli.options import (
     Maintenance,
     Prices,
     Pue,
+    arguments,
     check_outputs,
     count_option,
     option,
@@ -79,31 +80,23 @@ def design(
     as_json: Json = False,
 ) -> None:
     """Search fabrics and their fields for the most samples per dollar and per joule, after failures."""
+    given = locals()
     check_outputs(files=[report])
     fields = read_settings(settings)
-    site = site_inputs(locals(), fields)
+    given["site"] = site_inputs(given, fields)
     if fields:
         raise ConfigError(
             f"--set {min(fields)}: expected a choice of the bill, one of {', '.join(BillChoices.model_fields)}"
         )
-    workers = None
-    if jobs is not None or dask is not None or ray is not None:
-        workers = Workers(jobs=jobs, dask=dask, ray=ray)
+    spread = jobs is not None or dask is not None or ray is not None
+    given |= {
+        "budget_dollars": _amount(budget_dollars, "--budget-dollars", "price"),
+        "budget_watts": _amount(budget_watts, "--budget-watts", "power"),
+        "prune": not no_prune,
+        "workers": Workers(jobs=jobs, dask=dask, ray=ray) if spread else None,
+    }
     with progress(f"designs for {model}", None) as advance:
-        found = search(
-            model,
-            ranks=ranks,
-            budget_dollars=_amount(budget_dollars, "--budget-dollars", "price"),
-            budget_watts=_amount(budget_watts, "--budget-watts", "power"),
-            accelerator=accelerator,
-            space=space,
-            batch=batch,
-            site=site,
-            prune=not no_prune,
-            workers=workers,
-            folder=folder,
-            advance=advance,
-        )
+        found = search(**arguments(search, given | {"advance": advance}))
     document = found.to_json()
     written = {} if report is None else {"report": write(_page(found), report)}
     print_result(document, as_json, _parts(found), written)

@@ -12,8 +12,8 @@ import typer
 from rich.table import Table
 
 from lightloom.app.cli.main import Entry, lazy_group
-from lightloom.app.cli.options import Json, check_outputs, count_option, figure_option, option, print_result
-from lightloom.core.results import provenance, provenance_line
+from lightloom.app.cli.options import Json, check_outputs, count_option, draw, figure_option, option, print_result
+from lightloom.core.results import provenance
 from lightloom.core.units import format_bandwidth, format_size, format_time, parse
 from lightloom.exchange.method import Gradient, accuracy_note, evidence_of
 from lightloom.exchange.methods import families, find
@@ -27,11 +27,11 @@ from lightloom.reports.console import plain_table
 from lightloom.reports.progress import progress
 
 COMMANDS = {
-    "list": Entry("lightloom.app.cli.exchange", "Name all methods.", "list_methods"),
-    "show": Entry("lightloom.app.cli.exchange", "Say what a method sends and computes."),
+    "list": Entry(__name__, "Name all methods.", "list_methods"),
+    "show": Entry(__name__, "Say what a method sends and computes."),
     "measure": Entry("lightloom.app.cli.exchange_training", "Measure this host's kernels, for plans."),
     "break-even": Entry(
-        "lightloom.app.cli.exchange",
+        __name__,
         "Say in how many set-ups of models, link speeds and ranks a method shortens a step.",
         "break_even",
     ),
@@ -69,7 +69,7 @@ def list_methods(*, as_json: Json = False) -> None:
         }
         for family in families().values()
     ]
-    cells = [[str(row["name"]), str(row["summary"]), str(row["default"]), str(row["accuracy"])] for row in rows]
+    cells = [[str(row[name]) for name in ("name", "summary", "default", "accuracy")] for row in rows]
     table = plain_table(["method", "what it does", "with its defaults", "accuracy of the default"], cells)
     document = {"schema": "lightloom.exchanges/1", "methods": rows, "provenance": provenance([rows])}
     print_result(document, as_json, [table], {})
@@ -132,8 +132,7 @@ def _show_parts(document: dict[str, Any]) -> Iterator[str | Table]:
         f"{work['flops']:,.0f} FLOPs in {work['calls']:g} calls beside; keeps "
         f"{document['state_bytes_per_parameter']:g} bytes a parameter between steps"
     )
-    for name, meaning in document["options"].items():
-        yield f"  {name}: {meaning}"
+    yield from (f"  {name}: {meaning}" for name, meaning in document["options"].items())
     yield f"accuracy: {document['accuracy']}"
 
 
@@ -178,36 +177,28 @@ def break_even(
     with progress("Set-ups", len(trials) * len(counts) * len(speeds)) as advance:
         rows = set_ups(trials, counts, speeds, on, lambda: advance(1))
     coders = [exchange.on(on(2, speeds[0]).accelerator).coder for exchange in trials[0].exchanges]
+    by_source: dict[str, list[str]] = {}
+    for method, coder in zip(methods, coders, strict=True):
+        by_source.setdefault(coder.source, []).append(method.name)
+    sources = "; ".join(f"{', '.join(names)}: {source}" for source, names in by_source.items())
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "cluster": cluster,
         "batch_per_rank": batch,
         "engine": coders[0].name,
-        "engine_source": _sources([method.name for method in methods], [coder.source for coder in coders]),
+        "engine_source": sources if len(by_source) > 1 else coders[0].source,
         "set_ups": [asdict(row) | {"methods": dict(row.methods)} for row in rows],
         "counts": _counts(rows),
         "accuracy": {method.name: accuracy_note(method.name) for method in methods},
     }
     document["provenance"] = provenance([names, [method.name for method in methods], speeds, counts, batch, cluster])
     if figure is not None:
-        from lightloom.reports.figures.canvas import save
         from lightloom.reports.figures.comparisons import break_even_figure
 
-        lines = _lines(trials[0], counts, on)
-        document["lines"] = lines
+        document["lines"] = _lines(trials[0], counts, on)
         title = f"{trials[0].graph.name}, {batch} samples a rank, {cluster}: an exchange pays below its line"
-        save(break_even_figure(lines, title), figure, provenance_line(document["provenance"]))
+        draw(figure, partial(break_even_figure, document["lines"], title), document)
     print_result(document, as_json, _break_even_parts(rows, document), {"figure": figure})
-
-
-def _sources(methods: Sequence[str], sources: Sequence[str]) -> str:
-    """Where rates come from, with the methods that each is of where they differ."""
-    by_source: dict[str, list[str]] = {}
-    for method, source in zip(methods, sources, strict=True):
-        by_source.setdefault(source, []).append(method)
-    if len(by_source) == 1:
-        return sources[0]
-    return "; ".join(f"{', '.join(names)}: {source}" for source, names in by_source.items())
 
 
 def _cluster(name: str, ranks: int, bandwidth: float) -> Cluster:
@@ -259,11 +250,9 @@ def _break_even_parts(rows: Sequence[SetUp], document: dict[str, Any]) -> Iterat
     table = []
     for name in dict.fromkeys(row.model for row in rows):
         own = [row for row in rows if row.model == name]
-        best = []
-        for link in links:
-            ups = [row.best(methods)[1] for row in own if row.bandwidth == link]
-            best.append(f"{min(ups):.3g} to {max(ups):.3g}")
-        table.append([name, format_time(min(row.plain for row in own)), *best])
+        best = [[row.best(methods)[1] for row in own if row.bandwidth == link] for link in links]
+        spans = [f"{min(ups):.3g} to {max(ups):.3g}" for ups in best]
+        table.append([name, format_time(min(row.plain for row in own)), *spans])
     columns = ["model", "shortest step", *(format_bandwidth(link) for link in links)]
     yield plain_table(columns, table, title="speed-up by the best method, over ranks")
     yield (
@@ -271,6 +260,5 @@ def _break_even_parts(rows: Sequence[SetUp], document: dict[str, Any]) -> Iterat
         "the kernels of their day; this is a model of "
         f"{document['engine_source']}"
     )
-    for name, note in document["accuracy"].items():
-        yield f"accuracy of {name}: {note}"
+    yield from (f"accuracy of {name}: {note}" for name, note in document["accuracy"].items())
     yield "a shorter step is no shorter training unless the loss stays"

@@ -11,15 +11,24 @@ import typer
 from rich.table import Table
 
 from lightloom.app.api.exchange_comparison import ExchangeComparison, compare_exchanges
-from lightloom.app.cli.options import Json, check_outputs, count_option, figure_option, option, print_result
+from lightloom.app.cli.options import (
+    Json,
+    arguments,
+    check_outputs,
+    count_option,
+    draw,
+    figure_option,
+    option,
+    print_result,
+)
 from lightloom.core.files import write_atomically
-from lightloom.core.results import provenance, provenance_line
+from lightloom.core.results import provenance
 from lightloom.core.units import format_time
 from lightloom.exchange.measuring import keep_rates, measurable
 from lightloom.exchange.measuring import measure_kernels as measured
 from lightloom.exchange.method import merge_evidence
 from lightloom.exchange.methods import compared, find
-from lightloom.reports.console import plain_table
+from lightloom.reports.console import rows_table
 from lightloom.reports.progress import progress
 
 
@@ -45,24 +54,18 @@ def compare(
 
     Runs that have finished are not repeated, so that a comparison that was interrupted continues.
     """
+    given, chosen = locals(), methods or compared()
     check_outputs([figure], [evidence])
-    chosen = methods or compared()
     with progress("training", seeds * (len(chosen) + 1)) as advance:
-        result = compare_exchanges(
-            task, chosen, ranks=ranks, seeds=seeds, steps=steps, link=link, data=data, folder=folder, advance=advance
-        )
-    if figure is not None:
-        from lightloom.reports.figures.canvas import save
-
-        save(result.figure(), figure, provenance_line(result.origin))
+        result = compare_exchanges(**arguments(compare_exchanges, given | {"methods": chosen, "advance": advance}))
+    draw(figure, result.figure, result.to_json())
     if evidence is not None:
         write_atomically(evidence, merge_evidence(evidence, result.evidence()))
     print_result(result.to_json(), as_json, _parts(result), {"figure": figure, "evidence": evidence})
 
 
 def _parts(result: ExchangeComparison) -> Iterator[str | Table]:
-    rows = result.display_rows()
-    yield plain_table(list(rows[0]), [list(row.values()) for row in rows], title=result.title)
+    yield rows_table(result.display_rows(), title=result.title)
     yield (
         "less plain: mean over seeds of the loss less that of DDP without a hook, from the same weights on the same "
         "batches; spread: largest less smallest. Steps over the link and equal time are a model: processor time as "
@@ -92,19 +95,18 @@ def measure(
             keep_rates(method.name, rates)
             rows.append({"method": method.name} | asdict(rates))
             advance(1)
-    cells = [
-        [
-            str(row["method"]),
-            f"{row['encode'] / 1e9:.3g}",
-            f"{row['decode'] / 1e9:.3g}",
-            format_time(row["encode_message"]),
-            format_time(row["decode_message"]),
-            str(row["kernel"]),
-        ]
+    shown = [
+        {
+            "method": row["method"],
+            "encode GB/s": f"{row['encode'] / 1e9:.3g}",
+            "decode GB/s": f"{row['decode'] / 1e9:.3g}",
+            "encode call": format_time(row["encode_message"]),
+            "decode call": format_time(row["decode_message"]),
+            "kernel": row["kernel"],
+        }
         for row in rows
     ]
-    columns = ["method", "encode GB/s", "decode GB/s", "encode call", "decode call", "kernel"]
-    table = plain_table(columns, cells, title="bytes of float32 per second, the fastest of a few rounds")
+    table = rows_table(shown, title="bytes of float32 per second, the fastest of a few rounds")
     names = [method.name for method in chosen]
     document = {"schema": "lightloom.exchange-rates/1", "methods": rows, "provenance": provenance(names)}
     print_result(document, as_json, [table, "kept for lightloom plan --exchange-engine local"], {})

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import fields
-from typing import Annotated
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from lightloom.app.api.goodput import Goodput
 from lightloom.app.api.goodput import goodput as estimate
-from lightloom.app.cli.options import Json, count_option, option, print_result, read_settings
+from lightloom.app.cli.options import Json, count_option, option, parsed_option, print_result, read_pairs, read_settings
 from lightloom.core.errors import ConfigError
 from lightloom.core.units import parse
 from lightloom.machines.parts.part import format_amount
-from lightloom.planning.economics.job import Shares, World
+from lightloom.planning.economics.job import World
 from lightloom.reports.console import plain_table
 
 _SHARES = {
@@ -28,142 +29,13 @@ _SHARES = {
 }
 _Pairs = list[str] | None
 
-_Ranks = Annotated[int | None, count_option("--ranks", "Ranks of the job, with the cluster's parts for each.")]
-_Checkpoint = Annotated[
-    str | None,
-    option("Time that training stops for one; STALL,SAVE: an asynchronous one, durable SAVE later.", "TIME[,TIME]"),
-]
-_Recovery = Annotated[
-    _Pairs,
-    option(
-        "part=time of a restart: detection, network_detection, swap, rewiring, link_up, initialisation, loading; "
-        "repeatable."
-    ),
-]
-_Rates = Annotated[
-    str | None, option("Log of interruptions for all causes: llama-3, rsc-1, rsc-2 or a YAML file.", "NAME")
-]
-_Mtbf = Annotated[
-    _Pairs, option("name=time between failures of a part, or of accelerator, host, network, software; repeatable.")
-]
-_Remedy = Annotated[str | None, option("After a failed link: restart, rewire or damaged; the best without it.", "NAME")]
-_SpareChannels = Annotated[
-    int | None, count_option("--spare-channels", "Spare wavelengths or ports of every rank.", least=0)
-]
-_Communication = Annotated[str | None, option("Share of a step that waits for communication, as 30% or 0.3.", "SHARE")]
-_DamageSlowdown = Annotated[str | None, option("Times as long as collectives take around a failed link.", "TIMES")]
-_HostAvailability = Annotated[str | None, option("Share of the time that a host works, for slices.", "SHARE")]
-_Crews = Annotated[
-    int | None, count_option("--crews", "Repairs at once that are simulated; any number without it.", least=1)
-]
-_Rack = Annotated[
-    str | None, option("Racks that fail as a whole, simulated: nodes and time between failures.", "NODES,TIME")
-]
 
+def read_number(text: str, name: str) -> float:
+    """Return a number, 0 or more, given to an option.
 
-def goodput(
-    *,
-    cluster: Annotated[str, typer.Argument(help="A cluster of the catalog, or a YAML file.")],
-    settings: Annotated[_Pairs, option("field=value of the cluster; repeatable.", name="--set")] = None,
-    ranks: _Ranks = None,
-    months: Annotated[str, option("Months of 30 days that are counted and simulated.", "N")] = "1",
-    checkpoint: _Checkpoint = None,
-    interval: Annotated[str | None, option("Useful time between checkpoints; the optimum without it.", "TIME")] = None,
-    restart: Annotated[str | None, option("Time of every restart.", "TIME")] = None,
-    recovery: _Recovery = None,
-    rates: _Rates = None,
-    mtbf: _Mtbf = None,
-    interruption_time: Annotated[str | None, option("Time between interruptions of the whole job.", "TIME")] = None,
-    spares: Annotated[int | None, count_option("--spares", "Spare nodes; as many as pay without it.", least=0)] = None,
-    repair: Annotated[str | None, option("Time until a failed node works again.", "TIME")] = None,
-    node_ranks: Annotated[int | None, count_option("--node-ranks", "Ranks that fail together.", least=1)] = None,
-    remedy: _Remedy = None,
-    spare_channels: _SpareChannels = None,
-    communication: _Communication = None,
-    damage_slowdown: _DamageSlowdown = None,
-    node_price: Annotated[str | None, option("Price of a node in use, e.g. 300 k$.", "PRICE")] = None,
-    spare_price: Annotated[str | None, option("Price of a spare node, beside --node-price.", "PRICE")] = None,
-    slices: Annotated[list[str] | None, option("Ranks of a slice; repeatable.", "RANKS", "--slice")] = None,
-    block: Annotated[int | None, count_option("--block", "Ranks of a block of slices.", least=1)] = None,
-    host_availability: _HostAvailability = None,
-    simulate: Annotated[bool, option("Play the months event by event as well.", name="--simulate")] = False,
-    runs: Annotated[int, count_option("--runs", "How often the months are played.", least=1)] = 8,
-    seed: Annotated[int, count_option("--seed", "Seed of the simulation.", least=0)] = 0,
-    weibull: Annotated[str | None, option("Shape of the lifetimes that are simulated; 1 is exponential.", "K")] = None,
-    crews: _Crews = None,
-    rack: _Rack = None,
-    as_json: Json = False,
-) -> None:
-    """Show how much of a month trains, what interrupts it, and what spares and faster checkpoints are worth."""
-    stall, save = _checkpoint(checkpoint)
-    world = _world(weibull, crews, rack)
-    result = estimate(
-        cluster,
-        set=read_settings(settings),
-        ranks=ranks,
-        months=_number(months, "--months"),
-        slices=[int(_number(text, "--slice")) for text in slices or ()],
-        block=block,
-        host_availability=_share(host_availability, "--host-availability"),
-        simulate=world or simulate,
-        runs=runs,
-        seed=seed,
-        stall=stall,
-        save=save,
-        interval=interval,
-        restart=restart,
-        recovery=_pairs(recovery, "--recovery"),
-        rates=rates,
-        mtbf=_pairs(mtbf, "--mtbf"),
-        interruption_time=interruption_time,
-        spares=spares,
-        repair=repair,
-        node_ranks=node_ranks,
-        remedy=remedy,
-        spare_channels=spare_channels,
-        communication=_share(communication, "--communication"),
-        damage_slowdown=_optional(damage_slowdown, "--damage-slowdown"),
-        node_price=node_price,
-        spare_price=spare_price,
-    )
-    print_result(result.to_json(), as_json, _parts(result))
-
-
-def _checkpoint(text: str | None) -> tuple[str | None, str | None]:
-    if text is None:
-        return None, None
-    stall, comma, save = text.partition(",")
-    return stall.strip(), save.strip() if comma else None
-
-
-def _world(weibull: str | None, crews: int | None, rack: str | None) -> World | None:
-    """Return what the simulation is to have beside the closed form; None where nothing was asked for."""
-    if weibull is None and crews is None and rack is None:
-        return None
-    shape = 1.0 if weibull is None else _number(weibull, "--weibull")
-    if rack is None:
-        return World(shape=shape, crews=crews or 0)
-    nodes, comma, seconds = rack.partition(",")
-    mean = parse(seconds.strip(), "time") if comma else 0.0
-    if not mean:
-        raise ConfigError(f"--rack {rack!r}: expected nodes and a time between failures of a rack, e.g. 4,20000h")
-    return World(shape=shape, crews=crews or 0, rack=int(_number(nodes, "--rack")), rack_rate=1 / mean)
-
-
-def _pairs(texts: list[str] | None, name: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    example = "loading=60s" if name == "--recovery" else "host=60000h"
-    for text in texts or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip() or not value.strip():
-            raise ConfigError(f"{name} {text!r}: expected name=time, e.g. {example}")
-        if key.strip() in pairs:
-            raise ConfigError(f"{name} {text!r}: {key.strip()} is given twice: expected it once")
-        pairs[key.strip()] = value.strip()
-    return pairs
-
-
-def _number(text: str, name: str) -> float:
+    Raises:
+        ConfigError: anything else.
+    """
     try:
         number = float(text)
     except ValueError:
@@ -173,19 +45,118 @@ def _number(text: str, name: str) -> float:
     return number
 
 
-def _optional(text: str | None, name: str) -> float | None:
-    return None if text is None else _number(text, name)
+def read_share(text: str, name: str) -> float:
+    """Return a share between 0 and 1 given to an option, which may be written in per cent.
 
-
-def _share(text: str | None, name: str) -> float | None:
-    """Return a share between 0 and 1, which may be written in per cent."""
-    if text is None:
-        return None
-    percent = text.strip().endswith("%")
-    share = _number(text.strip().removesuffix("%"), name) / (100 if percent else 1)
+    Raises:
+        ConfigError: anything else.
+    """
+    share = read_number(text.strip().removesuffix("%"), name) / (100 if text.strip().endswith("%") else 1)
     if share > 1:
         raise ConfigError(f"{name} {text!r}: expected 0 to 1, or per cent as 99%")
     return share
+
+
+number_option, share_option = partial(parsed_option, read_number), partial(parsed_option, read_share)
+
+
+_REWRITTEN = ("settings", "checkpoint", "weibull", "crews", "rack", "as_json")
+"""Options that the function of the API takes in another form."""
+
+
+def goodput(
+    *,
+    cluster: Annotated[str, typer.Argument(help="A cluster of the catalog, or a YAML file.")],
+    settings: Annotated[_Pairs, option("field=value of the cluster; repeatable.", name="--set")] = None,
+    ranks: Annotated[
+        int | None, count_option("--ranks", "Ranks of the job, with the cluster's parts for each.")
+    ] = None,
+    months: Annotated[float, number_option("--months", "Months of 30 days that are counted and simulated.", "N")] = 1,
+    checkpoint: Annotated[
+        str | None,
+        option("Time that training stops for one; STALL,SAVE: an asynchronous one, durable SAVE later.", "TIME[,TIME]"),
+    ] = None,
+    interval: Annotated[str | None, option("Useful time between checkpoints; the optimum without it.", "TIME")] = None,
+    restart: Annotated[str | None, option("Time of every restart.", "TIME")] = None,
+    recovery: Annotated[
+        _Pairs,
+        option(
+            "part=time of a restart: detection, network_detection, swap, rewiring, link_up, initialisation, loading; "
+            "repeatable."
+        ),
+    ] = None,
+    rates: Annotated[
+        str | None, option("Log of interruptions for all causes: llama-3, rsc-1, rsc-2 or a YAML file.", "NAME")
+    ] = None,
+    mtbf: Annotated[
+        _Pairs, option("name=time between failures of a part, or of accelerator, host, network, software; repeatable.")
+    ] = None,
+    interruption_time: Annotated[str | None, option("Time between interruptions of the whole job.", "TIME")] = None,
+    spares: Annotated[int | None, count_option("--spares", "Spare nodes; as many as pay without it.", least=0)] = None,
+    repair: Annotated[str | None, option("Time until a failed node works again.", "TIME")] = None,
+    node_ranks: Annotated[int | None, count_option("--node-ranks", "Ranks that fail together.", least=1)] = None,
+    remedy: Annotated[
+        str | None, option("After a failed link: restart, rewire or damaged; the best without it.", "NAME")
+    ] = None,
+    spare_channels: Annotated[
+        int | None, count_option("--spare-channels", "Spare wavelengths or ports of every rank.", least=0)
+    ] = None,
+    communication: Annotated[
+        float | None,
+        share_option("--communication", "Share of a step that waits for communication, as 30% or 0.3.", "SHARE"),
+    ] = None,
+    damage_slowdown: Annotated[
+        float | None,
+        number_option("--damage-slowdown", "Times as long as collectives take around a failed link.", "TIMES"),
+    ] = None,
+    node_price: Annotated[str | None, option("Price of a node in use, e.g. 300 k$.", "PRICE")] = None,
+    spare_price: Annotated[str | None, option("Price of a spare node, beside --node-price.", "PRICE")] = None,
+    slices: Annotated[list[float] | None, number_option("--slice", "Ranks of a slice; repeatable.", "RANKS")] = None,
+    block: Annotated[int | None, count_option("--block", "Ranks of a block of slices.", least=1)] = None,
+    host_availability: Annotated[
+        float | None, share_option("--host-availability", "Share of the time that a host works, for slices.", "SHARE")
+    ] = None,
+    simulate: Annotated[bool, option("Play the months event by event as well.", name="--simulate")] = False,
+    runs: Annotated[int, count_option("--runs", "How often the months are played.", least=1)] = 8,
+    seed: Annotated[int, count_option("--seed", "Seed of the simulation.", least=0)] = 0,
+    weibull: Annotated[
+        float | None, number_option("--weibull", "Shape of the lifetimes that are simulated; 1 is exponential.", "K")
+    ] = None,
+    crews: Annotated[
+        int | None, count_option("--crews", "Repairs at once that are simulated; any number without it.", least=1)
+    ] = None,
+    rack: Annotated[
+        str | None, option("Racks that fail as a whole, simulated: nodes and time between failures.", "NODES,TIME")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show how much of a month trains, what interrupts it, and what spares and faster checkpoints are worth."""
+    given: dict[str, Any] = {name: value for name, value in locals().items() if name not in _REWRITTEN}
+    stall, comma, save = (part.strip() for part in (checkpoint or "").partition(","))
+    given |= {"stall": None if checkpoint is None else stall, "save": save if comma else None}
+    given |= {
+        "slices": [int(ranks) for ranks in slices or ()],
+        "simulate": _world(weibull, crews, rack) or simulate,
+        "recovery": read_pairs(recovery, "--recovery {!r}", "name=time, e.g. loading=60s"),
+        "mtbf": read_pairs(mtbf, "--mtbf {!r}", "name=time, e.g. host=60000h"),
+        "set": read_settings(settings),
+    }
+    result = estimate(**given)
+    print_result(result.to_json(), as_json, _parts(result))
+
+
+def _world(weibull: float | None, crews: int | None, rack: str | None) -> World | None:
+    """Return what the simulation is to have beside the closed form; None where nothing was asked for."""
+    if weibull is None and crews is None and rack is None:
+        return None
+    world = World(shape=1.0 if weibull is None else weibull, crews=crews or 0)
+    if rack is None:
+        return world
+    nodes, comma, seconds = rack.partition(",")
+    mean = parse(seconds.strip(), "time") if comma else 0.0
+    if not mean:
+        raise ConfigError(f"--rack {rack!r}: expected nodes and a time between failures of a rack, e.g. 4,20000h")
+    return replace(world, rack=int(read_number(nodes, "--rack")), rack_rate=1 / mean)
 
 
 def _parts(result: Goodput) -> Iterator[str | Table]:
@@ -197,8 +168,13 @@ def _parts(result: Goodput) -> Iterator[str | Table]:
     yield ""
     yield from _worth(result)
     if result.slices:
+        shares = ("host_availability", ".2%"), ("reconfigurable", ".3%"), ("static", ".3%")
+        rows = [
+            (f"{row.ranks:,}", f"{row.block_ranks:,}", *(format(getattr(row, name), form) for name, form in shares))
+            for row in result.slices
+        ]
         yield ""
-        yield _slices(result)
+        yield plain_table(("slice", "block", "hosts that work", "circuit switches", "fixed slices"), rows)
     if result.missing:
         yield ""
         yield f"at most, for nothing states: {'; '.join(result.missing)}; --mtbf NAME=TIME gives it"
@@ -207,16 +183,16 @@ def _parts(result: Goodput) -> Iterator[str | Table]:
 
 
 def _shares(result: Goodput) -> Table:
+    """Where the time goes by the closed form, and as it was played where it was."""
+    columns, shares = ["where the time goes", "closed form"], [result.estimate.shares]
     played = result.simulated
-    exact: Callable[[Shares, str], str] = lambda shares, name: f"{getattr(shares, name):.3%}"  # noqa: E731
-    names = [field.name for field in fields(Shares) if getattr(result.estimate.shares, field.name) > 0]
-    rows = [(_SHARES[name], exact(result.estimate.shares, name)) for name in names]
-    columns: tuple[str, ...] = ("where the time goes", "closed form")
     if played is not None:
-        columns += (f"simulated, {played.runs} × {result.months:g} months",)
-        rows = [(*row, exact(played.shares, name)) for row, name in zip(rows, names, strict=True)]  # type: ignore[misc]
-        if played.runs > 1:
-            rows.append(("standard error of what is kept", "", f"{played.error:.3%}"))  # type: ignore[arg-type]
+        columns.append(f"simulated, {played.runs} × {result.months:g} months")
+        shares.append(played.shares)
+    names = [name for name in _SHARES if getattr(shares[0], name) > 0]
+    rows = [(_SHARES[name], *(f"{getattr(each, name):.3%}" for each in shares)) for name in names]
+    if played is not None and played.runs > 1:
+        rows.append(("standard error of what is kept", "", f"{played.error:.3%}"))
     return plain_table(columns, rows)
 
 
@@ -262,17 +238,3 @@ def _worth(result: Goodput) -> Iterator[str | Table]:
         ]
         yield ""
         yield plain_table(("spare nodes", "kept", "the last pays below", "in dollars"), counts)
-
-
-def _slices(result: Goodput) -> Table:
-    rows = [
-        (
-            f"{row.ranks:,}",
-            f"{row.block_ranks:,}",
-            f"{row.host_availability:.2%}",
-            f"{row.reconfigurable:.3%}",
-            f"{row.static:.3%}",
-        )
-        for row in result.slices
-    ]
-    return plain_table(("slice", "block", "hosts that work", "circuit switches", "fixed slices"), rows)

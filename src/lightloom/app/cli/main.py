@@ -71,79 +71,63 @@ def load_command(name: str, entry: Entry) -> Any:
     return command
 
 
-COMMANDS = {
-    "plan": Entry("lightloom.app.cli.plan", "Rank every plan for training this model on these clusters."),
-    "collective": Entry("lightloom.app.cli.collective", "Build, verify and cost schedules of one collective."),
-    "circuits": Entry(
-        "lightloom.app.cli.circuits",
-        "Assign circuits to a traffic matrix, verify them, and play the traffic through them.",
-    ),
-    "traffic": Entry(
-        "lightloom.app.cli.traffic",
+_COMMANDS = {
+    "plan": ("plan", "Rank every plan for training this model on these clusters."),
+    "collective": ("collective", "Build, verify and cost schedules of one collective."),
+    "circuits": ("circuits", "Assign circuits to a traffic matrix, verify them, and play the traffic through them."),
+    "traffic": (
+        "traffic",
         "Place several jobs on one cluster: each one's step alone, and while the others use the same links.",
     ),
-    "compare": Entry(
-        "lightloom.app.cli.compare",
+    "compare": (
+        "compare",
         "Compare two saved plans: what was asked differently, which plans changed, and by which part of the step.",
     ),
-    "damage": Entry(
-        "lightloom.app.cli.collective", "Synthesize around failures; every rank's share stays as large as it was."
-    ),
-    "goodput": Entry(
-        "lightloom.app.cli.goodput",
+    "damage": ("collective", "Synthesize around failures; every rank's share stays as large as it was."),
+    "goodput": (
+        "goodput",
         "Show how much of a month trains, what interrupts it, and what spares and faster checkpoints are worth.",
     ),
-    "execute": Entry(
-        "lightloom.app.cli.schedule",
+    "execute": (
+        "schedule",
         "Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own collective.",
     ),
-    "budget": Entry(
-        "lightloom.app.cli.budget",
-        "Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs.",
-    ),
-    "bill": Entry(
-        "lightloom.app.cli.bill",
+    "budget": ("budget", "Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs."),
+    "bill": (
+        "bill",
         "Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks them.",
     ),
-    "design": Entry(
-        "lightloom.app.cli.design",
+    "design": (
+        "design",
         "Search fabrics and their fields for the most samples per dollar and per joule, after failures.",
     ),
-    "sweep": Entry(
-        "lightloom.app.cli.sweep",
-        "Compute every point of an experiment that its folder lacks; results as Parquet, and one page.",
-    ),
-    "reproduce": Entry(
-        "lightloom.app.cli.reproduce",
+    "sweep": ("sweep", "Compute every point of an experiment that its folder lacks; results as Parquet, and one page."),
+    "reproduce": (
+        "reproduce",
         "Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why.",
     ),
-    "accuracy": Entry(
-        "lightloom.app.cli.accuracy",
+    "accuracy": (
+        "accuracy",
         "Predict steps, collectives or a profiled step that were measured, and show how near the predictions are.",
     ),
-    "calibrate": Entry(
-        "lightloom.app.cli.accuracy",
+    "calibrate": (
+        "accuracy",
         "Fit an accelerator's parameters to measured steps or a profile, or a transport to timed collectives.",
     ),
-    "catalog": Entry(
-        "lightloom.app.cli.catalog",
+    "catalog": (
+        "catalog",
         "List models, clusters, fabrics, accelerators, parts, codecs, algorithms; or show one entry with its sources.",
     ),
-    "schema": Entry(
-        "lightloom.app.cli.schema", "Print the JSON Schema of a cluster file, of an experiment, or of a schedule."
-    ),
-    "compress": Entry("lightloom.app.cli.compress", "Measure codecs on gradients; compress files of floats."),
-    "exchange": Entry(
-        "lightloom.app.cli.exchange", "Compare the ways in which replicas exchange gradients.", "exchange"
-    ),
-    "onn": Entry(
-        "lightloom.app.cli.onn.app",
+    "schema": ("schema", "Print the JSON Schema of a cluster file, of an experiment, or of a schedule."),
+    "compress": ("compress", "Measure codecs on gradients; compress files of floats."),
+    "exchange": ("exchange", "Compare the ways in which replicas exchange gradients."),
+    "onn": (
+        "onn.app",
         "Build, train, verify, map, disturb and calibrate networks that average inside the light (OptINC).",
     ),
-    "schedule": Entry(
-        "lightloom.app.cli.schedule", "Write schedules to files that other tools read, read them back, check them."
-    ),
+    "schedule": ("schedule", "Write schedules to files that other tools read, read them back, check them."),
 }
+COMMANDS = {name: Entry(f"lightloom.app.cli.{module}", words) for name, (module, words) in _COMMANDS.items()}
 
 app = typer.Typer(
     name="lightloom",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -19,8 +21,10 @@ from lightloom.core.files import check_writable
 from lightloom.core.results import Document, plain, provenance_line
 from lightloom.machines.parts.bill import BillChoices
 from lightloom.reports.console import make_console
-from lightloom.reports.figures.canvas import check_format
+from lightloom.reports.figures.canvas import check_format, save
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 # What the commands share: fields set on the command line, counts, files to write, and how a result is printed.
 
 
@@ -59,6 +63,16 @@ def print_result(
     for name, path in (written or {}).items():
         if path is not None:
             console.print(f"{name}: {path}", soft_wrap=True)
+
+
+def draw(path: Path | None, figure: Callable[[], Figure], document: Document) -> Path | None:
+    """Save the figure of a command's result, with the result's provenance, where a path is given; returns the path."""
+    return None if path is None else save(figure(), path, provenance_line(document["provenance"]))
+
+
+def arguments(function: Callable[..., object], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a command's options that a function of the API has parameters of the same names for."""
+    return {name: options[name] for name in signature(function).parameters if name in options}
 
 
 def check_outputs(figures: Iterable[Path | None] = (), files: Iterable[Path | None] = ()) -> None:
@@ -118,24 +132,29 @@ def option(help: str, metavar: str | None = None, name: str | None = None) -> Op
     return info
 
 
-class _RefusedCount(typer.BadParameter):
-    """A value that is no count; the message names the option itself."""
+class _Refused(typer.BadParameter):
+    """A value that cannot be read; the message names the option itself."""
 
     def format_message(self) -> str:
         return self.message
 
 
-def count_option(name: str, help: str, metavar: str = "N", least: int | None = None) -> OptionInfo:
-    """Return an option that takes a whole number, of at least ``least``."""
+def parsed_option(read: Callable[[str, str], object], name: str, help: str, metavar: str) -> OptionInfo:
+    """Return an option whose value is what ``read(text, name)`` makes of its text; a ConfigError refuses it."""
 
-    def parse(text: str) -> int:
+    def parse(text: str) -> object:
         try:
-            return read_count(text, name, least)
+            return read(text, name)
         except ConfigError as error:
-            raise _RefusedCount(str(error)) from error
+            raise _Refused(str(error)) from error
 
     info: OptionInfo = typer.Option(name, help=help, metavar=metavar, parser=parse)
     return info
+
+
+def count_option(name: str, help: str, metavar: str = "N", least: int | None = None) -> OptionInfo:
+    """Return an option that takes a whole number, of at least ``least``."""
+    return parsed_option(partial(read_count, least=least), name, help, metavar)
 
 
 def figure_option(content: str) -> OptionInfo:
@@ -212,22 +231,10 @@ Prices = Annotated[
     list[str] | None,
     option("part=price of one part of the fabric, e.g. wdm-engine='$ 120'; repeatable.", "PART=PRICE", "--price"),
 ]
-_INPUTS = (
-    "pue",
-    "electricity",
-    "amortisation",
-    "maintenance",
-    "board_price",
-    "host_power",
-    "host_price",
-    "fabric_price",
-)
 
 
 def site_inputs(options: Mapping[str, Any], settings: Document) -> Document:
     """Return the inputs of a :class:`~lightloom.planning.economics.ledger.Site` from options of its fields' names.
-
-    None where an option is left out.
 
     Args:
         options: of a command.
@@ -236,23 +243,35 @@ def site_inputs(options: Mapping[str, Any], settings: Document) -> Document:
     Raises:
         ConfigError: a price without a part, or two of one.
     """
+    from lightloom.planning.economics.ledger import Site
+
     chosen = {name: settings.pop(name) for name in BillChoices.model_fields if name in settings}
-    inputs = {name: options.get(name) for name in _INPUTS}
+    inputs = {name: options[name] for name in Site.model_fields if name in options}
     return {**inputs, "prices": read_prices(options.get("prices")), "choices": chosen or None}
 
 
 def read_prices(given: Sequence[str] | None) -> dict[str, str] | None:
-    """Return the prices of parts by name; None where none are given.
+    """Return the prices of parts by name; None where none are given."""
+    return read_pairs(given, "--price {}", "part=price, e.g. wdm-engine='$ 120'") or None
+
+
+def read_pairs(given: Sequence[str] | None, place: str, form: str) -> dict[str, str]:
+    """Return ``name=value`` texts as a mapping.
+
+    Args:
+        given: the texts.
+        place: where a text was given, for messages; ``{}`` stands for it.
+        form: the form of a text, for messages.
 
     Raises:
-        ConfigError: a price without a part, or two of one.
+        ConfigError: another form, or a name that is given twice.
     """
-    prices: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for text in given or ():
-        name, equals, price = (word.strip() for word in text.partition("="))
-        if not (name and equals and price):
-            raise ConfigError(f"--price {text}: expected part=price, e.g. wdm-engine='$ 120'")
-        if name in prices:
-            raise ConfigError(f"--price {text}: {name} is given twice: expected it once")
-        prices[name] = price
-    return prices or None
+        name, equals, value = (word.strip() for word in text.partition("="))
+        if not (name and equals and value):
+            raise ConfigError(f"{place.format(text)}: expected {form}")
+        if name in pairs:
+            raise ConfigError(f"{place.format(text)}: {name} is given twice: expected it once")
+        pairs[name] = value
+    return pairs

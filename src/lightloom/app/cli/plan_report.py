@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from lightloom.collectives.collective import Kind
-from lightloom.core.results import formatted_fields, provenance_line
+from lightloom.core.results import Document, formatted_fields, provenance_line
 from lightloom.core.units import format_bandwidth, format_energy, format_rate, format_ratio, format_size, format_time
 from lightloom.exchange.method import accuracy_note
 from lightloom.machines.accelerators.load import SYSTEM_ORIGIN as SYSTEM
@@ -17,7 +16,6 @@ from lightloom.machines.clusters.astra_sim import ORIGIN
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.fabrics.derived import Cut
 from lightloom.machines.fabrics.fabric import Fabric
-from lightloom.machines.transports.transport import Transport
 from lightloom.planning.economics.ledger import MARKS, MOST_PLACES, TITLE, StepLedger, ledger_notes, ledger_rows
 from lightloom.planning.figures import group_figure, placement_figure
 from lightloom.planning.gradients import PricedExchange
@@ -36,14 +34,10 @@ from lightloom.reports.html import draws
 from lightloom.reports.report import (
     ALIKE,
     CollectiveRow,
-    ExploredPlan,
-    LightMap,
-    MemoryBar,
     Picture,
     RankingRow,
     Report,
     Table,
-    collective_row,
     explored_plan,
     light_map,
 )
@@ -73,36 +67,29 @@ def algorithm_tables(search: PlanSearch) -> tuple[Table, ...]:
     plans = compared(search)
     if not plans:
         return ()
-    return (
-        Table(
-            title=f"{plans[0].strategy} with every algorithm",
-            columns=(
-                "algorithm",
-                "step",
-                "longer",
-                "waits for the network",
-                "network busy",
-                "of it circuits",
-                "vs bound",
-            ),
-            rows=tuple(_algorithm_row(plan, plan.result, plans[0]) for plan in plans if plan.result is not None),
-            caption="Network busy: all collectives of a step, hidden or not, with the changes of circuits before them. "
-            "Against the bound: collectives from dark fibres, over the lower bounds of each.",
-        ),
+    first, rows = plans[0], []
+    for plan in plans:
+        assert plan.result is not None
+        waiting = plan.breakdown["exposed_communication_s"] + plan.breakdown["exposed_reconfiguration_s"]
+        rows.append(
+            (
+                " + ".join(plan.algorithms) or "none",
+                format_time(plan.step_time),
+                _longer(plan.step_time / first.step_time if first.step_time else 1.0),
+                format_time(waiting),
+                format_time(plan.result.communication_time),
+                format_time(plan.result.busy_time["reconfiguration"]),
+                format_ratio(times_the_bound(plan)),
+            )
+        )
+    table = Table(
+        title=f"{first.strategy} with every algorithm",
+        columns=("algorithm", "step", "longer", "waits for the network", "network busy", "of it circuits", "vs bound"),
+        rows=tuple(rows),
+        caption="Network busy: all collectives of a step, hidden or not, with the changes of circuits before them. "
+        "Against the bound: collectives from dark fibres, over the lower bounds of each.",
     )
-
-
-def _algorithm_row(plan: Plan, result: StepResult, first: Plan) -> tuple[str, ...]:
-    waiting = plan.breakdown["exposed_communication_s"] + plan.breakdown["exposed_reconfiguration_s"]
-    return (
-        " + ".join(plan.algorithms) or "none",
-        format_time(plan.step_time),
-        _longer(plan.step_time / first.step_time if first.step_time else 1.0),
-        format_time(waiting),
-        format_time(result.communication_time),
-        format_time(result.busy_time["reconfiguration"]),
-        format_ratio(times_the_bound(plan)),
-    )
+    return (table,)
 
 
 def _longer(ratio: float) -> str:
@@ -124,26 +111,22 @@ def circuit_tables(search: PlanSearch) -> tuple[Table, ...]:
     """Circuits of each collective of the fastest plan whose schedules are synthesized; nothing without one."""
     synthesized = (plan for plan in compared(search) if all(carrier(name).by_size for name in plan.algorithms))
     plan = next((plan for plan in synthesized if plan.exchanges), None)
-    if plan is None or plan.result is None:
+    if plan is None or plan.result is None or plan.prices is None:
         return ()
-    times = Counter((exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges)
+    times, rows = Counter((exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges), []
+    for (kind, nbytes), count in sorted(times.items()):
+        cost, bound = plan.prices.cost(kind, nbytes)
+        notes = "; ".join(plan.prices.schedule(kind, nbytes).notes)
+        timed = format_time(cost.time), format_ratio(bound.ratio(cost))
+        rows.append((kind, format_size(nbytes), str(count), *timed, notes))
     circuits = plan.job.fabric.exclusive
-    return (
-        Table(
-            title=f"{'Circuits' if circuits else 'Messages'} of {plan.algorithm} schedules, {plan.strategy}",
-            columns=("collective", "size", "a step", "time", "vs bound", "circuits" if circuits else "schedule"),
-            rows=tuple(_circuit_row(plan, kind, nbytes, count) for (kind, nbytes), count in sorted(times.items())),
-            caption=_sets(plan.result) if circuits else "Packets take links as they are free: nothing is set up.",
-        ),
+    table = Table(
+        title=f"{'Circuits' if circuits else 'Messages'} of {plan.algorithm} schedules, {plan.strategy}",
+        columns=("collective", "size", "a step", "time", "vs bound", "circuits" if circuits else "schedule"),
+        rows=tuple(rows),
+        caption=_sets(plan.result) if circuits else "Packets take links as they are free: nothing is set up.",
     )
-
-
-def _circuit_row(plan: Plan, kind: Kind, nbytes: float, count: int) -> tuple[str, ...]:
-    assert plan.prices is not None
-    cost, bound = plan.prices.cost(kind, nbytes)
-    notes = plan.prices.schedule(kind, nbytes).notes
-    ratio = cost.time / bound.time if bound.time else None
-    return kind, format_size(nbytes), str(count), format_time(cost.time), format_ratio(ratio), "; ".join(notes)
+    return (table,)
 
 
 def _sets(result: StepResult) -> str:
@@ -167,13 +150,18 @@ _LETTERS = 58
 def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
     """File name, title, figure and caption of every picture."""
     winner, placed = search.winner, _best_placed(search)
-    yield "breakdown", "Where the time goes", _breakdown(search), "The fastest plans, and the best of each kind."
+    yield "breakdown", "Where the time goes", fastest_breakdown(search), "The fastest plans, and the best of each kind."
     front = "one plan is best in both" if len(search.front) == 1 else f"{len(search.front)} plans are on the front"
     caption = f"Every dot is a plan that was simulated; {front}. Energies are those of the parts that have a source."
     yield "pareto", "Time and energy of a sample", _pareto(search), caption
     drawn = timeline_figure(winner.timeline, _LANES)
     yield "timeline", "The winner's step", drawn, f"{winner.label} on {winner.site}.{_lanes(winner)}"
-    yield from _schedules(search)
+    schedule = drawn_schedule(search)
+    if schedule is not None:
+        plan, fabric = schedule[0], schedule[0].cluster.fabric
+        title = f"The schedule of {plan.strategy}, {plan.algorithm}"
+        title = "The winning schedule" if plan is winner else title
+        yield "schedule", title, wavelength_map(schedule[1], fabric), wavelength_caption(schedule[1], fabric)
     if placed is None or placed.placed is None:
         return
     step, name = placed.placed, f"{placed.label} on {placed.site}"
@@ -189,22 +177,10 @@ def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
 def drawn_schedule(search: PlanSearch) -> tuple[Plan, Schedule] | None:
     """The schedule of the largest exchange of the winner, or else of the fastest data parallelism alone, with its
     plan."""
-    plans = [plan for plan in [search.winner, *compared(search)] if plan.exchanges and plan.verified]
-    plan = next((plan for plan in plans if plan.prices), None)
-    if plan is None or plan.prices is None:
-        return None
-    exchange = plan.exchanges[0]
-    return plan, plan.prices.schedule(exchange.kind, exchange.nbytes)
-
-
-def _schedules(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
-    drawn = drawn_schedule(search)
-    if drawn is None:
-        return
-    plan, schedule = drawn
-    fabric = plan.cluster.fabric
-    title = "The winning schedule" if plan is search.winner else f"The schedule of {plan.strategy}, {plan.algorithm}"
-    yield "schedule", title, wavelength_map(schedule, fabric), wavelength_caption(schedule, fabric)
+    for plan in [search.winner, *compared(search)]:
+        if plan.exchanges and plan.verified and plan.prices:
+            return plan, plan.prices.schedule(plan.exchanges[0].kind, plan.exchanges[0].nbytes)
+    return None
 
 
 def _best_placed(search: PlanSearch) -> Plan | None:
@@ -213,34 +189,25 @@ def _best_placed(search: PlanSearch) -> Plan | None:
     return next(shared, search.best_of("placed"))
 
 
-def save_figure(search: PlanSearch, path: Path, origin: Mapping[str, Any]) -> Path:
-    """Draw where the time of the fastest plans goes."""
-    return save(_breakdown(search), path, provenance_line(origin))
-
-
 def save_pictures(search: PlanSearch, folder: Path, origin: Mapping[str, Any]) -> list[Path]:
     """Draw every picture of the page as a file."""
     line = provenance_line(origin)
     return [save(drawn, folder / f"{name}.png", line) for name, _, drawn, _ in figures(search)]
 
 
-def _breakdown(search: PlanSearch) -> Figure:
+def fastest_breakdown(search: PlanSearch) -> Figure:
+    """Draw where the time of the fastest plans and of the best of each kind goes, a sample's where batches differ."""
     best = {id(plan) for plan in map(search.best_of, search.request.kinds) if plan is not None}
-    shown = [plan for place, plan in enumerate(search.ranking) if place < _BARS or id(plan) in best]
+    shown = [("", plan) for place, plan in enumerate(search.ranking) if place < _BARS or id(plan) in best]
     same = len({(plan.global_batch, plan.site) for plan in search.ranking}) == 1
-    bars = [(_bar(plan, same), _seconds(plan, same)) for plan in shown]
-    if same:
-        bars += [(f"electrical: {_bar(plan, same)}", _seconds(plan, same)) for plan in search.reference[:1]]
-    return breakdown_figure(bars, **({} if same else {"per": "sample"}))
-
-
-def _bar(plan: Plan, same: bool) -> str:
-    lines = wrap(plan.label, _LETTERS, break_on_hyphens=False)
-    return "\n".join(lines if same else [*lines, f"{plan.global_batch:,} samples, {plan.site}"])
-
-
-def _seconds(plan: Plan, same: bool) -> dict[str, float]:
-    return {key: seconds if same else seconds / plan.global_batch for key, seconds in plan.breakdown.items()}
+    shown += [("electrical: ", plan) for plan in search.reference[:1] if same]
+    bars = []
+    for prefix, plan in shown:
+        lines = wrap(plan.label, _LETTERS, break_on_hyphens=False)
+        lines += [] if same else [f"{plan.global_batch:,} samples, {plan.site}"]
+        samples = 1 if same else plan.global_batch
+        bars.append((prefix + "\n".join(lines), {key: time / samples for key, time in plan.breakdown.items()}))
+    return breakdown_figure(bars, "step" if same else "sample")
 
 
 def _pareto(search: PlanSearch) -> Figure:
@@ -387,66 +354,42 @@ def spent_tables(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[Ta
 
 # What a plan assumes: values of its clusters that no publication gives, and calibrations in place of priors.
 
-_ASSUMED = "assumption"
 
+def assumed_values(cluster: Cluster) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the values of a cluster that have no publication behind them, as far as they decide a result.
 
-class Assumption(NamedTuple):
-    """A value without a publication behind it."""
-
-    group: str
-    """Part of the cluster: ``accelerator``, ``accelerator.kernels``, ``fabric``, ``reference`` or ``cluster``."""
-    field: str
-    value: str
-    """The value with its unit; empty where it is a part with values of its own."""
-    source: str
-    """Statement that stands in place of a source."""
-
-
-def assumed_values(cluster: Cluster) -> Iterator[Assumption]:
-    """Yield the values of a cluster that are assumptions, as far as they decide a result."""
+    Each is the part of the cluster (``accelerator``, ``accelerator.kernels``, ``fabric``, ``reference``, ``cluster``),
+    the field, the value with its unit (empty where it is a part with values of its own), and what stands in place of a
+    source.
+    """
     machine, fabric = cluster.accelerator, cluster.fabric
     unused = machine.unused_fields()
-    parts: dict[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
-        "accelerator": (
-            formatted_fields(machine),
-            {name: text for name, text in machine.sources.items() if name not in unused},
-        ),
-        "accelerator.kernels": ({}, {}),
-        "fabric": (formatted_fields(fabric) | {"transport": fabric.software}, fabric.sources),
-        "reference": ({}, {}),
-        "cluster": (_named_parts(cluster) | formatted_fields(cluster.training), cluster.sources),
-    }
+    sources = {name: text for name, text in machine.sources.items() if name not in unused}
+    parts = [("accelerator", formatted_fields(machine), sources)]
     if machine.kernels is not None:
-        priors = machine.kernels.priors()
-        parts["accelerator.kernels"] = (
-            formatted_fields(machine.kernels),
-            {name: prior.source for name, prior in priors.items()},
-        )
+        priors = {name: prior.source for name, prior in machine.kernels.priors().items()}
+        parts.append(("accelerator.kernels", formatted_fields(machine.kernels), priors))
+    parts.append(("fabric", formatted_fields(fabric) | {"transport": fabric.software}, dict(fabric.sources)))
+    named = {"ranks": str(cluster.ranks), "accelerator": machine.name, "fabric": fabric.kind_name}
     if cluster.reference is not None:
-        parts["reference"] = formatted_fields(cluster.reference), cluster.reference.sources
-    for group, (values, sources) in parts.items():
-        for field, source in sources.items():
-            if _ASSUMED in source:
-                yield Assumption(group, field, values.get(field.rpartition(".")[2], ""), source)
+        parts.append(("reference", formatted_fields(cluster.reference), dict(cluster.reference.sources)))
+        named["reference"] = cluster.reference.kind_name
+    parts.append(("cluster", named | formatted_fields(cluster.training), dict(cluster.sources)))
+    for group, values, stated in parts:
+        for field, source in stated.items():
+            if "assumption" in source:
+                yield group, field, values.get(field.rpartition(".")[2], ""), source
     if fabric.filling is not None:
-        yield Assumption(
-            "fabric", "filling", fabric.filling, "assumption: all domains alike, the fewest that divide the ranks"
-        )
+        yield "fabric", "filling", fabric.filling, "assumption: all domains alike, the fewest that divide the ranks"
     if fabric.latency_unstated:
-        yield Assumption("fabric", "hop_latency", format_time(fabric.hop_latency), "not sourced")
-
-
-def _named_parts(cluster: Cluster) -> dict[str, str]:
-    names = {"ranks": str(cluster.ranks), "accelerator": cluster.accelerator.name, "fabric": cluster.fabric.kind_name}
-    return names if cluster.reference is None else names | {"reference": cluster.reference.kind_name}
+        yield "fabric", "hop_latency", format_time(fabric.hop_latency), "not sourced"
 
 
 def assumptions(cluster: Cluster) -> tuple[str, ...]:
     """Return a line for each assumption about a cluster, with what is said of its origin."""
     return tuple(
-        f"{entry.group}.{entry.field}: "
-        + (f"{entry.value}, {entry.source}" if entry.source == "not sourced" else entry.source)
-        for entry in assumed_values(cluster)
+        f"{group}.{field}: " + (f"{value}, {source}" if source == "not sourced" else source)
+        for group, field, value, source in assumed_values(cluster)
     )
 
 
@@ -454,44 +397,33 @@ def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
     """Return a line for each part of the clusters that is calibrated, or that holds assumptions, and names them."""
     lines: list[str] = []
     for cluster in clusters:
-        machine = cluster.accelerator
+        machine, library = cluster.accelerator, cluster.fabric.library
         if machine.calibration is not None:
             lines.append(f"calibrated: {machine.name}: {machine.calibration}")
-            if absent := machine.calibration.at_priors(_fitted_links(cluster)):
+            # Of a transport's parameters a calibration fits those of the one that the accelerator names.
+            own = library is not None and library.transport.name == machine.transport
+            if absent := machine.calibration.at_priors(list(library.transport.priors()) if library and own else []):
                 lines.append(f"not in that calibration, as it is older: {', '.join(absent)}; priors take their places")
         names = {"accelerator": machine.name, "accelerator.kernels": f"{machine.name}'s kernels"}
         names |= {"fabric": cluster.fabric.kind_name, "reference": "the electrical reference", "cluster": cluster.name}
         groups: dict[str, list[str]] = {}
-        for entry in assumed_values(cluster):
-            groups.setdefault(entry.group, []).append(f"{entry.field.replace('_', ' ')} {entry.value}".strip())
+        for group, field, value, _ in assumed_values(cluster):
+            groups.setdefault(group, []).append(f"{field.replace('_', ' ')} {value}".strip())
         lines += [f"assumed of {names[group]}: {', '.join(values)}" for group, values in groups.items()]
     return list(dict.fromkeys(lines))
-
-
-def _fitted_links(cluster: Cluster) -> list[str]:
-    """The parameters of the transport that a calibration of the accelerator fits; none where another transport is
-    used."""
-    library = cluster.fabric.library
-    fits = library is not None and library.transport.name == cluster.accelerator.transport
-    return list(library.transport.priors()) if library is not None and fits else []
-
-
-def _origin(transport: Transport) -> str:
-    """Return the origin of the share of arithmetic that communication takes, in a word or two."""
-    source = transport.priors()["arithmetic_share"].source if transport.arithmetic_share else ""
-    return "an assumption" if source.startswith("assumption") else source or "as stated"
 
 
 def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
     """Return a line for each collective library that says what it takes."""
     lines = []
     for cluster in clusters:
-        library, name = cluster.fabric.library, cluster.fabric.kind_name
-        if library is not None:
-            transport = library.transport
+        if cluster.fabric.library is not None:
+            transport = cluster.fabric.library.transport
+            source = transport.priors()["arithmetic_share"].source if transport.arithmetic_share else ""
+            origin = "an assumption" if source.startswith("assumption") else source or "as stated"
             lines.append(
-                f"transport of {name}: {transport.name}, in closed form; its constants are fitted; exchanges take "
-                f"{transport.arithmetic_share:.0%} of the arithmetic beside them, {_origin(transport)}"
+                f"transport of {cluster.fabric.kind_name}: {transport.name}, in closed form; its constants are fitted; "
+                f"exchanges take {transport.arithmetic_share:.0%} of the arithmetic beside them, {origin}"
             )
     return list(dict.fromkeys(lines))
 
@@ -507,14 +439,17 @@ def imported_lines(clusters: Sequence[Cluster]) -> list[str]:
 
 def built_lines(clusters: Sequence[Cluster]) -> list[str]:
     """Return a line for each fabric that says what its bandwidth takes of it."""
-    fabrics = {cluster.name: cluster.fabric for cluster in clusters}
-    return [f"averager of {name}: {fabric.built_of}" for name, fabric in fabrics.items() if fabric.built_of]
+    return [f"averager of {name}: {fabric.built_of}" for name, fabric in _fabrics(clusters) if fabric.built_of]
 
 
 def warning_lines(clusters: Sequence[Cluster]) -> list[str]:
     """Return a line for each thing of a fabric that cannot be built as it is described."""
-    fabrics = {cluster.name: cluster.fabric for cluster in clusters}
-    return [f"{fabric.kind_name} of {name}: {line}" for name, fabric in fabrics.items() for line in fabric.warnings]
+    return [f"{fabric.kind_name} of {name}: {line}" for name, fabric in _fabrics(clusters) for line in fabric.warnings]
+
+
+def _fabrics(clusters: Sequence[Cluster]) -> Iterable[tuple[str, Fabric]]:
+    """Return the clusters' names and fabrics; one of clusters that differ in their ranks alone."""
+    return {cluster.name: cluster.fabric for cluster in clusters}.items()
 
 
 def plan_assumptions(plan: Plan) -> Iterator[str]:
@@ -550,38 +485,32 @@ _LIBRARY_NOTE = (
 )
 
 
+_COPIED = ("strategy", "site", "global_batch", "step_time", "breakdown", "memory", "verified", "runnable", "fits")
+"""Fields of a ranking's row that are the plan's."""
+
+
 def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tuple[RankingRow, ...]:
     """One row for each of ``plans``, without them for each of the ranking."""
-    front = {id(plan) for plan in search.front}
-    intervals = search.intervals
-    return tuple(
-        RankingRow(
+    front, rows = {id(plan) for plan in search.front}, []
+    for place, plan in enumerate(search.ranking if plans is None else plans, start=1):
+        exchange, interval = plan.gradient_exchange, search.intervals.get(id(plan))
+        row = RankingRow(
+            **{name: getattr(plan, name) for name in _COPIED},
             place=place,
-            strategy=plan.strategy,
-            algorithm=plan.algorithm,
             label=plan.short_label,
-            site=plan.site,
-            exchange=plan.gradient_exchange.label if plan.gradient_exchange else None,
-            exchange_effect=str(verdict(plan) or "") if plan.gradient_exchange else "",
-            exchange_accuracy=accuracy_note(plan.gradient_exchange.name) if plan.gradient_exchange else "",
-            global_batch=plan.global_batch,
-            step_time=plan.step_time,
-            breakdown=plan.breakdown,
+            exchange=exchange.label if exchange else None,
+            exchange_effect=str(verdict(plan) or "") if exchange else "",
+            exchange_accuracy=accuracy_note(exchange.name) if exchange else "",
             energy=plan.energy.total_j,
             known_energy=plan.energy.known_j or None,
             energy_mark=MARKS[plan.energy.total.bound],
-            memory=plan.memory,
-            verified=plan.verified,
-            closed_form=not plan.verified,
-            runnable=plan.runnable,
-            half_width=intervals[id(plan)].half_width if id(plan) in intervals else None,
-            like_first=id(plan) in intervals and plan is not search.winner and not intervals[id(plan)].apart,
+            half_width=interval.half_width if interval else None,
+            like_first=interval is not None and plan is not search.winner and not interval.apart,
             lower_bound_ratio=times_the_bound(plan),
-            fits=plan.fits,
             on_front=id(plan) in front,
         )
-        for place, plan in enumerate(search.ranking if plans is None else plans, start=1)
-    )
+        rows.append(row)
+    return tuple(rows)
 
 
 def utilization(search: PlanSearch) -> str:
@@ -614,8 +543,10 @@ def interval_note(search: PlanSearch) -> str:
 def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping[str, Any]) -> Report:
     """The page of a search."""
     winner, rows = search.winner, ranking_rows(search)
-    exchange = winner.exchanges[0] if winner.exchanges and winner.prices else None
+    exchange, drawn = winner.exchanges[0] if winner.exchanges and winner.prices else None, drawn_schedule(search)
     fits = "" if winner.fits is not False else "no plan fits; the fastest: "
+    refused = ((row.strategy, row.algorithm, row.compression or "", row.why) for row in search.refused)
+    absent = tuple(dict.fromkeys([*(("", "", "", reason) for reason in search.refusals), *refused]))
     return Report(
         title=f"{search.graph.name} on {'; '.join(dict.fromkeys(plan.site for plan in search.ranking))}",
         headline=f"{fits}{winner.label}: {format_time(winner.step_time)} a step, "
@@ -639,15 +570,20 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
         ),
         collectives=_collectives(search, winner),
         collectives_title="" if exchange is None else f"The largest {exchange.kind}, {format_size(exchange.nbytes)}",
-        memory=MemoryBar(parts=_memory(winner), capacity=winner.cluster.accelerator.memory),
-        explored=tuple(_explored(search)) if draws() else (),
-        light=_light(search) if draws() else None,
+        memory=_memory(winner),
+        memory_capacity=winner.cluster.accelerator.memory,
+        explored=_explored(search) if draws() else {},
+        light=light_map(drawn[1], drawn[0].cluster.fabric) if drawn is not None and draws() else None,
         tables=(
             ledger_table(search),
             *algorithm_tables(search),
             *circuit_tables(search),
             *spent_tables(search, document),
-            *_not_tried(search),
+            *(
+                [Table(title="Not tried", columns=("kind", "algorithm", "exchange", "why"), rows=absent)]
+                if absent
+                else []
+            ),
         ),
         provenance=origin,
     )
@@ -658,44 +594,34 @@ def _memory(plan: Plan) -> dict[str, float]:
     return {"all together": plan.memory} if plan.memory_use is None else plan.memory_use.parts()
 
 
-def _explored(search: PlanSearch) -> Iterator[ExploredPlan]:
-    """The first plans of the ranking and the best of each kind, as a reader may look into them."""
+def _explored(search: PlanSearch) -> dict[int, Document]:
+    """The first plans of the ranking and the best of each kind, as a reader may look into them, by their places."""
     best = {id(plan) for plan in map(search.best_of, search.request.kinds) if plan is not None}
+    explored = {}
     for place, plan in enumerate(search.ranking, start=1):
         if place <= _EXPLORED or id(plan) in best:
-            label = f"{plan.label} on {plan.site}"
             exchanges = [
                 (use.kind, f"{use.ranks:,}", f"{use.stride:,}", format_size(use.nbytes), use.algorithm)
                 for use in plan.exchanges
             ]
-            capacity = plan.cluster.accelerator.memory
-            yield explored_plan(plan.timeline, place, label, _memory(plan), capacity, exchanges)
-
-
-def _light(search: PlanSearch) -> LightMap | None:
-    """The light of the schedule that the page draws."""
-    drawn = drawn_schedule(search)
-    return None if drawn is None else light_map(drawn[1], drawn[0].cluster.fabric)
-
-
-def _not_tried(search: PlanSearch) -> Iterator[Table]:
-    """Plans that were left out or refused, and why."""
-    rows = [("", "", "", reason) for reason in search.refusals]
-    rows += [(row.strategy, row.algorithm, row.compression or "", row.why) for row in search.refused]
-    if rows:
-        yield Table(
-            title="Not tried", columns=("kind", "algorithm", "exchange", "why"), rows=tuple(dict.fromkeys(rows))
-        )
+            label, capacity = f"{plan.label} on {plan.site}", plan.cluster.accelerator.memory
+            explored[place] = explored_plan(plan.timeline, label, _memory(plan), capacity, exchanges)
+    return explored
 
 
 def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
     winner, counts = search.winner, search.counts
-    cluster, fabric = winner.cluster, winner.cluster.fabric
+    cluster, fabric, calibration = winner.cluster, winner.cluster.fabric, winner.cluster.accelerator.calibration
     batches = ", ".join(f"{samples:,}" for samples in search.global_batches)
+    exchanges: list[tuple[str, str]] = []
+    for exchange in _exchanges(search):
+        engine = exchange.coder
+        rates = f"{format_bandwidth(engine.encode)} in, {format_bandwidth(engine.decode)} out"
+        exchanges += [("gradients", exchange.label), (f"engine of {exchange.label}", f"{engine.name}, {rates}")]
     return (
         ("model", f"{search.graph.name}, {search.graph.parameters:,} parameters"),
         ("cluster", f"{cluster.name}: {cluster.ranks} × {cluster.accelerator.name}"),
-        *_calibration_facts(cluster),
+        *([] if calibration is None else [("calibration", str(calibration))]),
         ("fabric", _kind(fabric)),
         ("collectives", fabric.software),
         ("bandwidth", bandwidths(fabric)),
@@ -707,7 +633,7 @@ def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
         ("memory of the fullest rank", format_size(winner.memory)),
         ("arithmetic", str(cluster.training.precision)),
         ("cost model", search.request.cost_model),
-        *(fact for exchange in _exchanges(search) for fact in _exchange_facts(exchange)),
+        *exchanges,
         ("energy a step", _energy(winner)),
         ("plans", f"{counts.rows:,}, {counts.bounded:,} bounded, {counts.simulated:,} simulated"),
     )
@@ -719,27 +645,14 @@ def _exchanges(search: PlanSearch) -> list[PricedExchange]:
     return list(methods.values())
 
 
-def _exchange_facts(exchange: PricedExchange) -> tuple[tuple[str, str], ...]:
-    engine = exchange.coder
-    rates = f"{format_bandwidth(engine.encode)} in, {format_bandwidth(engine.decode)} out"
-    return ("gradients", exchange.label), (f"engine of {exchange.label}", f"{engine.name}, {rates}")
-
-
 def exchange_notes(search: PlanSearch) -> list[str]:
     """Where the bytes, the rates and the accuracy of every method of the ranking come from; assumptions say so."""
-    lines = []
-    for exchange in _exchanges(search):
-        often = "" if exchange.every == 1 else f"; a step pays 1/{exchange.every} of an exchange"
-        lines.append(
-            f"{exchange.label}: bytes {exchange.sizes}; rates: {exchange.coder.source}; accuracy: "
-            f"{accuracy_note(exchange.name)}{often}"
-        )
-    return lines
-
-
-def _calibration_facts(cluster: Cluster) -> tuple[tuple[str, str], ...]:
-    calibration = cluster.accelerator.calibration
-    return () if calibration is None else (("calibration", str(calibration)),)
+    return [
+        f"{exchange.label}: bytes {exchange.sizes}; rates: {exchange.coder.source}; accuracy: "
+        f"{accuracy_note(exchange.name)}"
+        + ("" if exchange.every == 1 else f"; a step pays 1/{exchange.every} of an exchange")
+        for exchange in _exchanges(search)
+    ]
 
 
 def bandwidths(fabric: Fabric) -> str:
@@ -805,5 +718,5 @@ def _collectives(search: PlanSearch, winner: Plan) -> tuple[CollectiveRow, ...]:
         if plan.strategy == winner.strategy and plan.prices is not None and len(plan.algorithms) == 1:
             cost, bound = plan.prices.cost(exchange.kind, exchange.nbytes)
             algorithm = plan.algorithm + (f" · {plan.gradient_exchange.label}" if plan.gradient_exchange else "")
-            rows.append(collective_row(algorithm, cost, bound))
-    return tuple(dict.fromkeys(sorted(rows, key=lambda row: row.time)))
+            rows.append(CollectiveRow(algorithm, cost, bound))
+    return tuple(dict.fromkeys(sorted(rows, key=lambda row: row.cost.time)))

@@ -22,6 +22,7 @@ from lightloom.app.cli.options import (
     Ranks,
     Settings,
     Sizes,
+    arguments,
     check_outputs,
     count_option,
     option,
@@ -37,11 +38,9 @@ from lightloom.collectives.files.msccl.read import check_program
 from lightloom.core.errors import INSTALL_TORCH, ConfigError, UnsupportedError, VerificationError
 from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_time, parse
-from lightloom.machines.fabrics.fabric import Fabric
 
 if TYPE_CHECKING:
-    from lightloom.collectives.schedule.columns import Schedule
-    from lightloom.exchange.execution_trial import ScheduleTrial
+    pass
 
 
 schedule = typer.Typer(
@@ -71,17 +70,9 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Build a schedule, verify it and write it."""
+    given = locals()
     _check_output(output)
-    made = synthesize(
-        kind,
-        fabric,
-        ranks,
-        nbytes,
-        permutation=permutation,
-        sizes=sizes,
-        algorithm=algorithm,
-        set=read_settings(settings),
-    )
+    made = synthesize(**arguments(synthesize, given | {"set": read_settings(settings)}))
     _write(made, output, largest, as_json)
 
 
@@ -99,8 +90,7 @@ def import_(
 ) -> None:
     """Read a schedule, verify it and write it in another form."""
     _check_output(output)
-    read = VerifiedSchedule.of(*import_schedule(source, _fabric(fabric, ranks, settings), _size(nbytes)))
-    _write(read, output, largest, as_json)
+    _write(_read(source, fabric, ranks, nbytes, settings), output, largest, as_json)
 
 
 @schedule.command()
@@ -115,8 +105,7 @@ def check(
 ) -> None:
     """Read and verify a schedule; of a program of MSCCL without --fabric, what it computes."""
     if source.suffix != ".xml" or fabric is not None:
-        read = import_schedule(source, _fabric(fabric, ranks, settings), _size(nbytes))
-        _report(VerifiedSchedule.of(*read), [], as_json)
+        _report(_read(source, fabric, ranks, nbytes, settings), [], as_json)
         return
     program, runs = check_program(source)
     if as_json:
@@ -135,16 +124,14 @@ def _check_output(output: Path) -> None:
     check_outputs(files=[output])
 
 
-def _fabric(name: str | None, ranks: int | None, settings: list[str] | None) -> Fabric | None:
-    if name is None and ranks is None and not settings:
-        return None
-    if name is None or ranks is None:
+def _read(
+    source: Path, fabric: str | None, ranks: int | None, nbytes: str | None, settings: list[str] | None
+) -> VerifiedSchedule:
+    """Read a schedule and verify it, on a fabric if one is named."""
+    if (fabric is None) != (ranks is None) or (fabric is None and settings):
         raise ConfigError("--fabric and --ranks go together, and --set needs both")
-    return load_fabric(name, ranks, set=read_settings(settings))
-
-
-def _size(nbytes: str | None) -> float | None:
-    return None if nbytes is None else parse(nbytes, "size")
+    on = None if fabric is None else load_fabric(fabric, ranks, set=read_settings(settings))
+    return VerifiedSchedule.of(*import_schedule(source, on, None if nbytes is None else parse(nbytes, "size")))
 
 
 def _report(schedule: VerifiedSchedule, files: Sequence[Path], as_json: bool) -> None:
@@ -183,6 +170,7 @@ def execute(
     as_json: Json = False,
 ) -> None:
     """Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own collective."""
+    given = locals()
     if (schedule is None) == (algorithm is None):
         raise ConfigError("give either a schedule's file or --algorithm NAME")
     patience = parse(timeout, "time")
@@ -192,16 +180,8 @@ def execute(
         moved, on = read_schedule(schedule)
     else:
         stated = kind == "barrier" or (sizes is not None and sizes.endswith(".csv"))
-        made = synthesize(
-            kind,
-            fabric,
-            ranks,
-            nbytes if nbytes is not None or stated else "1MB",
-            permutation=permutation,
-            sizes=sizes,
-            algorithm=str(algorithm),
-            set=read_settings(settings),
-        )
+        given |= {"nbytes": nbytes if nbytes is not None or stated else "1MB", "set": read_settings(settings)}
+        made = synthesize(**arguments(synthesize, given))
         moved, on = made.schedule, made.fabric
     size = moved.collective.nbytes if nbytes is None else parse(nbytes, "size")
     moved = moved.resized(size)
@@ -219,21 +199,18 @@ def execute(
         raise ConfigError(f"--timeout {timeout}: {error}: expected a time in which all is done") from error
     if not trial.right:
         raise VerificationError(f"{moved.algorithm} does not bring what its {moved.collective.kind} promises")
-    document = _document(moved, trial) | {"provenance": provenance([trial.content, values, dtype, rounds], seed)}
-    print_result(document, as_json, _parts(document))
-
-
-def _document(schedule: Schedule, trial: ScheduleTrial) -> Document:
-    return {
+    document = {
         "schema": "lightloom.execution/1",
-        "algorithm": schedule.algorithm,
-        "kind": schedule.collective.kind,
-        "ranks": schedule.collective.ranks,
-        "chunks": schedule.chunks,
-        "queued": schedule.queued,
+        "algorithm": moved.algorithm,
+        "kind": moved.collective.kind,
+        "ranks": moved.collective.ranks,
+        "chunks": moved.chunks,
+        "queued": moved.queued,
         "right": trial.right,
         **asdict(trial),
+        "provenance": provenance([trial.content, values, dtype, rounds], seed),
     }
+    print_result(document, as_json, _parts(document))
 
 
 def _parts(document: Document) -> Iterator[str]:

@@ -13,7 +13,6 @@ from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document
 from lightloom.planning.sweeps.experiment import points_of, read_experiment
 from lightloom.planning.sweeps.page import sweep_report
-from lightloom.planning.sweeps.run import Swept
 from lightloom.planning.sweeps.run import sweep as run
 from lightloom.planning.sweeps.workers import DONE, FAILED, REFUSED, Workers
 from lightloom.reports.html import write
@@ -47,14 +46,7 @@ def sweep(
         typer.echo(f"interrupted: {folder} keeps what is finished; the same command resumes", err=True)
         raise typer.Exit(130) from None
     page = write(sweep_report(result, request.description), folder / "report.html")
-    document = _document(result, page)
-    print_result(document, as_json, _parts(document), {"results": result.results, "report": page})
-    if document["failed"]:
-        raise typer.Exit(1)
-
-
-def _document(result: Swept, page: Path) -> Document:
-    return {
+    document = {
         "schema": "lightloom.sweep/1",
         "name": result.name,
         "points": len(result.rows),
@@ -65,6 +57,9 @@ def _document(result: Swept, page: Path) -> Document:
         "report": str(page),
         "provenance": dict(result.provenance),
     }
+    print_result(document, as_json, _parts(document), {"results": result.results, "report": page})
+    if document["failed"]:
+        raise typer.Exit(1)
 
 
 def _parts(document: Document) -> Iterator[str]:

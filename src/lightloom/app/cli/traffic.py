@@ -10,10 +10,9 @@ from rich.table import Table
 
 from lightloom.app.api.traffic import TrafficResult
 from lightloom.app.api.traffic import traffic as compare
-from lightloom.app.cli.options import Json, check_outputs, figure_option, option, print_result, read_settings
-from lightloom.core.results import provenance_line
+from lightloom.app.cli.options import Json, check_outputs, draw, figure_option, option, print_result, read_settings
 from lightloom.core.units import format_time
-from lightloom.reports.figures.canvas import save
+from lightloom.reports.console import rows_table
 
 _Jobs = Annotated[
     list[str] | None,
@@ -40,20 +39,11 @@ def traffic(
     check_outputs([figure])
     result = compare(jobs or (), cluster, set=read_settings(settings))
     document = result.to_json()
-    if figure is not None:
-        save(result.figure(), figure, provenance_line(document["provenance"]))
-    print_result(document, as_json, _parts(result), {"drawn": figure})
+    print_result(document, as_json, _parts(result), {"drawn": draw(figure, result.figure, document)})
 
 
 def _parts(result: TrafficResult) -> Iterator[str | Table]:
-    table = Table(title=result.title, title_justify="left", box=None, pad_edge=False)
-    for name in ("job", "ranks", "plan"):
-        table.add_column(name, overflow="fold")
-    for name in ("alone", "together", "slowdown"):
-        table.add_column(name, justify="right")
-    for row in result.display_rows():
-        table.add_row(*(str(value) for value in row.values()))
-    yield table
+    yield rows_table(result.display_rows(), title=result.title, left=("job", "ranks", "plan"))
     for each in result.jobs:
         for exchange in each.alone.exchanges:
             longer = each.slowdowns.get(exchange.sort, 1.0)

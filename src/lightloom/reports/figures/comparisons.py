@@ -51,37 +51,22 @@ class PredictedSeries:
 def accuracy_figure(series: Sequence[PredictedSeries], what: str = "step") -> Figure:
     """Draw predicted against measured seconds of ``what`` on logarithmic axes, with 90 % intervals where there are."""
     figure, axes = single_panel(5.2, 5.0)
-    everything = np.concatenate(
-        [
-            part
-            for entry in series
-            for part in (entry.measured, entry.predicted, entry.low, entry.high)
-            if part is not None
-        ]
-    )
+    columns = [part for entry in series for part in (entry.measured, entry.predicted, entry.low, entry.high)]
+    everything = np.concatenate([part for part in columns if part is not None])
     ends = np.array([everything.min() * 0.8, everything.max() * 1.25])
     axes.plot(ends, ends, color=FAINT, lw=1, zorder=1, label="equal")
     axes.fill_between(ends, ends * 0.9, ends * 1.1, color=FAINT, alpha=0.15, lw=0, zorder=0, label="within 10 %")
     for index, entry in enumerate(series):
-        colour = _SERIES_COLOURS[index % len(_SERIES_COLOURS)]
         widths = None
         if entry.low is not None and entry.high is not None:
             widths = np.stack([entry.predicted - entry.low, entry.high - entry.predicted])
-        axes.errorbar(
-            entry.measured,
-            entry.predicted,
-            yerr=widths,
-            fmt="o",
-            ms=3,
-            lw=0.6,
-            color=colour,
-            label=f"{entry.name} ({len(entry.measured)})",
-            zorder=2,
-        )
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
+        style: dict[str, Any] = {"fmt": "o", "ms": 3, "lw": 0.6, "zorder": 2}
+        style |= {"color": _SERIES_COLOURS[index % len(_SERIES_COLOURS)]}
+        label = f"{entry.name} ({len(entry.measured)})"
+        axes.errorbar(entry.measured, entry.predicted, yerr=widths, label=label, **style)
     intervals = " with its 90 % interval" if any(entry.low is not None for entry in series) else ""
-    axes.set_xlabel(f"measured {what}, s")
-    axes.set_ylabel(f"predicted {what}{intervals}, s")
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
+    axes.set(xlabel=f"measured {what}, s", ylabel=f"predicted {what}{intervals}, s")
     axes.legend(loc="upper left")
     hide_spines(axes)
     return figure
@@ -147,22 +132,19 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str =
     totals = [sum(breakdown.values()) for _, breakdown in rows]
     longest = max(totals, default=0.0) or 1e-9
     scale, unit = (1e6, "microseconds") if longest < 2e-4 else (1e3, "milliseconds")
-    shown: dict[str, None] = {}
     for row, (_, breakdown) in enumerate(rows):
         left = 0.0
         for key, (_, colour) in SHARES.items():
             width = breakdown.get(key, 0.0) * scale
             if width > 0:
                 axes.barh(row, width, left=left, height=0.66, color=colour, linewidth=0)
-                shown[key] = None
             left += width
         axes.text(left + longest * scale * 0.008, row, format_time(totals[row]), va="center", ha="left")
     axes.set_yticks(range(len(rows)), [plain(name) for name, _ in rows])
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
-    axes.set_xlim(0, longest * scale * 1.1)
-    axes.set_xlabel(f"{unit} a {per}")
+    axes.set(xlim=(0, longest * scale * 1.1), ylim=(max(len(rows), 1) - 0.5, -0.5), xlabel=f"{unit} a {per}")
     hide_spines(axes, "left")
+    shown = {key for _, breakdown in rows for key, seconds in breakdown.items() if seconds > 0}
     handles = [Patch(color=colour, label=words) for key, (words, colour) in SHARES.items() if key in shown]
     if handles:
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
@@ -201,12 +183,11 @@ def budget_figure(budget: LinkBudget, taps: int) -> Figure:
     floor = dbm(budget.sensitivity) + budget.receiving_loss
     axes.axhline(floor, color=need, lw=1, ls="--", label="least that a receiver needs there")
     axes.axhline(floor + budget.margin, color=need, lw=0.6, ls=":", label="the same with margin")
-    axes.set_xlabel("links from the sender")
-    axes.set_ylabel("dBm of one wavelength")
-    integer_ticks(axes.xaxis, 10)
     destinations = "one destination" if taps == 1 else f"up to {taps} destinations"
     far = "no limit" if reach is None else f"{reach} links"
-    axes.set_title(f"Light of {budget.laser_dbm:.1f} dBm from the laser, {destinations}: {far}")
+    title = f"Light of {budget.laser_dbm:.1f} dBm from the laser, {destinations}: {far}"
+    axes.set(xlabel="links from the sender", ylabel="dBm of one wavelength", title=title)
+    integer_ticks(axes.xaxis, 10)
     axes.legend(loc="upper right")
     return figure
 
@@ -223,8 +204,7 @@ def damage_figure(rows: Sequence[Mapping[str, Any]], kind: str) -> Figure:
     """Draw rows of ``failures``, ``time_s`` and ``lower_bound_s``, the sound ring first."""
     figure, axes = single_panel(7.2, 1.2 + 0.36 * len(rows))
     place = np.arange(len(rows))
-    times = [row["time_s"] * 1e6 for row in rows]
-    bounds = [row["lower_bound_s"] * 1e6 for row in rows]
+    times, bounds = ([row[name] * 1e6 for row in rows] for name in ("time_s", "lower_bound_s"))
     axes.barh(place, times, height=0.6, color=TASKS[kind][1], label="time")
     axes.plot(bounds, place, "|", color=INK, markersize=14, markeredgewidth=2, label="lower bound of what is left")
     failed = [row["failures"] for row in rows]
@@ -335,14 +315,13 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
     axes, side = panels[0]
     for kind, colour in KINDS.items():
         for site in sites:
-            here = [point for point in points if point.kind == kind and point.site == site]
-            times, energies = [point.time for point in here], [point.energy for point in here]
-            axes.scatter(times, energies, s=22, marker=marks[site], color=colour, alpha=0.75, linewidth=0, zorder=2)
+            here = [(point.time, point.energy) for point in points if (point.kind, point.site) == (kind, site)]
+            style: dict[str, Any] = {"marker": marks[site], "color": colour, "alpha": 0.75, "linewidth": 0}
+            axes.scatter(*np.reshape(here, (-1, 2)).T, s=22, zorder=2, **style)
     _scales(axes, points)
-    by_time = sorted(front, key=lambda point: point.time)
-    times, joules = [point.time for point in by_time], [point.energy for point in by_time]
-    axes.plot(times, joules, drawstyle="steps-post", color=INK, linewidth=0.9, zorder=1)
-    axes.scatter(times, joules, s=60, facecolors="none", edgecolors=INK, linewidth=0.9, zorder=3)
+    ends = sorted([(point.time, point.energy) for point in front], key=lambda end: end[0])
+    axes.plot(*zip(*ends, strict=True), drawstyle="steps-post", color=INK, linewidth=0.9, zorder=1)
+    axes.scatter(*zip(*ends, strict=True), s=60, facecolors="none", edgecolors=INK, linewidth=0.9, zorder=3)
     _label_plans(figure, axes, side, named)
     used = {point.kind for point in points}
     dot: dict[str, Any] = {"linestyle": "none", "markersize": 5}
@@ -359,22 +338,18 @@ def _scales(axes: Axes, points: Sequence[Point]) -> None:
     """Logarithmic, with a little air, and ticks in units for people."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    for axis, values, words in (
-        (axes.xaxis, [point.time for point in points], format_time),
-        (axes.yaxis, [point.energy for point in points], format_energy),
+    for name, values, words in (
+        ("x", [point.time for point in points], format_time),
+        ("y", [point.energy for point in points], format_energy),
     ):
-        least, most = min(values), max(values)
+        least, most, axis = min(values), max(values), getattr(axes, f"{name}axis")
         air = max((most / least) ** 0.06, 1.06)
-        if axis is axes.xaxis:
-            axes.set(xscale="log", xlim=(least / air, most * air))
-        else:
-            axes.set(yscale="log", ylim=(least / air, most * air))
+        axes.set(**{f"{name}scale": "log", f"{name}lim": (least / air, most * air)})
         steps = (1.0,) if most > 300 * least else (1.0, 2.0, 5.0) if most > 3 * least else (1, 1.5, 2, 3, 4, 5, 6, 7, 8)
         axis.set_major_locator(LogLocator(10, steps))
         axis.set_major_formatter(FuncFormatter(lambda value, _, words=words: words(float(f"{value:.3g}"))))
         axis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("time a sample")
-    axes.set_ylabel("energy a sample")
+    axes.set(xlabel="time a sample", ylabel="energy a sample")
     _draw_grid(axes)
 
 
@@ -383,18 +358,14 @@ def _label_plans(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> 
     from matplotlib.patches import ConnectionPatch
 
     side.set_axis_off()
-    side.set_xlim(0, 1)
-    side.set_ylim(0, 1)
-    dots = axes.transAxes.inverted().transform(
-        axes.transData.transform([(point.time, point.energy) for point in named])
-    )
-    heights = _heights(dots[:, 1].tolist())
-    for point, height in zip(named, heights, strict=True):
+    side.set(xlim=(0, 1), ylim=(0, 1))
+    dots = [(point.time, point.energy) for point in named]
+    heights = _heights(axes.transAxes.inverted().transform(axes.transData.transform(dots))[:, 1].tolist())
+    ends: dict[str, Any] = {"coordsA": "data", "coordsB": "data", "axesA": axes, "axesB": side}
+    for point, dot, height in zip(named, dots, heights, strict=True):
         where = f"{point.site}, {format_time(point.time)}, {format_energy(point.energy)}"
         text = "\n".join([*wrap(point.name, _LETTERS, break_on_hyphens=False), where])
         side.text(0.04, height, plain(text), va="center", ha="left", fontsize=7.2)
-        ends: dict[str, Any] = {"coordsA": "data", "coordsB": "data", "axesA": axes, "axesB": side}
-        dot = (point.time, point.energy)
         link = ConnectionPatch(dot, (0.02, height), **ends, color=FAINT, linewidth=0.4, shrinkA=4)
         link.set_in_layout(False)
         figure.add_artist(link)

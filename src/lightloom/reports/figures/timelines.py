@@ -84,13 +84,10 @@ def waits(timeline: Timeline) -> list[Stretch]:
     key = np.full(len(times), "idle_s", dtype=object)
     for share in reversed(_PRECEDENCE):
         key[np.cumsum(active[share]) > 0] = _PRECEDENCE[share]
-    stretched: list[Stretch] = []
-    for start, end, name in zip(times[:-1], times[1:], key[:-1], strict=True):
-        if stretched and stretched[-1].key == name:
-            stretched[-1] = Stretch(name, stretched[-1].start, float(end))
-        else:
-            stretched.append(Stretch(name, float(start), float(end)))
-    return stretched
+    first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    first = first[first < len(times) - 1]
+    ends = [*times[first[1:]].tolist(), float(times[-1])]
+    return [Stretch(key[at], float(times[at]), end) for at, end in zip(first, ends, strict=False)]
 
 
 def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
@@ -103,8 +100,8 @@ def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
     by_resource: dict[str, list[Interval]] = {}
     for interval in timeline.intervals:
         by_resource.setdefault(interval.resource, []).append(interval)
-    computing = [name for name, intervals in by_resource.items() if SHARE_OF[intervals[0].category] == "compute"]
-    sending = [name for name in by_resource if name not in set(computing)]
+    computing = {name: None for name, intervals in by_resource.items() if SHARE_OF[intervals[0].category] == "compute"}
+    sending = [name for name in by_resource if name not in computing]
     load = {name: sum(interval.duration for interval in intervals) for name, intervals in by_resource.items()}
     half = max(most - len(sending), most // 2)
     chosen = sorted(computing, key=lambda name: -load[name])[:half]
@@ -112,7 +109,7 @@ def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
     turning = max(turns, key=lambda name: load[name], default=None)
     chosen += sorted(sending, key=lambda name: (name != turning, -load[name]))[: most - len(chosen)]
     prefixes = list(dict.fromkeys(_numbered(name)[0] for name in [*computing, *sending]))
-    chosen.sort(key=lambda name: (name not in set(computing), prefixes.index(_numbered(name)[0]), _numbered(name)[1]))
+    chosen.sort(key=lambda name: (name not in computing, prefixes.index(_numbered(name)[0]), _numbered(name)[1]))
     return {name: by_resource[name] for name in chosen}
 
 
@@ -137,8 +134,7 @@ def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
             _draw_stretch(axes, row, stretch, colours, total)
     axes.set_yticks(range(len(lanes)), [plain(name) for name, _, _ in lanes])
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(lanes) - 0.5, -0.5)
-    axes.set_xlim(0, total * 1e3)
+    axes.set(xlim=(0, total * 1e3), ylim=(len(lanes) - 0.5, -0.5))
     axes.set_xlabel(f"milliseconds; the step takes {format_time(timeline.step_time)}")
     hide_spines(axes, "left")
     used = {stretch.key for _, lane_stretches, _ in lanes[:-1] for stretch in lane_stretches}
@@ -150,9 +146,7 @@ def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
 
 def _draw_stretch(axes: Axes, row: int, stretch: Stretch, colours: Any, total: float) -> None:
     words, colour = colours[stretch.key]
-    width = stretch.end - stretch.start
-    low = row >= 1 and colours is SHARES
-    height = 0.36 if low else 0.72
+    width, height = stretch.end - stretch.start, 0.36 if row >= 1 and colours is SHARES else 0.72
     axes.broken_barh([(stretch.start * 1e3, width * 1e3)], (row - height / 2, height), color=colour, linewidth=0)
     if width > _NARROW * total:
         axes.vlines([stretch.start * 1e3], row - height / 2, row + height / 2, color="white", linewidth=0.5)

@@ -15,7 +15,7 @@ from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNet
 from lightloom.photonics.averaging.proof import input_bound, noisy_accuracy
 from lightloom.photonics.meshes.mapping import MeshMapping
 from lightloom.reports.figures.canvas import save
-from lightloom.reports.figures.photonics import NoiseCurve, noise_figure, noise_steps
+from lightloom.reports.figures.photonics import noise_figure, noise_steps
 from lightloom.reports.progress import progress
 
 
@@ -48,9 +48,9 @@ def draw_noise(
         for sigma in sigmas:
             rates.append(1 - noisy_accuracy(network, function, float(sigma), evaluations))
             advance(1)
-    curve = NoiseCurve(name=name, sigmas=sigmas, error_rates=np.array(rates), evaluations=evaluations, limit=limit)
     title = f"{arguments.servers} servers, {arguments.bits} bits, {network.nonlinearity}"
-    save(noise_figure([curve], bound, title), figure, provenance_line(origin))
+    drawn = noise_figure(name, sigmas, np.array(rates), evaluations, limit=limit, bound=bound, title=title)
+    save(drawn, figure, provenance_line(origin))
     return [{"noise": float(s), "error_rate": float(r)} for s, r in zip(sigmas, rates, strict=True)]
 
 

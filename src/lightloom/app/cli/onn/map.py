@@ -51,7 +51,7 @@ from lightloom.photonics.meshes.mapping import FORMS, MappedBlocks, MeshMapping,
 from lightloom.photonics.meshes.mesh import Mesh
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.figures.canvas import save
-from lightloom.reports.figures.photonics import chain_figure, chain_parts, part_figure
+from lightloom.reports.figures.photonics import chain_figure, part_figure
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def _draw(
         save(part_figure(parts[name], name), figure, line)
     if chain is not None:
         title = "" if arguments is None else f"{arguments.servers} servers, {arguments.bits} bits"
-        save(chain_figure(chain_parts(parts), title), chain, line)
+        save(chain_figure(parts, title), chain, line)
 
 
 def _map_parts(document: Document, source: Path) -> Iterator[Table]:
