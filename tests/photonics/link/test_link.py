@@ -203,6 +203,11 @@ def test_errors_are_enlarged_where_hardly_a_word_is_wrong(chip: Chip) -> None:
     assert enlarged(Link(), 2.0).full_scale == Link().full_scale / 4
 
 
+@pytest.mark.parametrize(("bits", "factor", "left"), [(8, 2.0, 7), (8, 4.0, 6), (1, 4.0, 1), (0, 4.0, 0)])
+def test_settings_of_phases_lose_the_bits_by_which_errors_grow(bits: int, factor: float, left: int) -> None:
+    assert enlarged(Link(dac_bits=bits), factor).dac_bits == left
+
+
 def test_light_is_counted(chip: Chip) -> None:
     errors = word_errors(chip, Link(), words=200, fabrications=1)
     lit = light(chip, Link(), errors.peaks)

@@ -108,6 +108,16 @@ def test_malformed_files_are_refused_in_one_line(change: dict[str, Any], message
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("change", [{"blocks": []}, {"blocks": {}}, {"blocks": {}, "waveguides": []}])
+def test_a_part_without_a_list_of_meshes_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "mesh.json"
+    content = phases_document({"u": meshes()[1]})
+    content["parts"][0] |= change
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="u: expected a list of meshes"):
+        load_phases(path)
+
+
 @pytest.mark.parametrize(
     ("waveguides", "message"),
     [

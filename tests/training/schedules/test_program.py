@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -73,6 +74,16 @@ def played(movement: Movement, inputs: list[NDArray[np.generic]], seed: int) -> 
                 received[rank] += 1
     assert not any(wires.values()), "something was sent that nobody takes"
     return [work[rank][program.wanted] for rank, program in enumerate(programs)]
+
+
+def test_sums_and_copies_between_two_ranks_are_a_message_each() -> None:
+    schedule = build(find("ring"), Collective("all-reduce", 8, 8e3), RING).unfolded(RING.fibre_channels)
+    rows = np.flatnonzero((schedule.step == 0) & (schedule.source == 0))[:1].repeat(4)
+    mixed = schedule.with_rows(rows).with_columns(
+        {"chunk": np.arange(4), "reduces": np.array([True, False, True, False])}
+    )
+    movement = movement_of(mixed)
+    assert [np.sort(movement.chunk[a:b]).tolist() for a, b in pairwise(movement.first)] == [[1, 3], [0, 2]]
 
 
 def promised(movement: Movement, inputs: list[NDArray[np.generic]]) -> list[NDArray[np.generic]]:
