@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import count, permutations
 from pathlib import Path
 
 import pytest
@@ -83,6 +83,13 @@ def test_what_leads_at_some_host_price_stays_where_nothing_states_it(space: Path
     assert pair[0] is not None and pair[1] is not None
     told = ratio(pair[0], pair[1], 0)
     even = break_even(pair[0], pair[1])
+    crossings = 0
+    for first, second in permutations(unknown.exploration.candidates, 2):
+        if (price := ratio(first, second, 0).equal_at) is not None:
+            rivals = [each.assuming({"price of host-hgx-h100": price}).point[0] for each in (first, second)]
+            assert price > 0 and rivals[0] == pytest.approx(rivals[1])
+            crossings += 1
+    assert crossings >= 2
     assert told.limit is not None and told.least != pytest.approx(told.limit)
     for price in (5000.0, 40_000.0):
         stated = found(host_price=price)

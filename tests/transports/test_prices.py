@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from lightloom.machines.transports.price import (
     columns,
     pipelined,
     seconds,
+    seconds_of_ways,
 )
 from lightloom.machines.transports.transport import Transport, load_transport, names
-from lightloom.machines.transports.ways import LibraryTask, Tiers, task_of
+from lightloom.machines.transports.ways import REDUCTION, LibraryTask, Tiers, task_of
 
 NCCL = [name for name in names() if name != "ideal"]
 TIERS = Tiers(domain=8, bandwidth=370e9, network=48e9, reduction=True, memory=3.35e12)
@@ -162,3 +164,19 @@ def test_names_and_files() -> None:
     for wrong in ("nccl", "nccl-volta", "mpi-hopper", "hopper"):
         with pytest.raises(UnknownNameError, match="nccl-hopper"):
             load_transport(wrong)
+
+
+@pytest.mark.parametrize("number", range(11))
+def test_a_sum_in_the_switch_takes_its_own_start_whatever_protocols_are_calibrated_to(number: int) -> None:
+    """A factor of another protocol changes no way that the switch reduces; one of its own makes it slower."""
+    transport = load_transport("nccl-hopper")
+    tasks = [LibraryTask("all-reduce", 64, 8, size) for size in SIZES]
+    constants = Constants.of(transport)
+    factors = constants.factors.copy()
+    factors[number] *= 2
+    ways = columns(tasks, TIERS, transport)
+    before, after = (seconds_of_ways(ways, each) for each in (constants, replace(constants, factors=factors)))
+    reducing = ways.protocol == REDUCTION
+    assert reducing.any() and np.isfinite(before[reducing]).any()
+    own = number in (9, 10)
+    assert np.array_equal(before[reducing], after[reducing]) != own
