@@ -68,3 +68,14 @@ def test_what_cannot_be_built_is_refused_in_one_line(tmp_path: Path, changes: di
     with pytest.raises(InputError) as refusal:
         read_model_file(written(tmp_path, LLAMA | changes), FileRequest(batch=1))
     assert complaint in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_positions_after_those_of_the_padding_are_all_that_a_table_holds(tmp_path: Path) -> None:
+    """RoBERTa numbers positions from the one after its padding's, so that a table of 24 holds 22 tokens."""
+    pytest.importorskip("transformers")
+    roberta = {"architectures": ["RobertaForMaskedLM"], "model_type": "roberta", "pad_token_id": 1}
+    path = written(tmp_path, LLAMA | roberta | {"max_position_embeddings": 24})
+    reading = read_model_file(path, FileRequest(batch=1, sequence_length=22))
+    assert any(operator.dimensions.get("sequence") == 22 for operator in reading.graph.operators)
+    with pytest.raises(InputError, match="--sequence-length 23: its table of positions holds 22"):
+        read_model_file(path, FileRequest(batch=1, sequence_length=23))
