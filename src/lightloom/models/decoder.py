@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -104,8 +104,7 @@ class LatentAttention:
 # Equal, operator by operator, to the trace of the zoo's GPT-2 at the same sizes (a test compares them).
 
 _ELEMENT_BYTES = 4
-_TOKEN_BYTES = 4
-"""Bytes of a token as graphs count them: one element."""
+"""Bytes of an element, and of a token, as graphs count them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,153 +121,89 @@ class TransformerSizes:
 
 def transformer_graph(sizes: TransformerSizes, batch: int, name: str = "transformer") -> ComputeGraph:
     """Return the graph of a decoder for one batch, its table of positions as long as a sequence, its head tied."""
-    builder = _TransformerGraph(sizes, batch)
-    return ComputeGraph(name=name, batch=batch, operators=tuple(builder.operators()), element_bytes=_ELEMENT_BYTES)
+    operators = tuple(_operators(sizes, batch))
+    return ComputeGraph(name=name, batch=batch, operators=operators, element_bytes=_ELEMENT_BYTES)
 
 
-class _TransformerGraph:
-    def __init__(self, sizes: TransformerSizes, batch: int) -> None:
-        self._sizes = sizes
-        self._batch = batch
+def _operators(sizes: TransformerSizes, batch: int) -> Iterator[Operator]:
+    hidden, ffn, sequence = sizes.hidden, sizes.ffn, sizes.sequence_length
+    tokens, row = batch * sequence, sequence * hidden * _ELEMENT_BYTES
 
-    def operators(self) -> Iterator[Operator]:
-        yield from self._embedding()
-        last = "dropout"
-        for layer in range(self._sizes.layers):
-            yield from self._layer(f"layers.{layer}", last)
-            last = f"layers.{layer}.add#2"
-        yield self._norm("norm", last, "")
-        head = self._linear("head", "norm", self._sizes.hidden, self._sizes.vocabulary, "", bias=False)
-        # The table of tokens is the head's weight, counted where it is first used.
-        yield replace(head, parameters=0, parameter_bytes=0)
+    def operator(
+        name: str, kind: str, inputs: Sequence[str], width: int, flops: tuple[int, int] = (0, 0), *,
+        read: int | None = None, parameters: int = 0,
+    ) -> Operator:  # fmt: skip
+        """Return an operator of (sample, token, ``width``).
 
-    def _embedding(self) -> Iterator[Operator]:
-        sizes, tokens = self._sizes, self._batch * self._sizes.sequence_length
-        table = sizes.sequence_length * sizes.hidden
-        row = table * _ELEMENT_BYTES
-        output = self._bytes(sizes.hidden)
-        yield Operator(
-            name="input.tokens",
-            kind="input",
-            dimensions={"sample": self._batch, "sequence": sizes.sequence_length},
-            activation_bytes=tokens * _TOKEN_BYTES,
-        )
-        yield Operator(
-            name="tokens",
-            kind="embedding",
-            inputs=("input.tokens",),
-            dimensions=self._shape(sizes.hidden),
-            parameters=sizes.vocabulary * sizes.hidden,
-            parameter_bytes=sizes.vocabulary * sizes.hidden * _ELEMENT_BYTES,
-            activation_bytes=output,
-            forward_bytes=2 * output + tokens * _TOKEN_BYTES,
-        )
-        yield Operator(
-            name="positions",
-            kind="embedding",
-            dimensions={"axis_0": sizes.sequence_length, "axis_1": sizes.hidden},
-            parameters=table,
-            parameter_bytes=row,
-            activation_bytes=row,
-            forward_bytes=2 * row + sizes.sequence_length * _TOKEN_BYTES,
-            shared_bytes=row + sizes.sequence_length * _TOKEN_BYTES,
-        )
-        total = self._pointwise("add", "add", ("tokens", "positions"), sizes.hidden, "", (1, 1))
-        yield replace(total, forward_bytes=2 * output + row, shared_bytes=row)
-        yield self._pointwise("dropout", "dropout", ("add",), sizes.hidden, "", (2, 1))
-
-    def _layer(self, block: str, source: str) -> Iterator[Operator]:
-        hidden, ffn = self._sizes.hidden, self._sizes.ffn
-
-        def inside(*names: str) -> tuple[str, ...]:
-            return tuple(f"{block}.{name}" for name in names)
-
-        yield self._norm(f"{block}.norm1", source, block)
-        yield self._linear(f"{block}.qkv", f"{block}.norm1", hidden, 3 * hidden, block)
-        yield self._attention(block)
-        yield self._pointwise(f"{block}.flatten", "copy", inside("attention"), hidden, block, (0, 0))
-        yield self._linear(f"{block}.projection", f"{block}.flatten", hidden, hidden, block)
-        yield self._pointwise(f"{block}.dropout1", "dropout", inside("projection"), hidden, block, (2, 1))
-        yield self._pointwise(f"{block}.add", "add", (source, *inside("dropout1")), hidden, block, (1, 1))
-        yield self._norm(f"{block}.norm2", f"{block}.add", block)
-        yield self._linear(f"{block}.up", f"{block}.norm2", hidden, ffn, block)
-        yield self._pointwise(f"{block}.gelu", "activation", inside("up"), ffn, block, (1, 1))
-        yield self._linear(f"{block}.down", f"{block}.gelu", ffn, hidden, block)
-        yield self._pointwise(f"{block}.dropout2", "dropout", inside("down"), hidden, block, (2, 1))
-        yield self._pointwise(f"{block}.add#2", "add", inside("add", "dropout2"), hidden, block, (1, 1))
-
-    def _attention(self, block: str) -> Operator:
-        sizes = self._sizes
-        flops = 4 * self._batch * sizes.sequence_length**2 * sizes.hidden
-        return Operator(
-            name=f"{block}.attention",
-            kind="attention",
-            inputs=(f"{block}.qkv",),
-            dimensions={
-                "sample": self._batch,
-                "head": sizes.heads,
-                "sequence": sizes.sequence_length,
-                "key_sequence": sizes.sequence_length,
-                "head_dim": sizes.hidden // sizes.heads,
-            },
-            forward_flops=flops,
-            backward_flops=2 * flops,
-            activation_bytes=self._bytes(sizes.hidden),
-            forward_bytes=4 * self._bytes(sizes.hidden),
-            block=block,
-            causal=True,
-        )
-
-    def _linear(self, name: str, source: str, width: int, channels: int, block: str, *, bias: bool = True) -> Operator:
-        parameters = width * channels + (channels if bias else 0)
-        flops = 2 * self._batch * self._sizes.sequence_length * width * channels
-        weights = parameters * _ELEMENT_BYTES
-        return Operator(
-            name=name,
-            kind="linear",
-            inputs=(source,),
-            dimensions=self._shape(channels) | {"in_channel": width},
-            forward_flops=flops,
-            backward_flops=2 * flops,
-            parameters=parameters,
-            parameter_bytes=weights,
-            activation_bytes=self._bytes(channels),
-            forward_bytes=self._bytes(width) + self._bytes(channels) + weights,
-            shared_bytes=weights,
-            block=block,
-        )
-
-    def _norm(self, name: str, source: str, block: str) -> Operator:
-        hidden = self._sizes.hidden
-        weights = 2 * hidden * _ELEMENT_BYTES
-        norm = self._pointwise(name, "norm", (source,), hidden, block, (1, 1))
-        return replace(
-            norm,
-            parameters=2 * hidden,
-            parameter_bytes=weights,
-            forward_bytes=norm.forward_bytes + weights,
-            shared_bytes=weights,
-        )
-
-    def _pointwise(
-        self, name: str, kind: str, inputs: tuple[str, ...], width: int, block: str, flops: tuple[int, int]
-    ) -> Operator:
-        """Return an operator that reads its inputs once; so many operations forward and backward for each element."""
-        elements = self._batch * self._sizes.sequence_length * width
+        Args:
+            flops: forward and backward for each element.
+            read: elements that it reads for each token; by default each of its inputs once.
+        """
+        output, weights = tokens * width * _ELEMENT_BYTES, parameters * _ELEMENT_BYTES
+        read = len(inputs) * width if read is None else read
         return Operator(
             name=name,
             kind=kind,
-            inputs=inputs,
-            dimensions=self._shape(width),
-            forward_flops=flops[0] * elements,
-            backward_flops=flops[1] * elements,
-            activation_bytes=self._bytes(width),
-            forward_bytes=(len(inputs) + 1) * self._bytes(width),
-            block=block,
+            inputs=tuple(inputs),
+            dimensions={"sample": batch, "sequence": sequence, "channel": width},
+            forward_flops=flops[0] * tokens * width,
+            backward_flops=flops[1] * tokens * width,
+            parameters=parameters,
+            parameter_bytes=weights,
+            activation_bytes=output,
+            forward_bytes=tokens * read * _ELEMENT_BYTES + output + weights,
+            shared_bytes=weights,
+            block=name.rpartition(".")[0],
         )
 
-    def _shape(self, channels: int) -> dict[str, int]:
-        return {"sample": self._batch, "sequence": self._sizes.sequence_length, "channel": channels}
+    def linear(name: str, source: str, width: int, channels: int, *, bias: bool = True) -> Operator:
+        parameters = (width + bias) * channels
+        made = operator(name, "linear", [source], channels, (2 * width, 4 * width), read=width, parameters=parameters)
+        return replace(made, dimensions={**made.dimensions, "in_channel": width})
 
-    def _bytes(self, channels: int) -> int:
-        return self._batch * self._sizes.sequence_length * channels * _ELEMENT_BYTES
+    def norm(name: str, source: str) -> Operator:
+        return operator(name, "norm", [source], hidden, (1, 1), parameters=2 * hidden)
+
+    samples = {"sample": batch, "sequence": sequence}
+    yield Operator(name="input.tokens", kind="input", dimensions=samples, activation_bytes=tokens * _ELEMENT_BYTES)
+    table = operator(
+        "tokens", "embedding", ["input.tokens"], hidden, read=hidden + 1, parameters=sizes.vocabulary * hidden
+    )
+    # Rows are looked up: the table is not read as a whole.
+    yield replace(table, forward_bytes=table.forward_bytes - table.shared_bytes, shared_bytes=0)
+    yield Operator(
+        name="positions",
+        kind="embedding",
+        dimensions={"axis_0": sequence, "axis_1": hidden},
+        parameters=sequence * hidden,
+        parameter_bytes=row,
+        activation_bytes=row,
+        forward_bytes=2 * row + sequence * _ELEMENT_BYTES,
+        shared_bytes=row + sequence * _ELEMENT_BYTES,
+    )
+    total = operator("add", "add", ["tokens", "positions"], hidden, (1, 1), read=hidden)
+    yield replace(total, forward_bytes=total.forward_bytes + row, shared_bytes=row)
+    yield operator("dropout", "dropout", ["add"], hidden, (2, 1))
+    last = "dropout"
+    for layer in range(sizes.layers):
+        block = f"layers.{layer}"
+        yield norm(f"{block}.norm1", last)
+        yield linear(f"{block}.qkv", f"{block}.norm1", hidden, 3 * hidden)
+        heads = {"head": sizes.heads, "key_sequence": sequence, "head_dim": hidden // sizes.heads}
+        flops = (4 * sequence, 8 * sequence)
+        attention = operator(f"{block}.attention", "attention", [f"{block}.qkv"], hidden, flops, read=3 * hidden)
+        yield replace(attention, dimensions={**samples, **heads}, causal=True)
+        yield operator(f"{block}.flatten", "copy", [f"{block}.attention"], hidden)
+        yield linear(f"{block}.projection", f"{block}.flatten", hidden, hidden)
+        yield operator(f"{block}.dropout1", "dropout", [f"{block}.projection"], hidden, (2, 1))
+        yield operator(f"{block}.add", "add", [last, f"{block}.dropout1"], hidden, (1, 1))
+        yield norm(f"{block}.norm2", f"{block}.add")
+        yield linear(f"{block}.up", f"{block}.norm2", hidden, ffn)
+        yield operator(f"{block}.gelu", "activation", [f"{block}.up"], ffn, (1, 1))
+        yield linear(f"{block}.down", f"{block}.gelu", ffn, hidden)
+        yield operator(f"{block}.dropout2", "dropout", [f"{block}.down"], hidden, (2, 1))
+        yield operator(f"{block}.add#2", "add", [f"{block}.add", f"{block}.dropout2"], hidden, (1, 1))
+        last = f"{block}.add#2"
+    yield norm("norm", last)
+    # The table of tokens is the head's weight, counted where it is first used.
+    yield replace(linear("head", "norm", hidden, sizes.vocabulary, bias=False), parameters=0, parameter_bytes=0)

@@ -15,7 +15,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,8 @@ COUNTS = (
     "recomputed_shared_bytes",
 )
 """Counts that every operator has; ``saved_bytes`` may be unknown."""
+_BYTES_OF_ELEMENTS = ("saved_bytes", *(name for name in COUNTS if name.endswith("bytes") and "index" not in name))
+"""Counts that are as many times larger as an element is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,20 +198,9 @@ class Operator:
 
     def with_element_bytes(self, element_bytes: int, traced: int) -> Operator:
         """Return the operator with elements of that many bytes, where this one has elements of ``traced``."""
-
-        def scaled(value: int) -> int:
-            return value // traced * element_bytes
-
+        values = {name: getattr(self, name) for name in _BYTES_OF_ELEMENTS}
         return replace(
-            self,
-            parameter_bytes=scaled(self.parameter_bytes),
-            activation_bytes=scaled(self.activation_bytes),
-            forward_bytes=scaled(self.forward_bytes),
-            shared_bytes=scaled(self.shared_bytes),
-            saved_bytes=None if self.saved_bytes is None else scaled(self.saved_bytes),
-            saved_shared_bytes=scaled(self.saved_shared_bytes),
-            recomputed_bytes=scaled(self.recomputed_bytes),
-            recomputed_shared_bytes=scaled(self.recomputed_shared_bytes),
+            self, **{name: value // traced * element_bytes for name, value in values.items() if value is not None}
         )
 
 
@@ -267,15 +258,8 @@ class MeasuredTimes:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, read back by :meth:`from_json`."""
-        return {
-            "batch": self.batch,
-            "forward_s": list(self.forward),
-            "backward_s": list(self.backward),
-            "machine": self.machine,
-            "clock": self.clock,
-            "accelerator": self.accelerator,
-            "precision": self.precision,
-        }
+        values = asdict(self)
+        return {f"{name}_s": list(values.pop(name)) for name in ("forward", "backward")} | values
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> MeasuredTimes:
@@ -283,8 +267,6 @@ class MeasuredTimes:
         fields = dict(document)
         return cls(forward=tuple(fields.pop("forward_s")), backward=tuple(fields.pop("backward_s")), **fields)
 
-
-__all__ = ["KINDS", "SCHEMA", "TENSOR_KINDS", "ComputeGraph", "Operator", "has_samples"]
 
 SCHEMA = "lightloom.graph/1"
 

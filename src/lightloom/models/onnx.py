@@ -18,7 +18,7 @@ from lightloom.models import operator_words
 from lightloom.models.graph import ComputeGraph, Operator, has_samples
 from lightloom.models.onnx_shapes import ShapedModel, Value, merged, shaped_model
 from lightloom.models.operator_words import VIEWS, Product, Shape, experts_dimensions, has_rule
-from lightloom.models.traces.calls import convolution_sizes, sampled_axes
+from lightloom.models.traces.calls import convolution_sizes, named_axes
 from lightloom.models.traces.operators import TraceReading
 
 # Kinds and FLOPs of ONNX operators, from the table of operators, into whose words they are translated.
@@ -28,106 +28,90 @@ Node: TypeAlias = Any
 Attribute: TypeAlias = Any
 """The value of an attribute of a node: a number, a text, or a list of these."""
 
-_WORDS = {
-    "Conv": "convolution",
-    "ConvInteger": "convolution",
-    "QLinearConv": "convolution",
-    "DeformConv": "convolution",
-    "ConvTranspose": "conv_transpose2d",
-    "Gemm": "mm",
-    "GroupedMatMul": "grouped_mm",
-    "MatMul": "matmul",
-    "MatMulInteger": "matmul",
-    "QLinearMatMul": "matmul",
-    "RNN": "rnn_tanh",
-    "BatchNormalization": "batch_norm",
-    "LayerNormalization": "layer_norm",
-    "InstanceNormalization": "instance_norm",
-    "GroupNormalization": "group_norm",
-    "RMSNormalization": "rms_norm",
-    "LpNormalization": "normalize",
-    "MeanVarianceNormalization": "instance_norm",
-    "MaxPool": "max_pool2d",
-    "AveragePool": "avg_pool2d",
-    "GlobalAveragePool": "adaptive_avg_pool2d",
-    "GlobalMaxPool": "adaptive_max_pool2d",
-    "LpPool": "lp_pool2d",
-    "GlobalLpPool": "lp_pool2d",
-    "PRelu": "prelu",
-    "HardSwish": "hardswish",
-    "HardSigmoid": "hardsigmoid",
-    "Clip": "hardtanh",
-    "ThresholdedRelu": "threshold",
-    "Shrink": "softshrink",
-    "Swish": "silu",
-    "SwiGLU": "glu",
-    "Hardmax": "softmax",
-    "TopK": "topk",
-    "NegativeLogLikelihoodLoss": "nll_loss",
-    "SoftmaxCrossEntropyLoss": "cross_entropy",
-    "ReduceL1": "norm",
-    "ReduceL2": "norm",
-    "ReduceLogSum": "logsumexp",
-    "ReduceLogSumExp": "logsumexp",
-    "ReduceMax": "amax",
-    "ReduceMean": "mean",
-    "ReduceMin": "amin",
-    "ReduceProd": "prod",
-    "ReduceSum": "sum",
-    "ReduceSumSquare": "norm",
-    "ArgMax": "argmax",
-    "ArgMin": "argmin",
-    "Cast": "to_copy",
-    "CastLike": "to_copy",
-    "BitCast": "view",
-    "Contiguous": "contiguous",
-    "GatherElements": "gather",
-    "GatherND": "index",
-    "ScatterElements": "scatter",
-    "ScatterND": "index_put",
-    "TensorScatter": "index_put",
-    "Tile": "repeat",
-    "Compress": "index_select",
-    "CenterCropPad": "pad",
-    "DepthToSpace": "pixel_shuffle",
-    "SpaceToDepth": "pixel_unshuffle",
-    "ReverseSequence": "flip",
-    "Trilu": "tril",
-    "EyeLike": "zeros",
-    "Constant": "zeros",
-    "ConstantOfShape": "full",
-    "RandomNormal": "normal",
-    "RandomNormalLike": "randn_like",
-    "RandomUniform": "uniform",
-    "RandomUniformLike": "rand_like",
-    "Resize": "interpolate",
-    "Upsample": "interpolate",
-    "Sum": "add",
-    "Mean": "add",
-    "Max": "maximum",
-    "Min": "minimum",
-    "Col2Im": "col2im",
-    "Equal": "eq",
-    "Greater": "gt",
-    "GreaterOrEqual": "ge",
-    "Less": "lt",
-    "LessOrEqual": "le",
-    "And": "logical_and",
-    "Or": "logical_or",
-    "Xor": "logical_xor",
-    "Not": "logical_not",
-    "BitShift": "bitwise_left_shift",
-    "Mod": "remainder",
-    "IsInf": "isinf",
-    "IsNaN": "isnan",
-    "CumSum": "cumsum",
-    "CumProd": "cumprod",
-    "DequantizeLinear": "mul",
-    "QuantizeLinear": "div",
-    "DynamicQuantizeLinear": "div",
-    "RotaryEmbedding": "mul",
+_OPERATORS = {
+    "convolution": "Conv ConvInteger QLinearConv DeformConv",
+    "conv_transpose2d": "ConvTranspose",
+    "mm": "Gemm",
+    "grouped_mm": "GroupedMatMul",
+    "matmul": "MatMul MatMulInteger QLinearMatMul",
+    "rnn_tanh": "RNN",
+    "batch_norm": "BatchNormalization",
+    "layer_norm": "LayerNormalization",
+    "instance_norm": "InstanceNormalization MeanVarianceNormalization",
+    "group_norm": "GroupNormalization",
+    "rms_norm": "RMSNormalization",
+    "normalize": "LpNormalization",
+    "max_pool2d": "MaxPool",
+    "avg_pool2d": "AveragePool",
+    "adaptive_avg_pool2d": "GlobalAveragePool",
+    "adaptive_max_pool2d": "GlobalMaxPool",
+    "lp_pool2d": "LpPool GlobalLpPool",
+    "prelu": "PRelu",
+    "hardswish": "HardSwish",
+    "hardsigmoid": "HardSigmoid",
+    "hardtanh": "Clip",
+    "threshold": "ThresholdedRelu",
+    "softshrink": "Shrink",
+    "silu": "Swish",
+    "glu": "SwiGLU",
+    "softmax": "Hardmax",
+    "topk": "TopK",
+    "nll_loss": "NegativeLogLikelihoodLoss",
+    "cross_entropy": "SoftmaxCrossEntropyLoss",
+    "norm": "ReduceL1 ReduceL2 ReduceSumSquare",
+    "logsumexp": "ReduceLogSum ReduceLogSumExp",
+    "amax": "ReduceMax",
+    "mean": "ReduceMean",
+    "amin": "ReduceMin",
+    "prod": "ReduceProd",
+    "sum": "ReduceSum",
+    "argmax": "ArgMax",
+    "argmin": "ArgMin",
+    "to_copy": "Cast CastLike",
+    "view": "BitCast",
+    "contiguous": "Contiguous",
+    "gather": "GatherElements",
+    "index": "GatherND",
+    "scatter": "ScatterElements",
+    "index_put": "ScatterND TensorScatter",
+    "repeat": "Tile",
+    "index_select": "Compress",
+    "pad": "CenterCropPad",
+    "pixel_shuffle": "DepthToSpace",
+    "pixel_unshuffle": "SpaceToDepth",
+    "flip": "ReverseSequence",
+    "tril": "Trilu",
+    "zeros": "EyeLike Constant",
+    "full": "ConstantOfShape",
+    "normal": "RandomNormal",
+    "randn_like": "RandomNormalLike",
+    "uniform": "RandomUniform",
+    "rand_like": "RandomUniformLike",
+    "interpolate": "Resize Upsample",
+    "add": "Sum Mean",
+    "maximum": "Max",
+    "minimum": "Min",
+    "col2im": "Col2Im",
+    "eq": "Equal",
+    "gt": "Greater",
+    "ge": "GreaterOrEqual",
+    "lt": "Less",
+    "le": "LessOrEqual",
+    "logical_and": "And",
+    "logical_or": "Or",
+    "logical_xor": "Xor",
+    "logical_not": "Not",
+    "bitwise_left_shift": "BitShift",
+    "remainder": "Mod",
+    "isinf": "IsInf",
+    "isnan": "IsNaN",
+    "cumsum": "CumSum",
+    "cumprod": "CumProd",
+    "mul": "DequantizeLinear RotaryEmbedding",
+    "div": "QuantizeLinear DynamicQuantizeLinear",
 }
-"""Words of the table of operators for those of ONNX that have another name."""
+"""Operators of ONNX by the word of the table of operators, where that is another."""
+_WORDS = {name: word for word, names in _OPERATORS.items() for name in names.split()}
 
 
 def word_of(node: Node) -> str:
@@ -156,19 +140,8 @@ def product_of(node: Node, inputs: Sequence[Value | None], output: Value) -> Pro
     values: list[object] = []
     if name == "Gemm":
         shapes = [_flipped(node, inputs, 0, "transA"), _flipped(node, inputs, 1, "transB")]
-    elif name in (
-        "MatMul",
-        "MatMulInteger",
-        "GroupedMatMul",
-        "Conv",
-        "ConvInteger",
-        "DeformConv",
-        "ConvTranspose",
-        "QLinearConv",
-    ):
+    elif word in ("matmul", "grouped_mm", "convolution", "conv_transpose2d"):
         shapes = [_operand(node, inputs, place).shape for place in (0, weight_place(node))]
-    elif name == "QLinearMatMul":
-        shapes = [_operand(node, inputs, place).shape for place in (0, 3)]
     elif name == "Einsum":
         shapes = [each.shape for each in inputs if each is not None]
         values = [_attribute(node, "equation", b"").decode()]
@@ -187,11 +160,6 @@ def product_of(node: Node, inputs: Sequence[Value | None], output: Value) -> Pro
     return made
 
 
-def causal(node: Node) -> bool:
-    """Return whether a node is attention in which a token sees only those before it."""
-    return node.op_type == "Attention" and bool(_attribute(node, "is_causal", 0))
-
-
 def other_flops(kind: str, inputs: Sequence[Value | None], output: Value) -> int:
     """Return the FLOPs of a node that multiplies no matrices."""
     if kind in ("copy", "concat", "dropout", "embedding"):
@@ -200,8 +168,8 @@ def other_flops(kind: str, inputs: Sequence[Value | None], output: Value) -> int
 
 
 def weight_place(node: Node) -> int:
-    """Return which input holds the weight of a convolution."""
-    return 3 if node.op_type == "QLinearConv" else 1
+    """Return which input holds the weight of a product or convolution."""
+    return 3 if node.op_type.startswith("QLinear") else 1
 
 
 def _heads(node: Node, shapes: Sequence[Shape]) -> list[Shape]:
@@ -256,8 +224,7 @@ def read_onnx(
     """
     model = shaped_model(path, batch=_TRACED, sequence_length=sequence_length, definitions=definitions or {})
     try:
-        model = merged(model)
-        return _OnnxGraph(path, model).reading()
+        return _OnnxGraph(path, merged(model)).reading()
     except WorkloadError as error:
         raise WorkloadError(f"{path}: {error}") from error
 
@@ -309,7 +276,7 @@ class _OnnxGraph:
             yield Operator(
                 name=f"input.{name}",
                 kind="input",
-                dimensions=_without_empty(sampled_axes("input", shape, self._model.batch)),
+                dimensions=_without_empty(named_axes("input", shape, self._model.batch)),
                 activation_bytes=self._model.values[name].elements * _ELEMENT_BYTES,
             )
 
@@ -325,17 +292,12 @@ class _OnnxGraph:
                     self._origin.update(dict.fromkeys(node.output, self._origin.get(read[0], read[0])))
                 self._folded += 1
             elif word_of(node) in VIEWS:
-                self._alias(node, read[0])
                 self._views += 1
+                self._producer.update(dict.fromkeys(node.output, self._producer.get(read[0], "")))
+                for group in (self._sampled, self._needs_gradient):
+                    group.update(node.output if read[0] in group else ())
             else:
                 yield self._operator(node)
-
-    def _alias(self, node: Node, source: str) -> None:
-        for name in node.output:
-            self._producer[name] = self._producer.get(source, "")
-            for group in (self._sampled, self._needs_gradient):
-                if source in group:
-                    group.add(name)
 
     def _operator(self, node: Node) -> Operator:
         values = [self._model.values.get(name) if name else None for name in node.input]
@@ -354,12 +316,9 @@ class _OnnxGraph:
         name = self._name(node)
         if not has_rule(word_of(node)):
             self._guessed.append(f"{name}: {node.op_type} has no rule: counted as one FLOP an element")
-        for result in node.output:
-            self._producer[result] = name
-            if sampled:
-                self._sampled.add(result)
-            if needing:
-                self._needs_gradient.add(result)
+        self._producer.update(dict.fromkeys(node.output, name))
+        self._sampled.update(node.output if sampled else ())
+        self._needs_gradient.update(node.output if needing else ())
         read, shared = self._traffic(node, values, kind, output, sampled)
         return Operator(
             name=name,
@@ -374,16 +333,15 @@ class _OnnxGraph:
             forward_bytes=(read + output.elements) * _ELEMENT_BYTES,
             shared_bytes=shared * _ELEMENT_BYTES,
             block=node.name.strip("/").rpartition("/")[0].replace("/", "."),
-            causal=causal(node),
+            causal=node.op_type == "Attention" and bool(_attribute(node, "is_causal", 0)),
         )
 
     def _parameters(self, node: Node, values: Sequence[Value | None]) -> list[str]:
         """Return the floating constants with axes that a node reads, statistics left out."""
         held = []
         for place, (name, value) in enumerate(zip(node.input, values, strict=True)):
-            if value is None or name not in self._constants or not value.floating or value.elements <= 1:
-                continue
-            if name in self._tables:
+            constant = name in self._constants and name not in self._tables
+            if value is None or not constant or not value.floating or value.elements <= 1:
                 continue
             if place in _STATISTICS.get(node.op_type, ()):
                 self._statistics.add(name)
@@ -414,11 +372,7 @@ class _OnnxGraph:
         sampled: bool,
     ) -> dict[str, int]:
         shape = output.shape
-        found = (
-            sampled_axes(kind, shape, self._model.batch)
-            if sampled
-            else {f"axis_{axis}": size for axis, size in enumerate(shape)}
-        )
+        found = named_axes(kind, shape, self._model.batch if sampled else None)
         weight = values[weight_place(node)] if kind == "conv" and len(values) > weight_place(node) else None
         if weight is not None and values[0] is not None:
             found |= convolution_sizes(values[0].shape, weight.shape, shape)

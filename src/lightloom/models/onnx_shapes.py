@@ -89,12 +89,10 @@ class Constants:
 
     def _add_size(self, node: Message, shapes: Mapping[str, tuple[int, ...]]) -> None:
         shape = shapes.get(node.input[0])
-        if shape is None:
-            return
-        ends = {each.name: each.i for each in node.attribute}
-        part = shape[ends.get("start", 0) : ends.get("end", len(shape))]
-        value = np.array(part, np.int64) if node.op_type == "Shape" else np.array(math.prod(shape), np.int64)
-        self.values[node.output[0]] = value
+        if shape is not None:
+            ends = {each.name: each.i for each in node.attribute}
+            part = shape[ends.get("start", 0) : ends.get("end", len(shape))]
+            self.values[node.output[0]] = np.array(part if node.op_type == "Shape" else math.prod(shape), np.int64)
 
     def _elements(self, node: Message) -> int:
         """Return how many elements the result of a node has, at most."""
@@ -106,8 +104,10 @@ class Constants:
             return math.ceil(abs((end - start) / step)) if step else self._largest + 1
         if node.op_type == "OneHot":
             return read[0].size * int(read[1].reshape(-1)[0])
-        if node.op_type in ("Gather", "Concat"):
-            return sum(each.size for each in read) if node.op_type == "Concat" else read[0].size * read[1].size
+        if node.op_type == "Gather":
+            return read[0].size * read[1].size
+        if node.op_type == "Concat":
+            return sum(each.size for each in read)
         try:
             wanted = tuple(int(size) for size in read[1].reshape(-1)) if node.op_type == "Expand" else ()
             shapes = [each.shape for each in read[: 1 if wanted else None]]
@@ -196,9 +196,8 @@ def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definit
     model = _loaded(onnx, path)
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
-    given = {each.name for each in model.graph.initializer} | {
-        each.values.name for each in model.graph.sparse_initializer
-    }
+    given = {each.name for each in model.graph.initializer}
+    given |= {each.values.name for each in model.graph.sparse_initializer}
     inputs = [each for each in model.graph.input if each.name not in given]
     _check_nodes(onnx, model, path)
     chosen = _Sizes(path, batch, sequence_length, dict(definitions))
@@ -430,10 +429,7 @@ def _without_shape(model: Message, values: Mapping[str, Value]) -> Iterator[tupl
 
 def is_view(before: Sequence[int], order: Sequence[int], after: Sequence[int]) -> bool:
     """Return whether strides can say what a reshaped tensor means, whose axes were put in another order before."""
-    strides = [1] * len(before)
-    for axis in range(len(before) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * before[axis + 1]
-    axes = [(before[axis], strides[axis]) for axis in order if before[axis] != 1]
+    axes = [(before[axis], math.prod(before[axis + 1 :])) for axis in order if before[axis] != 1]  # size and stride
     runs: list[list[int]] = []  # size and last stride of axes that lie as one axis would
     for size, stride in axes:
         if runs and runs[-1][1] == size * stride:
@@ -497,43 +493,40 @@ class _Merger:
 
     def model(self) -> ShapedModel:
         """Merge one kind of kernel after the other."""
-        for rewrites in (
-            (self._drop_nothing, self._keep_type, self._select, self._copy),
-            (self._merge_norm,),
-            (self._merge_activation,),
-            (self._merge_attention,),
-            (self._merge_experts, self._merge_bias),
+        for rewrite in (
+            self._simplify,
+            self._merge_norm,
+            self._merge_activation,
+            self._merge_attention,
+            self._merge_product,
         ):
             for place in list(self._nodes):
-                for rewrite in rewrites:
-                    rewrite(place)
+                if place in self._nodes:
+                    rewrite(place, self._nodes[place])
         nodes = [each for place in sorted(self._nodes) for each in (*self._aliases.get(place, ()), self._nodes[place])]
         return replace(self._model, nodes=tuple(nodes), values=self._values)
 
-    def _drop_nothing(self, place: int) -> None:
-        """Make a view of dropout that drops nothing."""
-        node = self._nodes[place]
-        if node.op_type != "Dropout" or not (node.input[1:] or node.attribute):
-            return
-        given = [self._number(name) for name in node.input[1:]]
-        ratios = [each.f for each in node.attribute if each.name == "ratio"]
-        if 0 in given or 0 in ratios:
-            self._view(place)
-
-    def _keep_type(self, place: int) -> None:
-        """Make a view of a cast to the type that a tensor has."""
-        node = self._nodes[place]
-        if node.op_type != "Cast":
-            return
-        read, made = self._values.get(node.input[0]), self._values.get(node.output[0])
-        if read is not None and made is not None and read.data_type == made.data_type:
-            self._view(place)
-
-    def _select(self, place: int) -> None:
-        """Make a view of what is taken at one constant index of an axis."""
-        node = self._nodes[place]
-        if node.op_type == "Gather" and node.input[0] not in self._constant and self._is_scalar(node.input[1]):
-            self._view(place, "Squeeze")
+    def _simplify(self, place: int, node: Message) -> None:
+        """Make a view of a node that computes nothing, and a copy of a view that no strides can express."""
+        name = node.input[0] if node.input else ""
+        if node.op_type == "Dropout" and (node.input[1:] or node.attribute):
+            ratios = [each.f for each in node.attribute if each.name == "ratio"]
+            if 0 in (*map(self._number, node.input[1:]), *ratios):
+                self._view(place)
+        elif node.op_type == "Cast":
+            read, made = self._values.get(name), self._values.get(node.output[0])
+            if read is not None and made is not None and read.data_type == made.data_type:
+                self._view(place)
+        elif node.op_type == "Gather":  # what is taken at one constant index of an axis
+            if name not in self._constant and self._is_scalar(node.input[1]):
+                self._view(place, "Squeeze")
+        elif node.op_type == "Reshape" and name not in self._constant:
+            source = self._made_by(name, "Transpose")
+            if source is not None:
+                before, after = (self._values[each].shape for each in (self._nodes[source].input[0], node.output[0]))
+                order = _attribute(self._nodes[source], "perm") or list(range(len(before)))[::-1]
+                if not is_view(before, order, after):
+                    self._view(place, "Contiguous")
 
     def _view(self, place: int, kind: str = "Identity") -> None:
         node = self._nodes[place]
@@ -541,82 +534,65 @@ class _Merger:
             self._readers[name].discard(place)
         self._nodes[place] = type(node)(op_type=kind, input=node.input[:1], output=node.output[:1], name=node.name)
 
-    def _copy(self, place: int) -> None:
-        """Make a copy of a reshaped tensor whose axes were transposed so that no strides can say what is meant."""
-        node = self._nodes[place]
-        source = self._maker(node.input[0]) if node.op_type == "Reshape" else None
-        if source is None or not self._is(source, "Transpose") or node.input[0] in self._constant:
-            return
-        before, after = (self._values[name].shape for name in (self._nodes[source].input[0], node.output[0]))
-        order = _attribute(self._nodes[source], "perm") or list(range(len(before)))[::-1]
-        if not is_view(before, order, after):
-            self._view(place, "Contiguous")
-
     # Norms
 
-    def _merge_norm(self, place: int) -> None:
-        root = self._nodes.get(place)
-        if root is None or root.op_type != "Sqrt":
+    def _merge_norm(self, place: int, root: Message) -> None:
+        if root.op_type != "Sqrt":
             return
         parts, name = {place}, root.input[0]
-        while (source := self._maker(name)) is not None and self._is(source, "Add", "Clip", "Max", *_CASTS):
+        while (source := self._made_by(name, "Add", "Clip", "Max", *_CASTS)) is not None:
             parts.add(source)
             name = self._varying(self._nodes[source])
-        if source is None or not self._is(source, "ReduceMean"):
-            return
-        square = self._maker(self._nodes[source].input[0])
-        if square is None or not self._squares(self._nodes[square]):
+        mean = self._made_by(name, "ReduceMean")
+        square = None if mean is None else self._made_by(self._nodes[mean].input[0], "Pow", "Mul")
+        if mean is None or square is None or not self._squares(self._nodes[square]):
             return
         values = self._nodes[square].input[0]
-        parts |= {source, square}
+        parts |= {mean, square}
         scale, end = root.output[0], self._only_reader(root.output[0])
         if end is not None and self._inverts(self._nodes[end], scale):
             parts.add(end)
-            scale, end = self._nodes[end].output[0], self._only_reader(self._nodes[end].output[0])
-        if end is None or not self._is(end, "Mul", "Div") or values not in self._nodes[end].input:
+            end = self._only_reader(self._nodes[end].output[0])
+        if end is None or self._nodes[end].op_type not in ("Mul", "Div") or values not in self._nodes[end].input:
             return
         parts.add(end)
-        parts, end, weights = self._with_channels(parts, end)
-        centred, parts, values = self._before_norm(parts, values)
-        self._replace(
-            parts, end, "LayerNormalization" if centred or len(weights) > 1 else "RMSNormalization", [values, *weights]
-        )
+        end, weights = self._with_channels(parts, end)
+        centred, values = self._before_norm(parts, values)
+        kind = "LayerNormalization" if centred or len(weights) > 1 else "RMSNormalization"
+        self._replace(parts, end, kind, [values, *weights])
 
-    def _with_channels(self, parts: set[int], end: int) -> tuple[set[int], int, list[str]]:
-        """Add weight and bias of the channels, which follow."""
+    def _with_channels(self, parts: set[int], end: int) -> tuple[int, list[str]]:
+        """Add weight and bias of the channels, which follow; return the last part, and both."""
         weights: list[str] = []
         while (follower := self._only_reader(self._nodes[end].output[0])) is not None:
             node = self._nodes[follower]
-            channels = [n for n in node.input if n in self._constant and self._is_channels(n, node.output[0])]
-            if node.op_type in _CASTS:
-                pass
-            elif node.op_type in ("Mul", "Add") and len(channels) == 1:
+            channels = self._channels(node) if node.op_type in ("Mul", "Add") else []
+            if len(channels) == 1:
                 weights += channels
-            else:
+            elif node.op_type not in _CASTS:
                 break
             parts.add(follower)
             end = follower
-        return parts, end, weights
+        return end, weights
 
-    def _before_norm(self, parts: set[int], values: str) -> tuple[bool, set[int], str]:
-        """Add casts of what a norm reads, and what takes away the mean."""
-        source, centred = self._maker(values), False
-        if source is not None and self._is(source, "Sub") and self._readers[values] <= parts:
-            mean = self._maker(self._nodes[source].input[1])
-            if mean is not None and self._is(mean, "ReduceMean"):
-                centred = True
-                parts |= {source, mean}
-                values = self._nodes[source].input[0]
-                source = self._maker(values)
-        if source is not None and self._is(source, *_CASTS) and self._readers[values] <= parts:
+    def _before_norm(self, parts: set[int], values: str) -> tuple[bool, str]:
+        """Add casts of what a norm reads, and what takes away the mean; return whether that is done, and what is
+        read."""
+        centred, source = False, self._made_by(values, "Sub")
+        mean = None if source is None else self._made_by(self._nodes[source].input[1], "ReduceMean")
+        if source is not None and mean is not None and self._readers[values] <= parts:
+            centred, values = True, self._nodes[source].input[0]
+            parts |= {source, mean}
+        source = self._made_by(values, *_CASTS)
+        if source is not None and self._readers[values] <= parts:
             parts.add(source)
             values = self._nodes[source].input[0]
-        return centred, parts, values
+        return centred, values
 
     def _squares(self, node: Message) -> bool:
         if node.op_type == "Pow":
             return self._number(node.input[1]) == 2
-        return bool(node.op_type == "Mul") and len(set(node.input)) == 1
+        return len(set(node.input)) == 1
 
     def _inverts(self, node: Message, name: str) -> bool:
         if node.op_type == "Reciprocal":
@@ -625,18 +601,13 @@ class _Merger:
 
     # Activations
 
-    def _merge_activation(self, place: int) -> None:
-        seed = self._nodes.get(place)
-        if seed is None or seed.op_type not in _ACTIVATIONS:
+    def _merge_activation(self, place: int, seed: Message) -> None:
+        if seed.op_type not in _ACTIVATIONS:
             return
-        best: set[int] = set()
-        source = ""
-        for name in self._arguments(place):
-            region = self._region(place, name)
-            if len(region) > len(best):
-                best, source = region, name
-        if len(best) > 1:
-            self._replace(best, max(best), _ACTIVATIONS[seed.op_type], [source])
+        regions = [(self._region(place, name), name) for name in self._arguments(place)]
+        largest, source = max(regions, key=lambda region: len(region[0]), default=(set[int](), ""))
+        if len(largest) > 1:
+            self._replace(largest, max(largest), _ACTIVATIONS[seed.op_type], [source])
 
     def _arguments(self, place: int) -> Iterator[str]:
         """Yield the tensors of which what is computed there may be a function."""
@@ -648,8 +619,7 @@ class _Merger:
                     continue
                 seen.add(name)
                 yield name
-                maker = self._maker(name)
-                if maker is not None and self._nodes[maker].op_type in _POINTWISE:
+                if (maker := self._made_by(name, *_POINTWISE)) is not None:
                     waiting.append(maker)
 
     def _region(self, place: int, argument: str) -> set[int]:
@@ -663,9 +633,8 @@ class _Merger:
                 return set()
             region.add(at)
             for name in self._nodes[at].input:
-                if not self._is_of(argument, name):
-                    maker = self._maker(name)
-                    if maker is None:
+                if name != argument and not self._is_scalar(name):
+                    if (maker := self._made_by(name)) is None:
                         return set()
                     waiting.append(maker)
         while len(region) < _DEEPEST:
@@ -674,31 +643,24 @@ class _Merger:
             if follower is None or self._nodes[follower].op_type not in _POINTWISE:
                 break
             inner = {name for at in region for name in self._nodes[at].output}
-            others = [n for n in self._nodes[follower].input if n not in inner and not self._is_of(argument, n)]
-            beside = {maker for name in others if (maker := self._maker(name)) is not None}
-            if len(beside) < len(others) or not all(self._scales(at, argument) for at in beside):
+            outer = [name for name in self._nodes[follower].input if name not in inner | {argument}]
+            others = [name for name in outer if not self._is_scalar(name)]
+            beside = {maker for name in others if (maker := self._made_by(name, *_POINTWISE)) is not None}
+            read = [name for at in beside for name in self._nodes[at].input if name != argument]
+            if len(beside) < len(others) or not all(map(self._is_scalar, read)):
                 break
             region |= {follower, *beside}
         return region if self._closed(region) else set()
 
-    def _scales(self, place: int, argument: str) -> bool:
-        """Return whether a node is arithmetic of one tensor and scalars."""
-        node = self._nodes[place]
-        return node.op_type in _POINTWISE and all(self._is_of(argument, name) for name in node.input)
-
-    def _is_of(self, argument: str, name: str) -> bool:
-        return name == argument or self._is_scalar(name)
-
     # Attention
 
-    def _merge_attention(self, place: int) -> None:
-        softmax = self._nodes.get(place)
-        if softmax is None or softmax.op_type != "Softmax" or len(self._values[softmax.output[0]].shape) != 4:
+    def _merge_attention(self, place: int, softmax: Message) -> None:
+        if softmax.op_type != "Softmax" or len(self._values[softmax.output[0]].shape) != 4:
             return
         if any(each.name == "axis" and each.i not in (-1, 3) for each in softmax.attribute):
             return
         parts, masks, name = {place}, list[tuple[str, ...]](), softmax.input[0]
-        while (source := self._maker(name)) is not None and self._is(source, "Add", "Mul", "Div", "Where", *_CASTS):
+        while (source := self._made_by(name, "Add", "Mul", "Div", "Where", *_CASTS)) is not None:
             node = self._nodes[source]
             varying = [each for each in node.input if each not in self._constant]
             if len(varying) != 1:
@@ -707,37 +669,33 @@ class _Merger:
                 masks.append((node.op_type, *("" if each in varying else each for each in node.input)))
             parts.add(source)
             name = varying[0]
-        if source is None or not self._is(source, "MatMul"):
+        scores = self._made_by(name, "MatMul")
+        if scores is None:
             return
-        parts.add(source)
+        parts.add(scores)
         end = self._finite(parts, softmax.output[0])
-        while end is not None and self._is(end, "Dropout", *_CASTS):
+        while end is not None and self._nodes[end].op_type in ("Dropout", *_CASTS):
             parts.add(end)
             end = self._only_reader(self._nodes[end].output[0])
-        if end is None or not self._is(end, "MatMul") or self._maker(self._nodes[end].input[0]) not in parts:
+        if end is None or self._nodes[end].op_type != "MatMul" or self._made_by(self._nodes[end].input[0]) not in parts:
             return
         parts.add(end)
-        q, k = (self._unscaled(parts, each) for each in self._nodes[source].input)
+        q, k = (self._unscaled(parts, each) for each in self._nodes[scores].input)
         k, v = self._heads(self._keys(k)), self._heads(self._nodes[end].input[1])
-        if not k or min(len(self._values[each].shape) for each in (q, k, v)) != 4:
-            return
-        causal = bool(masks)
-        if not all(self._is_causal(mask) for mask in masks):
-            return
-        self._replace(parts, end, "Attention", [q, k, v], is_causal=int(causal))
+        if k and min(len(self._values[each].shape) for each in (q, k, v)) == 4 and all(map(self._is_causal, masks)):
+            self._replace(parts, end, "Attention", [q, k, v], is_causal=int(bool(masks)))
 
     def _finite(self, parts: set[int], name: str) -> int | None:
         """Return what reads the weights, where those of tokens that see none are first made 0."""
-        readers = self._readers.get(name, set())
-        chosen = [at for at in readers if self._is(at, "Where")]
-        if len(readers) == 2 and len(chosen) == 1 and all(self._is(at, "Where", "IsNaN") for at in readers):
-            parts |= readers
-            return self._only_reader(self._nodes[chosen[0]].output[0])
+        readers = {self._nodes[at].op_type: at for at in self._readers.get(name, set())}
+        if readers.keys() == {"Where", "IsNaN"} and len(self._readers[name]) == 2:
+            parts |= self._readers[name]
+            name = self._nodes[readers["Where"]].output[0]
         return self._only_reader(name)
 
     def _unscaled(self, parts: set[int], name: str) -> str:
         """Return an operand before its scaling."""
-        while (source := self._maker(name)) is not None and self._is(source, "Mul", "Div"):
+        while (source := self._made_by(name, "Mul", "Div")) is not None:
             if self._readers[name] - parts or not any(self._is_scalar(each) for each in self._nodes[source].input):
                 break
             parts.add(source)
@@ -746,8 +704,8 @@ class _Merger:
 
     def _keys(self, name: str) -> str:
         """Return keys (sample, head, T, D) of keys (sample, head, D, T); nothing if they were never so."""
-        source = self._maker(name)
-        if source is None or not self._is(source, "Transpose") or len(self._values[name].shape) != 4:
+        source = self._made_by(name, "Transpose")
+        if source is None or len(self._values[name].shape) != 4:
             return ""
         samples, heads, size, tokens = self._values[name].shape
         node = self._nodes[source]
@@ -757,16 +715,13 @@ class _Merger:
 
     def _heads(self, name: str) -> str:
         """Return keys or values as computed, not repeated for the heads of queries that share them."""
-        if not name:
-            return name
-        reshape = self._maker(name)
-        expand = self._maker(self._nodes[reshape].input[0]) if reshape is not None else None
-        single = self._maker(self._nodes[expand].input[0]) if expand is not None else None
-        if reshape is None or expand is None or single is None:
-            return name
-        if not (self._is(reshape, "Reshape") and self._is(expand, "Expand") and self._is(single, "Unsqueeze")):
-            return name
-        return str(self._nodes[single].input[0])
+        first = name
+        for kind in ("Reshape", "Expand", "Unsqueeze"):
+            source = self._made_by(first, kind)
+            if source is None:
+                return name
+            first = str(self._nodes[source].input[0])
+        return first
 
     def _viewed(self, place: int, source: str, shape: tuple[int, ...]) -> str:
         name = f"{source} as {shape}"
@@ -780,12 +735,8 @@ class _Merger:
         """Return whether a mask, as what a node does with the scores, leaves to each token exactly those up to it."""
         if mask not in self._known:
             kept = self._kept(*mask)
-            self._known[mask] = (
-                kept is not None
-                and kept.ndim >= 2
-                and kept.shape[-1] == kept.shape[-2]
-                and bool((kept == np.tri(kept.shape[-1], dtype=bool)).all())
-            )
+            square = kept is not None and kept.ndim >= 2 and kept.shape[-1] == kept.shape[-2]
+            self._known[mask] = square and bool((kept == np.tri(kept.shape[-1], dtype=bool)).all())
         return self._known[mask]
 
     def _kept(self, word: str, *operands: str) -> NDArray[np.bool_] | None:
@@ -799,14 +750,18 @@ class _Merger:
 
     # Products
 
-    def _merge_experts(self, place: int) -> None:
+    def _merge_product(self, place: int, product: Message) -> None:
+        """Make one product of the rows of experts out of one for each row, or of a product and its bias."""
+        if product.op_type == "MatMul":
+            self._merge_experts(place, product)
+            if self._nodes.get(place) is product:
+                self._merge_bias(place, product)
+
+    def _merge_experts(self, place: int, product: Message) -> None:
         """Make one product of the rows of experts out of one for each row, which copies the weights of its expert.
 
         Rows of one product lie by expert; a copy puts them back into the order of the tokens.
         """
-        product = self._nodes.get(place)
-        if product is None or product.op_type != "MatMul":
-            return
         for side, name in enumerate(product.input):
             parts, weights = self._chosen(name)
             if not weights or len(self._values[name].shape) != 3:
@@ -837,42 +792,37 @@ class _Merger:
                 node = self._nodes[place]
                 if node.op_type == "MatMul" and any(self._chosen(each)[1] for each in node.input):
                     return True
-                if node.op_type in _POINTWISE or node.op_type in _VIEWS or node.op_type in _ACTIVATIONS.values():
+                if node.op_type in (*_POINTWISE, *_VIEWS, *_ACTIVATIONS.values()):
                     waiting += node.output
         return False
 
     def _chosen(self, name: str) -> tuple[set[int], str]:
         """Return the nodes that choose a matrix for each row out of a constant stack of them, and the stack."""
         parts: set[int] = set()
-        while (source := self._maker(name)) is not None and self._is(source, "Transpose", *_CASTS):
+        while (source := self._made_by(name, "Transpose", *_CASTS)) is not None:
             parts.add(source)
             name = self._nodes[source].input[0]
-        if source is None or not self._is(source, "Gather") or len(self._values[name].shape) != 3:
+        source = self._made_by(name, "Gather")
+        if source is None or len(self._values[name].shape) != 3:
             return parts, ""
         stack, chosen = self._nodes[source].input
         stacked = stack in self._constant and len(self._values[stack].shape) == 3 and self._values[stack].floating
         return parts | {source}, str(stack) if stacked and chosen not in self._constant else ""
 
-    def _merge_bias(self, place: int) -> None:
-        product = self._nodes.get(place)
-        if product is None or product.op_type != "MatMul" or product.input[1] not in self._constant:
+    def _merge_bias(self, place: int, product: Message) -> None:
+        weight, follower = product.input[1], self._only_reader(product.output[0])
+        if follower is None or self._nodes[follower].op_type != "Add" or weight not in self._constant:
             return
-        follower = self._only_reader(product.output[0])
-        if follower is None or not self._is(follower, "Add"):
-            return
-        node = self._nodes[follower]
-        bias = [n for n in node.input if n in self._constant and self._is_channels(n, node.output[0])]
-        if len(bias) == 1 and len(self._values[product.input[1]].shape) == 2:
+        bias = self._channels(self._nodes[follower])
+        if len(bias) == 1 and len(self._values[weight].shape) == 2:
             self._replace({place, follower}, follower, "Gemm", [*product.input, *bias], name=product.name)
 
     # What nodes are
 
-    def _is(self, place: int, *names: str) -> bool:
-        return self._nodes[place].op_type in names
-
-    def _maker(self, name: str) -> int | None:
-        place = self._made.get(name)
-        return place if place in self._nodes else None
+    def _made_by(self, name: str, *kinds: str) -> int | None:
+        """Return the place of the node that makes a tensor, if it is of one of these kinds; without any, of any."""
+        place = self._made.get(name, -1)
+        return place if place in self._nodes and (not kinds or self._nodes[place].op_type in kinds) else None
 
     def _varying(self, node: Message) -> str:
         return next((name for name in node.input if name not in self._constant), "")
@@ -886,9 +836,15 @@ class _Merger:
         value = self._model.constants.evaluate(name, self._shapes, 1) if self._is_scalar(name) and name else None
         return None if value is None else float(value.reshape(-1)[0])
 
-    def _is_channels(self, name: str, result: str) -> bool:
-        value, made = self._values.get(name), self._values[result]
-        return value is not None and value.floating and value.shape[-1:] == made.shape[-1:] == (value.elements,)
+    def _channels(self, node: Message) -> list[str]:
+        """Return the constants that a node reads and that hold one number for each channel of its result."""
+        last = self._values[node.output[0]].shape[-1:]
+        constants = [(name, self._values.get(name)) for name in node.input if name in self._constant]
+        return [
+            name
+            for name, value in constants
+            if value and value.floating and value.shape[-1:] == last == (value.elements,)
+        ]
 
     def _only_reader(self, name: str) -> int | None:
         readers = self._readers.get(name, set())

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lightloom.core.cache import cache_directory, read_entry, write_entry
 from lightloom.core.errors import INSTALL_TORCH, UnknownNameError, WorkloadError
+from lightloom.core.files import cache_directory, read_entry, write_entry
 from lightloom.core.forms import expected_forms
 from lightloom.core.plugins import load_plugins
 from lightloom.core.results import content_hash

@@ -750,8 +750,8 @@ def _parsed(text: str, path: Path) -> Node:
             raise ConfigError(f"{path}, line {line}: expected at most {_DEEPEST_NODE} constructs inside of each other")
         in_test = node.is_missing and node.parent is not None and node.parent.type == "test_command"
         if (node.is_missing and not in_test) or node.type == "ERROR":
-            line = text.split("\n")[_line_of(node) - 1].strip()
-            mistake = f"{_shortened(line)!r} does not end or is not followed: expected the syntax of bash"
+            shown = _shortened(text.split("\n")[_line_of(node) - 1].strip())
+            mistake = f"{shown!r} does not end or is not followed: expected the syntax of bash"
             raise ConfigError(f"{path}, {_at(node, mistake)}")
         if cursor.goto_first_child():
             depth += 1

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from lightloom.models import operator_words
 from lightloom.models.graph import TENSOR_KINDS, Operator
-from lightloom.models.operator_words import KIND_OF_WORD, experts_dimensions, plain_word
+from lightloom.models.operator_words import Product, experts_dimensions, plain_word
 
 # From a traced call to an operator's word and named dimensions.
 #
@@ -34,16 +34,6 @@ def label(function: object) -> str:
     return _LABELS.get(name, name)
 
 
-def is_dropout(word: str) -> bool:
-    """Return whether a call of that label is dropout of any form."""
-    return KIND_OF_WORD.get(word) == "dropout"
-
-
-def is_channel_statistic(word: str, output: Tensor) -> bool:
-    """Return whether an ATen call of that label returns statistics of a batch normalisation: [channel]."""
-    return KIND_OF_WORD.get(word) == "batch_norm" and output.dim() == 1
-
-
 def output_dimensions(
     shape: Sequence[int], batch: int | None, axes: Sequence[str] | None
 ) -> tuple[dict[str, int], tuple[str, ...] | None]:
@@ -57,34 +47,32 @@ def output_dimensions(
     Returns:
         Named sizes, and the names in axis order (none when no order is meant, as in flattened tokens).
     """
-    names: tuple[str, ...]
-    if batch is None:
-        names = tuple(f"axis_{i}" for i in range(len(shape)))
-        return _named_sizes(names, shape), None
-    if axes is not None and len(axes) == len(shape) and shape[axes.index("sample")] == batch:
-        return _named_sizes(axes, shape), tuple(axes)
     rank = len(shape)
-    if rank == 3 and shape[0] != batch and shape[1] == batch:  # (T, B, C), as recurrent code likes it
+    numbered = [f"axis_{axis}" for axis in range(rank)]
+    if batch is None:
+        return _named_sizes(numbered, shape), None
+    names: Sequence[str]
+    if axes is not None and len(axes) == rank and shape[axes.index("sample")] == batch:
+        names = axes
+    elif rank == 3 and shape[0] != batch and shape[1] == batch:  # (T, B, C), as recurrent code likes it
         names = ("sequence", "sample", "channel")
-        return _named_sizes(names, shape), names
-    if batch in shape:
+    elif batch in shape:
         at = list(shape).index(batch)
         named = {1: ("sample",), 2: ("sample", "channel"), 3: ("sample", "sequence", "channel")}
-        neutral = tuple("sample" if axis == at else f"axis_{axis}" for axis in range(rank))
-        names = named[rank] if at == 0 and rank in named else neutral
-        return _named_sizes(names, shape), names
-    return _flattened(shape, batch), None
+        names = named[rank] if at == 0 and rank in named else (*numbered[:at], "sample", *numbered[at + 1 :])
+    else:
+        return _flattened(shape, batch), None
+    return _named_sizes(names, shape), tuple(names)
 
 
 def _flattened(shape: Sequence[int], batch: int) -> dict[str, int]:
     """Samples merged with another axis, (B·T, C), or gone, as in a mean loss."""
-    sizes = {"sample": batch}
-    if len(shape) >= 1 and shape[0] and shape[0] % batch == 0:
-        sizes |= _named_sizes(
-            ("sequence", "channel") if len(shape) == 2 else ("sequence",), (shape[0] // batch, *shape[1:])
-        )
-        shape = shape[2:] if len(shape) == 2 else shape[1:]
-    return sizes | _named_sizes([f"axis_{i}" for i in range(1, len(shape) + 1)], shape)
+    merged: tuple[str, ...] = ()
+    if shape and shape[0] and shape[0] % batch == 0:
+        merged = ("sequence", "channel") if len(shape) == 2 else ("sequence",)
+        shape = (shape[0] // batch, *shape[1:])
+    names = [*merged, *(f"axis_{axis}" for axis in range(1, len(shape) - len(merged) + 1))]
+    return {"sample": batch} | _named_sizes(names, shape)
 
 
 def _named_sizes(names: Sequence[str], shape: Sequence[int]) -> dict[str, int]:
@@ -117,84 +105,37 @@ def linear_dimensions(
     return {**sizes, "in_channel": summed}, axes
 
 
-def convolution_dimensions(w: Tensor, transposed: bool, groups: int) -> dict[str, int]:
-    """Return what a convolution adds to the axes of its output; weights number C·K/groups·Πkernel."""
-    kernel = {f"kernel_{name}": int(size) for name, size in zip(_SPATIAL[w.dim() - 2], w.shape[2:], strict=True)}
-    in_channel = w.shape[0] if transposed else w.shape[1] * groups
-    return {"in_channel": int(in_channel), **kernel, "groups": int(groups)}
-
-
-class AttentionCall(NamedTuple):
-    """Tensor arguments of one call of ``scaled_dot_product_attention``."""
-
-    query: Tensor
-    key: Tensor
-    mask: Tensor | None
-    causal: bool
-
-
-def attention_call(arguments: Sequence[Any], named: Mapping[str, Any]) -> AttentionCall:
-    """Return the arguments of ``scaled_dot_product_attention``, given by place or by name."""
+def attention_call(arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor | None, bool]:
+    """Return query, key, mask and ``is_causal`` of a call of ``scaled_dot_product_attention``."""
     order = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = {**dict(zip(order, arguments, strict=False)), **named}
-    return AttentionCall(given["query"], given["key"], given.get("attn_mask"), bool(given.get("is_causal", False)))
+    return given["query"], given["key"], given.get("attn_mask"), bool(given.get("is_causal", False))
 
 
 def attention_dimensions(q: Tensor, k: Tensor, batch: int | None) -> dict[str, int]:
     """q (B, H, T, D), k (B, key H, key T, D); leading axes other than B count as heads."""
-    samples = batch or 1
-    heads = max(1, math.prod(q.shape[:-2]) // samples)
+    heads = max(1, math.prod(q.shape[:-2]) // (batch or 1))
     sizes = {"head": heads, "sequence": q.shape[-2], "key_sequence": k.shape[-2], "head_dim": q.shape[-1]}
     if q.dim() > 2 and k.dim() > 2 and k.shape[-3] < q.shape[-3]:
         sizes["key_head"] = k.shape[-3]
     return ({} if batch is None else {"sample": batch}) | {name: int(size) for name, size in sizes.items()}
 
 
-# FLOPs of one ATen call, from the table of operators: a product's, and those of any other arithmetic.
-#
-# A product's backward pass does the same again for each of its operands that needs a gradient. Other arithmetic: one
-# FLOP for each element of its largest tensor, forward, and once more backward where a gradient flows.
+class Call(NamedTuple):
+    """One ATen call that computes something, after it has returned."""
 
+    function: Any
+    """The overload, such as ``torch.ops.aten.mm.default``."""
+    args: tuple[Any, ...]
+    operands: list[Tensor]
+    """All tensors among its arguments, nested ones included, in their order."""
+    outputs: list[Tensor]
+    """All tensors that it returned; operands too where it works in place."""
 
-class Product(NamedTuple):
-    """A multiply-accumulate call: FLOPs forward, its two operands, and the length of the sums."""
-
-    flops: int
-    operands: tuple[Tensor, ...]
-    summed: int
-
-
-_ELEMENTWISE = (torch.Tag.pointwise, torch.Tag.reduction)
-_BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
-
-
-def has_rule(function: Any) -> bool:
-    """Return whether one FLOP for each element is what a call does, or the table says what it does."""
-    return operator_words.has_rule(function._schema.name) or any(tag in function.tags for tag in _ELEMENTWISE)
-
-
-def looked_up(name: str, args: Sequence[Any]) -> int:
-    """Return the elements of the rows that a bag of embeddings looks up and adds, 0 for other calls."""
-    return int(args[1].numel() * args[0].shape[1]) if name in _BAGS else 0
-
-
-def product(name: str, args: Sequence[Any], operands: Sequence[Tensor], output: Tensor) -> Product | None:
-    """Return the cost of a call if it is a matrix product or convolution.
-
-    Args:
-        name: of the ATen call.
-        args: its positional arguments.
-        operands: the tensors among its arguments, in their order.
-        output: the first tensor that it returns.
-    """
-    values = [argument for argument in args if not isinstance(argument, Tensor)]
-    cost = operator_words.product(name, [tuple(tensor.shape) for tensor in operands], tuple(output.shape), values)
-    return cost and Product(cost.flops, tuple(operands[place] for place in cost.operands), cost.summed)
-
-
-def elements(tensors: Sequence[Tensor]) -> int:
-    """Return the FLOPs of any other arithmetic: the elements of the largest tensor."""
-    return max((tensor.numel() for tensor in tensors), default=0)
+    @property
+    def name(self) -> str:
+        """The call's name without its library."""
+        return str(self.function._schema.name.split("::")[-1])
 
 
 @dataclass(slots=True)
@@ -233,7 +174,8 @@ class Frame:
     last: list[Tensor] = field(default_factory=list)
     """Outputs of its latest call, used when the function itself returns no tensor."""
     calls: list[str] = field(default_factory=list)
-    products: list[tuple[str, Product, tuple[Any, ...]]] = field(default_factory=list)
+    products: list[tuple[Call, Product]] = field(default_factory=list)
+    """Matrix products and convolutions that it called, each with its cost."""
     product_backward: int = 0
     forward: int = 0
     backward: int = 0
@@ -261,7 +203,7 @@ class Region:
     def note(self, index: int, frame: Frame | None) -> None:
         """Operator number ``index``, which ``frame`` computes, keeps a tensor now."""
         self.last = index
-        self.product_flops = sum(cost.flops for _, cost, _ in frame.products) if frame else 0
+        self.product_flops = sum(cost.flops for _, cost in frame.products) if frame else 0
         self.other_flops = frame.forward if frame else 0
 
     def repeated(self, index: int, operator: Operator) -> int:
@@ -295,6 +237,17 @@ def tensors_in(value: object) -> Iterator[Tensor]:
             yield from tensors_in(item)
 
 
+def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
+    """Return nested tuples, lists and mappings with a function applied to every tensor."""
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, Mapping):
+        return {key: map_tensors(function, item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(map_tensors(function, item) for item in value)
+    return value
+
+
 def key_of(tensor: Tensor) -> int:
     """Return the identity of the storage that a tensor is a view of."""
     return int(tensor.untyped_storage()._cdata)
@@ -302,12 +255,12 @@ def key_of(tensor: Tensor) -> int:
 
 def distinct_elements(tensors: list[Tensor]) -> int:
     """Return the elements that views cover together, an expanded axis counted once: at most those of each storage."""
-    by_storage: dict[int, tuple[int, int]] = {}
+    sizes: Counter[int] = Counter()
+    capacities: dict[int, int] = {}
     for tensor in tensors:
-        capacity = tensor.untyped_storage().nbytes() // tensor.element_size()
-        size, _ = by_storage.get(key_of(tensor), (0, 0))
-        by_storage[key_of(tensor)] = (size + tensor.numel(), capacity)
-    return sum(min(size, capacity) for size, capacity in by_storage.values())
+        sizes[key_of(tensor)] += tensor.numel()
+        capacities[key_of(tensor)] = tensor.untyped_storage().nbytes() // tensor.element_size()
+    return sum(min(sizes[key], capacity) for key, capacity in capacities.items())
 
 
 # Sizes of an operator, from the torch function that it stands for: axes by name, elements read.
@@ -327,12 +280,12 @@ def elements_read(kind: str, sources: Sources, written: int) -> tuple[int, int]:
         by_storage.setdefault(key_of(tensor), (origin, []))[1].append(tensor)
     shared = total = 0
     for origin, tensors in by_storage.values():
-        size = distinct_elements(tensors)
         if kind == "embedding" and origin.parameter is not None:
             total += written
-            continue
-        total += size
-        shared += 0 if origin.sampled else size
+        else:
+            size = distinct_elements(tensors)
+            total += size
+            shared += 0 if origin.sampled else size
     return shared, total
 
 
@@ -346,19 +299,26 @@ def dimensions(
     """
     output = outputs[0]
     if kind == "attention":
-        call = attention_call(frame.arguments, frame.named)
-        return attention_dimensions(call.query, call.key, batch), None
+        query, key, _, _ = attention_call(frame.arguments, frame.named)
+        return attention_dimensions(query, key, batch), None
     if kind == "linear":
         return linear_dimensions(output.shape, batch, frame.products[-1][1].summed)
     if kind == "experts":
-        _, cost, _ = frame.products[-1]
-        experts = next((int(t.shape[0]) for t in reversed(cost.operands) if t.dim() == 3), int(output.shape[0]))
+        call, cost = frame.products[-1]
+        factors = [call.operands[place] for place in reversed(cost.operands)]
+        experts = next((int(factor.shape[0]) for factor in factors if factor.dim() == 3), int(output.shape[0]))
         return experts_dimensions(output.shape, batch, experts, cost.summed), None
     axes = _inherited_axes(kind, sources, output)
     sizes, axes = output_dimensions(output.shape, batch, axes)
     if kind == "conv":
-        args = next(args for name, _, args in frame.products if name == "convolution")
-        sizes |= convolution_dimensions(args[1], bool(args[6]), int(args[8]))
+        weight, transposed, groups = next(
+            (call.args[1], call.args[6], int(call.args[8])) for call, _ in frame.products if call.name == "convolution"
+        )
+        in_channel = weight.shape[0] if transposed else weight.shape[1] * groups
+        kernel = {
+            f"kernel_{name}": int(size) for name, size in zip(_SPATIAL[weight.dim() - 2], weight.shape[2:], strict=True)
+        }
+        sizes |= {"in_channel": int(in_channel), **kernel, "groups": groups}
     elif frame.products and kind in TENSOR_KINDS:
         sizes["in_channel"] = frame.products[-1][1].summed
     return sizes, axes

@@ -232,8 +232,9 @@ class _Inputs:
 
     def __init__(self, config: Configuration, sequence_length: int | None, name: str) -> None:
         self._config, self._length, self._name = config, sequence_length, name
-        self._text = _sub_configuration(config, "text_config", "text")
-        self._vision = _sub_configuration(config, "vision_config")
+        parts = (getattr(config, name, None) for name in ("text_config", "text"))
+        self._text = next((part for part in parts if part is not None), config)
+        self._vision = getattr(config, "vision_config", None)
         self.assumptions: list[str] = []
 
     def with_module(self, module: nn.Module) -> tuple[nn.Module, dict[str, Tensor], int]:
@@ -251,8 +252,10 @@ class _Inputs:
             inputs = {main: makers[main]()}
         else:
             inputs = {"input_ids": self._tokens(module)}
-        both = self._vision is not None and self._text is not None and "image_embeds" not in taken
-        if main == "input_ids" and both and "pixel_values" in taken and not _has_image_tokens(self._config):
+        both = self._vision is not None and "image_embeds" not in taken
+        # Where images stand among the tokens, only values tell their places.
+        placed = any(hasattr(self._config, name) for name in ("image_token_id", "image_token_index", "image_token"))
+        if main == "input_ids" and both and "pixel_values" in taken and not placed:
             inputs["pixel_values"] = self._image()
         if getattr(self._config, "is_encoder_decoder", False) and "decoder_input_ids" in taken:
             limit = getattr(self._config, "max_target_positions", None)
@@ -273,7 +276,7 @@ class _Inputs:
             self.assumptions.append(
                 f"sequence length: {length:,} tokens a sample, {allowed}; --sequence-length sets it"
             )
-        elif limit is not None and length > limit and self._has_table(module):
+        elif limit is not None and length > limit and _position_table(module) is not None:
             raise WorkloadError(
                 f"{self._name}: --sequence-length {length}: its table of positions holds {limit}: expected at most that"
             )
@@ -282,21 +285,10 @@ class _Inputs:
     def _limit(self, module: nn.Module) -> int | None:
         values = (getattr(self._text, limit, None) for limit in _LIMITS)
         limit = next((value for value in values if isinstance(value, int) and value > 0), None)
-        table = self._table(module)
+        table = _position_table(module)
         if table is not None and table.padding_idx is not None and limit == table.num_embeddings:
             return limit - table.padding_idx - 1  # positions begin after the one of the padding
         return limit
-
-    def _table(self, module: nn.Module) -> nn.Embedding | None:
-        tables = (
-            part
-            for path, part in module.named_modules()
-            if isinstance(part, nn.Embedding) and path.rpartition(".")[2] in ("position_embeddings", "wpe")
-        )
-        return next(tables, None)
-
-    def _has_table(self, module: nn.Module) -> bool:
-        return self._table(module) is not None
 
     def _image(self) -> Tensor:
         config = self._vision or self._config
@@ -317,17 +309,12 @@ class _Inputs:
         return torch.zeros(2, bins, frames, device="meta")
 
 
-def _sub_configuration(config: Configuration, *names: str) -> Configuration:
-    """Return a configuration inside another one; for text, the whole one where it has no parts."""
-    for name in names:
-        if (inner := getattr(config, name, None)) is not None:
-            return inner
-    return config if "text_config" in names else None
-
-
-def _has_image_tokens(config: Configuration) -> bool:
-    """Return whether images stand among the tokens, whose places only values tell."""
-    return any(hasattr(config, name) for name in ("image_token_id", "image_token_index", "image_token"))
+def _position_table(module: nn.Module) -> nn.Embedding | None:
+    """Return the learned table of positions of a module."""
+    for path, part in module.named_modules():
+        if isinstance(part, nn.Embedding) and path.rpartition(".")[2] in ("position_embeddings", "wpe"):
+            return part
+    return None
 
 
 def _error_text(error: BaseException) -> str:

@@ -13,11 +13,11 @@ constants: no operator.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -26,21 +26,19 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from lightloom.models import operator_words
 from lightloom.models.graph import TENSOR_KINDS, Operator, has_samples
-from lightloom.models.operator_words import NO_RULE, is_move, kind_of
+from lightloom.models.operator_words import KIND_OF_WORD, NO_RULE, is_move, kind_of
 from lightloom.models.torch import frame as frames
 from lightloom.models.torch.frame import (
+    Call,
     Frame,
     Origin,
     Origins,
     Region,
     Sources,
     distinct_elements,
-    elements,
-    has_rule,
     key_of,
-    looked_up,
-    product,
     tensors_in,
 )
 from lightloom.models.torch.values import ELEMENT_BYTES, ONE_KERNEL, Hidden, SavedTensors, Values
@@ -50,36 +48,37 @@ from lightloom.models.torch.values import ELEMENT_BYTES, ONE_KERNEL, Hidden, Sav
 _WITHOUT_GRADIENT = ("_scaled_mm", "_scaled_grouped_mm")
 
 
-class Call(NamedTuple):
-    """One ATen call that computes something, after it has returned."""
-
-    function: Any
-    """The overload, such as ``torch.ops.aten.mm.default``."""
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    operands: list[Tensor]
-    """All tensors among its arguments, nested ones included, in their order."""
-    outputs: list[Tensor]
-    """All tensors that it returned; operands too where it works in place."""
+_ELEMENTWISE = (torch.Tag.pointwise, torch.Tag.reduction)
+_BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
 
 
 def account(frame: Frame, origins: Origins, call: Call) -> None:
-    """Add the FLOPs of a call, unless it only computes a constant."""
+    """Add the FLOPs of a call, unless it only computes a constant.
+
+    The backward pass of a product does the same again for each of its factors that needs a gradient. Other arithmetic:
+    one FLOP for each element of its largest tensor, forward, and once more backward where a gradient flows.
+    """
     if all(origins.of(frame, tensor).constant for tensor in call.operands):
         return
-    name = call.function._schema.name.split("::")[-1]
+    name, cost = call.name, None
     frame.calls.append(name)
-    cost = product(name, call.args, call.operands, call.outputs[0]) if call.outputs else None
+    if call.outputs:
+        values = [argument for argument in call.args if not isinstance(argument, Tensor)]
+        shapes = [tuple(tensor.shape) for tensor in call.operands]
+        cost = operator_words.product(name, shapes, tuple(call.outputs[0].shape), values)
     if cost is not None:
-        frame.products.append((name, cost, call.args))
-        frame.product_backward += cost.flops * sum(_needs_gradient(name, origins, t) for t in cost.operands)
+        frame.products.append((call, cost))
+        wanted = sum(_needs_gradient(name, origins, call.operands[place]) for place in cost.operands)
+        frame.product_backward += cost.flops * wanted
     elif not is_move(name):
-        rows = looked_up(name, call.args)
-        size = rows or elements([*call.operands, *call.outputs])
+        # Elements of the rows that a bag of embeddings looks up and adds.
+        rows = int(call.args[1].numel() * call.args[0].shape[1]) if name in _BAGS else 0
+        size = rows or max((tensor.numel() for tensor in (*call.operands, *call.outputs)), default=0)
         frame.looked_up += rows
         frame.forward += size
         frame.backward += size * any(tensor.requires_grad for tensor in call.operands)
-        if not has_rule(call.function) and any(_is_matrix(frame, origins, tensor) for tensor in call.operands):
+        known = operator_words.has_rule(name) or any(tag in call.function.tags for tag in _ELEMENTWISE)
+        if not known and any(_is_matrix(frame, origins, tensor) for tensor in call.operands):
             frame.unknown.append(call.function._schema.name)
 
 
@@ -114,8 +113,8 @@ class Recorder:
         self._names: set[str] = set()
         self._origins = Origins()
         self._counted: set[int] = set()
-        self._frame: Frame | None = None
-        self._whole: Frame | None = None
+        self.frame: Frame | None = None
+        self.whole: Frame | None = None
         """The frame of a module that is one operator, while it runs."""
         self._scopes: list[tuple[str, bool]] = [("", False)]
         self._region: Region | None = None
@@ -131,33 +130,31 @@ class Recorder:
 
     def enter(self, path: str, module: nn.Module) -> None:
         """A module's forward begins; one that normalizes is one operator, whatever it calls."""
-        whole = self._frame is None and _normalizes(module)
+        whole = self.frame is None and _normalizes(module)
         leaf = next(module.children(), None) is None and type(module).__module__.startswith("torch.nn.")
         self._scopes.append((path, (leaf or whole) and path != ""))
         if whole:
-            self._frame = self._whole = Frame("rms_norm")
+            self.frame = self.whole = Frame("rms_norm")
 
     def leave(self, result: Any) -> None:
         """A module's forward ends, without a result where it has failed."""
-        frame, self._whole = self._whole, None
+        frame, self.whole = self.whole, None
         if frame is not None:
-            self._frame, frame.arguments = None, tuple(frame.reads.values())
+            self.frame, frame.arguments = None, tuple(frame.reads.values())
             if result is not None:
                 self.close(frame, result)
         self._scopes.pop()
 
     def add_input(self, name: str, tensor: Tensor) -> None:
         """Declare an input of the model: ``input.images``, so that it cannot take the name of a module."""
-        axes = frames.input_axes(tensor)
-        dimensions, axes = frames.output_dimensions(tensor.shape, self._batch, axes)
-        nbytes = tensor.numel() * ELEMENT_BYTES
-        operator = Operator(
-            name=self._unique(f"input.{name}"),
-            kind="input",
-            dimensions=dimensions,
-            activation_bytes=nbytes,
-            forward_bytes=0,
-        )
+        # Images are floats of rank 4 and up, tokens are integers (B, T).
+        images, tokens = tensor.is_floating_point() and tensor.dim() >= 4, ("sample", "sequence")
+        known = frames.image_axes(tensor.dim()) if images else None
+        if not tensor.is_floating_point() and tensor.dim() == 2:
+            known = tokens
+        dimensions, axes = frames.output_dimensions(tensor.shape, self._batch, known)
+        name, nbytes = self._unique(f"input.{name}"), tensor.numel() * ELEMENT_BYTES
+        operator = Operator(name=name, kind="input", dimensions=dimensions, activation_bytes=nbytes)
         self.operators.append(operator)
         self._origins[key_of(tensor)] = Origin(tensor.untyped_storage(), operator.name, None, True, axes)
 
@@ -195,11 +192,11 @@ class Recorder:
 
     def pack(self, tensor: Tensor) -> None:
         """Autograd keeps a tensor for the backward pass."""
-        frame = self._frame
+        frame = self.frame
         if self._region is not None:
             self._region.note(len(self.operators), frame)
         if frame is None or frame.word not in ONE_KERNEL:
-            mask = frame is not None and frames.is_dropout(frame.word) and key_of(tensor) in frame.own
+            mask = frame is not None and KIND_OF_WORD.get(frame.word) == "dropout" and key_of(tensor) in frame.own
             self._keep(tensor, frame, mask=mask)
 
     def _keep(self, tensor: Tensor, frame: Frame | None, *, mask: bool = False) -> None:
@@ -229,26 +226,22 @@ class Recorder:
 
     def open(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Frame:
         """Open a frame: a torch function begins."""
-        self._frame = self._whole or Frame(frames.label(function), args, kwargs)
-        return self._frame
-
-    def abandon(self) -> None:
-        """Drop the frame of a torch function that has raised, which the model may catch."""
-        self._frame = self._whole
+        self.frame = self.whole or Frame(frames.label(function), args, kwargs)
+        return self.frame
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """An ATen call was made, by the torch function in progress or by itself."""
-        alone = self._frame is None
-        frame = self._frame or self.open(function, args, kwargs)
+        alone = self.frame is None
+        frame = self.frame or self.open(function, args, kwargs)
         operands = [*tensors_in(args), *tensors_in(kwargs)]
         before = [self._origins.of(frame, tensor) for tensor in operands]
         outputs = list(tensors_in(result))
         operands_known = {key_of(tensor) for tensor in operands}
         in_place = function._schema.is_mutable
         if in_place or any(key_of(tensor) not in operands_known for tensor in outputs):
-            account(frame, self._origins, Call(function, args, kwargs, operands, outputs))
+            account(frame, self._origins, Call(function, args, operands, outputs))
             self._note_reads(frame, operands, before)
-            self._note_writes(frame, operands, before, outputs)
+            self._note_writes(frame, operands_known, before, outputs)
         if alone:
             self.close(frame, result)
 
@@ -259,33 +252,30 @@ class Recorder:
                 view = (key, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
                 frame.reads.setdefault(view, tensor)
 
-    def _note_writes(self, frame: Frame, operands: list[Tensor], before: list[Origin], outputs: list[Tensor]) -> None:
-        operand_keys = {key_of(tensor) for tensor in operands}
+    def _note_writes(self, frame: Frame, read: set[int], before: list[Origin], outputs: list[Tensor]) -> None:
+        """Note what a call has returned; ``read`` are the storages of its operands."""
         # A parameter stands as producer here only to say "not a constant" until the frame closes.
         alive = any(not origin.constant for origin in before)
         sampled = any(origin.sampled for origin in before)
         frame.last = outputs
         for tensor in outputs:
             key = key_of(tensor)
-            statistic = frames.is_channel_statistic(frame.word, tensor)
-            producer = frame.word if alive else None
-            origin = Origin(tensor.untyped_storage(), producer, sampled=sampled, over_samples=statistic)
-            if key in operand_keys and key not in frame.own:
-                if alive:
-                    frame.changed[key] = tensor
-            else:
-                frame.own[key] = origin
+            if key not in read or key in frame.own:
+                statistic = KIND_OF_WORD.get(frame.word) == "batch_norm" and tensor.dim() == 1
+                producer = frame.word if alive else None
+                frame.own[key] = Origin(tensor.untyped_storage(), producer, sampled=sampled, over_samples=statistic)
+            elif alive:
+                frame.changed[key] = tensor
 
     def close(self, frame: Frame, result: Any) -> None:
         """Add the operator of a torch function that has returned, if it computed anything."""
-        if frame is self._whole:
+        if frame is self.whole:
             return
-        self._frame = None
+        self.frame = None
         outputs = [t for t in tensors_in(result) if key_of(t) in frame.own or key_of(t) in frame.changed] or frame.last
         sources = [(tensor, self._origins[key_of(tensor)]) for tensor in frame.reads.values()]
         if not frame.calls or not outputs:
-            for key, origin in frame.own.items():
-                self._origins[key] = origin
+            self._origins.update(frame.own)
             return
         operator, axes = self._operator(frame, sources, outputs)
         for name in dict.fromkeys(frame.unknown):
@@ -309,7 +299,7 @@ class Recorder:
         sampled = any(origin.sampled for _, origin in sources)
         kind = kind_of(
             frame.word,
-            [name for name, _, _ in frame.products],
+            [call.name for call, _ in frame.products],
             frame.calls,
             len({origin.producer for _, origin in sources if origin.producer is not None}),
             stacked=any(origin.parameter is not None and origin.parameter.dim() == 3 for _, origin in sources),
@@ -328,7 +318,7 @@ class Recorder:
             kind=kind,
             inputs=tuple(dict.fromkeys(o.producer for _, o in sources if o.producer is not None)),
             dimensions=dimensions,
-            forward_flops=sum(cost.flops for _, cost, _ in frame.products) if tensor_kind else frame.forward,
+            forward_flops=sum(cost.flops for _, cost in frame.products) if tensor_kind else frame.forward,
             backward_flops=frame.product_backward if tensor_kind else frame.backward,
             parameter_bytes=parameters * ELEMENT_BYTES,
             activation_bytes=written * ELEMENT_BYTES,
@@ -343,10 +333,10 @@ class Recorder:
 
     def _hidden(self, name: str, frame: Frame) -> Hidden:
         """Return what the mask of an attention hides."""
-        call = frames.attention_call(frame.arguments, frame.named)
-        if call.mask is None:
-            return Hidden(call.causal, None)
-        hidden = self.values.hidden(call.mask, call.query.shape[-2], call.key.shape[-2])
+        query, key, mask, causal = frames.attention_call(frame.arguments, frame.named)
+        if mask is None:
+            return Hidden(causal, None)
+        hidden = self.values.hidden(mask, query.shape[-2], key.shape[-2])
         if hidden is None:
             self.uncounted.append(f"{name}: what its mask hides is unknown: counted as attention to all tokens")
             return Hidden(causal=False, visible=None)
@@ -403,7 +393,7 @@ class Functions(TorchFunctionMode):
         try:
             result = func(*args, **(kwargs or {}))
         except BaseException:
-            self._recorder.abandon()
+            self._recorder.frame = self._recorder.whole  # the model may catch it
             raise
         self._recorder.close(frame, result)
         return result
@@ -477,7 +467,6 @@ def checkpoints_followed(recorder: Recorder) -> Iterator[None]:
     ``torch.utils.checkpoint.checkpoint`` looks its two implementations up in its module, where they are replaced:
     models have long imported the function itself.
     """
-    generator, function = torch_checkpoint._checkpoint_without_reentrant_generator, torch_checkpoint.CheckpointFunction
 
     def without_reentrance(region: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[None]:
         with recorder.region(_entering(region, args, kwargs), stops_early=True):
@@ -489,17 +478,12 @@ def checkpoints_followed(recorder: Recorder) -> Iterator[None]:
             with recorder.region(_entering(region, args, {}), stops_early=False):
                 return region(*args)
 
-    replacements: dict[str, Any] = {
-        "_checkpoint_without_reentrant_generator": without_reentrance,
-        "CheckpointFunction": Reentrant,
-    }
-    for name, value in replacements.items():
-        setattr(torch_checkpoint, name, value)
-    try:
+    replaced = {"_checkpoint_without_reentrant_generator": without_reentrance, "CheckpointFunction": Reentrant}
+    with ExitStack() as stack:
+        for name, value in replaced.items():
+            stack.callback(setattr, torch_checkpoint, name, getattr(torch_checkpoint, name))
+            setattr(torch_checkpoint, name, value)
         yield
-    finally:
-        torch_checkpoint._checkpoint_without_reentrant_generator = generator
-        torch_checkpoint.CheckpointFunction = function  # type: ignore[misc]
 
 
 def _entering(region: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from lightloom.core.errors import InputError, WorkloadError
 from lightloom.models.graph import ComputeGraph, without_loss
-from lightloom.models.torch.frame import tensors_in
+from lightloom.models.torch.frame import map_tensors, tensors_in
 from lightloom.models.torch.recorder import AtenCalls, Functions, Recorder, checkpoints_followed
 from lightloom.models.torch.values import ELEMENT_BYTES, Values, fake_tensors, meta_copy, to_meta
 
@@ -68,11 +68,8 @@ def _samples_of_sequence_first(module: nn.Module, inputs: Any, values: Values) -
         with contextlib.suppress(Exception), torch.device("meta"), torch.no_grad():
             if layers:
                 to_meta(module, values)
-                arguments = meta_copy(inputs)
-                if isinstance(arguments, Mapping):
-                    module(**arguments)
-                else:
-                    module(*arguments if isinstance(arguments, (tuple, list)) else (arguments,))
+                args, kwargs = _arguments(meta_copy(inputs))
+                module(*args, **kwargs)
     finally:
         for handle in handles:
             handle.remove()
@@ -97,21 +94,15 @@ def with_length(inputs: Any, axis: int, length: int, name: str) -> Any:
         raise WorkloadError(f"{name}: takes no sequence length: its first example input, {shape}, holds no tokens")
     old = first.shape[1 - axis]
 
-    def resized(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            shape = list(value.shape)
-            if value.dim() > 1 and shape[1 - axis] == old:
-                shape[1 - axis] = length
-            if value.dim() > 1 and tuple(value.shape[-2:]) == (old, old) and (value.dim() != 2 or value is not first):
-                shape[-2:] = [length, length]
-            return torch.empty(shape, dtype=value.dtype, device="meta", requires_grad=value.requires_grad)
-        if isinstance(value, Mapping):
-            return {key: resized(item) for key, item in value.items()}
-        if isinstance(value, (tuple, list)):
-            return type(value)(resized(item) for item in value)
-        return value
+    def resized(tensor: Tensor) -> Tensor:
+        shape = list(tensor.shape)
+        if tensor.dim() > 1 and shape[1 - axis] == old:
+            shape[1 - axis] = length
+        if tensor.dim() > 1 and tuple(tensor.shape[-2:]) == (old, old) and (tensor.dim() != 2 or tensor is not first):
+            shape[-2:] = [length, length]
+        return torch.empty(shape, dtype=tensor.dtype, device="meta", requires_grad=tensor.requires_grad)
 
-    return resized(inputs)
+    return map_tensors(resized, inputs)
 
 
 # Why a forward pass cannot be traced, in one line: the module, the line of code, the cause and a remedy.
@@ -139,12 +130,15 @@ def steered_by(error: BaseException) -> str | None:
 
 def refusal(name: str, module: nn.Module, error: Exception) -> WorkloadError:
     """Return the error that says where the forward pass of a module fails on meta tensors, and what helps."""
-    text = (str(error).strip() or "no message").splitlines()[0]
-    steered = steered_by(error)
-    cause = f"{type(error).__name__}: {text}"
+    steered, cause = steered_by(error), _first_line(error)
     if steered is not None:
         cause = f"values cannot steer the forward pass, there are only shapes ({cause}): {_REMEDIES[steered]}"
     return WorkloadError(f"{name}: the forward pass fails on meta tensors{_place(module, error)}: {cause}")
+
+
+def _first_line(error: BaseException) -> str:
+    """Return the class of an error and the first line of its message."""
+    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
 
 
 def _place(module: nn.Module, error: Exception) -> str:
@@ -188,14 +182,18 @@ def trace(module: nn.Module, inputs: Any, *, batch: int, name: str, values: Valu
             raise WorkloadError(f"{name}: the example inputs hold no tensor")
         meta_copy(arguments)
     except (RuntimeError, ValueError, TypeError) as error:
-        text = (str(error).strip() or "no message").splitlines()[0]
-        raise WorkloadError(f"{name}: cannot be moved to the meta device: {type(error).__name__}: {text}") from error
+        raise WorkloadError(f"{name}: cannot be moved to the meta device: {_first_line(error)}") from error
     try:
-        recorder = _run(module, arguments, batch, values)
+        try:
+            recorder = _run(module, arguments, batch, values)
+        except Exception as error:
+            if steered_by(error) is None:
+                raise
+            # Once more on tensors by which code can tell that it is being traced.
+            with fake_tensors(module, values):
+                recorder = _run(module, arguments, batch, values)
     except Exception as error:
-        if steered_by(error) is None:
-            raise refusal(name, module, error) from error
-        recorder = _run_fake(name, module, arguments, batch, values)
+        raise refusal(name, module, error) from error
     operators = without_loss(recorder.finished())
     total = sum(parameter.numel() for parameter in module.parameters())
     return ComputeGraph(
@@ -208,15 +206,6 @@ def trace(module: nn.Module, inputs: Any, *, batch: int, name: str, values: Valu
     )
 
 
-def _run_fake(name: str, module: nn.Module, arguments: Arguments, batch: int, values: Values) -> Recorder:
-    """Run the forward pass on tensors by which code can tell that it is being traced."""
-    try:
-        with fake_tensors(module, values):
-            return _run(module, arguments, batch, values)
-    except Exception as error:
-        raise refusal(name, module, error) from error
-
-
 def _run(module: nn.Module, arguments: Arguments, batch: int, values: Values) -> Recorder:
     args, kwargs = meta_copy(arguments)
     for stand_in, example in zip(tensors_in([args, kwargs]), tensors_in(arguments), strict=True):
@@ -227,7 +216,7 @@ def _run(module: nn.Module, arguments: Arguments, batch: int, values: Values) ->
     with (
         _paths_followed(module, recorder),
         checkpoints_followed(recorder),
-        saved_tensors_hooks(recorder.pack, _never_unpacked),
+        saved_tensors_hooks(recorder.pack, lambda kept: kept),  # a trace runs no backward pass
         torch.device("meta"),
         torch.enable_grad(),
         Functions(recorder),
@@ -237,14 +226,10 @@ def _run(module: nn.Module, arguments: Arguments, batch: int, values: Values) ->
     return recorder
 
 
-def _never_unpacked(_nothing: None) -> Tensor:
-    raise AssertionError("a trace runs no backward pass")
-
-
 def _arguments(inputs: Any) -> Arguments:
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
-    return (tuple(inputs), {}) if isinstance(inputs, (tuple, list)) else ((inputs,), {})
+    return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), {}
 
 
 def _named_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
@@ -330,29 +315,26 @@ def takes_length(factory: Any) -> bool:
 def _call(factory: Any, name: str, arguments: Mapping[str, Any], values: Values) -> Any:
     if not callable(factory):
         raise WorkloadError(f"{name}: is a {type(factory).__name__}; {_EXPECTED}, or a function that returns one")
-    return _guarded(lambda: _on_meta(factory, arguments, values), f"{name}: the factory fails")
-
-
-def _on_meta(factory: Callable[..., Any], arguments: Mapping[str, Any], values: Values) -> Any:
-    try:
-        with torch.device("meta"), values.following():
+    with _guarded(f"{name}: the factory fails"):
+        try:
+            with torch.device("meta"), values.following():
+                return factory(**arguments)
+        except (RuntimeError, NotImplementedError) as error:
+            if "meta" not in str(error):
+                raise
+            # The factory looks at values (say, a drop rate from linspace): let it have them.
             return factory(**arguments)
-    except (RuntimeError, NotImplementedError) as error:
-        if "meta" not in str(error):
-            raise
-        # The factory looks at values (say, a drop rate from linspace): let it have them.
-        return factory(**arguments)
 
 
-def _guarded(action: Callable[[], Any], context: str) -> Any:
-    """Run user code; whatever it raises becomes one line."""
+@contextmanager
+def _guarded(context: str) -> Iterator[None]:
+    """Run user code in the context; whatever it raises becomes one line."""
     try:
-        return action()
+        yield
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        text = (str(error).strip() or "no message").splitlines()[0]
-        raise WorkloadError(f"{context}: {type(error).__name__}: {text}") from error
+        raise WorkloadError(f"{context}: {_first_line(error)}") from error
 
 
 def module_and_inputs(built: Any, name: str) -> tuple[nn.Module, Any, int | None]:
@@ -384,11 +366,8 @@ def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: i
             raise WorkloadError(f"{name}: takes no sequence length (example_inputs has no argument sequence_length)")
         options["sequence_length"] = sequence_length
 
-    def call() -> Any:
-        with torch.device("meta"), values.following():
-            return method(batch, **options)
-
-    return _guarded(call, f"{name}: example_inputs fails")
+    with _guarded(f"{name}: example_inputs fails"), torch.device("meta"), values.following():
+        return method(batch, **options)
 
 
 def _samples(inputs: object, axis: int, name: str) -> int:

@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_map
 
 from lightloom.models.graph import Operator
-from lightloom.models.torch.frame import Origin, key_of, tensors_in
+from lightloom.models.torch.frame import Origin, key_of, map_tensors, tensors_in
 
 LARGEST = 1 << 24
 """Elements of a tensor that is computed whole."""
@@ -184,15 +184,13 @@ class Values:
         if result is None:
             raise KeyError(function)
 
-        def stand_in(value: Any) -> Any:
-            if not isinstance(value, Tensor):
-                return value
+        def stand_in(value: Tensor) -> Tensor:
             with torch._C.DisableTorchFunction():
                 empty = torch.empty_like(value, device="meta")
             self.copy(empty, value)
             return empty
 
-        return tree_map(stand_in, result)
+        return map_tensors(stand_in, result)
 
     def hidden(self, mask: Tensor, queries: int, keys: int) -> Hidden | None:
         """Return what a mask (broadcast to [..., queries, keys]) hides; None where its values cannot be known."""
@@ -204,11 +202,9 @@ class Values:
             self._masks[key] = _computed(lambda computation: computation.hidden(view, queries, keys))
         return self._masks[key]
 
-    @contextmanager
-    def following(self) -> Iterator[None]:
-        """Note every call on tensors without values, for as long as the context lasts."""
-        with _Following(self):
-            yield
+    def following(self) -> TorchDispatchMode:
+        """Return a context in which every call on tensors without values is noted."""
+        return _Following(self)
 
     def _stand_in(self, tensor: Tensor, view: _View) -> None:
         storage, content = tensor.untyped_storage(), view.content
@@ -298,17 +294,19 @@ class _Computation:
 
     def called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function on all values of its operands."""
+        in_place = function._schema.is_mutable
+        return self._call(
+            function, args, kwargs, lambda view: self.whole(view).clone() if in_place else self.whole(view)
+        )
+
+    def _call(self, function: Any, args: Any, kwargs: Mapping[str, Any], values: Callable[[_View], Tensor]) -> Any:
+        """Call a function with ``values`` in the place of its operands, unless there were too many calls."""
         self._calls += 1
         if self._calls > _CALLS:
             raise _UnknownValuesError
-        in_place = function._schema.is_mutable
-
-        def values(value: Any) -> Any:
-            if not isinstance(value, _View):
-                return value
-            return self.whole(value).clone() if in_place else self.whole(value)
-
-        args, kwargs = tree_map(values, (args, kwargs), is_leaf=_is_view)
+        args, kwargs = tree_map(
+            lambda value: values(value) if _is_view(value) else value, (args, kwargs), is_leaf=_is_view
+        )
         return function(*args, **kwargs)
 
     def _elements_of(self, content: _Content, call: _Call) -> Tensor:
@@ -320,8 +318,7 @@ class _Computation:
             result = list(tensors_in(self.called(call.function, call.args, call.kwargs)))[call.place]
             elements = torch.empty(size, dtype=output.dtype)
             if call.under is not None:
-                below = call.under
-                elements = self.whole(below._replace(shape=(size,), strides=(1,), offset=0)).clone()
+                elements = self.whole(call.under._replace(shape=(size,), strides=(1,), offset=0)).clone()
             elements.as_strided(output.shape, output.strides, output.offset).copy_(result)
             self._elements[id(content)] = elements
         return self._elements[id(content)]
@@ -329,7 +326,6 @@ class _Computation:
     def _sampled(self, call: _Call, points: Tensor) -> Tensor:
         """Return the values of a call's result at points, where each follows from one element of each operand."""
         name = _name(call.function)
-        count = points.shape[1]
         args = list(call.args)
         if call.under is not None or call.place:
             raise _UnknownValuesError
@@ -339,20 +335,13 @@ class _Computation:
             values = self.at(args[0], points)
             return torch.where(kept, values, torch.zeros_like(values))
         if name in _FILLED:
-            args[_FILLED[name]] = [count]
+            args[_FILLED[name]] = [points.shape[1]]
         elif not _is_elementwise(call.function):
             raise _UnknownValuesError
 
-        def values_at(value: Any) -> Any:
-            return self.at(value, points) if isinstance(value, _View) else value
-
         kwargs = {key: value for key, value in call.kwargs.items() if key != "memory_format"}
-        args, kwargs = tree_map(values_at, (args, kwargs), is_leaf=_is_view)
-        self._calls += 1
-        if self._calls > _CALLS:
-            raise _UnknownValuesError
-        result: Tensor = call.function(*args, **kwargs)
-        return result.expand(count)
+        result: Tensor = self._call(call.function, args, kwargs, lambda view: self.at(view, points))
+        return result.expand(points.shape[1])
 
 
 def _view(tensor: Tensor, content: _Content) -> _View:
@@ -428,13 +417,9 @@ def to_meta(module: nn.Module, values: Values) -> None:
 
 def meta_copy(value: Any) -> Any:
     """Return the same nest with every tensor on the meta device, each with a storage of its own."""
-    if isinstance(value, Tensor):
-        return torch.empty_like(value, device="meta", requires_grad=value.requires_grad)
-    if isinstance(value, Mapping):
-        return {key: meta_copy(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(meta_copy(item) for item in value)
-    return value
+    return map_tensors(
+        lambda tensor: torch.empty_like(tensor, device="meta", requires_grad=tensor.requires_grad), value
+    )
 
 
 @contextmanager
@@ -503,15 +488,8 @@ class Kept:
     """Index of the operator that keeps it first."""
 
 
-@dataclass(slots=True)
-class _Sums:
-    """Bytes of the storages that one operator made, as the fields of ``Operator``."""
-
-    throughout: int = 0
-    shared: int = 0
-    indices: int = 0
-    recomputed: int = 0
-    recomputed_shared: int = 0
+_SUMS = ("saved_bytes", "saved_shared_bytes", "saved_index_bytes", "recomputed_bytes", "recomputed_shared_bytes")
+"""Fields of an operator that say what autograd keeps of the storages that it made."""
 
 
 class SavedTensors:
@@ -535,13 +513,10 @@ class SavedTensors:
         earlier = self._kept.get(key)
         if key in self._ignored or (earlier is not None and (region or not earlier.region)):
             return
-        storage = tensor.untyped_storage()
-        size = storage.nbytes()
-        floating = tensor.is_floating_point() and not mask
+        storage, floating = tensor.untyped_storage(), tensor.is_floating_point() and not mask
+        size = storage.nbytes() // (tensor.element_size() if mask else 1)
         if floating:
             size = -(-size // self._unit) * ELEMENT_BYTES
-        elif mask:
-            size //= tensor.element_size()
         self._kept[key] = Kept(storage, size, floating, region, reader)
 
     def keep_statistic(self, rows: int, reader: int) -> None:
@@ -551,39 +526,21 @@ class SavedTensors:
     def counted(self, operators: Sequence[Operator], origins: Mapping[int, Origin]) -> list[Operator]:
         """Return the operators with the bytes of what they made and autograd keeps."""
         position = {operator.name: index for index, operator in enumerate(operators)}
-        sums = [_Sums() for _ in operators]
+        sums = [dict.fromkeys(_SUMS, 0) for _ in operators]
         for key, kept in self._kept.items():
             origin = origins.get(key)
             producer = origin.producer if origin is not None else None
             index = kept.reader if producer is None else position[producer]
             if index < len(operators):
                 sampled = origin is not None and origin.sampled and not origin.over_samples
-                self._add(sums[index], kept, sampled=sampled)
+                grows = sampled and (kept.nbytes // ELEMENT_BYTES if kept.floating else kept.nbytes) % self._batch == 0
+                if grows and not kept.region and not kept.floating:
+                    sums[index]["saved_index_bytes"] += kept.nbytes
+                    continue
+                whole = -(-kept.nbytes // ELEMENT_BYTES) * ELEMENT_BYTES
+                field = "recomputed" if kept.region else "saved"
+                sums[index][f"{field}_bytes"] += whole
+                sums[index][f"{field}_shared_bytes"] += 0 if grows else whole
         for index, nbytes in self._statistics.items():
-            if operators[index].checkpoint:
-                sums[index].recomputed += nbytes
-            else:
-                sums[index].indices += nbytes
-        return [
-            replace(
-                operator,
-                saved_bytes=entry.throughout,
-                saved_shared_bytes=entry.shared,
-                saved_index_bytes=entry.indices,
-                recomputed_bytes=entry.recomputed,
-                recomputed_shared_bytes=entry.recomputed_shared,
-            )
-            for operator, entry in zip(operators, sums, strict=True)
-        ]
-
-    def _add(self, sums: _Sums, kept: Kept, *, sampled: bool) -> None:
-        grows = sampled and (kept.nbytes // ELEMENT_BYTES if kept.floating else kept.nbytes) % self._batch == 0
-        whole = -(-kept.nbytes // ELEMENT_BYTES) * ELEMENT_BYTES
-        if kept.region:
-            sums.recomputed += whole
-            sums.recomputed_shared += 0 if grows else whole
-        elif kept.floating or not grows:
-            sums.throughout += whole
-            sums.shared += 0 if grows else whole
-        else:
-            sums.indices += kept.nbytes
+            sums[index]["recomputed_bytes" if operators[index].checkpoint else "saved_index_bytes"] += nbytes
+        return [replace(operator, **entry) for operator, entry in zip(operators, sums, strict=True)]  # type: ignore[arg-type]

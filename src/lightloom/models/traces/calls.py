@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,7 +24,7 @@ import numpy as np
 from lightloom.core.documents import MOST_TRACE_BYTES, load_json
 from lightloom.core.errors import WorkloadError
 from lightloom.models import operator_words
-from lightloom.models.operator_words import KIND_OF_WORD, VIEWS, Product, Shape, has_rule, is_move, plain_word
+from lightloom.models.operator_words import KIND_OF_WORD, VIEWS, Product, has_rule, is_move, plain_word
 from lightloom.models.traces.operators import TracedExchange, kind_of_kernel
 
 Entry: TypeAlias = dict[str, Any]
@@ -230,29 +232,24 @@ def _call(entry: Entry, where: str) -> Call:
     schema, sequence = by_name.get("op_schema", ""), by_name.get("seq_id", -1)
     if not isinstance(schema, str) or type(sequence) is not int:
         raise WorkloadError(f"{where}: op_schema {schema!r} and seq_id {sequence!r}: expected text and a whole number")
-    values, shapes, types = _side(entry, "inputs", where)
-    names = argument_names(schema)
-    names += [""] * (len(values) - len(names))
-    reads: list[TraceTensor] = []
-    written: list[TraceTensor] = []
-    plain: list[object] = []
-    outs = _written_arguments(schema)
-    for name, value, shape, kind in zip(names, values, shapes, types, strict=False):
+    call = Call(entry["id"], entry["name"], schema, sequence, [], [], [])
+    names, outs = chain(argument_names(schema), repeat("")), _written_arguments(schema)
+    for name, (value, shape, kind) in zip(names, _side(entry, "inputs", where), strict=False):
         tensors = _tensors(value, shape, kind, name, where)
-        (written if name in outs else reads).extend(tensors)
-        plain.append(None if tensors else value)
-    returns = [
-        tensor for item in zip(*_side(entry, "outputs", where), strict=True) for tensor in _tensors(*item, "", where)
-    ]
-    return Call(entry["id"], entry["name"], schema, sequence, reads, returns, plain, written)
+        (call.written if name in outs else call.reads).extend(tensors)
+        call.values.append(None if tensors else value)
+    for value, shape, kind in _side(entry, "outputs", where):
+        call.returns += _tensors(value, shape, kind, "", where)
+    return call
 
 
-def _side(entry: Entry, side: str, where: str) -> tuple[list[Value], list[Value], list[Value]]:
+def _side(entry: Entry, side: str, where: str) -> list[tuple[Value, Value, Value]]:
+    """Return value, shape and type of everything that a call reads, or returns."""
     lists = entry.get(side)
     parts: list[Value] = [lists.get(name) for name in ("values", "shapes", "types")] if isinstance(lists, dict) else []
     if len(parts) != 3 or not all(isinstance(part, list) for part in parts) or len({len(part) for part in parts}) > 1:
         raise WorkloadError(f"{where}: {side}: expected values, shapes and types, lists of one length")
-    return parts[0], parts[1], parts[2]
+    return list(zip(*parts, strict=True))
 
 
 def _tensors(value: Value, shape: Value, kind: Value, argument: str, where: str) -> list[TraceTensor]:
@@ -289,17 +286,9 @@ def _written_arguments(schema: str) -> frozenset[str]:
 def argument_names(schema: str) -> list[str]:
     """Return the names of an operator's arguments: ``linear(Tensor input, Tensor weight)`` has input and weight."""
     inside = schema.partition("(")[2].rpartition(") ->")[0]
-    names, depth, part = [], 0, ""
-    for letter in f"{inside},":
-        depth += (letter in "([") - (letter in ")]")
-        if letter == "," and depth == 0:
-            words = part.partition("=")[0].split()
-            if words and words != ["*"]:
-                names.append(words[-1])
-            part = ""
-        else:
-            part += letter
-    return names
+    parts = re.split(r",(?![^(\[]*[)\]])", inside)  # outside of brackets
+    words = (part.partition("=")[0].split() for part in parts)
+    return [word[-1] for word in words if word and word != ["*"]]
 
 
 # Steps of an execution trace: the calls of all threads in the order in which they began, cut where a step begins.
@@ -412,8 +401,6 @@ class StepParts:
     later: int = 0
     update: list[Call] = field(default_factory=list)
     """Calls of the optimizer."""
-    other_steps: int = 0
-    later_passes: int = 0
 
     def sort(self, call: Call) -> None:
         """Sort a call, or the calls that it made."""
@@ -564,8 +551,13 @@ def is_causal(call: Call) -> bool:
 def guessed(call: Call) -> list[str]:
     """Return the names of the calls inside a call of which one FLOP for each element is a guess: the table lacks them,
     and their operands do not fit element by element."""
-    unknown = [inner for inner in _innermost(call) if not has_rule(inner.name)]
-    return [inner.name for inner in unknown if not _broadcasts([tensor.shape for tensor in inner.reads])]
+    names = []
+    for inner in _innermost(call):
+        try:
+            np.broadcast_shapes(*(tensor.shape for tensor in inner.reads))
+        except ValueError:
+            names += [] if has_rule(inner.name) else [inner.name]
+    return names
 
 
 def products(call: Call) -> list[tuple[Call, Product]]:
@@ -589,15 +581,6 @@ def _innermost(call: Call) -> Iterator[Call]:
         yield from _innermost(inner)
     if not call.calls:
         yield call
-
-
-def _broadcasts(shapes: Sequence[Shape]) -> bool:
-    """Return whether operands of these shapes can be combined element by element."""
-    try:
-        np.broadcast_shapes(*shapes)
-    except ValueError:
-        return False
-    return True
 
 
 # Forward and backward passes among calls without nesting, as Chakra's converters of 2023 wrote them.
@@ -630,33 +613,26 @@ def passes_of(calls: Sequence[Call]) -> tuple[list[Call], tuple[Call, ...]]:
     backward = [place for place, call in enumerate(calls) if "backward" in call.word]
     if not backward:
         return list(calls), ()
-    forward = [call for call in calls[: backward[0]] if call.sequence >= 0]
-    owners = _owners(forward, calls[backward[0] : backward[-1] + 1])
-    passes = list(forward)
-    for call, owner in owners:
-        engine = Call(call.id, BACKWARD, "", -1, [], [], [])
+    passes = [call for call in calls[: backward[0]] if call.sequence >= 0]
+    for call, owner in _owners(passes, calls[backward[0] : backward[-1] + 1]):
         call.sequence = owner.sequence
-        engine.calls.append(call)
-        passes.append(engine)
-    kept = {call.id for call in forward} | {call.id for call, _ in owners}
+        passes.append(Call(call.id, BACKWARD, "", -1, [], [], [], calls=[call]))
+    kept = {call.id for call in passes}
     return passes, tuple(call for call in calls if call.id not in kept)
 
 
 def _owners(forward: Sequence[Call], backward: Sequence[Call]) -> list[tuple[Call, Call]]:
     """Return the calls of the backward pass, each with its forward operator."""
-    waiting: dict[str, list[Call]] = {}
+    waiting: dict[str, list[Call]] = defaultdict(list)
     for call in forward:
-        waiting.setdefault(_kind(call), []).append(call)
+        waiting[_kind(call)].append(call)
     owners: list[tuple[Call, Call]] = []
     current, products = forward[-1] if forward else None, 0
     for call in backward:
-        if "backward" in call.word:
-            kind = _kind(call)
-        elif product_flops(call):
+        kind = _kind(call) if "backward" in call.word else ""
+        if not kind and product_flops(call):
             kind = "linear" if products % _LINEAR_PRODUCTS == 0 else ""
             products += 1
-        else:
-            kind = ""
         if waiting.get(kind):
             current = waiting[kind].pop()
         if current is not None and not call.word.startswith(("allreduce", "broadcast")):
@@ -675,18 +651,21 @@ _SPATIAL = ("height", "width", "depth")
 _IMAGES = ("conv", "pool", "batch_norm", "activation", "add")
 
 
-def sampled_axes(kind: str, shape: tuple[int, ...], batch: int) -> dict[str, int]:
-    """Name the axes of an output that depends on the samples, by its kind and rank."""
+def named_axes(kind: str, shape: tuple[int, ...], batch: int | None) -> dict[str, int]:
+    """Name the axes of an output by its kind and rank; ``batch`` is None where it does not depend on the samples."""
+    if batch is None:
+        return {f"axis_{axis}": size for axis, size in enumerate(shape)}
+    numbered = tuple(f"axis_{axis}" for axis in range(1, len(shape) + 1))
     if not shape or shape[0] % batch:
-        return {"sample": batch} | {f"axis_{i + 1}": size for i, size in enumerate(shape)}
-    if shape[0] != batch:
-        inner = ("sequence", "channel") if len(shape) == 2 else ("sequence", *_axis_names(len(shape) - 1))
-        return {"sample": batch} | dict(zip(inner, (shape[0] // batch, *shape[1:]), strict=True))
-    if kind in _IMAGES and 4 <= len(shape) <= 5:
-        inner = ("channel", *_SPATIAL[: len(shape) - 2])
+        names, sizes = numbered, shape
+    elif shape[0] != batch:
+        names = ("sequence", "channel") if len(shape) == 2 else ("sequence", *numbered)
+        sizes = (shape[0] // batch, *shape[1:])
+    elif kind in _IMAGES and 4 <= len(shape) <= 5:
+        names, sizes = ("channel", *_SPATIAL), shape[1:]
     else:
-        inner = {1: (), 2: ("channel",), 3: ("sequence", "channel")}.get(len(shape), _axis_names(len(shape) - 1))
-    return {"sample": batch} | dict(zip(inner, shape[1:], strict=True))
+        names, sizes = {2: ("channel",), 3: ("sequence", "channel")}.get(len(shape), numbered), shape[1:]
+    return {"sample": batch} | dict(zip(names, sizes, strict=False))
 
 
 def convolution_sizes(inputs: tuple[int, ...], weight: tuple[int, ...], outputs: tuple[int, ...]) -> dict[str, int]:
@@ -695,12 +674,6 @@ def convolution_sizes(inputs: tuple[int, ...], weight: tuple[int, ...], outputs:
     out_channel = outputs[1] if len(outputs) == len(weight) else outputs[0]
     transposed = weight[0] == in_channel and weight[0] != out_channel
     groups = out_channel // weight[1] if transposed else in_channel // weight[1]
-    names = (
-        ("length",) if len(weight) == 3 else ("height", "width") if len(weight) == 4 else ("depth", "height", "width")
-    )
+    names = {3: ("length",), 4: ("height", "width")}.get(len(weight), ("depth", "height", "width"))
     kernel = {f"kernel_{name}": size for name, size in zip(names, weight[2:], strict=False)}
     return {"in_channel": in_channel, **kernel, "groups": max(1, groups)}
-
-
-def _axis_names(count: int) -> tuple[str, ...]:
-    return tuple(f"axis_{i + 1}" for i in range(count))

@@ -245,8 +245,7 @@ def read_chakra_workload(path: Path, *, batch: int, step: int | None = None) -> 
         if not is_sum or not builder.add_gradients(node, by_id, further):
             unpriced += exchanges_of(node, file)
     lines = (*others, *builder.unrecorded(order), *more, *exchange_notes(exchanges))
-    graph = replace(builder.graph(), uncounted=tuple(unpriced_exchanges(unpriced)))
-    return TraceReading(graph, lines, exchanges)
+    return TraceReading(builder.graph(unpriced_exchanges(unpriced)), lines, exchanges)
 
 
 def rank_file(path: Path, rank: int) -> Path:
@@ -267,7 +266,11 @@ def _other_ranks(path: Path, nodes: Sequence[Node]) -> list[str]:
     if len(ranks) == 1:
         return ["other ranks: there is no file of rank 1 beside that of rank 0"]
     computing = [sum(node.duration for node in entries if node.type == COMPUTE) for entries in ranks]
-    exchanged = [Counter(_collective_key(node) for node in entries if node.type == COLLECTIVE) for entries in ranks]
+    told = ("comm_type", "comm_size", "pg_name")
+    exchanged = [
+        Counter(tuple(node.attributes.get(name) for name in told) for node in entries if node.type == COLLECTIVE)
+        for entries in ranks
+    ]
     differing = sum(entries != exchanged[0] for entries in exchanged)
     more = " (no more are read)" if len(ranks) == MOST_RANKS else ""
     return [
@@ -275,10 +278,6 @@ def _other_ranks(path: Path, nodes: Sequence[Node]) -> list[str]:
         f"nodes last {format_time(min(computing) * 1e-6)} to {format_time(max(computing) * 1e-6)}, "
         + (f"the collectives of {differing} ranks are others" if differing else "their collectives are the same")
     ]
-
-
-def _collective_key(node: Node) -> tuple[object, ...]:
-    return tuple(node.attributes.get(name) for name in ("comm_type", "comm_size", "pg_name"))
 
 
 def _refuse_collective(nodes: Sequence[Node], computing: Sequence[Node], path: Path) -> None:
@@ -311,7 +310,6 @@ class _ChakraGraph:
         self._backward_flops = [0] * len(forward)
         self._backward_microseconds = [0] * len(forward)
         self._parameters = [0] * len(forward)
-        self._timed = any(node.duration for node in computing)
         layers = {_layer(node): place for place, node in enumerate(forward)}
         self._named = len(layers) == len(forward) and all(_layer(node) in layers for node in backward)
         """True if names say which layer a backward node belongs to."""
@@ -326,6 +324,9 @@ class _ChakraGraph:
             self._backward_flops[place] += _count_attribute(node, "num_ops", path)
             self._backward_microseconds[place] += node.duration
             behind += weight
+        if not backward:  # twice the forward one
+            self._backward_flops = [2 * _count_attribute(node, "num_ops", path) for node in forward]
+            self._backward_microseconds = [2 * node.duration for node in forward]
 
     def add_gradients(self, node: Node, by_id: dict[int, Node], further: Set[int]) -> bool:
         """Add the size of a collective to the parameters of the operator whose backward pass it waits for.
@@ -346,45 +347,41 @@ class _ChakraGraph:
             seen.update(frontier)
         return bool(frontier)
 
-    def graph(self) -> ComputeGraph:
+    def graph(self, uncounted: Sequence[str]) -> ComputeGraph:
         """Return one operator per forward node, each reading the previous one."""
-        names = [f"{node.name or 'compute'} {node.id}" for node in self._forward]
-        operators = tuple(
-            self._operator(place, node, names[place], names[max(place - 1, 0) : place])
-            for place, node in enumerate(self._forward)
+        operators: list[Operator] = []
+        for place, node in enumerate(self._forward):
+            operators.append(
+                Operator(
+                    name=f"{node.name or 'compute'} {node.id}",
+                    kind=kind_of_name(node.name),
+                    inputs=tuple(operator.name for operator in operators[-1:]),
+                    dimensions={"sample": self._batch},
+                    forward_flops=_count_attribute(node, "num_ops", self._path),
+                    backward_flops=self._backward_flops[place],
+                    parameters=self._parameters[place],
+                    parameter_bytes=self._parameters[place] * _ELEMENT_BYTES,
+                    forward_bytes=_count_attribute(node, "tensor_size", self._path),
+                )
+            )
+        measured = MeasuredTimes(
+            batch=self._batch,
+            forward=tuple(1e-6 * node.duration for node in self._forward),
+            backward=tuple(1e-6 * duration for duration in self._backward_microseconds),
+            clock=STATED,
         )
         return ComputeGraph(
             name=self._path.stem,
             batch=self._batch,
-            operators=operators,
+            operators=tuple(operators),
             element_bytes=_ELEMENT_BYTES,
-            measured=self._measured() if self._timed else None,
+            uncounted=tuple(uncounted),
+            measured=measured if self._is_timed() else None,
         )
 
-    def _measured(self) -> MeasuredTimes:
-        """Return the durations of the nodes; a backward pass that the trace lacks is twice the forward one."""
-        forward = [node.duration for node in self._forward]
-        backward = self._backward_microseconds if self._backward else [2 * duration for duration in forward]
-        return MeasuredTimes(
-            batch=self._batch,
-            forward=tuple(1e-6 * duration for duration in forward),
-            backward=tuple(1e-6 * duration for duration in backward),
-            clock=STATED,
-        )
-
-    def _operator(self, place: int, node: Node, name: str, inputs: Sequence[str]) -> Operator:
-        flops, parameters = _count_attribute(node, "num_ops", self._path), self._parameters[place]
-        return Operator(
-            name=name,
-            kind=kind_of_name(node.name),
-            inputs=tuple(inputs),
-            dimensions={"sample": self._batch},
-            forward_flops=flops,
-            backward_flops=self._backward_flops[place] if self._backward else 2 * flops,
-            parameters=parameters,
-            parameter_bytes=parameters * _ELEMENT_BYTES,
-            forward_bytes=_count_attribute(node, "tensor_size", self._path),
-        )
+    def _is_timed(self) -> bool:
+        """Return whether any node of the passes states its duration."""
+        return any(node.duration for node in (*self._forward, *self._backward))
 
     def unrecorded(self, order: Sequence[Node]) -> Iterator[str]:
         """Yield what the trace does not record, and what is assumed instead."""
@@ -401,7 +398,7 @@ class _ChakraGraph:
         unused = sum(node.type == COMPUTE for node in order) - len(self._forward) - len(self._backward)
         if unused:
             yield f"{unused} compute nodes without FLOPs and without a duration, or of further steps, are left out"
-        if self._timed and not any(_count_attribute(node, "num_ops", self._path) for node in self._forward):
+        if self._is_timed() and not any(_count_attribute(node, "num_ops", self._path) for node in self._forward):
             yield "FLOPs: durations alone are planned, so that utilization is unknown and not 0"
         others = Counter(TYPES[node.type] for node in order if node.type not in (COMPUTE, COLLECTIVE, SEND, RECEIVE))
         for kind, count in others.items():

@@ -34,12 +34,12 @@ from lightloom.models.traces.calls import (
     is_causal,
     kind_of,
     made,
+    named_axes,
     named_parameters,
     other_flops,
     product_flops,
     products,
     read_calls,
-    sampled_axes,
     seconds_of,
     sequences,
     statistics,
@@ -119,13 +119,14 @@ class _Norms:
 
     def _with_what_follows(self, norm: set[int], last: int) -> set[int]:
         """Add casts, and weight and bias of the channels."""
-        follower = self._only_reader(last)
-        while follower is not None and (
-            self._words[follower] in _CASTS
-            or (self._words[follower] in ("mul", "add") and self._by_channels(follower, last))
-        ):
+        while (follower := self._only_reader(last)) is not None:
+            channels = self._calls[last].returns[0].shape[-1:]
+            read = self._read(follower)[:2]
+            weighs = any(t.shape[-1:] == channels and t.elements == channels[0] for t in read)
+            if self._words[follower] not in _CASTS and not (self._words[follower] in ("mul", "add") and weighs):
+                break
             norm.add(follower)
-            last, follower = follower, self._only_reader(follower)
+            last = follower
         return norm
 
     def _add_what_precedes(self, norm: set[int]) -> None:
@@ -143,14 +144,8 @@ class _Norms:
             return any(len(t.shape) == len(shape) and t.shape[-1:] == (1,) for t in self._read(place))
         return word in _CASTS or word == "mean" or (word == "add" and len(shape) == 1)
 
-    def _by_channels(self, place: int, norm: int) -> bool:
-        """Return whether a call combines the result of another with one element for each of its channels."""
-        channels = self._calls[norm].returns[0].shape[-1:]
-        return any(t.shape[-1:] == channels and t.elements == channels[0] for t in self._read(place)[:2])
-
     def _squares(self, place: int) -> bool:
-        read = self._read(place)
-        word = self._words[place]
+        read, word = self._read(place), self._words[place]
         return word in ("pow", "square") or (word == "mul" and len(read) == 2 and _same(*read))
 
     def _read(self, place: int) -> list[TraceTensor]:
@@ -210,22 +205,22 @@ def reading_of(
     if not steps:
         raise WorkloadError(f"{path}: holds no operator: expected calls such as aten::linear")
     chosen = _chosen_step(path, steps, step)
-    parts = StepParts(other_steps=len(steps) - 1, later_passes=chosen.later_passes)
+    parts = StepParts()
     for call in chosen.calls:
         parts.sort(call)
     if not parts.forward:
         raise WorkloadError(f"{path}: step {chosen.number} holds no operator: expected calls such as aten::linear")
     parts.forward = with_whole_norms(parts.forward)
-    return _TraceGraph(path, parts, batch, recording, chosen, machine).reading()
+    graph = _TraceGraph(path, parts, batch, recording, chosen, machine)
+    return graph.reading(len(steps) - 1)
 
 
 def _chosen_step(path: Path, steps: list[TraceStep], number: int | None) -> TraceStep:
     if number is None:
         whole = [step for step in steps if any(call.name.startswith(BACKWARD) for call in step.calls)]
         return (whole or steps)[0]
-    for step in steps:
-        if step.number == number:
-            return step
+    if chosen := [step for step in steps if step.number == number]:
+        return chosen[0]
     raise WorkloadError(f"{path}: has no step {number}, but {', '.join(str(step.number) for step in steps)}")
 
 
@@ -256,7 +251,8 @@ class _TraceGraph:
         sizes = Counter(tensor.element_bytes for call in parts.forward for tensor in call.returns if tensor.floating)
         self._element_bytes = max(1, sizes.most_common(1)[0][0]) if sizes else 4
 
-    def reading(self) -> TraceReading:
+    def reading(self, other_steps: int) -> TraceReading:
+        """Return the graph, and what the trace does not record; so many other steps are left out."""
         operators = [operator for call in self._parts.forward if (operator := self._operator(call)) is not None]
         if not operators:
             raise WorkloadError(f"{self._path}: no operator in it returns a tensor that it computed")
@@ -273,15 +269,12 @@ class _TraceGraph:
         )
         exchanges = self._recording.exchanges or tuple(_exchange_of_call(call) for call in self._parts.communication)
         loss = (LOSS_LEFT_OUT,) if len(kept) < len(operators) else ()
-        notes = (*self._unrecorded(), *loss, *exchange_notes(exchanges))
-        return TraceReading(graph, notes, exchanges, self._not_found())
-
-    def _not_found(self) -> float:
-        """Return the share of the elements with gradients that are not known as parameters."""
-        kept = sum(tensor.elements for tensor in self._parts.gradients)
-        if not self._matched or not kept or self._recording.outside:
-            return 0.0
-        return max(1 - sum(self._parameters.values()) / kept, 0.0)
+        notes = (*self._unrecorded(other_steps), *loss, *exchange_notes(exchanges))
+        with_gradients = sum(tensor.elements for tensor in self._parts.gradients)
+        not_found = 0.0
+        if self._matched and with_gradients and not self._recording.outside:
+            not_found = max(1 - sum(self._parameters.values()) / with_gradients, 0.0)
+        return TraceReading(graph, notes, exchanges, not_found)
 
     def _measured(self) -> MeasuredTimes | None:
         if not self._recording.timed or not any(forward or backward for forward, backward in self._seconds):
@@ -293,18 +286,17 @@ class _TraceGraph:
     def _times(self, call: Call) -> tuple[float, float | None]:
         """Return the measured seconds of an operator forward and backward; None where no backward pass is in the
         trace."""
-        on_device = self._recording.on_device
-        forward = seconds_of([call], on_device=on_device)
-        if not self._matched:
-            return forward, None
-        return forward, seconds_of(self._backward_calls(call), on_device=on_device)
+        backward = self._seconds_of(self._backward_calls(call)) if self._matched else None
+        return self._seconds_of([call]), backward
+
+    def _seconds_of(self, calls: Sequence[Call]) -> float:
+        """Return the seconds of calls on what the trace has timed, the accelerator or the host."""
+        return seconds_of(calls, on_device=self._recording.on_device)
 
     def _unmeasured(self) -> Iterator[str]:
         """Where the measured time of the step is, if not in operators of the graph."""
-        on_device = self._recording.on_device
-        whole = seconds_of(self._step.calls, on_device=on_device)
-        update = seconds_of(self._parts.update, on_device=on_device)
-        communication = seconds_of(self._parts.communication, on_device=on_device)
+        calls = (self._step.calls, self._parts.update, self._parts.communication)
+        whole, update, communication = map(self._seconds_of, calls)
         operators = sum(forward + (backward or 0.0) for forward, backward in self._seconds)
         rest = max(whole - operators - update - communication, 0.0)
         yield (
@@ -313,7 +305,7 @@ class _TraceGraph:
             f"{format_time(rest)} in other calls: only the operators' are used"
         )
 
-    def _unrecorded(self) -> Iterator[str]:
+    def _unrecorded(self, other_steps: int) -> Iterator[str]:
         parts = self._parts
         yield "module names: operators are named by what they call, and numbered"
         if not self._matched:
@@ -321,10 +313,10 @@ class _TraceGraph:
             yield f"{what}: taken as twice the products of the forward pass"
             if self._recording.timed:
                 yield "times of the backward pass: priced, not measured"
-        if parts.other_steps:
-            yield f"{parts.other_steps} other steps of the trace are left out"
-        if parts.later_passes:
-            yield f"{parts.later_passes} further passes of the step are left out: it accumulates gradients"
+        if other_steps:
+            yield f"{other_steps} other steps of the trace are left out"
+        if self._step.later_passes:
+            yield f"{self._step.later_passes} further passes of the step are left out: it accumulates gradients"
         if parts.communication:
             yield f"{len(parts.communication)} communication calls are left out: a plan makes its own"
         if parts.later:
@@ -339,24 +331,20 @@ class _TraceGraph:
         if outside:
             yield f"{outside} backward calls belong to no operator of the trace"
         if neither := self._recording.outside:
-            seconds = format_time(seconds_of(neither, on_device=self._recording.on_device))
+            seconds = format_time(self._seconds_of(neither))
             yield f"nesting: calls go to passes by their names; {len(neither)} of neither are left out ({seconds})"
         if self._recording.timed:
             yield from self._unmeasured()
 
     def _guessed_batch(self) -> int:
-        written = {tensor.storage for call in self._parts.forward for tensor in made(call)}
+        forward = self._parts.forward
+        written = {tensor.storage for call in forward for tensor in made(call)}
         # What comes before the first product or look-up may move or prepare anything.
-        first = next((place for place, call in enumerate(self._parts.forward) if _begins_model(call)), 0)
-        for call in self._parts.forward[first:]:
-            for tensor in call.reads if _begins_model(call) else ():
-                if tensor.shape and tensor.storage not in self._named and not self._gradients[tensor.shape]:
-                    return max(1, tensor.shape[0])
-        for call in self._parts.forward:
-            for tensor in call.reads:
-                known = tensor.storage in written or tensor.storage in self._named
-                if tensor.shape and not known and not self._gradients[tensor.shape]:
-                    return max(1, tensor.shape[0])
+        begins = [tensor for call in forward if _begins_model(call) for tensor in call.reads]
+        given = [tensor for call in forward for tensor in call.reads if tensor.storage not in written]
+        for tensor in (*begins, *given):
+            if tensor.shape and tensor.storage not in self._named and not self._gradients[tensor.shape]:
+                return max(1, tensor.shape[0])
         raise WorkloadError(
             f"{self._path}: no operator reads samples: expected the trace of a training step, whose first product or "
             "look-up reads them"
@@ -442,9 +430,7 @@ class _TraceGraph:
         return sum(self._unused.pop(tensor.storage, 0) for tensor in call.reads)
 
     def _dimensions(self, call: Call, kind: str, shape: tuple[int, ...], sampled: bool) -> dict[str, int]:
-        dimensions = (
-            sampled_axes(kind, shape, self._batch) if sampled else {f"axis_{i}": size for i, size in enumerate(shape)}
-        )
+        dimensions = named_axes(kind, shape, self._batch if sampled else None)
         tensors = call.reads
         if kind == "attention" and len(tensors) >= 2 and min(len(t.shape) for t in tensors[:2]) >= 3:
             q, k = (heads_first(call.name, tensor.shape) for tensor in tensors[:2])

@@ -17,6 +17,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeGuard, cast
 
@@ -134,23 +135,6 @@ def _json(content: bytes, path: Path) -> Any:
         raise ConfigError(f"{path}: not JSON: {error}") from error
 
 
-def devices_of(document: JsonObject) -> tuple[str, ...]:
-    """Return the names of the devices, each once."""
-    names = (entry.get("name") for entry in _properties(document))
-    return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
-
-
-def memory_of(document: JsonObject) -> float | None:
-    """Return the bytes of the first device's main memory; None where the profile does not say."""
-    memory = next((entry.get("totalGlobalMem") for entry in _properties(document)), None)
-    return float(memory) if isinstance(memory, int | float) and memory > 0 else None
-
-
-def _properties(document: JsonObject) -> list[JsonObject]:
-    properties = document.get("deviceProperties")
-    return [entry for entry in properties if isinstance(entry, dict)] if isinstance(properties, list) else []
-
-
 # Arguments of an operator as ``torch.profiler`` records them: shapes, types, and values as text.
 
 Value: TypeAlias = Any
@@ -187,35 +171,31 @@ def arguments_of(arguments: Mapping[str, Any], where: str) -> tuple[list[TraceTe
     if len(shapes) != len(types):
         raise WorkloadError(f"{where}: {len(shapes)} 'Input Dims' and {len(types)} 'Input type': expected as many")
     texts, strides = (
-        [*given, *[filler] * (len(shapes) - len(given))] if isinstance(given, list) else [filler] * len(shapes)
+        chain(given if isinstance(given, list) else [], repeat(filler))
         for given, filler in ((arguments.get("Concrete Inputs", []), ""), (arguments.get("Input Strides", []), ()))
     )
     reads: list[TraceTensor] = []
     values: list[object] = []
-    for shape, kind, text, steps in zip(shapes, types, texts, strides, strict=False):
-        tensors = list(_tensors(shape, str(kind), steps, where))
+    for shape, kind, text, steps in zip(shapes, map(str, types), texts, strides, strict=False):
+        if kind in _TYPES:
+            tensors = [_tensor(shape, kind, steps, where)]
+        elif kind == _LIST and isinstance(shape, list):
+            # The type of a list's tensors is not recorded.
+            tensors = [_tensor(inner, "float", (), where) for inner in shape if isinstance(inner, list)]
+        else:
+            tensors = []
         reads += tensors
         values.append(None if tensors else _value(str(text)))
-    formats = [_TYPES[kind][0] for kind in map(str, types) if kind in _TYPES and _TYPES[kind][0]]
-    return reads, values, formats[0] if formats else ""
+    formats = (_TYPES[kind][0] for kind in map(str, types) if kind in _TYPES)
+    return reads, values, next(filter(None, formats), "")
 
 
-def _tensors(shape: Value, kind: str, strides: Value, where: str) -> list[TraceTensor]:
-    if kind in _TYPES:
-        tensor = _tensor(shape, kind, where)
-        known = _is_shape(strides) and len(strides) == len(tensor.shape)
-        return [replace(tensor, strides=tuple(strides)) if known else tensor]
-    if kind == _LIST and isinstance(shape, list):
-        # The type of a list's tensors is not recorded.
-        return [_tensor(inner, "float", where) for inner in shape if isinstance(inner, list)]
-    return []
-
-
-def _tensor(shape: Value, kind: str, where: str) -> TraceTensor:
+def _tensor(shape: Value, kind: str, strides: Value, where: str) -> TraceTensor:
     if not _is_shape(shape):
         raise WorkloadError(f"{where}: 'Input Dims': {shape!r}: expected a list of whole numbers")
     number_format, size = _TYPES[kind]
-    return TraceTensor(-1, 0, tuple(shape), size, bool(number_format), "")
+    known = tuple(strides) if _is_shape(strides) and len(strides) == len(shape) else ()
+    return TraceTensor(-1, 0, tuple(shape), size, bool(number_format), "", known)
 
 
 def _is_shape(shape: Value) -> bool:
@@ -324,19 +304,20 @@ class OpenCalls:
         """``spans`` are begins, ends and numbers of calls inside each other, in the order of the begins."""
         self._begins = [begin for begin, _, _ in spans]
         self._spans = spans
-        self._outer: list[int] = []
+        self.outer: list[int] = []
+        """Place of the call in which each begins; -1 where there is none."""
         stack: list[int] = []
         for place, (begin, _, _) in enumerate(spans):
             while stack and spans[stack[-1]][1] <= begin:
                 stack.pop()
-            self._outer.append(stack[-1] if stack else -1)
+            self.outer.append(stack[-1] if stack else -1)
             stack.append(place)
 
     def at(self, moment: float) -> int | None:
         """Return the number of the innermost call that is open; None where none is."""
         place = bisect_right(self._begins, moment) - 1
         while place >= 0 and self._spans[place][1] < moment:
-            place = self._outer[place]
+            place = self.outer[place]
         return self._spans[place][2] if place >= 0 else None
 
 
@@ -440,7 +421,10 @@ def read_profile(path: Path) -> Profile:
             f"{path}: no operator states the shapes of its inputs: profile again with record_shapes=True"
         )
     marks = sorted((call.begin, call.end) for call in host.calls if call.name.startswith("ProfilerStep"))
-    distributed = document.get("distributedInfo")
+    distributed, listed = document.get("distributedInfo"), document.get("deviceProperties")
+    properties = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    names = (entry.get("name") for entry in properties)
+    memory = properties[0].get("totalGlobalMem") if properties else None
     return Profile(
         name=path.name,
         sha256=digest,
@@ -448,12 +432,12 @@ def read_profile(path: Path) -> Profile:
         roots=tuple(host.roots),
         steps=max(len(marked), 1),
         step_seconds=sum(end - begin for begin, end in marks) / len(marks) if marks else None,
-        devices=devices_of(document),
+        devices=tuple(dict.fromkeys(name for name in names if isinstance(name, str))),
         device_seconds=sum(piece.seconds for piece in work),
         unattributed_seconds=unattributed,
         work=tuple(sorted(work, key=lambda piece: piece.begin)),
         marks=tuple(marks),
-        memory=memory_of(document),
+        memory=float(memory) if isinstance(memory, int | float) and memory > 0 else None,
         distributed=distributed if isinstance(distributed, dict) else {},
         left_out=_left_out(events),
     )
@@ -502,27 +486,16 @@ def _host_calls(events: Sequence[Event], path: Path) -> _Host:
     open_calls: dict[tuple[str, str], OpenCalls] = {}
     for number, (place, members) in enumerate(threads.items()):
         thread = TimedCall(-1 - number, f"thread {place[1]}", "", -1, [], [], [])
-        thread.calls += _nested([every[member] for member in members])
         roots.append(thread)
         members.sort(key=lambda member: (every[member].begin, -every[member].seconds))
-        open_calls[place] = OpenCalls([(every[member].begin, every[member].end, member) for member in members])
+        opened = OpenCalls([(every[member].begin, every[member].end, member) for member in members])
+        open_calls[place] = opened
+        for member, outer in zip(members, opened.outer, strict=True):
+            (every[members[outer]] if outer >= 0 else thread).calls.append(every[member])
     for call in every:
         inner = sum(entry.seconds for entry in cast("list[TimedCall]", call.calls))
         call.own_seconds = max(call.seconds - inner, 0.0)
     return _Host(roots, every, open_calls, external)
-
-
-def _nested(calls: list[TimedCall]) -> Iterator[TimedCall]:
-    """Attach each call of a thread to the one in which it begins, and yield those that begin in none."""
-    open_calls: list[TimedCall] = []
-    for call in sorted(calls, key=lambda call: (call.begin, -call.seconds)):
-        while open_calls and call.begin >= open_calls[-1].end:
-            open_calls.pop()
-        if open_calls:
-            open_calls[-1].calls.append(call)
-        else:
-            yield call
-        open_calls.append(call)
 
 
 def _attribute(events: Sequence[Event], host: _Host) -> tuple[list[DeviceWork], float]:

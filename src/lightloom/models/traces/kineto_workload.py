@@ -94,11 +94,7 @@ class Wiring:
 
 def is_view(call: Call) -> bool:
     """Return whether a call moves no data."""
-    return plain_word(call.name) in VIEWS and not any(inner.word in _COPIES for inner in _inside(call))
-
-
-def _inside(call: Call) -> list[Call]:
-    return [entry for inner in call.calls for entry in (inner, *_inside(inner))]
+    return plain_word(call.name) in VIEWS and not any(inner.word in _COPIES for inner in walk(call.calls))
 
 
 def result_shape(call: Call) -> tuple[int, ...]:
@@ -155,11 +151,6 @@ def read_kineto_workload(path: Path, *, batch: int | None = None, step: int | No
         WorkloadError: no profile, one without operators or shapes, a malformed event, or no such step.
     """
     profile = read_profile(path)
-    return workload_of(profile, path, batch=batch, step=step)
-
-
-def workload_of(profile: Profile, path: Path, *, batch: int | None = None, step: int | None = None) -> TraceReading:
-    """Return the graph of one step of a profile that was read."""
     roots = list(profile.roots)
     gradients = [call.reads[0].shape for call in walk(roots) if call.name == _GRADIENT and call.reads]
     wiring = Wiring(gradients)
