@@ -15,7 +15,6 @@ buckets or units instead: exchange k cannot start before its data exists, and al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -229,7 +228,6 @@ class PriceLines:
         self._hidden_setup = hidden_setup
         self._lines: dict[tuple[Kind, Group], list[LowerPrice]] = {}
         self._tables: dict[tuple[Kind, tuple[Group, ...]], _LineTable] = {}
-        self._slopes: dict[tuple[Kind, Group], float] = {}
         self._divided = divided
 
     def __call__(
@@ -241,25 +239,18 @@ class PriceLines:
         """
         groups, row = unique_groups(algorithm, ranks, stride, exchange)
         shape = row.shape + (1,) * (nbytes.ndim - row.ndim)
-        bound = self._table(kind, groups).column(row.reshape(shape), nbytes)
-        if self._divided:
-            slopes = np.array([self._slope(kind, group) for group in groups])[row]
-            np.maximum(bound, slopes.reshape(shape) * nbytes, out=bound)
+        key = kind, tuple(groups)
+        if key not in self._tables:
+            slopes = np.array([self._slope(kind, group) for group in groups])
+            self._tables[key] = _LineTable.of([self._of_group(kind, group) for group in groups], slopes)
+        bound = self._tables[key].column(row.reshape(shape), nbytes)
         alone = (ranks == 1).reshape(np.shape(ranks) + (1,) * (nbytes.ndim - np.ndim(ranks)))
         return np.where((nbytes > 0) & ~alone, bound, 0.0)
 
     def _slope(self, kind: Kind, group: Group) -> float:
-        if (kind, group) not in self._slopes:
-            assert isinstance(self._pricing, GroupPrices)
-            _, ranks, stride, exchange = group
-            self._slopes[kind, group] = slope(self._pricing, kind, ranks, exchange, stride)
-        return self._slopes[kind, group]
-
-    def _table(self, kind: Kind, groups: list[Group]) -> _LineTable:
-        key = kind, tuple(groups)
-        if key not in self._tables:
-            self._tables[key] = _LineTable.of([self._of_group(kind, group) for group in groups])
-        return self._tables[key]
+        """Return the seconds for each byte that no share of the channels beats; 0 where groups have all of them."""
+        _, ranks, stride, exchange = group
+        return slope(self._pricing, kind, ranks, exchange, stride) if self._divided else 0.0
 
     def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
         if group[1] == 1:
@@ -282,9 +273,11 @@ class _LineTable(NamedTuple):
     """Fields of price lines, infinite where a group has fewer than others: [fields, lines, groups]."""
     others: tuple[tuple[int, LowerPrice], ...]
     """Bounds of other forms, each with its group."""
+    slopes: Floats
+    """Seconds for each byte at least: [groups]."""
 
     @classmethod
-    def of(cls, groups: Sequence[Sequence[LowerPrice]]) -> _LineTable:
+    def of(cls, groups: Sequence[Sequence[LowerPrice]], slopes: Floats) -> _LineTable:
         """Return the table of the bounds of each group."""
         straight = [[line for line in lines if isinstance(line, PriceLine)] for lines in groups]
         most = max(1, *map(len, straight))
@@ -292,7 +285,7 @@ class _LineTable(NamedTuple):
         others = tuple(
             (group, line) for group, lines in enumerate(groups) for line in lines if not isinstance(line, PriceLine)
         )
-        return cls(np.array(padded).transpose(2, 1, 0), others)
+        return cls(np.array(padded).transpose(2, 1, 0), others, slopes)
 
     def column(self, group: Ints, nbytes: Floats) -> Floats:
         """Least bounds of collectives of so many bytes, each of a group, which broadcast with ``nbytes``; infinite
@@ -300,7 +293,7 @@ class _LineTable(NamedTuple):
         bound: Floats = PriceLine(*self.lines[..., group])(nbytes).min(axis=0)
         for place, line in self.others:
             bound = np.where(group == place, np.minimum(bound, line(nbytes)), bound)
-        return bound
+        return np.maximum(bound, self.slopes[group] * nbytes) if self.slopes.any() else bound
 
 
 # Lower bounds of placed plans: for columns of rows without any partition, and of one plan before and with circuits.
@@ -354,8 +347,7 @@ def exchange_latency(fabric: Fabric, k: int) -> float:
     return 2 * (fabric.ranks // k - 1) * float(min(ways))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoarseBound:
+class CoarseBound(NamedTuple):
     """Columns [rows] that need no partition."""
 
     bound: Floats
@@ -368,9 +360,7 @@ class CoarseBound:
 def coarse_bound(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
     """Bound the step time of every row from below."""
     parts = [_bound_of_block(job, table, rows.rows(block)) for block in blocks(len(rows))]
-    columns = ("bound", "sub_operators", "memory")
-    joined = {name: np.concatenate([getattr(part, name) for part in parts] or [np.empty(0)]) for name in columns}
-    return CoarseBound(**joined)
+    return CoarseBound(*map(np.concatenate, zip(*parts, strict=True) if parts else 3 * [[np.empty(0)]]))
 
 
 def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
@@ -440,21 +430,6 @@ def _exchange(job: Job, rows: PlacedRows, parameters: float) -> Floats:
     return sending + np.where(nbytes > 0, latency, 0.0)
 
 
-class _Flows(NamedTuple):
-    """Bytes [k, 2 k] that devices of one group send in a step; columns as the pipes' destinations."""
-
-    total: Floats
-    gradients: Floats
-    """Those of gradients of parameters."""
-
-
-class _Path(NamedTuple):
-    step: float
-    """Seconds of a step at least."""
-    gradient: float
-    """Seconds before which no gradient of parameters exists."""
-
-
 def structure_bound(job: Job, plan: HybridPlan, ratio: float) -> float:
     """Return the seconds that no circuits make the plan's step fall below.
 
@@ -464,9 +439,10 @@ def structure_bound(job: Job, plan: HybridPlan, ratio: float) -> float:
         ratio: bytes of a gradient as float32 for each byte sent to the next group.
     """
     link, flows = fastest_link(job.fabric), _flows(job, plan, ratio)
-    sending = np.diagonal(flows.total, plan.k) / link.rate + exchange_latency(job.fabric, plan.k)
-    path = _path(job, plan, plan.balanced.nbytes / link.rate + link.latency, sending)
-    return ROUNDING * max(path.step, _bytes(job, plan, flows.total), path.gradient + _bytes(job, plan, flows.gradients))
+    sending = np.diagonal(flows[0], plan.k) / link.rate + exchange_latency(job.fabric, plan.k)
+    step, gradient = _path(job, plan, plan.balanced.nbytes / link.rate + link.latency, sending)
+    total, gradients = (_bytes(job, plan, sent) for sent in flows)
+    return ROUNDING * max(step, total, gradient + gradients)
 
 
 def circuits_bound(job: Job, plan: HybridPlan, circuits: GroupCircuits, ratio: float) -> float:
@@ -483,13 +459,15 @@ def circuits_bound(job: Job, plan: HybridPlan, circuits: GroupCircuits, ratio: f
     # A gradient takes the other pipe; the better of both ways stands for both.
     forward = latency[ways] + plan.balanced.nbytes / rate[ways]
     backward = latency[ways[::-1]] + plan.balanced.nbytes / rate[ways[::-1]]
-    sending = np.diagonal(flows.total, k) / np.diagonal(rate, k) + exchange_latency(job.fabric, k)
-    path = _path(job, plan, np.minimum(forward, backward), sending)
+    sending = np.diagonal(flows[0], k) / np.diagonal(rate, k) + exchange_latency(job.fabric, k)
+    step, gradient = _path(job, plan, np.minimum(forward, backward), sending)
     total, gradients = (_busiest(circuits, sent[pipe]) for sent in flows)
-    return ROUNDING * max(path.step, total, path.gradient + gradients)
+    return ROUNDING * max(step, total, gradient + gradients)
 
 
-def _flows(job: Job, plan: HybridPlan, ratio: float) -> _Flows:
+def _flows(job: Job, plan: HybridPlan, ratio: float) -> tuple[Floats, Floats]:
+    """Return the bytes that devices of one group send in a step, all and those of gradients of parameters: [k, 2 k]
+    each, columns as the pipes' destinations."""
     balanced, device, k = plan.balanced, plan.placement.device, plan.k
     total, gradients = np.zeros((2, k, 2 * k))
     total[:, :k] = HybridPlan(plan.placement, balanced, k, 1).traffic.model_parallel.toarray()
@@ -499,7 +477,7 @@ def _flows(job: Job, plan: HybridPlan, ratio: float) -> _Flows:
     onward = plan.all_reduce_bytes / sent_ratio(job.settings, np.array(ratio))
     for flow in (total, gradients):
         flow[np.arange(k), np.arange(k) + k] = onward
-    return _Flows(total, gradients)
+    return total, gradients
 
 
 def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
@@ -512,8 +490,9 @@ def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
     return max(float(ports.max()) / link.rate, links / link.link_rate)
 
 
-def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> _Path:
-    """Return the bounds by devices and along paths.
+def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> tuple[float, float]:
+    """Return the seconds of a step at least, by devices and along paths, and those before which no gradient of
+    parameters exists.
 
     Args:
         job: where it runs.
@@ -542,7 +521,7 @@ def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> _Pat
     bound = np.maximum.reduce([working, end, exchanging]) + update
     # A part may hold copies and own no parameter itself.
     holds = np.bincount(balanced.operator[owner], minlength=len(balanced.operators))[balanced.operator] > 0
-    return _Path(float(bound.max()), float(backward_end[holds].min(initial=np.inf)) if owner.any() else 0.0)
+    return _Path(float(bound.max()), float(backward_end[holds].min()) if owner.any() else 0.0)
 
 
 def _busiest(circuits: GroupCircuits, nbytes: Floats) -> float:
