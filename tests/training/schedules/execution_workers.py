@@ -22,7 +22,7 @@ from lightloom.collectives.collective import (
 )
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.synthesis.engine import cache
+from lightloom.collectives.synthesis.engine import cache as search_cache
 from lightloom.collectives.synthesis.synthesized import synthesized
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import ConfigError, InputError
@@ -52,7 +52,7 @@ CASES = 12
 
 def prepare(ranks: int) -> None:
     """Make all schedules; before ranks are forked, so that they share them."""
-    cache.SCALE = 1 / 300
+    search_cache.SCALE = 1 / 300
     schedules(ranks)
     synthesized_all_reduce(ranks)
     random_cases(ranks)
