@@ -239,12 +239,13 @@ def _capacity() -> Iterator[str]:
         ("packet-switch", 16, None),
     ):
         made = capacity(reducer, servers, CLAIMED, ports=ports)
+        lasers = sum(made.watts.get(part, 0.0) for part in ("lasers", "local oscillators", "carriers of units"))
         rows.append(
             [
                 f"`{reducer}`, {servers}{' in two levels' if ports else ''}",
                 f"{made.instances}",
                 f"{made.lanes}",
-                f"{made.lasers:,.0f}",
+                f"{lasers:,.0f}",
                 f"{made.watts.get('heaters', 0.0):,.0f}",
                 f"{made.total:,.0f} ({made.low:,.0f} to {'no limit' if made.high is None else f'{made.high:,.0f}'})",
                 f"{1e9 * made.latency:.3g}",

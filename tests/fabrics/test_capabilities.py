@@ -14,6 +14,8 @@ from lightloom.machines.fabrics.load import kinds
 
 SOURCES = Path(lightloom.__file__).parent
 CLASSES = {kind.__name__ for kind in kinds().values()} | {
+    "HopFabric",
+    "EvenFabric",
     "StarGeometry",
     "PacketFabric",
     "RingGeometry",

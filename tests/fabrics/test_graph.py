@@ -18,7 +18,7 @@ from lightloom.core.errors import ConfigError
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.conformance import check_fabric
 from lightloom.machines.fabrics.derived import links_of
-from lightloom.machines.fabrics.edges import Edge, dragonfly, hypercube
+from lightloom.machines.fabrics.edges import Edge
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.graph import Graph
 from lightloom.machines.fabrics.load import fabric_from, load_fabric
@@ -26,6 +26,7 @@ from lightloom.machines.fabrics.tiers.tier import Tier
 from lightloom.machines.fabrics.tiers.tiers import Tiers
 from tests.collectives.strategies import graphs, tier_fabrics
 from tests.fabrics.tiers_as_graph import to_graph
+from tests.fabrics.topologies import dragonfly, hypercube
 
 RING = tuple(Edge(rank, (rank + 1) % 6, 1e9, 1e-6) for rank in range(6))
 

@@ -36,10 +36,10 @@ def test_links_of_a_rank_add_up(one_way: bool) -> None:
 @given(graphs(largest=10))
 def test_what_is_not_counted_pair_by_pair_is_a_bound(graph: Graph) -> None:
     least, network = derived.neighbour_latency(graph), graph._network
-    quickest = np.full((network.vertices, network.vertices), np.inf)
+    quickest = np.full((len(network.names), len(network.names)), np.inf)
     np.minimum.at(quickest, (network.tail, network.head), network.latency)
     np.fill_diagonal(quickest, 0.0)
-    for at in range(network.vertices):
+    for at in range(len(network.names)):
         quickest = np.minimum(quickest, quickest[:, at, None] + quickest[at])
     most = quickest[: graph.ranks, : graph.ranks].max()
     with pytest.MonkeyPatch.context() as patch:

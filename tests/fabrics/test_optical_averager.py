@@ -12,10 +12,11 @@ from lightloom.core.errors import ConfigError
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.load import changed, load_fabric
 from lightloom.machines.fabrics.optical_averager import OpticalAverager
+from lightloom.machines.reducers.built import Averaging
 from lightloom.machines.reducers.capacity import capacity
 from lightloom.machines.reducers.compare import RIVALS
 from lightloom.machines.reducers.constants import constants, nominal
-from lightloom.machines.reducers.hardware import Parts, averager_for
+from lightloom.machines.reducers.hardware import averager_for
 from lightloom.machines.reducers.rivals import Setting
 
 PARTS = {
@@ -45,13 +46,13 @@ DEVICES = {"averaging.reducer": None}
 def test_devices_derive_levels_latency_and_instances(cluster: str, ranks: int, levels: int) -> None:
     found, made = fabric(cluster, **DEVICES), averager_for(ranks, 8, servers=4)
     assert found.levels == levels
-    assert found.levels * found.averaging_latency == pytest.approx(made.latency(Parts()).value)
-    assert found.diameter_latency() == pytest.approx(2 * found.hop_latency + made.latency(Parts()).value)
+    assert found.levels * found.averaging_latency == pytest.approx(made.latency(Averaging()).value)
+    assert found.diameter_latency() == pytest.approx(2 * found.hop_latency + made.latency(Averaging()).value)
     assert found.sources["averaging_latency"].startswith("derived")
     assert "lower bound without units, receivers" in found.sources["averaging_latency"]
     assert found.energy_per_bit is None and found.power_per_rank is None
     assert found.built is not None and found.built.instances == 16 and found.built.lanes == 64
-    assert found.built.watts["heaters"] == pytest.approx(16 * made.power(Parts()).known["heaters"])
+    assert found.built.watts["heaters"] == pytest.approx(16 * made.power(Averaging()).known["heaters"])
     assert "not known: units" in found.built_of
 
 
@@ -106,7 +107,7 @@ def test_energy_follows_once_every_part_has_a_figure() -> None:
     devices = {f"averaging.{name}": value for name, value in PARTS.items()}
     found = fabric("optinc-16", **DEVICES, **devices)
     numbers = {name: getattr(found.averaging, name) for name in PARTS}
-    made = averager_for(16, 8, servers=4).power(Parts(**numbers))
+    made = averager_for(16, 8, servers=4).power(Averaging(**numbers))
     assert made.complete and found.power_per_rank == pytest.approx(16 * made.value / 16)
     assert found.energy_per_bit == 0
     assert "lower bound" not in found.sources["averaging_latency"]
@@ -178,7 +179,7 @@ def test_an_absurd_launch_power_is_a_warning_with_its_cause() -> None:
 )
 def test_lasers_supply_what_all_lanes_send(loss: float, sensitivity: float, servers: int) -> None:
     made = averager_for(servers, 8)
-    parts = Parts(loss_db=loss / made.depth, receiver_sensitivity=sensitivity, laser_efficiency=0.1)
+    parts = Averaging(loss_db=loss / made.depth, receiver_sensitivity=sensitivity, laser_efficiency=0.1)
     launched, lasers = made.launched(parts), made.power(parts).known["lasers"]
     assert launched is not None and lasers * 0.1 == pytest.approx(launched * servers * made.levels[0].signals)
     assert launched == pytest.approx(sensitivity * 10 ** (loss / 10))

@@ -21,11 +21,11 @@ from tests.collectives.strategies import graphs, tier_fabrics
 
 def fewest_then_quickest(network: LinkNetwork) -> dict[tuple[int, int], tuple[int, float]]:
     """Links of a shortest way between two vertices, and seconds of the quickest of these, by relaxing every link."""
-    best = {(vertex, vertex): (0, 0.0) for vertex in range(network.vertices)}
+    best = {(vertex, vertex): (0, 0.0) for vertex in range(len(network.names))}
     links = list(zip(network.tail.tolist(), network.head.tolist(), network.latency.tolist(), strict=True))
-    for _ in range(network.vertices):
+    for _ in range(len(network.names)):
         for tail, head, seconds in links:
-            for to in range(network.vertices):
+            for to in range(len(network.names)):
                 if (head, to) in best:
                     hops, left = best[head, to]
                     best[tail, to] = min(best.get((tail, to), (10**9, 0.0)), (hops + 1, left + seconds))

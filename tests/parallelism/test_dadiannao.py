@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, inf, isqrt
 
 import pytest
@@ -16,6 +17,7 @@ from lightloom.machines.fabrics.grids import Mesh
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.papers.dadiannao.model import (
     ChipLink,
+    Step,
     broadcast_time,
     check_rack,
     chips_needed,
@@ -26,7 +28,6 @@ from lightloom.papers.dadiannao.model import (
     mesh_broadcast,
     mesh_hops,
     ring_hops,
-    step,
     tree_hops,
 )
 from lightloom.papers.dadiannao.networks import Network, network_of
@@ -85,11 +86,11 @@ def test_energy_is_power_times_the_seconds_in_which_it_works(
     network: Network, link: ChipLink, chips: int, seconds: tuple[float, float]
 ) -> None:
     computing, sending = seconds
-    found = step(CHIP, link, chips=chips, computation=computing, communication=sending)
+    found = Step(chip=CHIP, link=link, chips=chips, computation=computing, communication=sending)
     assert link.phy_power is not None
     assert found.energy == pytest.approx(chips * (7.96 * computing + 4 * link.phy_power * sending))
     assert found.edp == pytest.approx((found.energy or 0) * (computing + sending))
-    silent = step(CHIP, ChipLink(bandwidth=1.0, latency=0.0), chips=chips, computation=computing, communication=sending)
+    silent = replace(found, link=ChipLink(bandwidth=1.0, latency=0.0))
     assert silent.energy is None
     assert silent.edp is None
 

@@ -31,8 +31,8 @@ from lightloom.papers.dadiannao.model import (
     savings,
 )
 from lightloom.papers.dadiannao.networks import (
+    INCEPTION_VARIANT,
     counted,
-    inception_variant,
     printed,
     trace_counts,
     trace_variant,
@@ -279,11 +279,11 @@ def test_stored_counts_are_those_of_the_graphs(name: str, tmp_path: Path, monkey
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
     assert trace_counts(name) == counted(name)
     if name == "Inception-v3":
-        assert trace_variant() == inception_variant()
+        assert trace_variant() == counted(INCEPTION_VARIANT)
 
 
 def test_the_variant_of_inception_v3() -> None:
-    found = inception_variant()
+    found = counted(INCEPTION_VARIANT)
     assert found.network.products == pytest.approx(6.487e9, rel=1e-4)
     assert sizes(found).synapse == pytest.approx(TABLE_2["Inception-v3"].synapse, abs=0.5)
 

@@ -287,7 +287,7 @@ def test_a_change_of_the_placement_makes_stored_results_stale(monkeypatch: pytes
 @pytest.mark.parametrize("system", paper.SYSTEMS)
 def test_the_comparison_that_comes_with_the_package_is_what_the_code_gives(system: paper.System) -> None:
     pytest.importorskip("torch", reason="ResNet-50 is counted from a PyTorch module")
-    setting = runs.Setting("resnet50", "a100", system, 1024, 8192)
+    setting = comparison.Network(system, 1024, 8192, model="resnet50")
     kept = Comparison.load().rows("resnet50", system, 8192)
     for k in (1, 2, 8):
         found = min(runs.simulated(setting, k, quantum).step_time for quantum in comparison.QUANTA)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from lightloom.core.documents import parse_yaml, read_text
 from lightloom.core.errors import ConfigError
+
+T = TypeVar("T")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -116,8 +118,8 @@ def _entry_index(entries: Sequence[object], key: str, complaint: str) -> int:
     raise ConfigError(f"{complaint}: no entry {key!r}: expected one of {', '.join(filter(None, names)) or 'none'}")
 
 
-def validate(kind: Any, data: Mapping[str, Any], where: str) -> Any:
-    """Build ``kind`` (a type, or an annotated union of types) from ``data``.
+def validate(kind: type[T], data: Mapping[str, Any], where: str) -> T:
+    """Build an object of a type from the fields in ``data``.
 
     Raises:
         ConfigError: the first complaint, as ``where: field: value: expectation``.

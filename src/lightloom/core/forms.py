@@ -13,9 +13,8 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import cannot_read, is_file
@@ -34,22 +33,24 @@ _TAKEN_BY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """One form of file."""
 
     name: str
     """Name by which readers are chosen."""
-    title: str
-    """Name of the form in messages."""
-    suffixes: tuple[str, ...]
-    """Suffixes of its files; each may be followed by ``.gz``."""
+    endings: str
+    """Suffixes of its files, separated by spaces; each may be followed by ``.gz``."""
     purpose: Purpose
     """Subject that such a file describes."""
-    is_head: Callable[[str], object] | None = None
-    """Test of the first characters of a file for this form; None where the suffix decides alone."""
+    title: str
+    """Name of the form in messages."""
     marks: str = ""
     """Content, in words, that tells its files from others with the same suffix."""
+
+    @property
+    def suffixes(self) -> list[str]:
+        """Suffixes of its files."""
+        return self.endings.split()
 
 
 def _keys(*names: str) -> Callable[[str], bool]:
@@ -82,33 +83,28 @@ _HEADS: Mapping[str, Callable[[str], object]] = {
     "astra-sim-system": _SYSTEM.search,
     "schedule": _schema("lightloom.schedule/"),
 }
-"""Tests of the head of a file, by the name of its form, where several forms share a suffix."""
+"""Tests of the first characters of a file, by the name of its form, where several forms share a suffix."""
 
-_TABLE: tuple[tuple[str, str, Purpose, str, str], ...] = (
-    ("profile", ".json", "model", "profile of torch.profiler", "traceEvents"),
-    ("chakra", ".et", "model", "Chakra trace", ""),
-    ("chakra-json", ".json", "model", "Chakra trace", "workload_graph, or what chakra_jsonizer writes"),
-    ("execution-trace", ".json", "model", "execution trace of PyTorch", "nodes"),
-    ("graph", ".json", "model", "graph that lightloom kept", 'schema "lightloom.graph/1"'),
-    ("transformers", ".json", "model", "configuration of transformers", "model_type or architectures"),
-    ("megatron", ".sh .bash", "model", "arguments of Megatron-LM", "also as a line in quotes"),
-    ("torchtitan", ".toml", "model", "job configuration of torchtitan", ""),
-    ("layers", ".txt", "model", "layer file of ASTRA-sim 1.x or SimAI", "DATA, MODEL, HYBRID_... first"),
-    ("onnx", ".onnx", "model", "ONNX model", ""),
-    ("cluster", ".yaml .yml", "cluster", "cluster, or network of ASTRA-sim", ""),
-    ("accelerator", ".yaml .yml", "accelerator", "accelerator", ""),
-    ("astra-sim", ".json", "cluster", "network of ASTRA-sim before 2.0", "topologies-per-dim"),
-    ("astra-sim-ns3-links", ".txt", "cluster", "topology of ASTRA-sim for ns-3", "nodes, switches and links first"),
-    ("astra-sim-ns3", ".json", "sizes", "network of ASTRA-sim for ns-3", "logical-dims"),
-    ("astra-sim-system", ".json .txt", "accelerator", "system file of ASTRA-sim", "peak-perf, scheduling-policy"),
-    ("schedule", ".json", "schedule", "schedule", 'schema "lightloom.schedule/1"'),
-    ("msccl", ".xml", "schedule", "program of MSCCL", ""),
-    ("table", ".parquet .arrow", "schedule", "schedule as a table", ""),
-)
-
-FORMS: tuple[Form, ...] = tuple(
-    Form(name, title, tuple(suffixes.split()), purpose, _HEADS.get(name), marks)
-    for name, suffixes, purpose, title, marks in _TABLE
+FORMS = (
+    Form("profile", ".json", "model", "profile of torch.profiler", "traceEvents"),
+    Form("chakra", ".et", "model", "Chakra trace"),
+    Form("chakra-json", ".json", "model", "Chakra trace", "workload_graph, or what chakra_jsonizer writes"),
+    Form("execution-trace", ".json", "model", "execution trace of PyTorch", "nodes"),
+    Form("graph", ".json", "model", "graph that lightloom kept", 'schema "lightloom.graph/1"'),
+    Form("transformers", ".json", "model", "configuration of transformers", "model_type or architectures"),
+    Form("megatron", ".sh .bash", "model", "arguments of Megatron-LM", "also as a line in quotes"),
+    Form("torchtitan", ".toml", "model", "job configuration of torchtitan"),
+    Form("layers", ".txt", "model", "layer file of ASTRA-sim 1.x or SimAI", "DATA, MODEL, HYBRID_... first"),
+    Form("onnx", ".onnx", "model", "ONNX model"),
+    Form("cluster", ".yaml .yml", "cluster", "cluster, or network of ASTRA-sim"),
+    Form("accelerator", ".yaml .yml", "accelerator", "accelerator"),
+    Form("astra-sim", ".json", "cluster", "network of ASTRA-sim before 2.0", "topologies-per-dim"),
+    Form("astra-sim-ns3-links", ".txt", "cluster", "topology of ASTRA-sim for ns-3", "nodes, switches and links first"),
+    Form("astra-sim-ns3", ".json", "sizes", "network of ASTRA-sim for ns-3", "logical-dims"),
+    Form("astra-sim-system", ".json .txt", "accelerator", "system file of ASTRA-sim", "peak-perf, scheduling-policy"),
+    Form("schedule", ".json", "schedule", "schedule", 'schema "lightloom.schedule/1"'),
+    Form("msccl", ".xml", "schedule", "program of MSCCL"),
+    Form("table", ".parquet .arrow", "schedule", "schedule as a table"),
 )
 """All forms; of those with the same suffix the first one that recognises the file."""
 
@@ -129,16 +125,17 @@ def recognise(path: Path, purpose: Purpose) -> Form:
             expected and its suffixes.
     """
     candidates = [form for form in FORMS if _suffix(path) in form.suffixes]
-    candidates = [form for form in candidates if form.is_head is None and form.purpose == purpose] or candidates
-    if len(candidates) == 1 and candidates[0].is_head is None:
-        return _check_purpose(path, candidates[0], purpose)
+    candidates = [form for form in candidates if form.name not in _HEADS and form.purpose == purpose] or candidates
     if not candidates:
         reason = f"unknown suffix {path.suffix!r}" if path.suffix else "has no suffix"
         raise ConfigError(f"{path}: {reason}: expected {expected_forms(purpose)}")
-    head = read_head(path)
+    head = "" if candidates[0].name not in _HEADS and len(candidates) == 1 else read_head(path)
     for form in candidates:
-        if form.is_head is None or form.is_head(head):
-            return _check_purpose(path, form, purpose)
+        if form.name not in _HEADS or _HEADS[form.name](head):
+            if form.purpose == purpose:
+                return form
+            taken = f"a {form.title}, which is taken {_TAKEN_BY[form.purpose]}"
+            raise ConfigError(f"{path}: {taken}: expected {expected_forms(purpose)}")
     raise ConfigError(f"{path}{_described(head)}: expected {expected_forms(purpose)}")
 
 
@@ -193,14 +190,6 @@ def top_level_keys(head: str) -> Iterator[str]:
 
 def _suffix(path: Path) -> str:
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-
-
-def _check_purpose(path: Path, form: Form, purpose: Purpose) -> Form:
-    if form.purpose == purpose:
-        return form
-    raise ConfigError(
-        f"{path}: a {form.title}, which is taken {_TAKEN_BY[form.purpose]}: expected {expected_forms(purpose)}"
-    )
 
 
 def _described(head: str) -> str:

@@ -135,10 +135,11 @@ class Described(Config):
     def _repr_html_(self) -> str:
         """Return the fields as an HTML table with their sources."""
         sources: Mapping[str, str] = getattr(self, "sources", {})
-        rows = [
-            {"field": name.replace("_", " "), "value": text, "source": _sources_of(name, sources)}
-            for name, text in formatted_fields(self).items()
-        ]
+        rows = []
+        for name, text in formatted_fields(self).items():
+            # Sources of the field's parts (``peak.bf16``) are its own.
+            own = dict.fromkeys(text for key, text in sources.items() if key.partition(".")[0] == name)
+            rows.append({"field": name.replace("_", " "), "value": text, "source": "; ".join(own)})
         return f"<div><p><b>{escape(self.heading())}</b></p>{html_table(rows)}</div>"
 
 
@@ -154,11 +155,6 @@ def formatted_fields(config: Config) -> dict[str, str]:
 def _belongs_in_line(value: object) -> bool:
     """Return whether a value says something in one line: zeros and parts with many fields do not."""
     return value != 0 and (isinstance(value, Described) or not isinstance(value, Config))
-
-
-def _sources_of(name: str, sources: Mapping[str, str]) -> str:
-    """Return the sources of a field, those of its parts (``peak.bf16``) included."""
-    return "; ".join(dict.fromkeys(text for key, text in sources.items() if key.partition(".")[0] == name))
 
 
 def _dimension(*annotations: object) -> Dimension | None:

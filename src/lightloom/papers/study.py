@@ -116,8 +116,7 @@ class Paper:
             ConfigError: the file does not have this form.
         """
         path = Path(str(files(package) / "paper.yaml"))
-        paper: Self = validate(cls, {"name": package.rpartition(".")[2], **read_yaml(path)}, path.name)
-        return paper
+        return validate(cls, {"name": package.rpartition(".")[2], **read_yaml(path)}, path.name)
 
     def measured(self, name: str, folder: Path | None = None, *, optional: bool = False) -> Any:
         """Return the content of a JSON file of measurements.

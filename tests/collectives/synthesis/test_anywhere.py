@@ -16,13 +16,13 @@ from lightloom.collectives.synthesis import packets
 from lightloom.collectives.synthesis.engine import cache
 from lightloom.collectives.synthesis.packets import listed, on_packets, packed
 from lightloom.collectives.verify.verifier import verify
-from lightloom.machines.fabrics.edges import dragonfly, hypercube
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.graph import Graph
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.tiers.tier import Tier
 from lightloom.machines.fabrics.tiers.tiers import Tiers
 from tests.collectives.strategies import packet_fabrics
+from tests.fabrics.topologies import dragonfly, hypercube
 
 PLAIN = ("one-stage", "recursive-doubling", "halving-doubling", "hierarchical", "binomial-tree", "double-binary-tree")
 

@@ -107,5 +107,4 @@ class DaDianNao(Config):
 def load_dadiannao() -> DaDianNao:
     """Return the chip of Table 1, with the source of every value."""
     fields = {key: value for key, value in read_yaml(FILE).items() if key != "description"}
-    chip: DaDianNao = validate(DaDianNao, fields, FILE.stem)
-    return chip
+    return validate(DaDianNao, fields, FILE.stem)

@@ -69,7 +69,9 @@ def calibrated_accelerator(calibration: Calibration) -> Accelerator:
     """
     name = f"{Path(calibration.accelerator).stem}-calibrated"
     base = description(calibration.accelerator)
-    return _accelerator_from({"name": name} | calibrated_fields(calibration.model_dump(), base, name), name)
+    fields = calibrated_fields(calibration.model_dump(), base, name)
+    fields.pop("description")
+    return validate(Accelerator, {"name": name} | fields, name)
 
 
 def registered(name: str) -> Accelerator | None:
@@ -96,12 +98,8 @@ def load_accelerator(name: str) -> Accelerator:
     plugin = registered(name)
     if plugin is not None:
         return plugin
-    return _accelerator_from({"name": Path(name).stem} | fields_of(name), name)
-
-
-def _accelerator_from(fields: dict[str, Any], where: str) -> Accelerator:
-    built: Accelerator = validate(Accelerator, {key: fields[key] for key in fields if key != "description"}, where)
-    return built
+    fields = {key: value for key, value in fields_of(name).items() if key != "description"}
+    return validate(Accelerator, {"name": Path(name).stem} | fields, name)
 
 
 # Accelerators of the catalog by the names that drivers give them, as profiles record them.
@@ -143,6 +141,7 @@ def accelerator_of_device(name: str, memory: float | None = None) -> str | None:
 SYSTEM_ORIGIN = "ASTRA-sim's system file"
 """How the source of such an accelerator begins."""
 _TERA, _GIGA = 1e12, 1e9
+_PLAIN = re.compile(r"[0-9.]+(e[+-]?[0-9]+)?")
 _FORMATS = ("fp32", "tf32", "bf16", "fp16")
 _ALGORITHMS = {
     "ring": "ring",
@@ -188,15 +187,12 @@ def _read_system(path: Path) -> dict[str, Any]:
     text = read_text(path)
     if path.suffix != ".json":
         lines = (line.partition(":") for line in text.splitlines() if ":" in line)
-        return {name.strip(): _word(value.strip()) for name, _, value in lines}
+        words = {name.strip(): value.strip() for name, _, value in lines}
+        return {name: float(word) if _PLAIN.fullmatch(word) else word for name, word in words.items()}
     data = parse_json(text, str(path))
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected an object, found {type(data).__name__}")
     return data
-
-
-def _word(text: str) -> float | str:
-    return float(text) if re.fullmatch(r"[0-9.]+(e[+-]?[0-9]+)?", text) else text
 
 
 def _positive_rate(data: Mapping[str, Any], name: str, path: Path) -> float | None:

@@ -11,7 +11,6 @@ from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from lightloom.core.configfile import read_yaml
 from lightloom.core.documents import load_json, read_number, read_text
 from lightloom.core.errors import ConfigError, UnitError
 from lightloom.core.units import parse
@@ -43,7 +42,7 @@ def read_network(path: Path) -> Fields:
     Raises:
         ConfigError: unreadable, or a dimension that is missing or unknown (names it).
     """
-    return cluster_fields(_network_fields(path), path)
+    return cluster_fields(load_json(path), path)
 
 
 def cluster_fields(data: Fields, path: Path) -> Fields:
@@ -64,19 +63,12 @@ def cluster_fields(data: Fields, path: Path) -> Fields:
         kind = _SHAPES.get(str(shape).lower().replace("_", ""))
         if kind is None:
             raise ConfigError(f"{path}: {names['shapes']} {shape!r}: expected Ring, Switch or FullyConnected")
-        tiers.append(
-            {
-                "name": f"dimension {number + 1}",
-                "shape": kind,
-                "size": _positive_number(size, names["sizes"], path, whole=True),
-                "bandwidth": _GIGABYTE
-                * _positive_number(bandwidth, names["bandwidths"], path)
-                * _links_per_rank(
-                    links, number, str(kind), int(_positive_number(size, names["sizes"], path, whole=True)), path
-                ),
-                "latency": 1e-9 * _positive_number(latency, names["latencies"], path, least=0.0),
-            }
-        )
+        children = _positive_number(size, names["sizes"], path, whole=True)
+        rate = _positive_number(bandwidth, names["bandwidths"], path)
+        tier: Fields = {"name": f"dimension {number + 1}", "shape": kind, "size": children}
+        tier["bandwidth"] = _GIGABYTE * rate * _links_per_rank(links, number, kind, int(children), path)
+        tier["latency"] = 1e-9 * _positive_number(latency, names["latencies"], path, least=0.0)
+        tiers.append(tier)
     left = sorted(data.keys() - {*names.values(), "links-count", "dimensions-count"})
     unused = f"; not used of the file: {', '.join(left)}" if left else ""
     return {
@@ -96,14 +88,6 @@ def _links_per_rank(links: Any, number: int, shape: str, size: int, path: Path) 
     if shape == "ring" and count == 1:
         raise ConfigError(f"{path}: links-count 1 of a Ring: links one way only, expected 2, one each way")
     return _positive_number(count, "links-count", path, whole=True) / own
-
-
-def _network_fields(path: Path) -> Fields:
-    if path.suffix != ".json":
-        return read_yaml(path)
-    data = load_json(path)
-    assert isinstance(data, dict)  # recognised by its keys
-    return data
 
 
 def _column(data: Fields, name: str, path: Path) -> list[Any]:

@@ -126,14 +126,12 @@ class Cluster(Result):
         return f"{self.name}: {self.ranks} × {self.accelerator.name} on a {self.fabric.kind_name}"
 
     def to_json(self) -> dict[str, Any]:
+        parts = {name: getattr(self, name) for name in ("accelerator", "fabric", "reference", "training")}
         return {
             "name": self.name,
             "description": self.description,
             "ranks": self.ranks,
-            "accelerator": self.accelerator.model_dump(mode="json"),
-            "fabric": self.fabric.model_dump(mode="json"),
-            "reference": None if self.reference is None else self.reference.model_dump(mode="json"),
-            "training": self.training.model_dump(mode="json"),
+            **{name: None if part is None else part.model_dump(mode="json") for name, part in parts.items()},
             "sources": dict(self.sources),
         }
 

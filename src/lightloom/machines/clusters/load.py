@@ -19,8 +19,8 @@ from lightloom.machines.accelerators.accelerator import Accelerator
 from lightloom.machines.clusters.astra_sim import cluster_fields, is_network, read_network, read_topology
 from lightloom.machines.clusters.cluster import Cluster, ClusterFile
 from lightloom.machines.fabrics import load as fabrics
-from lightloom.machines.fabrics.edges import with_edge_file
 from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.load import with_edge_file
 from lightloom.machines.transports.transport import load_transport
 
 # The parts of a cluster file, each a name or a mapping, made into an accelerator or a fabric.
@@ -82,7 +82,9 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
         ConfigError: an unknown name or kind, or a field that is missing, unknown or out of range.
     """
     fields = with_edge_file(_part_fields(part, place, fabrics.description), place.folder)
-    fields = _with_transport_file(fields, place.folder)
+    transport = fields.get("transport")
+    if isinstance(transport, str) and transport.endswith((".yaml", ".yml")):
+        fields["transport"] = str(place.folder / transport)
     kinds = fabrics.kinds()
     kind = fields.get("kind")
     if kind is None:
@@ -129,14 +131,6 @@ def _with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], accele
     stated = fabric.sources.get("transport")
     sources = fabric.sources | {"transport": source if stated is None else f"{stated}; numbers {source}"}
     return fabric.model_copy(update={"transport": calibrated.model_copy(update=changes), "sources": sources})
-
-
-def _with_transport_file(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the fields with the file of a transport found beside the cluster's."""
-    transport = fields.get("transport")
-    if isinstance(transport, str) and transport.endswith((".yaml", ".yml")):
-        return fields | {"transport": str(folder / transport)}
-    return fields
 
 
 def _part_fields(
@@ -246,11 +240,11 @@ def cluster_from(
     folder: Path | None = None,
 ) -> Cluster:
     """Build a cluster from the mapping that a YAML file holds; files that it names lie relative to ``folder``."""
-    where = where or name
-    folder = folder or Path()
-    given = {
-        key: str(Path(value).resolve()) if _names_file(key, value) else value for key, value in (settings or {}).items()
-    }
+    where, folder = where or name, folder or Path()
+    given = dict(settings or {})
+    for key in given.keys() & _FILES:
+        if isinstance(given[key], str | Path) and Path(given[key]).suffix in (".yaml", ".yml", ".json", ".txt"):
+            given[key] = str(Path(given[key]).resolve())
     fields = with_settings(data, given, where, _NAMED)
     file: ClusterFile = validate(ClusterFile, fields, where)
     accelerator = build_accelerator(file.accelerator, Place(where, "accelerator", folder))
@@ -261,27 +255,14 @@ def cluster_from(
         reference = build_fabric(file.reference, file.ranks, Place(where, "reference", folder))
         # Beside a fabric whose software is free, that of its reference is too.
         reference = reference if fabric.library is None else with_software(reference, file.reference, accelerator)
-    return Cluster(
-        name=name,
-        description=file.description,
-        ranks=file.ranks,
-        accelerator=accelerator,
-        fabric=fabric,
-        reference=reference,
-        training=file.training,
-        sources=file.sources,
-    )
+    stated = {field: getattr(file, field) for field in ("description", "ranks", "training", "sources")}
+    return Cluster(name=name, accelerator=accelerator, fabric=fabric, reference=reference, **stated)
 
 
 _NAMED = ("accelerator", "fabric", "reference", "transport")
 """Fields whose value may be a name."""
-_FILES = ("accelerator", "fabric", "reference", "fabric.links")
+_FILES = {"accelerator", "fabric", "reference", "fabric.links"}
 """Fields that may name a file."""
-
-
-def _names_file(key: str, value: Any) -> bool:
-    """Return whether a setting names a file."""
-    return key in _FILES and isinstance(value, str | Path) and Path(value).suffix in (".yaml", ".yml", ".json", ".txt")
 
 
 def _find_cluster(name: str) -> Path:
@@ -316,12 +297,8 @@ def schema() -> dict[str, Any]:
     cluster["properties"]["fabric"] |= fabric
     cluster["properties"]["reference"] |= {"anyOf": [*fabric["anyOf"], {"type": "null"}]}
     cluster["properties"]["accelerator"] |= _part(definitions, ["Accelerator"], accelerators.names())
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **cluster,
-        "title": "lightloom cluster",
-        "$defs": definitions,
-    }
+    draft = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return draft | cluster | {"title": "lightloom cluster", "$defs": definitions}
 
 
 def _part(definitions: dict[str, Any], models: list[str], names: list[str]) -> dict[str, Any]:
@@ -329,15 +306,12 @@ def _part(definitions: dict[str, Any], models: list[str], names: list[str]) -> d
     differing: dict[str, Any] = {}
     for model in models:
         differing |= {key: value for key, value in definitions[model]["properties"].items() if key != "kind"}
+    name = {"type": "string", "examples": names}
+    based = {"type": "object", "properties": {"base": name, **differing}, "required": ["base"]}
     return {
         "anyOf": [
-            {"type": "string", "examples": names, "description": "a catalog name, or a .yaml file"},
+            name | {"description": "a catalog name, or a .yaml file"},
             *({"$ref": f"#/$defs/{model}"} for model in models),
-            {
-                "type": "object",
-                "properties": {"base": {"type": "string", "examples": names}, **differing},
-                "required": ["base"],
-                "additionalProperties": False,
-            },
+            based | {"additionalProperties": False},
         ]
     }

@@ -18,23 +18,25 @@ included; a method that a subclass overrides for speed returns the same.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from math import prod
-from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from pydantic import Field, InstanceOf, SerializeAsAny, ValidationError, model_validator
 
-from lightloom.core.arrays import Effort, Floats, Ints, Mask
+from lightloom.core.arrays import Column, Effort, Floats, Ints, Mask
 from lightloom.core.fields import Count, FewRanks, JoulesPerBit, Seconds, Watts
 from lightloom.core.results import Described
 from lightloom.machines.fabrics import derived
-from lightloom.machines.fabrics.bills.links import stated_bill
 from lightloom.machines.fabrics.derived import Cut, Footprint, Ports, ordered_links
-from lightloom.machines.parts.bill import Bill, BillChoices, unknown_bill
-from lightloom.machines.parts.part import Kind
-from lightloom.machines.transports.price import Library
-from lightloom.machines.transports.transport import Transport
+
+if TYPE_CHECKING:
+    from lightloom.machines.parts.bill import Bill, BillChoices
+    from lightloom.machines.parts.part import Kind
+    from lightloom.machines.transports.price import Library
+    from lightloom.machines.transports.transport import Transport
 
 # What a fabric can do, and what its circuits are: fields and properties of every fabric.
 #
@@ -450,8 +452,7 @@ class Fabric(Described):
 
     def total_receive_bandwidth(self) -> float:
         """Return the sum over ranks of the bytes per second that each can receive."""
-        receive, _ = derived.rank_bandwidths(self)
-        return float(receive.sum())
+        return float(self.rank_bandwidths()[0].sum())
 
     def diameter(self) -> int:
         """Return the number of links between the two ranks farthest apart."""
@@ -530,11 +531,16 @@ class Fabric(Described):
 
         What the fabric states itself (``power_per_rank``, ``energy_per_bit``) stands in place of its parts' figures.
         """
+        from lightloom.machines.fabrics.bills.links import stated_bill
+        from lightloom.machines.parts.bill import BillChoices
+
         return stated_bill(self.bill_of_parts(choices or BillChoices()), self)
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
         """Return the parts alone, from the fabric's fields; of a kind that does not say, a bill that names them as
         missing."""
+        from lightloom.machines.parts.bill import unknown_bill
+
         return unknown_bill(self.ranks, self.kind_name)
 
     def with_default_transport(self, transport: Transport, source: str) -> Self:
@@ -557,6 +563,62 @@ class Fabric(Described):
     def switch_rank(self) -> int:
         """The number by which schedules address the in-network reducer: one past the last rank."""
         return self.ranks
+
+
+def with_derived(data: Mapping[str, Any], derived: Mapping[str, Any], sources: Mapping[str, str]) -> object:
+    """Return the fields of a fabric over those that follow from them, with the sources of both."""
+    given = data.get("sources")
+    if not isinstance(given, Mapping | None):
+        return data
+    return {**derived, **data, "sources": dict(sources) | dict(given or {})}
+
+
+def without_derived(fields: dict[str, Any], derived: Collection[str]) -> dict[str, object]:
+    """Return the fields of a fabric, and their sources, without those that follow from others."""
+    sources = {name: text for name, text in fields["sources"].items() if name not in derived}
+    return {name: value for name, value in fields.items() if name not in derived} | {"sources": sources}
+
+
+class HopFabric(Fabric):
+    """A fabric whose links all take ``hop_latency``, and whose rank 0 is as far from others as any rank."""
+
+    def diameter_latency(self) -> float:
+        return self.hop_latency * self.diameter()
+
+    def root_latency(self, *, to_root: bool) -> float:
+        """Return the latency of the diameter: all ranks are alike, or rank 0 is at an end or in a corner."""
+        return self.diameter_latency()
+
+    def neighbour_latency(self) -> float:
+        return self.hop_latency
+
+
+class EvenFabric(HopFabric):
+    """A fabric with two links for each rank, all equally fast, whose ranks all receive and send the same."""
+
+    @property
+    def links(self) -> int:
+        return 2 * self.ranks
+
+    @property
+    @abstractmethod
+    def link_rate(self) -> float:
+        """Bytes per second of each link."""
+
+    @property
+    def rank_rate(self) -> float:
+        """Bytes per second that a rank can receive, and send."""
+        return self.link_rate
+
+    def link_bandwidth(self) -> Floats:
+        return np.full(self.links, self.link_rate)
+
+    def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        alike = np.full(self.ranks, self.rank_rate)
+        return alike, alike
+
+    def total_receive_bandwidth(self) -> float:
+        return self.ranks * self.rank_rate
 
 
 class GroupFabric(Fabric):
@@ -588,10 +650,11 @@ class GroupFabric(Fabric):
         return self
 
     @classmethod
-    def of(cls, whole: Fabric, ranks: int, stride: int) -> GroupFabric:
-        """Return the group with the fabric's common fields."""
+    def of(cls, whole: Fabric, ranks: int, stride: int = 1, **fields: object) -> Self:
+        """Return so many ranks of a fabric, with its common fields and the ``fields`` of the group."""
         names = "hop_latency", "energy_per_bit", "power_per_rank"
-        return cls(whole=whole, ranks=ranks, stride=stride, **{name: getattr(whole, name) for name in names})
+        common = {name: getattr(whole, name) for name in names}
+        return cls.model_validate({"whole": whole, "ranks": ranks, "stride": stride, **common, **fields})
 
     def siblings(self) -> tuple[Fabric, Ints]:
         """Return the fabric, and the ranks of every group: [group, rank]."""
@@ -615,9 +678,14 @@ class GroupFabric(Fabric):
 
     def _of_all(self, source: Ints, destination: Ints) -> tuple[Ints, Ints, Ints]:
         """Source, destination and route of the transfers of all groups, those that belong together in a row."""
-        _, members = self.siblings()
-        ends = members.T[source].ravel(), members.T[destination].ravel()
+        places = self.siblings()[1].T
+        ends = places[source].ravel(), places[destination].ravel()
         return *ends, self.whole.route(*ends)
+
+    def _largest(self, values: Column) -> Column:
+        """Return the largest value of the transfers of all groups that belong together: [transfer]."""
+        largest: Column = values.reshape(-1, len(self.siblings()[1])).max(axis=1)
+        return largest
 
     @property
     def links(self) -> int:
@@ -661,23 +729,19 @@ class GroupFabric(Fabric):
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
         runs = self.whole.footprint(*self._of_all(source, destination))
-        shape = len(np.asarray(source)), len(self.siblings()[1]) * runs.base.shape[1]
-        return Footprint(*(part.reshape(shape) for part in runs))
+        width = len(self.siblings()[1]) * runs.base.shape[1]
+        return Footprint(*(part.reshape(-1, width) for part in runs))
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Return the links of each transfer as it crosses them, of one group after the other, −1 filling up each."""
         return self.whole.path(*self._of_all(source, destination)).reshape(len(np.asarray(source)), -1)
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
-        seconds = self.whole.latency(*self._of_all(source, destination))
-        slowest: Floats = seconds.reshape(len(np.asarray(source)), len(self.siblings()[1])).max(axis=1)
-        return slowest
+        return self._largest(self.whole.latency(*self._of_all(source, destination)))
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Return the number of links that the longest of the groups' transfers crosses."""
-        links = self.whole.hops(*self._of_all(source, destination))
-        most: Ints = links.reshape(len(np.asarray(source)), len(self.siblings()[1])).max(axis=1)
-        return most
+        return self._largest(self.whole.hops(*self._of_all(source, destination)))
 
     def bill(self, choices: BillChoices | None = None) -> Bill:
         """Return the bill of the fabric, of which every rank has its share."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Self, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,9 @@ from lightloom.machines.fabrics.edges import Edge, Vertex
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 from lightloom.machines.fabrics.graph import Graph
 from lightloom.machines.fabrics.wdm_ring import WavelengthRing
-from lightloom.machines.parts.bill import Bill, BillChoices
+
+if TYPE_CHECKING:
+    from lightloom.machines.parts.bill import Bill, BillChoices
 
 WAYS = ("clockwise", "counter-clockwise")
 FORMS = {
@@ -125,28 +127,22 @@ def without(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
     """
     dead = {failure.at for failure in failures if failure.what in ("node", "dark-node")}
     for failure in failures:
-        if failure.what != "plane":
-            _check_node(fabric, failure)
+        outside = [node for node in (failure.at, failure.to) if node is not None and not 0 <= node < fabric.ranks]
+        if outside and failure.what != "plane":
+            raise ConfigError(f"{failure.text()}: expected one of {fabric.ranks} nodes, counted from 0")
     if fabric.ranks - len(dead) < 2:
         raise ConfigError(f"failures leave {fabric.ranks - len(dead)} of {fabric.ranks} ranks: expected 2 or more")
     if fabric.joins_ranks:
         return _remaining_graph(fabric, failures)
     planes = {failure.at for failure in failures if failure.what == "plane"}
-    outside = [at for at in planes if not 0 <= at < fabric.channels]
-    if outside:
-        raise ConfigError(f"plane:{outside[0]}: expected one of {fabric.channels} planes, counted from 0")
+    for at in planes:
+        if not 0 <= at < fabric.channels:
+            raise ConfigError(f"plane:{at}: expected one of {fabric.channels} planes, counted from 0")
     if fabric.switch_planes and len(planes) == fabric.channels:
         raise ConfigError(f"all {len(planes)} planes have failed: expected one that is left")
     fields = fabric.model_dump() | {"ranks": fabric.ranks - len(dead)}
     fields |= {"degree": fabric.channels - len(planes)} if planes else {}
-    remaining: Fabric = validate(type(fabric), fields, "failures")
-    return remaining
-
-
-def _check_node(fabric: Fabric, failure: Failure) -> None:
-    for node in (failure.at, failure.to):
-        if node is not None and not 0 <= node < fabric.ranks:
-            raise ConfigError(f"{failure.text()}: expected one of {fabric.ranks} nodes, counted from 0")
+    return validate(type(fabric), fields, "failures")
 
 
 def links_between_ranks(fabric: Fabric) -> list[Edge]:
@@ -224,8 +220,7 @@ def _remaining_graph(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
     if fabric.energy_per_bit is not None:
         fields["energy_per_bit"] = fabric.energy_per_bit * fabric.wire_bytes(1.0)
     given = {"ranks": len(left), "edges": kept, "one_way": True, "sources": dict(fabric.sources)}
-    graph: Graph = validate(Graph, fields | given, "failures")
-    return graph
+    return validate(Graph, fields | given, "failures")
 
 
 _Written = Annotated[Failure, WithJsonSchema({"type": "string", "examples": list(FORMS.values())})]
@@ -399,10 +394,7 @@ class DamagedWdmRing(WavelengthRing):
         ]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        receive, send = (
-            np.asarray(self._rank_channels(receive=way) * self.wavelength_bandwidth, np.float64)
-            for way in (True, False)
-        )
+        receive, send = (self._rank_channels(receive=way) * self.wavelength_bandwidth for way in (True, False))
         return receive, send
 
     def total_receive_bandwidth(self) -> float:
@@ -453,5 +445,4 @@ def damaged(fabric: Fabric, failures: Iterable[Failure]) -> Fabric:
         return without(fabric, failed) if failed else fabric
     dead = {failure.at for failure in failed if failure.what in ("node", "dark-node")}
     fields = fabric.model_dump(exclude={"kind"}) | {"ranks": fabric.ranks - len(dead), "failures": failed}
-    remaining: DamagedWdmRing = validate(DamagedWdmRing, fields, "failures")
-    return remaining
+    return validate(DamagedWdmRing, fields, "failures")

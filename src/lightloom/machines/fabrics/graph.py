@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +13,14 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from lightloom.core.arrays import Effort, Floats, Int32s, Ints, packed
 from lightloom.core.memory import require_memory
-from lightloom.core.units import format_bandwidth
 from lightloom.machines.fabrics import derived
-from lightloom.machines.fabrics.bills.links import cables, nic, ports_for, switch_port, used_ports
 from lightloom.machines.fabrics.derived import Cut, Footprint
 from lightloom.machines.fabrics.edges import Edge, Vertex, vertex_of
 from lightloom.machines.fabrics.packets import PacketFabric
-from lightloom.machines.parts.bill import Bill, BillChoices, Line
-from lightloom.machines.parts.part import Kind
+
+if TYPE_CHECKING:
+    from lightloom.machines.parts.bill import Bill, BillChoices
+    from lightloom.machines.parts.part import Kind
 
 # Deterministic shortest routes through a graph, towards every rank.
 #
@@ -116,9 +115,6 @@ def _latencies(distance: Distances, outgoing: list[Ints], head: Ints, seconds: F
 
 # The graph of an edge list as arrays, its routes, and what they imply for bounds.
 
-_WALKS: Effort = 2
-"""Times that the farthest rank is looked for, from rank 0 and then from the one that was found."""
-
 
 class LinkNetwork:
     """Vertices, ranks first, and directed links between them.
@@ -161,10 +157,6 @@ class LinkNetwork:
     __hash__ = None  # type: ignore[assignment]
 
     @property
-    def vertices(self) -> int:
-        return len(self.names)
-
-    @property
     def links(self) -> int:
         return len(self.tail)
 
@@ -177,7 +169,7 @@ class LinkNetwork:
     def _check_reachable(self) -> None:
         from scipy.sparse import csgraph, csr_array
 
-        joined = csr_array((np.ones(self.links), (self.tail, self.head)), shape=(self.vertices, self.vertices))
+        joined = csr_array((np.ones(self.links), (self.tail, self.head)), shape=(len(self.names), len(self.names)))
         _, part = csgraph.connected_components(joined, directed=True, connection="strong")
         away = np.flatnonzero(part[: self.ranks] != part[0])
         if len(away):
@@ -189,7 +181,7 @@ class LinkNetwork:
     @cached_property
     def routes(self) -> Routes:
         """Shortest routes to every rank."""
-        return Routes.through((self.tail, self.head), self.latency, self.vertices, self.ranks)
+        return Routes.through((self.tail, self.head), self.latency, len(self.names), self.ranks)
 
     def give(self, routes: Sequence[Sequence[Vertex]]) -> None:
         """Take these routes, each the vertices from one rank to another, instead of the shortest.
@@ -242,7 +234,7 @@ class LinkNetwork:
 
     def entering(self) -> tuple[Floats, Floats]:
         """Return the bytes per second of the links into each rank, and out of it: each [ranks]."""
-        totals = np.zeros((2, self.vertices))
+        totals = np.zeros((2, len(self.names)))
         np.add.at(totals[0], self.head, self.bandwidth)
         np.add.at(totals[1], self.tail, self.bandwidth)
         return totals[0, : self.ranks], totals[1, : self.ranks]
@@ -252,7 +244,7 @@ class LinkNetwork:
         larger of the two)."""
         from scipy.sparse import csr_array
 
-        neighbours = csr_array((np.ones(self.links), (self.head, self.tail)), shape=(self.vertices,) * 2)
+        neighbours = csr_array((np.ones(self.links), (self.head, self.tail)), shape=(len(self.names),) * 2)
         single = np.flatnonzero(np.diff(neighbours.indptr)[: self.ranks] == 1)
         switch = neighbours.indices[neighbours.indptr[single]]
         leaves = []
@@ -262,14 +254,6 @@ class LinkNetwork:
             crossing = max(self.bandwidth[enters & ~leads].sum(), self.bandwidth[leads & ~enters].sum())
             leaves.append((self.names[leaf], len(inside) - 1, float(crossing)))
         return leaves
-
-    def farthest(self) -> float:
-        """Return the seconds on the quickest way between two ranks that are far from each other."""
-        start = 0
-        for _ in range(_WALKS):
-            seconds = self.seconds_between(start)
-            start = int(np.argmax(seconds))
-        return float(seconds.max())
 
     def seconds_between(self, start: int, *, backward: bool = False) -> Floats:
         """Return the seconds on the quickest way from one rank to each, or ``backward`` from each to it: [rank]."""
@@ -281,56 +265,9 @@ class LinkNetwork:
         _, first = np.unique(packed((self.tail[order], self.head[order])), return_index=True)
         link = order[first]
         ends = (self.head[link], self.tail[link]) if backward else (self.tail[link], self.head[link])
-        weights = csr_array((self.latency[link], ends), shape=(self.vertices,) * 2)
+        weights = csr_array((self.latency[link], ends), shape=(len(self.names),) * 2)
         seconds: Floats = csgraph.dijkstra(weights, indices=start)[: self.ranks]
         return seconds
-
-    def nearest(self) -> float:
-        """Return the seconds below which no transfer takes: a link between two ranks, or one away from a rank and one
-        to a rank."""
-        leaves, enters = self.tail < self.ranks, self.head < self.ranks
-        direct = self.latency[leaves & enters].min(initial=np.inf)
-        return float(min(direct, self.latency[leaves].min() + self.latency[enters].min()))
-
-
-# The bill of a graph, link by link: cards at ranks, ports at switches, and a cable for every link both ways.
-
-
-def graph_bill(network: LinkNetwork, choices: BillChoices) -> Bill:
-    """Return the bill of a graph; a link to a switch ends at a card, one between ranks at the chip itself."""
-    ranks, counts = network.ranks, _cables(network)
-    lines: list[Line] = []
-    for (at_ranks, rate), count in sorted(counts.items()):
-        ports = ports_for(rate, choices)
-        per_rank = ports.number * count / ranks
-        kind = ("between switches", "from ranks to switches", "between ranks")[at_ranks]
-        why = f"{count} links of {format_bandwidth(rate)} {kind} x {ports.why} / {ranks:,} ranks"
-        cards = at_ranks if at_ranks < 2 or choices.cards else 0
-        if cards:
-            lines.append(Line(nic(ports, choices), cards * per_rank, why, rate=ports.rate))
-        if at_ranks < 2:
-            lines.append(Line(switch_port(ports, choices), (2 - at_ranks) * per_rank, why, rate=ports.rate))
-        medium = (choices.grid_links, choices.host_links)[at_ranks == 1] if at_ranks else "optical"
-        lines += cables(ports, per_rank, why, medium, choices)
-    sent = float(network.bandwidth[network.tail < ranks].sum()) / ranks
-    chips = any(at_ranks == 2 for at_ranks, _ in counts) and not choices.cards
-    notes = ["assumption: ports of links between ranks are on the chips, without cards"] * chips
-    if any(at_ranks < 2 for at_ranks, _ in counts):
-        notes += used_ports(choices)
-    return Bill(ranks, tuple(lines), notes=tuple(notes), bandwidth=sent, kind="graph")
-
-
-def _cables(network: LinkNetwork) -> Counter[tuple[int, float]]:
-    """Return the cables by how many of their ends are ranks, and by bytes per second; each has a link both ways."""
-    ways: Counter[tuple[int, int, float]] = Counter()
-    for tail, head, rate in zip(network.tail.tolist(), network.head.tolist(), network.bandwidth.tolist(), strict=True):
-        ways[tail, head, rate] += 1
-    counts: Counter[tuple[int, float]] = Counter()
-    for (tail, head, rate), links in ways.items():
-        back = ways[head, tail, rate]
-        if tail < head or not back:
-            counts[(tail < network.ranks) + (head < network.ranks), rate] += max(links, back)
-    return counts
 
 
 _EXACT: Effort = 512
@@ -376,10 +313,12 @@ class Graph(PacketFabric):
     @property
     def stated_power_of(self) -> tuple[Kind, ...] | None:  # type: ignore[override]
         """Network cards where there are switches."""
-        return ("nic",) if self._network.vertices > self.ranks else None
+        return ("nic",) if len(self._network.names) > self.ranks else None
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        return graph_bill(self._network, choices)
+        from lightloom.machines.fabrics.bills.graphs import graph_bill
+
+        return graph_bill(self.ranks, self._network.tail, self._network.head, self._network.bandwidth, choices)
 
     @property
     def links(self) -> int:
@@ -407,10 +346,6 @@ class Graph(PacketFabric):
     def link_latency(self) -> Floats:
         return self._network.latency.copy()
 
-    def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        links: Ints = (self._network.paths(source, destination) >= 0).sum(axis=1)
-        return links
-
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
         path = self._network.paths(source, destination)
         seconds = self._network.latency
@@ -418,23 +353,16 @@ class Graph(PacketFabric):
         return total
 
     def cuts(self) -> list[Cut]:
-        network = self._network
         receive, send = self.rank_bandwidths()
-        name = "what the links of one rank can receive"
-        cuts = [Cut(name, 1, float(np.maximum(receive, send).min()))]
-        cuts += [
+        one = Cut("what the links of one rank can receive", 1, float(np.maximum(receive, send).min()))
+        return [one] + [
             Cut(f"the links into {leaf} and its {inside} ranks", inside, capacity)
-            for leaf, inside, capacity in network.leaves()
+            for leaf, inside, capacity in self._network.leaves()
             if 1 < inside < self.ranks
         ]
-        return cuts
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
         return derived.rank_bandwidths(self) if self.ranks <= _EXACT else self._network.entering()
-
-    def total_receive_bandwidth(self) -> float:
-        receive, _ = self.rank_bandwidths()
-        return float(receive.sum())
 
     def diameter(self) -> int:
         if self.given_routes:
@@ -444,7 +372,9 @@ class Graph(PacketFabric):
     def diameter_latency(self) -> float:
         if self.ranks <= _EXACT:
             return derived.diameter_latency(self)
-        return self._network.farthest()
+        # The farthest rank from the one that is farthest from rank 0.
+        start = int(np.argmax(self._network.seconds_between(0)))
+        return float(self._network.seconds_between(start).max())
 
     def root_latency(self, *, to_root: bool) -> float:
         if self.ranks <= _EXACT:
@@ -454,4 +384,7 @@ class Graph(PacketFabric):
     def neighbour_latency(self) -> float:
         if self.ranks <= _EXACT:
             return derived.neighbour_latency(self)
-        return self._network.nearest()
+        # A link between two ranks, or one away from a rank and one to a rank.
+        network = self._network
+        seconds, leaves, enters = network.latency, network.tail < self.ranks, network.head < self.ranks
+        return float(min(seconds[leaves & enters].min(initial=np.inf), seconds[leaves].min() + seconds[enters].min()))

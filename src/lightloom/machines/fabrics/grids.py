@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from math import prod
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count
-from lightloom.machines.fabrics.bills import grids
 from lightloom.machines.fabrics.derived import Cut, Footprint, ordered_links
-from lightloom.machines.fabrics.fabric import Axis, Fabric, Grid
+from lightloom.machines.fabrics.fabric import Axis, Grid, HopFabric
 from lightloom.machines.fabrics.lattice import Dims, Lattice, LinkRun, describe, most_square
-from lightloom.machines.parts.bill import Bill, BillChoices
+
+if TYPE_CHECKING:
+    from lightloom.machines.parts.bill import Bill, BillChoices
 
 # Twisted tori: tori of two lengths whose short lines close half of the long dimensions further on.
 #
@@ -169,17 +170,9 @@ class TwistedLattice(Lattice):
     def diameter(self) -> int:
         return int(self.hops(np.zeros(self.cells, np.int64), np.arange(self.cells)).max())
 
-    @property
-    def smallest_degree(self) -> int:
-        return 2 * len(self.dims)
-
-    @property
-    def total_degree(self) -> int:
-        return 2 * len(self.dims) * self.cells
-
     def degrees(self) -> tuple[Ints, Ints]:
         """Return the number of links on which each cell receives, and on which its own data leave: each [cell]."""
-        alike = np.full(self.cells, self.smallest_degree)
+        alike = np.full(self.cells, 2 * len(self.dims))
         return alike, alike
 
     def halves(self) -> list[tuple[int, int, int]]:
@@ -194,7 +187,7 @@ _LINES = ("rows", "columns")
 _HEADINGS = (("south", "north"), ("east", "west"))
 
 
-class Mesh(Fabric):
+class Mesh(HopFabric):
     """A grid of ranks; without ``dims`` the most square one of two dimensions that holds exactly ``ranks``."""
 
     kind: Literal["mesh"] = "mesh"
@@ -247,6 +240,8 @@ class Mesh(Fabric):
         return Axis.along(self.shape)
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
+        from lightloom.machines.fabrics.bills import grids
+
         grid = grids.Grid(
             ranks=self.ranks,
             dims=self.shape,
@@ -299,16 +294,6 @@ class Mesh(Fabric):
 
     def diameter(self) -> int:
         return self.lattice.diameter
-
-    def diameter_latency(self) -> float:
-        return self.hop_latency * self.diameter()
-
-    def root_latency(self, *, to_root: bool) -> float:
-        """Return the latency of the diameter: all ranks are alike, or rank 0 is in a corner."""
-        return self.diameter_latency()
-
-    def neighbour_latency(self) -> float:
-        return self.hop_latency
 
     def ring_order(self) -> Ints:
         """Return a snake through the rows, so that only the closing hop of a mesh is long."""

@@ -128,34 +128,29 @@ class Lattice(NamedTuple):
     @property
     def smallest_degree(self) -> int:
         """Links of which the cell with the fewest receives."""
-        return sum(self._degree(axis) if self.wraps else min(size - 1, 1) for axis, size in enumerate(self.dims))
+        return int(self.degrees()[0].min())
 
     @property
     def total_degree(self) -> int:
         """Links on which cells receive, summed over the cells."""
-        if self.wraps:
-            return self.smallest_degree * self.cells
-        return sum(2 * (size - 1) * (self.cells // size) for size in self.dims)
+        return int(self.degrees()[0].sum())
 
     def degrees(self) -> tuple[Ints, Ints]:
         """Return the number of links on which each cell receives, and on which its own data leave: each [cell]."""
         if self.wraps:
-            # The parity of a cell chooses the one of two links to its only neighbour on a line.
+            # Two links join a pair of cells that is alone on its line, and the parity of a cell chooses the one for its
+            # own data. Data that have already travelled along other dimensions come on both; without such, all
+            # come on the one that the neighbour's parity chooses.
             leaving = sum(1 if size == 2 else min(size - 1, 2) for size in self.dims)
-            return np.full(self.cells, self.smallest_degree), np.full(self.cells, leaving)
+            received = sum(
+                min(size - 1, 2) if size != 2 or all(other == 1 for other in self.dims[axis + 1 :]) else 2
+                for axis, size in enumerate(self.dims)
+            )
+            return np.full(self.cells, received), np.full(self.cells, leaving)
         sides = np.zeros(self.cells, np.int64)
         for place, size in zip(np.indices(self.dims), self.dims, strict=True):
             sides += ((place > 0).astype(np.int64) + (place < size - 1)).ravel()
         return sides, sides
-
-    def _degree(self, axis: int) -> int:
-        """Return the number of links of a dimension of a torus on which a cell receives.
-
-        Two links join a pair of cells that is alone on its line. Those that have already travelled along other
-        dimensions come on both; without such, all come on the one that the neighbour's parity chooses.
-        """
-        size = self.dims[axis]
-        return min(size - 1, 2) if size != 2 or all(other == 1 for other in self.dims[axis + 1 :]) else 2
 
     def halves(self) -> list[tuple[int, int, int]]:
         """Cuts through the middle of each dimension that has one: (dimension, cells inside, links into them)."""

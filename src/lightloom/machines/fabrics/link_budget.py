@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from statistics import NormalDist
 from types import MappingProxyType
 from typing import Annotated, NamedTuple
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from lightloom.core.fields import Bandwidth, Config, Count, Watts
-from lightloom.machines.parts.part import load_part
+from lightloom.machines.parts.part import loss_of
 
 Decibels = Annotated[float, Field(ge=0, le=200)]
 
@@ -64,13 +65,6 @@ SOURCES: Mapping[str, str] = MappingProxyType(
 """Source of each default."""
 
 
-def _loss_of(part: str) -> float:
-    """Return the loss of a part of the catalog, in decibels."""
-    loss = load_part(part).loss
-    assert loss is not None
-    return loss.value
-
-
 class Loss(NamedTuple):
     """A line of the budget."""
 
@@ -100,9 +94,9 @@ class LinkBudget(Config):
     """Ratio of the upper to the lower level, in decibels."""
     ring_loss: Decibels = 0.01
     """Loss of passing a micro-ring off resonance."""
-    drop_loss: Decibels = Field(default_factory=lambda: _loss_of("ring-filter"))
+    drop_loss: Decibels = Field(default_factory=partial(loss_of, "ring-filter"))
     """Loss from a filter ring to the photodiode."""
-    tap_loss: Decibels = Field(default_factory=lambda: _loss_of("splitter"))
+    tap_loss: Decibels = Field(default_factory=partial(loss_of, "splitter"))
     """Excess loss of a tap, besides the split."""
     node_loss: Decibels | None = None
     """Loss of passing a node; null for two couplers and all rings."""
@@ -237,18 +231,13 @@ class LinkBudget(Config):
         for node in range(links - 2, -1, -1):
             on = level[node + 1] + self.link_loss + self.passing_loss
             tapped = node >= links - taps
-            level[node] = self.tap_loss + _sum_in_decibels(take, on) if tapped else on
+            level[node] = self.tap_loss + float(np.logaddexp(take * _NEPERS, on * _NEPERS)) / _NEPERS if tapped else on
         return level
 
     def errors_over(self, links: int, taps: int = 1) -> float:
         """Return the bit error rate of every tap, with spare laser power distributed evenly and the margin used up."""
         spare = self.laser_dbm - self.needed_dbm(links, taps)
         return self.errors(self.sensitivity * 10 ** (spare / 10))
-
-
-def _sum_in_decibels(one: float, other: float) -> float:
-    """Return the sum of two powers in decibels."""
-    return float(np.logaddexp(one * _NEPERS, other * _NEPERS)) / _NEPERS
 
 
 def dbm(watts: float) -> float:

@@ -11,7 +11,7 @@ from lightloom.core.configfile import catalog_file, catalog_files, read_entry, v
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.plugins import load_plugins
 from lightloom.core.results import Document
-from lightloom.machines.fabrics.edges import read_edges, with_edge_file
+from lightloom.machines.fabrics.edges import read_edges
 from lightloom.machines.fabrics.fabric import Fabric, GroupFabric
 from lightloom.machines.fabrics.failures import DamagedWdmRing
 from lightloom.machines.fabrics.graph import Graph
@@ -84,8 +84,7 @@ def changed(fabric: Fabric, settings: Mapping[str, Any]) -> Fabric:
         ConfigError: a field is unknown or out of range.
     """
     fields = with_settings(fabric.stated_fields(), settings, "fabric", _NAMED)
-    result: Fabric = validate(type(fabric), fields, "fabric")
-    return result
+    return validate(type(fabric), fields, "fabric")
 
 
 def fabric_from(
@@ -101,8 +100,7 @@ def fabric_from(
         raise ConfigError(f"{where}: field 'kind' is missing: expected one of {', '.join(sorted(kinds()))}")
     if not isinstance(fields["kind"], str) or fields["kind"] not in kinds():
         raise UnknownNameError("fabric kind", str(fields["kind"]), kinds())
-    built: Fabric = validate(kinds()[fields["kind"]], fields, where)
-    return built
+    return validate(kinds()[fields["kind"]], fields, where)
 
 
 def recorded_fabric(data: Document, *, where: str) -> Fabric:
@@ -118,8 +116,15 @@ def recorded_fabric(data: Document, *, where: str) -> Fabric:
     fields = dict(data)
     if isinstance(fields.get("whole"), Mapping):
         fields["whole"] = recorded_fabric(fields["whole"], where=f"{where}: whole")
-    built: Fabric = validate(kind, fields, where)
-    return built
+    return validate(kind, fields, where)
+
+
+def with_edge_file(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the fields of a fabric, the edges read where they are the name of a CSV file in ``folder``."""
+    edges = fields.get("edges")
+    if not isinstance(edges, str):
+        return dict(fields)
+    return dict(fields) | {"edges": read_edges(folder / edges)}
 
 
 def _plugin(name: str) -> type[Fabric] | None:

@@ -10,21 +10,21 @@ and the bounds see.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Ints
 from lightloom.core.fields import Seconds, Size
 from lightloom.machines.fabrics.derived import Cut, Footprint, Ports
-from lightloom.machines.fabrics.fabric import Fabric
-from lightloom.machines.parts.part import Kind
+from lightloom.machines.fabrics.fabric import EvenFabric, Fabric
 from lightloom.machines.transports.price import Library
-from lightloom.machines.transports.transport import NamedTransport, Transport
+from lightloom.machines.transports.transport import NamedTransport, Scales, Transport
 from lightloom.machines.transports.ways import Tiers
+
+if TYPE_CHECKING:
+    from lightloom.machines.parts.part import Kind
 
 
 class PacketFabric(Fabric):
@@ -43,16 +43,17 @@ class PacketFabric(Fabric):
     fabric by itself none."""
 
     @model_validator(mode="after")
-    def _transport_needs_switches(self) -> Self:
-        if self.transport is None or self.transport.ideal:
-            return self
-        if self.library_tiers() is None:
-            raise ValueError(f"transport {self.transport.name!r} needs tiers of switches: expected no other shape")
-        if self.packet_payload is not None:
+    def _packets_and_transport_agree(self) -> Self:
+        transport = None if self.transport is None or self.transport.ideal else self.transport
+        if transport is not None and self.library_tiers() is None:
+            raise ValueError(f"transport {transport.name!r} needs tiers of switches: expected no other shape")
+        if transport is not None and self.packet_payload is not None:
             raise ValueError(
-                f"transport {self.transport.name!r} counts what packets take already: expected no packet_payload, or "
+                f"transport {transport.name!r} counts what packets take already: expected no packet_payload, or "
                 "transport: ideal"
             )
+        if self.packet_payload is None and (self.packet_header or self.packet_time):
+            raise ValueError("packet_header and packet_time need packet_payload, the bytes of data in a packet")
         return self
 
     def library_tiers(self) -> Tiers | None:
@@ -78,15 +79,18 @@ class PacketFabric(Fabric):
             return self
         return self.model_copy(update={"transport": transport, "sources": self.sources | {"transport": source}})
 
+    def as_carried(self) -> Self:
+        if self.transport is None:
+            return self
+        return self.model_copy(update={"transport": None, **self.carried_rates(self.transport.scales)})
+
+    def carried_rates(self, scales: Scales) -> dict[str, object]:
+        """Return the fields that say how fast links are, as a collective library on such a system finds them."""
+        return {}
+
     @property
     def arithmetic_share(self) -> float:
         return 0.0 if self.transport is None else self.transport.arithmetic_share
-
-    @model_validator(mode="after")
-    def _packets_have_a_size(self) -> Self:
-        if self.packet_payload is None and (self.packet_header or self.packet_time):
-            raise ValueError("packet_header and packet_time need packet_payload, the bytes of data in a packet")
-        return self
 
     def data_rate(self, bandwidth: float, ports: int = 1) -> float:
         """Return the bytes of data per second through a link of ``bandwidth`` that serves ``ports`` ports."""
@@ -108,78 +112,16 @@ class PacketFabric(Fabric):
         return self.model_copy(update={"packet_payload": self.packet_payload / ratio})
 
 
-# Forward error correction: what a Reed-Solomon code costs a link in rate and in time.
-#
-# 400 Gb/s Ethernet (IEEE 802.3bs) sends PAM-4 in blocks of RS(544, 514): 514 symbols of 10 bits are data. A receiver
-# corrects up to t = 15 symbols of a block, and has to see the whole block before it knows which.
-
-
-@dataclass(frozen=True, slots=True)
-class ReedSolomon:
-    """A code of ``length`` symbols of which ``data`` carry data.
-
-    Raises:
-        ValueError: not more symbols than data, or more than the symbols' field allows.
-    """
-
-    length: int
-    data: int
-    symbol_bits: int
-
-    def __post_init__(self) -> None:
-        if not 0 < self.data < self.length < 2**self.symbol_bits:
-            raise ValueError(
-                f"RS({self.length}, {self.data}) with symbols of {self.symbol_bits} bits: expected "
-                f"0 < data < length < {2**self.symbol_bits}"
-            )
-
-    @property
-    def corrects(self) -> int:
-        """Wrong symbols of a block that can be corrected."""
-        return (self.length - self.data) // 2
-
-    @property
-    def rate(self) -> float:
-        """Share of the line that carries data."""
-        return self.data / self.length
-
-    def block_time(self, bandwidth: float) -> float:
-        """Return the seconds in which a block arrives, at ``bandwidth`` bytes of data a second."""
-        return self.data * self.symbol_bits / 8 / bandwidth
-
-    def solver_cycles(self) -> int:
-        """Clock cycles of an iterative (Berlekamp-Massey) solver of the key equation: one for each check symbol."""
-        return 2 * self.corrects
-
-
-RS_544_514 = ReedSolomon(544, 514, 10)
-"""IEEE 802.3bs, clause 119."""
-DECODER_CYCLES = 47
-"""Cycles that RS(544, 514) adds to a link, as Ro, Lee and Ahn cite them (section 4.1)."""
-
-
 # The geometry of fabrics in which every rank has one way in and one way out of a common middle.
 
 
-class StarGeometry(Fabric):
+class StarGeometry(EvenFabric):
     """Link i leads from rank i to the middle, link N + i from the middle to rank i."""
 
     distance_matters: ClassVar[bool] = False
     stated_power_of: ClassVar[tuple[Kind, ...] | None] = ("nic",)
     port_cut: ClassVar[str] = "what one rank's port can receive"
     """Name of the cut of a single rank."""
-
-    @property
-    def links(self) -> int:
-        return 2 * self.ranks
-
-    @property
-    @abstractmethod
-    def port_bandwidth(self) -> float:
-        """Bytes per second of each rank's way in, and of its way out."""
-
-    def link_bandwidth(self) -> Floats:
-        return np.full(self.links, self.port_bandwidth)
 
     def link_name(self, link: int) -> str:
         return f"uplink of rank {link}" if link < self.ranks else f"downlink of rank {link - self.ranks}"
@@ -190,29 +132,15 @@ class StarGeometry(Fabric):
     def diameter(self) -> int:
         return 2
 
-    def diameter_latency(self) -> float:
-        return 2 * self.hop_latency
-
-    def root_latency(self, *, to_root: bool) -> float:
-        """Return the latency of the diameter, as all ranks are alike."""
-        return self.diameter_latency()
-
     def neighbour_latency(self) -> float:
         return self.diameter_latency()
 
     def cuts(self) -> list[Cut]:
-        return [Cut(self.port_cut, 1, self.port_bandwidth)]
-
-    def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        alike = np.full(self.ranks, self.port_bandwidth)
-        return alike, alike
-
-    def total_receive_bandwidth(self) -> float:
-        return self.ranks * self.port_bandwidth
+        return [Cut(self.port_cut, 1, self.link_rate)]
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
         only = np.zeros(len(source), np.int64)
-        return Ports(only, only, np.full(len(source), self.port_bandwidth))
+        return Ports(only, only, np.full(len(source), self.link_rate))
 
     def group(self, ranks: int, stride: int = 1) -> Self | None:
         return self._with(ranks=ranks)

@@ -8,7 +8,7 @@ plane D−1                                        a circuit takes a source's in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -17,16 +17,22 @@ from lightloom.core.arrays import Ints
 from lightloom.core.errors import LightloomError
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.machines.fabrics import derived
-from lightloom.machines.fabrics.bills.switches import (
-    circuit_switch_bill,
-    circuit_switch_product,
-    most_ports,
-    switch_bill,
+from lightloom.machines.fabrics.fabric import (
+    Axis,
+    AxisShare,
+    Fabric,
+    GroupFabric,
+    Lightpaths,
+    Shift,
+    with_derived,
+    without_derived,
 )
-from lightloom.machines.fabrics.fabric import Axis, AxisShare, Fabric, GroupFabric, Lightpaths, Shift
 from lightloom.machines.fabrics.packets import PacketFabric, StarGeometry
-from lightloom.machines.parts.bill import Bill, BillChoices
+from lightloom.machines.transports.transport import Scales
 from lightloom.machines.transports.ways import Tiers
+
+if TYPE_CHECKING:
+    from lightloom.machines.parts.bill import Bill, BillChoices
 
 _TIMES = ("reconfiguration_time", "link_up_time")
 """Fields that a product gives."""
@@ -59,29 +65,31 @@ class CircuitSwitch(StarGeometry):
     def _times_of_the_product(cls, data: object) -> object:
         if not isinstance(data, Mapping) or not isinstance(data.get("product"), str):
             return data
+        from lightloom.machines.fabrics.bills.switches import circuit_switch_product
+
         try:
             product = circuit_switch_product(data["product"])
         except LightloomError as error:
             raise ValueError(str(error)) from error
         times = {name: value for name in _TIMES if (value := getattr(product, name)) is not None and name not in data}
-        given = data.get("sources")
-        if not isinstance(given, Mapping | None):
-            return data
         sources = {name: product.sources.get(name, f"as of {product.name}") for name in times}
-        return {**times, **data, "sources": sources | dict(given or {})}
+        return with_derived(data, times, sources)
 
     def stated_fields(self) -> dict[str, object]:
         """Return the fields without the times that are the product's."""
+        from lightloom.machines.fabrics.bills.switches import circuit_switch_product
+
         fields = self.model_dump()
         if self.product is None:
             return fields
         product = circuit_switch_product(self.product)
         follow = [name for name in _TIMES if getattr(product, name) == getattr(self, name)]
-        sources = {name: text for name, text in self.sources.items() if name not in follow}
-        return {name: value for name, value in fields.items() if name not in follow} | {"sources": sources}
+        return without_derived(fields, follow)
 
     @property
     def warnings(self) -> tuple[str, ...]:
+        from lightloom.machines.fabrics.bills.switches import most_ports
+
         lines = []
         if self.reconfiguration_time > 0 and self.link_up_time == 0:
             lines.append(
@@ -104,6 +112,8 @@ class CircuitSwitch(StarGeometry):
         return self.bandwidth
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
+        from lightloom.machines.fabrics.bills.switches import circuit_switch_bill
+
         if choices.circuit_switch is None and self.product is not None:
             choices = choices.model_copy(update={"circuit_switch": self.product})
         return circuit_switch_bill(self.ranks, self.degree, self.bandwidth, choices)
@@ -112,7 +122,7 @@ class CircuitSwitch(StarGeometry):
         return f"input port of rank {link}" if link < self.ranks else f"output port of rank {link - self.ranks}"
 
     @property
-    def port_bandwidth(self) -> float:
+    def link_rate(self) -> float:
         return self.degree * self.bandwidth
 
     def share_unit(self, ranks: int, stride: int) -> int:
@@ -166,19 +176,18 @@ class PacketSwitch(StarGeometry, PacketFabric):
         return ("node", "dark-node")
 
     @property
-    def port_bandwidth(self) -> float:
+    def link_rate(self) -> float:
         return self.data_rate(self.bandwidth)
 
     def library_tiers(self) -> Tiers | None:
-        return Tiers(1, self.port_bandwidth, self.port_bandwidth)
+        return Tiers(1, self.link_rate, self.link_rate)
 
-    def as_carried(self) -> Self:
-        if self.transport is None:
-            return self
-        faster = self.transport.scales.network_bandwidth * self.bandwidth
-        return self.model_copy(update={"transport": None, "bandwidth": faster})
+    def carried_rates(self, scales: Scales) -> dict[str, object]:
+        return {"bandwidth": scales.network_bandwidth * self.bandwidth}
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
+        from lightloom.machines.fabrics.bills.switches import switch_bill
+
         return switch_bill(self.ranks, self.bandwidth, choices)
 
 
@@ -203,10 +212,9 @@ class PartFabric(GroupFabric):
         return self
 
     @classmethod
-    def on(cls, whole: Fabric, members: Sequence[int]) -> PartFabric:
+    def on(cls, whole: Fabric, members: Sequence[int]) -> Self:
         """Return the part with the fabric's common fields."""
-        common = {name: getattr(whole, name) for name in ("hop_latency", "energy_per_bit", "power_per_rank")}
-        return cls(whole=whole, ranks=len(members), members=tuple(members), **common)
+        return cls.of(whole, len(members), members=tuple(members))
 
     def siblings(self) -> tuple[Fabric, Ints]:
         return self.whole, np.array(self.members, np.int64)[None]

@@ -6,8 +6,7 @@ counter-clockwise link i  i ◀── i+1        (the numbers are taken modulo t
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -15,10 +14,19 @@ from pydantic import Field
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.machines.fabrics import derived
-from lightloom.machines.fabrics.bills.grids import Grid, grid_bill, wavelength_ring_bill
 from lightloom.machines.fabrics.derived import Cut, Footprint, ordered_links
-from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, AxisShare, Fabric, Lightpaths, Shift
-from lightloom.machines.parts.bill import Bill, BillChoices
+from lightloom.machines.fabrics.fabric import (
+    CLOCKWISE,
+    COUNTERCLOCKWISE,
+    AxisShare,
+    EvenFabric,
+    Fabric,
+    Lightpaths,
+    Shift,
+)
+
+if TYPE_CHECKING:
+    from lightloom.machines.parts.bill import Bill, BillChoices
 
 _COMMON = (
     "wavelength_bandwidth",
@@ -32,22 +40,10 @@ _COMMON = (
 """Fields that the part of a ring has from it."""
 
 
-class RingGeometry(Fabric):
+class RingGeometry(EvenFabric):
     """A closed ring with one link each way between neighbours."""
 
     routes: ClassVar[int] = 2
-
-    @property
-    def links(self) -> int:
-        return 2 * self.ranks
-
-    @property
-    @abstractmethod
-    def way_bandwidth(self) -> float:
-        """Bytes per second of each link."""
-
-    def link_bandwidth(self) -> Floats:
-        return np.full(self.links, self.way_bandwidth)
 
     def link_name(self, link: int) -> str:
         n = self.ranks
@@ -80,34 +76,17 @@ class RingGeometry(Fabric):
     def diameter(self) -> int:
         return self.ranks // 2
 
-    def diameter_latency(self) -> float:
-        return self.hop_latency * self.diameter()
-
-    def root_latency(self, *, to_root: bool) -> float:
-        """Return the latency of the diameter: all ranks are alike, or rank 0 is at an end."""
-        return self.diameter_latency()
-
-    def neighbour_latency(self) -> float:
-        return self.hop_latency
-
     def cuts(self) -> list[Cut]:
-        half = Cut("the links into one half of the ring", self.ranks // 2, 2 * self.way_bandwidth)
-        return [Cut("what one rank can receive", 1, self._receive_bandwidth()), half]
+        half = Cut("the links into one half of the ring", self.ranks // 2, 2 * self.link_rate)
+        return [Cut("what one rank can receive", 1, self.rank_rate), half]
 
     def blocks(self) -> list[tuple[int, float, str]]:
         sizes = (size for size in range(2, self.ranks) if self.ranks % size == 0)
-        return [(size, 2 * self.way_bandwidth, f"the links into {size} neighbours") for size in sizes]
+        return [(size, 2 * self.link_rate, f"the links into {size} neighbours") for size in sizes]
 
-    def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        alike = np.full(self.ranks, self._receive_bandwidth())
-        return alike, alike
-
-    def total_receive_bandwidth(self) -> float:
-        return self.ranks * self._receive_bandwidth()
-
-    def _receive_bandwidth(self) -> float:
-        """Return the bytes per second that one rank can receive."""
-        return 2 * self.way_bandwidth
+    @property
+    def rank_rate(self) -> float:
+        return 2 * self.link_rate
 
 
 class WavelengthRing(RingGeometry):
@@ -163,6 +142,7 @@ class WavelengthRing(RingGeometry):
         return self.wavelength_bandwidth
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
+        from lightloom.machines.fabrics.bills.grids import wavelength_ring_bill
         from lightloom.machines.fabrics.link_budget import LinkBudget
 
         light = LinkBudget(wavelengths=self.wavelengths, wavelength_bandwidth=self.wavelength_bandwidth).laser_power
@@ -259,10 +239,11 @@ class WavelengthRing(RingGeometry):
         return self.closes and ranks * stride == self.ranks
 
     @property
-    def way_bandwidth(self) -> float:
+    def link_rate(self) -> float:
         return self.channels * self.wavelength_bandwidth
 
-    def _receive_bandwidth(self) -> float:
+    @property
+    def rank_rate(self) -> float:
         usable = 2 * self.channels if self.transceivers is None else min(2 * self.channels, self.transceivers)
         return usable * self.wavelength_bandwidth
 
@@ -329,10 +310,11 @@ class Ring(RingGeometry):
     joins_ranks: ClassVar[bool] = True
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        return grid_bill(
-            Grid(ranks=self.ranks, dims=(self.ranks,), wraps=True, bandwidth=self.bandwidth, kind="ring"), choices
-        )
+        from lightloom.machines.fabrics.bills.grids import Grid, grid_bill
+
+        grid = Grid(ranks=self.ranks, dims=(self.ranks,), wraps=True, bandwidth=self.bandwidth, kind="ring")
+        return grid_bill(grid, choices)
 
     @property
-    def way_bandwidth(self) -> float:
+    def link_rate(self) -> float:
         return self.bandwidth

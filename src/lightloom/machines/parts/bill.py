@@ -23,9 +23,10 @@ from lightloom.machines.parts.part import FigureName, Part, Unit, range_text
 _UNITS: dict[FigureName, Unit] = {
     "dollars": "dollars",
     "static_power": "power",
-    "dynamic_energy": "energy_per_bit",
+    "dynamic_energy": "power",
     "mtbf": "rate",
 }
+"""Units of totals: dynamic energy is that of full load, and mean times are failures a second."""
 
 Bound = Literal["", "at least", "at most", "about"]
 """Relation of a sum to the true value beside its range: ``about`` where parts are missing and others at a limit."""
@@ -101,15 +102,8 @@ class Total:
 
     def to_json(self) -> Document:
         """Return the total as a document, in SI units."""
-        return {
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
-            "missing": list(self.missing),
-            "at_most": list(self.at_most),
-            "at_least": list(self.at_least),
-            "assumptions": list(self.assumptions),
-        }
+        texts = {name: list(getattr(self, name)) for name in ("missing", "at_most", "at_least", "assumptions")}
+        return {"value": self.value, "low": self.low, "high": self.high, **texts}
 
 
 def missing_text(missing: Iterable[str]) -> str:
@@ -156,28 +150,25 @@ class Line:
 
     def total(self, name: FigureName) -> Total:
         """Return dollars, watts, watts of dynamic energy at full load, or failures a second, per rank."""
-        unit: Unit = "power" if name == "dynamic_energy" else _UNITS[name]
+        unit = _UNITS[name]
         if name in self.counted_elsewhere or name in self.part.counted_elsewhere or self.per_rank == 0:
             return Total(unit, 0.0, 0.0, 0.0)
         figure = self.part.figure(name)
         if figure is None:
             return Total(unit, None, None, None, (str(self.part.missing(name)),))
         assumed = (self.part.name,) if figure.assumed else ()
-        ends = figure.value, figure.least, figure.most
+        value, low, high = figure.value, figure.least, figure.most
         if name == "mtbf":
-            value, low, high = 1 / ends[0], 1 / ends[2], 1 / ends[1]
-        else:
-            value, low, high = ends
+            value, low, high = 1 / value, 1 / high, 1 / low
         factor = self.per_rank
-        if figure.unit == "energy_per_bit" and ends[2] > 0:
+        if figure.unit == "energy_per_bit" and high > 0:
             rate = self.part.rate if self.rate is None else self.rate
             if rate is None:
                 return Total(unit, None, None, None, (f"rate of {self.part.name}",))
             factor *= 8 * rate
-        limits: dict[str, tuple[str, ...]] = {"most": (), "least": ()}
-        if figure.bound is not None and value:
-            limits[figure.bound] = (self.part.name,)
-        at_most, at_least = (limits["least"], limits["most"]) if name == "mtbf" else (limits["most"], limits["least"])
+        at_most, at_least = ((self.part.name,) if value and figure.bound == end else () for end in ("most", "least"))
+        if name == "mtbf":
+            at_most, at_least = at_least, at_most
         return Total(unit, value * factor, low * factor, high * factor, (), assumed, at_most, at_least)
 
 
@@ -199,7 +190,7 @@ class Bill:
     """Figures that the fabric states as a whole, whatever it is built of."""
 
     def _total(self, name: FigureName) -> Total:
-        unit: Unit = "power" if name == "dynamic_energy" else _UNITS[name]
+        unit = _UNITS[name]
         unbuilt = [Total(unit, None, None, None, self.missing)] if self.missing and name not in self.stated else []
         return summed(unit, [line.total(name) for line in self.lines] + unbuilt)
 

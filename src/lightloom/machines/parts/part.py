@@ -292,8 +292,14 @@ def load_part(name: str) -> Part:
     """
     path = _find_part(name)
     where = name if path.is_relative_to(CATALOG) else str(path)
-    part: Part = validate(Part, {"name": path.stem, **read_entry(path, "part")}, where)
-    return part
+    return validate(Part, {"name": path.stem, **read_entry(path, "part")}, where)
+
+
+def loss_of(name: str) -> float:
+    """Return the loss of a component of the catalog, in decibels."""
+    loss = load_part(name).loss
+    assert loss is not None
+    return loss.value
 
 
 def part_of_kind(name: str, kind: Kind, field: str) -> Part:

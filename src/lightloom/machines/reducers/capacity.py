@@ -10,12 +10,12 @@ Instances may be wavelengths on one passive mesh, which share its heaters and it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import ceil, floor
 
 import numpy as np
 
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.machines.reducers.built import BuiltAverager
 from lightloom.machines.reducers.compare import RIVALS
 from lightloom.machines.reducers.constants import constants, drawn, network_design, nominal
 from lightloom.machines.reducers.rivals import NETWORKS, Rival, Setting
@@ -49,44 +49,20 @@ def most_wavelengths(servers: int, bits: int, ports: int | None = None, spacing:
     return 1 + floor(2 * window / spacing_in_metres(spacing) + 1e-9)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
-    """All instances that a bandwidth takes."""
+class Capacity(BuiltAverager):
+    """All instances of a reducer that a bandwidth takes; no meshes without networks."""
 
-    reducer: str
-    instances: int
-    meshes: int
-    """Passive meshes; fewer than instances where wavelengths share them, 0 without networks."""
-    instance_bandwidth: float
-    """Bytes a second of a server through one instance."""
-    lanes: int
-    """Lanes of a server, all instances."""
-    watts: Mapping[str, float]
-    """Watts by part, servers' ends included, of all instances and servers."""
-    low: float
-    """Watts in all that 5 % of the draws of all constants stay below."""
-    high: float | None
-    """Watts in all that 5 % of the draws exceed; None where no light suffices in these."""
     latency: float
     """Seconds from the servers' light to the mean's code."""
     levels: int
     """Number of averagers that light passes one after the other."""
-    area: float
-    """Square metres of photonics of all meshes."""
-    limits: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    assumed: int = 0
+    assumed: int
     """Constants behind the figures that are assumptions."""
 
     @property
     def total(self) -> float:
         """Watts that all parts draw together."""
         return sum(self.watts.values())
-
-    @property
-    def lasers(self) -> float:
-        """Watts of all lasers and local oscillators."""
-        return sum(self.watts.get(part, 0.0) for part in ("lasers", "local oscillators", "carriers of units"))
 
 
 def capacity(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,8 +39,7 @@ _STEPS = 40
 _GRID = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(NamedTuple):
     """Change of a saving when one constant alone moves through its range."""
 
     constant: Constant
@@ -48,17 +48,13 @@ class Turn:
     at_high: float
     """Saving at the greatest value."""
     break_even: float | None
-    """Value nearest to the constant's own at which both rivals need the same, in its unit; None if none is in range."""
+    """Value nearest to the constant's own at which both rivals need the same, in its unit; None if none is in range,
+    so that the verdict does not turn."""
 
     @property
     def swing(self) -> float:
         """Distance between the two savings; infinite where no light suffices at one end."""
         return abs(self.at_high - self.at_low)
-
-    @property
-    def turns(self) -> bool:
-        """True if the verdict differs within the range."""
-        return self.break_even is not None
 
 
 def tornado(saving: Saving, constants: Mapping[str, Constant], least: float = 1e-4) -> list[Turn]:
@@ -73,7 +69,7 @@ def tornado(saving: Saving, constants: Mapping[str, Constant], least: float = 1e
             return saving({**values, name: constant.draw(share)})
 
         turn = Turn(constant=constant, at_low=at(0.0), at_high=at(1.0), break_even=_break_even(at, constant))
-        if turn.swing >= least or turn.turns:
+        if turn.swing >= least or turn.break_even is not None:
             turns.append(turn)
     return sorted(turns, key=lambda turn: -turn.swing)
 
@@ -138,11 +134,6 @@ class ReducerComparison(Result):
     """The comparison in words."""
 
     @property
-    def proof(self) -> tuple[str, ...]:
-        """Steps of the proof that digit sums average exactly."""
-        return DigitSum(servers=self.setting.servers, bits=self.setting.bits, rounding="floor").steps()
-
-    @property
     def path_loss_db(self) -> float:
         """Loss of a lane's path that the lasers of plain lanes imply, from modulator to detector, margin included."""
         return Lanes(setting=self.setting, values=nominal(self.constants)).path_loss_db
@@ -180,33 +171,27 @@ class ReducerComparison(Result):
     def to_json(self) -> Document:
         """Return the document that ``lightloom onn compare-reducers --json`` prints."""
         setting = self.setting
+        proof = DigitSum(servers=setting.servers, bits=setting.bits, rounding="floor").steps()
         given = {name: constant.value for name, constant in self.constants.items() if constant.given}
         identity = [setting.servers, setting.bits, setting.symbol_rate, setting.word_errors]
         document = {
             "schema": "lightloom.onn-compare-reducers/1",
-            "servers": setting.servers,
-            "bits": setting.bits,
-            "symbol_rate": setting.symbol_rate,
-            "word_errors": setting.word_errors,
+            **{name: getattr(setting, name) for name in ("servers", "bits", "symbol_rate", "word_errors")},
             "path_loss_db": self.path_loss_db,
             "rivals": self.rows(),
             "refused": dict(self.refused),
             "draws": self.draws,
             "pair": list(self.pair),
             "turns": [
-                {
-                    "constant": turn.constant.name,
-                    **{name: getattr(turn.constant, name) for name in ("unit", "value", "low", "high")},
-                    "saving_at_low": turn.at_low,
-                    "saving_at_high": turn.at_high,
-                    "break_even": turn.break_even,
-                }
+                {"constant": turn.constant.name}
+                | {name: getattr(turn.constant, name) for name in ("unit", "value", "low", "high")}
+                | {"saving_at_low": turn.at_low, "saving_at_high": turn.at_high, "break_even": turn.break_even}
                 for turn in self.turns
             ],
             "verdict": list(self.verdict),
             "best_case_ratios": dict(self.best_cases),
             "most_servers_within_limits": dict(self.most_servers),
-            "digit_sum": {"proof": list(self.proof), "tried": self.tried_sums[0], "wrong": self.tried_sums[1]},
+            "digit_sum": {"proof": list(proof), "tried": self.tried_sums[0], "wrong": self.tried_sums[1]},
             "constants": [
                 {name: getattr(constant, name) for name in _CONSTANT_FIELDS} | {"assumption": constant.assumed}
                 for constant in self.constants.values()
@@ -246,11 +231,7 @@ _NO_LIGHT = "cannot be had with any power of light"
 
 def verdict(made: ReducerComparison) -> tuple[str, ...]:
     """Return the verdict's sentences: who needs the least, networks, sums, and an earlier estimate."""
-    return tuple(
-        sentence
-        for sentence in (_least(made), _networks(made), *_sums(made), _turning(made), _earlier(made))
-        if sentence is not None
-    )
+    return (_least(made), *_networks(made), *_sums(made), _turning(made), _earlier(made))
 
 
 def _least(made: ReducerComparison) -> str:
@@ -262,10 +243,10 @@ def _least(made: ReducerComparison) -> str:
     )
 
 
-def _networks(made: ReducerComparison) -> str | None:
+def _networks(made: ReducerComparison) -> list[str]:
     present = [made.rivals[name] for name in NETWORKS if name in made.rivals]
     if not present:
-        return None
+        return []
     asic = made.rivals["reducer-asic"]
     parts = []
     for rival in present:
@@ -282,7 +263,7 @@ def _networks(made: ReducerComparison) -> str | None:
         parts.append(f"{rival.name} {takes}, less than the chip {share} ({least})")
     wins = any(made.ranges[rival.name].sooner["reducer-asic"] > 0.5 for rival in present)
     lead = "A network of interferometers wins on energy" if wins else "No network of interferometers wins on energy"
-    return f"{lead}: {'; '.join(parts)}."
+    return [f"{lead}: {'; '.join(parts)}."]
 
 
 def _sums(made: ReducerComparison) -> list[str]:
@@ -307,13 +288,12 @@ def _sums(made: ReducerComparison) -> list[str]:
 
 def _turning(made: ReducerComparison) -> str:
     first, second = made.pair
-    turning = [turn for turn in made.turns if turn.turns]
+    turning = [turn for turn in made.turns if turn.break_even is not None]
     if not turning:
         return f"No single assumption within its range turns the verdict between {first} and {second}."
     names = ", ".join(
-        f"{turn.constant.name} ({turn.constant.value:.3g}, even at {turn.break_even:.3g} {turn.constant.unit})".replace(
-            " )", ")"
-        )
+        f"{turn.constant.name} ({turn.constant.value:.3g}, even at {turn.break_even:.3g} {turn.constant.unit}".strip()
+        + ")"
         for turn in turning
     )
     return f"What alone turns the verdict between {first} and {second}: {names}."

@@ -10,12 +10,13 @@ total is then a lower bound.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
 from lightloom.core.errors import ConfigError
 from lightloom.machines.parts.part import load_part
+from lightloom.machines.reducers.built import SYMBOL_RATE, Averaging
 from lightloom.photonics.averaging.cascade import build_cascade
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.function import splitting_loss_db, symbols_for
@@ -29,48 +30,16 @@ MEAN_PHASES = 1.5
 the matrices."""
 
 
+MZI_LENGTH = 3e-4
+"""Length of waveguide per column, in metres. An assumption: two heaters of about 0.1 mm and two couplers."""
+GROUP_INDEX = 4.2
+"""Group index of the waveguide. An assumption: silicon strips, 220 nm high, near 1550 nm."""
+
+
 def _heater_power() -> float | None:
+    """Return the watts of a heater for a phase of π: part ``heater`` of the catalog, with its range and source."""
     figure = load_part("heater").static_power
     return None if figure is None else figure.value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Device parameters of averagers; None if no sourced figure is available."""
-
-    mzi_length: float = 3e-4
-    """Length of waveguide per column, in metres. An assumption: two heaters of about 0.1 mm and two couplers."""
-    group_index: float = 4.2
-    """Group index of the waveguide. An assumption: silicon strips, 220 nm high, near 1550 nm."""
-    unit_latency: float | None = None
-    """Latency of a nonlinear unit, in seconds (`photonics.nonlinear` explains why there is no figure)."""
-    receiver_latency: float | None = None
-    """Latency of a receiver from light to code, in seconds."""
-    heater_power: float | None = field(default_factory=_heater_power)
-    """Power of a heater for a phase of π, in watts: part ``heater`` of the catalog, with its range and source."""
-    unit_energy: float | None = None
-    """Energy of a nonlinear unit per symbol, in joules."""
-    receiver_sensitivity: float | None = None
-    """Optical power that a receiver needs, in watts."""
-    loss_db: float | None = None
-    """Loss of an MZI, in dB."""
-    laser_efficiency: float | None = None
-    """Optical power of the lasers per electrical power."""
-    modulator_energy: float | None = None
-    """Energy per sent bit, in joules."""
-    receiver_energy: float | None = None
-    """Energy per received bit, in joules."""
-    amplifier_power: float | None = None
-    """Power of an amplifier, in watts; every output of every layer has one."""
-    symbol_rate: float = 50e9
-    """Symbols per second of every signal. An assumption: PAM4 lanes of 100 Gb/s, eight per 800 Gb/s port."""
-
-    def __post_init__(self) -> None:
-        for name in ("mzi_length", "group_index", "symbol_rate"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ConfigError(f"{name} = {getattr(self, name)}: expected more than 0")
-        if self.laser_efficiency is not None and not 0 < self.laser_efficiency <= 1:
-            raise ConfigError(f"laser_efficiency = {self.laser_efficiency}: expected a share above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,21 +107,21 @@ class AveragerHardware:
     servers: int
     levels: tuple[AveragerLevel, ...]
 
-    def latency(self, parts: Parts) -> Total:
+    def latency(self, parts: Averaging) -> Total:
         """Return the latency from a sender's light to a receiver's code, in seconds."""
-        flight = self.depth * parts.mzi_length * parts.group_index / LIGHT
+        flight = self.depth * (parts.mzi_length or MZI_LENGTH) * (parts.group_index or GROUP_INDEX) / LIGHT
         layers = sum(len(level.layers) - 2 for level in self.levels)
         units = None if parts.unit_latency is None else layers * parts.unit_latency
         return Total.of(waveguides=flight, units=units, receivers=parts.receiver_latency)
 
-    def power(self, parts: Parts) -> Total:
+    def power(self, parts: Averaging) -> Total:
         """Return the power during transmission, in watts."""
-        bits, rate = self.levels[0].bits, parts.symbol_rate
+        bits, rate = self.levels[0].bits, parts.symbol_rate or SYMBOL_RATE
         sent = self.servers * bits * rate
         mzis, units = sum(level.mzis for level in self.levels), sum(level.units for level in self.levels)
         outputs = sum(level.averagers * sum(level.layers[1:]) for level in self.levels)
         return Total.of(
-            heaters=_times(parts.heater_power, mzis * MEAN_PHASES),
+            heaters=_times(_heater_power() if parts.heater_power is None else parts.heater_power, mzis * MEAN_PHASES),
             units=_times(parts.unit_energy, units * rate),
             amplifiers=_times(parts.amplifier_power, outputs),
             lasers=self._lasers(parts),
@@ -160,7 +129,7 @@ class AveragerHardware:
             receivers=_times(parts.receiver_energy, sent),
         )
 
-    def _lasers(self, parts: Parts) -> float | None:
+    def _lasers(self, parts: Averaging) -> float | None:
         """Return the electrical power in watts of lasers that supply every receiver after all columns and splitting."""
         if parts.receiver_sensitivity is None or parts.loss_db is None or parts.laser_efficiency is None:
             return None
@@ -172,7 +141,7 @@ class AveragerHardware:
         """Columns of MZIs from a sender to a receiver, of all levels."""
         return sum(level.columns for level in self.levels)
 
-    def launched(self, parts: Parts) -> float | None:
+    def launched(self, parts: Averaging) -> float | None:
         """Return the watts of light that a server sends on each lane; None without the figures that it follows from.
 
         All lanes of all servers share what every receiver needs, so that splitting cancels and the columns' loss stays.
@@ -180,11 +149,6 @@ class AveragerHardware:
         if parts.receiver_sensitivity is None or parts.loss_db is None:
             return None
         return parts.receiver_sensitivity * 10 ** min(self.depth * parts.loss_db / 10, 300)
-
-    def energy_per_bit(self, parts: Parts) -> Total:
-        """Return the energy per bit that a server sends and receives, in joules."""
-        power, sent = self.power(parts), self.servers * self.levels[0].bits * parts.symbol_rate
-        return Total({name: watts / sent for name, watts in power.known.items()}, power.lacking)
 
 
 def columns(outputs: int, inputs: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, expm1, inf, log1p, log2, log10
 from statistics import NormalDist
@@ -95,12 +95,7 @@ class Setting:
     @property
     def sent(self) -> float:
         """Bits a second that all servers send to one instance."""
-        return self.servers * self.server_rate
-
-    @property
-    def server_rate(self) -> float:
-        """Bits a second that a server sends to one instance."""
-        return self.bits * self.symbol_rate
+        return self.servers * (self.bits * self.symbol_rate)
 
 
 @lru_cache(maxsize=4096)
@@ -158,15 +153,12 @@ class Lanes:
         )
 
     @property
-    def corrected_errors(self) -> float:
-        """Share of wrong words before error correction that it corrects."""
-        return -expm1(self.setting.bits * log1p(-self.values["uncorrected_threshold"]))
-
-    @property
     def plain_power(self) -> float:
         """Watts at the detector of a plain PAM4 lane with error correction."""
         plain = Lanes(setting=self.setting, values=self.values)
-        return needed(plain.digit_receiver(1), self.corrected_errors, "separate")
+        # Share of wrong words before error correction that it corrects.
+        errors = -expm1(self.setting.bits * log1p(-self.values["uncorrected_threshold"]))
+        return needed(plain.digit_receiver(1), errors, "separate")
 
     @property
     def plain_laser(self) -> float:
@@ -204,63 +196,46 @@ NEEDS = ("nothing beyond an ordinary link: error correction, retransmission and 
 
 def reducer_asic(setting: Setting, values: Values) -> Rival:
     """Return a dedicated chip with an optical end for every server."""
-    return _with_ends(
-        Lanes(setting=setting, values=values),
-        "reducer-asic",
-        "reducer chip, an optical end for each server",
-        corrections=2,
-        logic=values["reducer_logic"],
-        latency=values["reducer_latency"],
-    )
+    costs = {"corrections": 2, "logic": values["reducer_logic"], "latency": values["reducer_latency"]}
+    return _with_ends(setting, values, "reducer-asic", "reducer chip, an optical end for each server", **costs)
 
 
 def broadcasting_asic(setting: Setting, values: Values) -> Rival:
     """Return a dedicated chip whose mean leaves on as few transmitters as their modulators bear, split to servers."""
     lanes = Lanes(setting=setting, values=values)
     down, transmitters = broadcast(lanes, RATE * lanes.plain_laser)
-    return Rival(
-        name="broadcasting-asic",
-        title=f"reducer chip, {transmitters} transmitter{'s' * (transmitters > 1)} a digit split to the servers",
-        energy={
-            **corrected_ends(lanes),
-            "reducer receivers": RATE * lanes.per_bit(lanes.receiver),
-            "reducer transmitters": RATE * lanes.per_bit(lanes.sender) * transmitters / setting.servers,
-            "lasers": RATE * lanes.per_bit(lanes.plain_laser) + lanes.per_bit(down),
-            "error correction": (1 + (1 + transmitters / setting.servers) / 2) * values["error_correction"],
-            "logic": values["reducer_logic"],
-        },
-        latency={"error correction": 2 * values["correction_latency"], "logic": values["reducer_latency"]},
-        lanes=lanes.digits,
-        launched=lanes.digits * lanes.launched(RATE * lanes.plain_laser),
-        detected=lanes.plain_power,
-        needs=NEEDS,
-    )
+    chip = reducer_asic(setting, values)
+    energy = {
+        **chip.energy,
+        "reducer transmitters": chip.energy["reducer transmitters"] * transmitters / setting.servers,
+        "lasers": RATE * lanes.per_bit(lanes.plain_laser) + lanes.per_bit(down),
+        "error correction": (1 + (1 + transmitters / setting.servers) / 2) * values["error_correction"],
+    }
+    title = f"reducer chip, {transmitters} transmitter{'s' * (transmitters > 1)} a digit split to the servers"
+    return replace(chip, name="broadcasting-asic", title=title, energy=energy)
 
 
 def packet_switch(setting: Setting, values: Values) -> Rival:
     """Return a packet switch with co-packaged optics that reduces in the network."""
-    return _with_ends(
-        Lanes(setting=setting, values=values),
-        "packet-switch",
-        "packet switch that reduces",
-        corrections=1,
-        logic=values["switch_silicon"],
-        latency=values["switch_latency"],
-    )
+    costs = {"corrections": 1, "logic": values["switch_silicon"], "latency": values["switch_latency"]}
+    return _with_ends(setting, values, "packet-switch", "packet switch that reduces", **costs)
 
 
-def _with_ends(lanes: Lanes, name: str, title: str, *, corrections: int, logic: float, latency: float) -> Rival:
+def _with_ends(
+    setting: Setting, values: Values, name: str, title: str, *, corrections: float, logic: float, latency: float
+) -> Rival:
     """Return a reducer with an optical end for every server.
 
     ``corrections`` is the number of error corrections that the reducer's energy and latency do not hold yet, ``logic``
     its joules a bit, ``latency`` its seconds.
     """
-    values = lanes.values
+    lanes = Lanes(setting=setting, values=values)
     return Rival(
         name=name,
         title=title,
         energy={
-            **corrected_ends(lanes),
+            "server transmitters": RATE * lanes.per_bit(lanes.sender),
+            "server receivers": RATE * lanes.per_bit(lanes.receiver),
             "reducer receivers": RATE * lanes.per_bit(lanes.receiver),
             "reducer transmitters": RATE * lanes.per_bit(lanes.sender),
             "lasers": 2 * RATE * lanes.per_bit(lanes.plain_laser),
@@ -273,14 +248,6 @@ def _with_ends(lanes: Lanes, name: str, title: str, *, corrections: int, logic: 
         detected=lanes.plain_power,
         needs=NEEDS,
     )
-
-
-def corrected_ends(lanes: Lanes) -> dict[str, float]:
-    """Return the joules a bit of the servers' transmitters and receivers, both with error correction."""
-    return {
-        "server transmitters": RATE * lanes.per_bit(lanes.sender),
-        "server receivers": RATE * lanes.per_bit(lanes.receiver),
-    }
 
 
 def broadcast(lanes: Lanes, joules: float) -> tuple[float, int]:
@@ -396,9 +363,8 @@ def _summing_rival(
     }
     limits = [] if power < inf else [f"no light suffices: {causes} grow with the sum"]
     if enob > have:
-        limits.append(
-            f"needs {enob:.1f} effective bits at {setting.symbol_rate / 1e9:g} GS/s, converters have {have:.1f}"
-        )
+        rate = f"{setting.symbol_rate / 1e9:g} GS/s"
+        limits.append(f"needs {enob:.1f} effective bits at {rate}, converters have {have:.1f}")
     return Rival(
         name=name,
         title=title,

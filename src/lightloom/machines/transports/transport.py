@@ -7,11 +7,10 @@ Published constants stand beside factors fitted to measured collectives, so that
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -106,21 +105,14 @@ class Scales(Config):
     """Factor of the bandwidth between domains."""
 
 
-class Parameter(NamedTuple):
-    """Meaning of a system's parameter, and its spread between systems."""
-
-    meaning: str
-    spread: float
-    """Standard deviation of the logarithm of one system's number around the transport's."""
-    most: float = math.inf
-
-
-PARAMETERS: Mapping[str, Parameter] = {
-    "latency": Parameter("factor of the latencies of collectives inside a domain", 0.4),
-    "network_latency": Parameter("factor of the latencies of collectives across domains", 0.8),
-    "bandwidth": Parameter("factor of the bandwidth inside a domain", 0.12),
-    "network_bandwidth": Parameter("factor of the bandwidth between domains", 0.12),
-    "arithmetic_share": Parameter("share of arithmetic that exchanges take from computing; 1 hides nothing", 1.0, 1.0),
+PARAMETERS: Mapping[str, Prior] = {
+    "latency": Prior(1.0, 0.4, "", "factor of the latencies of collectives inside a domain"),
+    "network_latency": Prior(1.0, 0.8, "", "factor of the latencies of collectives across domains"),
+    "bandwidth": Prior(1.0, 0.12, "", "factor of the bandwidth inside a domain"),
+    "network_bandwidth": Prior(1.0, 0.12, "", "factor of the bandwidth between domains"),
+    "arithmetic_share": Prior(
+        1.0, 1.0, "", "share of arithmetic that exchanges take from computing; 1 hides nothing", most=1.0
+    ),
 }
 """Parameters that a calibration may fit: four of a system, and arithmetic that exchanges take. Spreads are assumed."""
 
@@ -163,10 +155,6 @@ class Transport(Described):
     def _numbers_are_of_protocols(self) -> Self:
         if not self.protocols and (self.scales != Scales() or self.generation is not None):
             raise ValueError("numbers of a transport without protocols: expected field 'base', such as nccl-hopper")
-        return self
-
-    @model_validator(mode="after")
-    def _known_parameters(self) -> Self:
         if unknown := self.spreads.keys() - PARAMETERS.keys():
             raise ValueError(
                 f"spreads of unknown parameters: {', '.join(sorted(unknown))}: expected {', '.join(PARAMETERS)}"
@@ -194,12 +182,10 @@ class Transport(Described):
         if self.arithmetic_share > 0:
             values["arithmetic_share"] = self.arithmetic_share
         return {
-            name: Prior(
+            name: PARAMETERS[name]._replace(
                 value=value,
                 spread=self.spreads.get(name, PARAMETERS[name].spread),
                 source=self.sources.get(name, self.sources.get("scales" if name in Scales.model_fields else name, "")),
-                meaning=PARAMETERS[name].meaning,
-                most=PARAMETERS[name].most,
             )
             for name, value in values.items()
         }
@@ -224,12 +210,11 @@ CATALOG = Path(__file__).parent / "catalog"
 
 def names() -> list[str]:
     """Return the names in the catalog: a library, and the architecture that it runs on."""
-    return sorted(name for path in CATALOG.glob("*.yaml") for name in _names_in(path))
-
-
-def _names_in(path: Path) -> list[str]:
-    generations = read_yaml(path).get("generations")
-    return [f"{path.stem}-{generation}" for generation in generations] if generations else [path.stem]
+    found = []
+    for path in CATALOG.glob("*.yaml"):
+        generations = read_yaml(path).get("generations")
+        found += [f"{path.stem}-{generation}" for generation in generations] if generations else [path.stem]
+    return sorted(found)
 
 
 @cache
@@ -243,22 +228,17 @@ def load_transport(name: str) -> Transport:
     library, _, generation = name.rpartition("-")
     path = catalog_file(name, CATALOG)
     if path is None and library and (CATALOG / f"{library}.yaml").is_file():
-        return _of_generation(read_yaml(CATALOG / f"{library}.yaml"), name, generation)
+        data = read_yaml(CATALOG / f"{library}.yaml")
+        generations = data.pop("generations", {})
+        if generation not in generations:
+            raise UnknownNameError("transport", name, names())
+        return validate(Transport, {**data, "name": name, "generation": generations[generation]}, name)
     if path is None or (path.parent == CATALOG and name not in names()):
         raise UnknownNameError("transport", name, names())
     data = read_yaml(path)
     if "generations" in data:
         raise ConfigError(f"{path}: several generations: expected one, as field 'generation'")
-    transport: Transport = validate(Transport, {"name": path.stem, **data}, name)
-    return transport
-
-
-def _of_generation(data: dict[str, Any], name: str, generation: str) -> Transport:
-    generations = data.pop("generations", {})
-    if generation not in generations:
-        raise UnknownNameError("transport", name, names())
-    transport: Transport = validate(Transport, {**data, "name": name, "generation": generations[generation]}, name)
-    return transport
+    return validate(Transport, {"name": path.stem, **data}, name)
 
 
 def _transport_fields(value: object) -> object:
@@ -273,13 +253,13 @@ def _transport_fields(value: object) -> object:
         raise ValueError(str(error)) from error
     if not isinstance(value, Mapping):
         return base
-    changes = {key: part for key, part in value.items() if key != "base"}
     below = base.model_dump()
-    return {**below, **{key: _over(below.get(key), part) for key, part in changes.items()}}
-
-
-def _over(below: object, value: object) -> object:
-    return {**below, **value} if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    for key, part in value.items():
+        if key == "base":
+            continue
+        both = isinstance(below.get(key), Mapping) and isinstance(part, Mapping)
+        below[key] = {**below[key], **part} if both else part
+    return below
 
 
 NamedTransport = Annotated[

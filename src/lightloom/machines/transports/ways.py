@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Floats, Mask
-from lightloom.machines.transports.transport import Latencies, ParallelTrees, ProtocolName, Transport
+from lightloom.machines.transports.transport import ProtocolName, Transport
 
 PASSES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1}
 """Passes of all bytes around a ring."""
@@ -80,16 +80,16 @@ class Way(NamedTuple):
     name: str
     protocol: int
     """Place in :data:`PROTOCOLS`, or :data:`REDUCTION`."""
-    base: Floats | float
-    domain_steps: Floats | float
+    base: Floats | float = 0.0
+    domain_steps: Floats | float = 0.0
     """Seconds of the steps inside domains."""
-    network_steps: Floats | float
-    posts: Floats | float
+    network_steps: Floats | float = 0.0
+    posts: Floats | float = 0.0
     """Peers to which a rank posts sends."""
-    domain_seconds: Floats | float
+    domain_seconds: Floats | float = 0.0
     """Seconds of the bytes inside a domain, all of the bandwidth reached."""
-    network_seconds: Floats | float
-    copy_seconds: Floats | float
+    network_seconds: Floats | float = 0.0
+    copy_seconds: Floats | float = 0.0
     """Seconds of the copies of the own block at all of the memory's bandwidth."""
     served: Mask | None = None
     """Collectives that have this way; None where all have."""
@@ -111,34 +111,20 @@ def task_of(kind: str, ranks: int, nodes: int, nbytes: float, tiers: Tiers) -> L
 
 def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
     """Yield every way that the transport has for collectives of a kind."""
-    kind = tasks.kind
     for number, name in enumerate(PROTOCOLS):
-        if name not in transport.protocols:
-            continue
-        if kind in PASSES:
-            yield _ring(tasks, tiers, transport, number)
-        if kind in _ROOTED:
-            yield _chain(tasks, tiers, transport, number)
-        if kind == "all-to-all" and name != "LL128":
-            yield _pairs(tasks, tiers, transport, number)
-        if kind == "all-reduce":
-            yield _tree(tasks, tiers, transport, number)
-        if name == "Simple" and PASSES.get(kind) == 1 and transport.rails:
-            yield _rails(tasks, tiers, transport, number)
-        if name == "Simple" and PASSES.get(kind) == 1 and transport.parallel_trees is not None:
-            yield _parallel_trees(tasks, tiers, transport.parallel_trees, number)
-    if kind == "all-reduce" and _switches_add(tiers, transport):
-        yield _adding(tasks, tiers, transport)
-
-
-def _switches_add(tiers: Tiers, transport: Transport) -> bool:
-    generation = transport.generation
-    return (
-        tiers.reduction
-        and transport.reduction is not None
-        and generation is not None
-        and generation.reduction_share > 0
-    )
+        if name in transport.protocols:
+            yield from _ways_of_protocol(tasks, tiers, transport, number)
+    reduction, generation = transport.reduction, transport.generation
+    if tasks.kind == "all-reduce" and tiers.reduction and reduction and generation and generation.reduction_share > 0:
+        yield Way(
+            "adding switches",
+            REDUCTION,
+            domain_steps=reduction.domain_step,
+            network_steps=2 * np.log2(tasks.domains) * reduction.network_step,
+            domain_seconds=tasks.nbytes * (1 + 1 / tasks.inside) / (generation.reduction_share * tiers.bandwidth),
+            network_seconds=_leaving(tasks, _tree_bytes(tasks), tiers, transport),
+            served=tasks.inside > 2,
+        )
 
 
 def _own(tasks: Tasks, tiers: Tiers) -> Floats | float:
@@ -167,125 +153,92 @@ def _ring_share(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -
     return np.minimum(share, ceiling / tiers.bandwidth)
 
 
-def _ring(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
-    protocol = transport.protocols[PROTOCOLS[number]]
-    passes, n, m = PASSES[tasks.kind], tasks.ranks, tasks.domains
-    steps, across = passes * (n - 1), passes * (m - 1)
-    least = np.where(m > 1, protocol.least_domain_step, 0.0)
-    moved = passes * (n - 1) / n * tasks.nbytes
-    return Way(
-        f"ring {PROTOCOLS[number]}",
-        number,
-        protocol.ring.base,
-        (steps - across) * np.maximum(protocol.ring.domain_step, least),
-        across * protocol.ring.network_step,
-        0.0,
-        moved / (_ring_share(tasks, tiers, transport, number) * tiers.bandwidth),
-        _leaving(tasks, moved / protocol.share, tiers, transport),
-        _own(tasks, tiers),
-    )
-
-
-def _chain(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
-    """Pass all bytes along a ring from its root, or to it."""
-    protocol = transport.protocols[PROTOCOLS[number]]
-    n, m = tasks.ranks, tasks.domains
-    return Way(
-        f"chain {PROTOCOLS[number]}",
-        number,
-        protocol.ring.base,
-        (n - m) * protocol.ring.domain_step,
-        (m - 1) * protocol.ring.network_step,
-        0.0,
-        tasks.nbytes / (_ring_share(tasks, tiers, transport, number) * tiers.bandwidth),
-        _leaving(tasks, tasks.nbytes / protocol.share, tiers, transport),
-        0.0,
-    )
-
-
-def _tree(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
-    protocol = transport.protocols[PROTOCOLS[number]]
-    share = np.where(tasks.domains == 1, protocol.tree_share, protocol.network_tree_share)
-    return Way(
-        f"tree {PROTOCOLS[number]}",
-        number,
-        protocol.tree.base,
-        2 * (tasks.inside - 1) * protocol.tree.domain_step,
-        2 * np.log2(tasks.domains) * protocol.tree.network_step,
-        0.0,
-        2 * tasks.nbytes / (share * tiers.bandwidth),
-        _leaving(tasks, _tree_bytes(tasks) / share, tiers, transport),
-        _own(tasks, tiers),
-    )
-
-
 def _tree_bytes(tasks: Tasks) -> Floats:
     """Return the bytes that leave a domain in a double tree of domains, whose two trees share the inner domains evenly:
     every edge carries all bytes once up and once down."""
     return 2 * (tasks.domains - 1) / tasks.domains * tasks.nbytes
 
 
-def _adding(tasks: Tasks, tiers: Tiers, transport: Transport) -> Way:
-    assert transport.reduction is not None
-    assert transport.generation is not None
-    return Way(
-        "adding switches",
-        REDUCTION,
-        0.0,
-        transport.reduction.domain_step,
-        2 * np.log2(tasks.domains) * transport.reduction.network_step,
-        0.0,
-        tasks.nbytes * (1 + 1 / tasks.inside) / (transport.generation.reduction_share * tiers.bandwidth),
-        _leaving(tasks, _tree_bytes(tasks), tiers, transport),
-        0.0,
-        served=tasks.inside > 2,
-    )
+def _ways_of_protocol(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Iterator[Way]:
+    """Yield the ways that one protocol has, in the order of the table above."""
+    name = PROTOCOLS[number]
+    protocol, passes = transport.protocols[name], PASSES.get(tasks.kind, 0)
+    n, m, g, nbytes = tasks.ranks, tasks.domains, tasks.inside, tasks.nbytes
+    ring, own = protocol.ring, _own(tasks, tiers)
+    if passes:
+        across, moved = passes * (m - 1), passes * (n - 1) / n * nbytes
+        least = np.where(m > 1, protocol.least_domain_step, 0.0)
+        yield Way(
+            f"ring {name}",
+            number,
+            ring.base,
+            domain_steps=(passes * (n - 1) - across) * np.maximum(ring.domain_step, least),
+            network_steps=across * ring.network_step,
+            domain_seconds=moved / (_ring_share(tasks, tiers, transport, number) * tiers.bandwidth),
+            network_seconds=_leaving(tasks, moved / protocol.share, tiers, transport),
+            copy_seconds=own,
+        )
+    if tasks.kind in _ROOTED:
+        yield Way(
+            f"chain {name}",
+            number,
+            ring.base,
+            domain_steps=(n - m) * ring.domain_step,
+            network_steps=(m - 1) * ring.network_step,
+            domain_seconds=nbytes / (_ring_share(tasks, tiers, transport, number) * tiers.bandwidth),
+            network_seconds=_leaving(tasks, nbytes / protocol.share, tiers, transport),
+        )
+    if tasks.kind == "all-to-all" and name != "LL128":
+        yield Way(
+            f"all pairs {name}",
+            number,
+            ring.base,
+            domain_steps=ring.domain_step,
+            network_steps=np.where(m > 1, ring.network_step, 0.0),
+            posts=n - 1,
+            domain_seconds=nbytes * (n - 1) / n / (protocol.share * tiers.bandwidth),
+            network_seconds=_across(tasks, nbytes * (n - g) / n / protocol.share, tiers),
+            copy_seconds=own,
+        )
+    if tasks.kind == "all-reduce":
+        share = np.where(m == 1, protocol.tree_share, protocol.network_tree_share)
+        yield Way(
+            f"tree {name}",
+            number,
+            protocol.tree.base,
+            domain_steps=2 * (g - 1) * protocol.tree.domain_step,
+            network_steps=2 * np.log2(m) * protocol.tree.network_step,
+            domain_seconds=2 * nbytes / (share * tiers.bandwidth),
+            network_seconds=_leaving(tasks, _tree_bytes(tasks) / share, tiers, transport),
+            copy_seconds=own,
+        )
+    if name == "Simple" and passes == 1:
+        yield from _single_pass_ways(tasks, tiers, transport, number)
 
 
-def _rails(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
-    latencies: Latencies = transport.protocols[PROTOCOLS[number]].ring
-    g, m = tasks.inside, tasks.domains
-    return Way(
-        f"rails {PROTOCOLS[number]}",
-        number,
-        latencies.base,
-        (g - 1) * latencies.domain_step,
-        (m - 1) * latencies.network_step,
-        0.0,
-        tasks.nbytes * (g - 1) / g / tiers.bandwidth,
-        _leaving(tasks, tasks.nbytes * (m - 1) / m, tiers, transport),
-        _own(tasks, tiers),
-        served=(m > 1) & (m < tasks.ranks),
-    )
-
-
-def _parallel_trees(tasks: Tasks, tiers: Tiers, trees: ParallelTrees, number: int) -> Way:
-    n = tasks.ranks
-    return Way(
-        "parallel trees",
-        number,
-        trees.base,
-        0.0,
-        np.ceil(np.log2(n)) * trees.network_step,
-        0.0,
-        0.0,
-        _across(tasks, tasks.nbytes * (n - 1) / n / trees.share, tiers),
-        _own(tasks, tiers),
-        served=(tasks.domains == n) & (n > 1),
-    )
-
-
-def _pairs(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Way:
-    protocol = transport.protocols[PROTOCOLS[number]]
-    n, g = tasks.ranks, tasks.inside
-    return Way(
-        f"all pairs {PROTOCOLS[number]}",
-        number,
-        protocol.ring.base,
-        protocol.ring.domain_step,
-        np.where(tasks.domains > 1, protocol.ring.network_step, 0.0),
-        n - 1,
-        tasks.nbytes * (n - 1) / n / (protocol.share * tiers.bandwidth),
-        _across(tasks, tasks.nbytes * (n - g) / n / protocol.share, tiers),
-        _own(tasks, tiers),
-    )
+def _single_pass_ways(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Iterator[Way]:
+    """Yield the rails and the parallel trees of an all-gather or a reduce-scatter, where the transport has them."""
+    n, m, g, nbytes, own = tasks.ranks, tasks.domains, tasks.inside, tasks.nbytes, _own(tasks, tiers)
+    if transport.rails:
+        ring = transport.protocols[PROTOCOLS[number]].ring
+        yield Way(
+            f"rails {PROTOCOLS[number]}",
+            number,
+            ring.base,
+            domain_steps=(g - 1) * ring.domain_step,
+            network_steps=(m - 1) * ring.network_step,
+            domain_seconds=nbytes * (g - 1) / g / tiers.bandwidth,
+            network_seconds=_leaving(tasks, nbytes * (m - 1) / m, tiers, transport),
+            copy_seconds=own,
+            served=(m > 1) & (m < n),
+        )
+    if (trees := transport.parallel_trees) is not None:
+        yield Way(
+            "parallel trees",
+            number,
+            trees.base,
+            network_steps=np.ceil(np.log2(n)) * trees.network_step,
+            network_seconds=_across(tasks, nbytes * (n - 1) / n / trees.share, tiers),
+            copy_seconds=own,
+            served=(m == n) & (n > 1),
+        )

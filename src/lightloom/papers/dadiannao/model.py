@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, log2, sqrt
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import Collective
@@ -47,8 +47,7 @@ Hops = Callable[[int], float]
 """Number of chips → latencies that one broadcast takes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChipLink:
+class ChipLink(NamedTuple):
     """A link between neighbouring chips."""
 
     bandwidth: float
@@ -66,7 +65,7 @@ def link_of(chip: DaDianNao, name: str) -> ChipLink:
         UnknownNameError: the chip has no such links.
     """
     link = chip.link(name)
-    return ChipLink(bandwidth=link.bandwidth, latency=link.latency, phy_power=link.phy_power)
+    return ChipLink(link.bandwidth, link.latency, link.phy_power)
 
 
 def chips_needed(network: Network, batch: int, chip: DaDianNao) -> int:
@@ -153,10 +152,8 @@ class Step:
     """Seconds, eDRAM accesses included."""
     communication: float
     """Seconds in which the chips exchange data."""
-    computation_power: float
-    """Watts of a chip while it computes."""
-    communication_power: float | None
-    """Watts of a chip's PHYs while they send; None when no source gives them."""
+    chip: DaDianNao
+    link: ChipLink
 
     @property
     def time(self) -> float:
@@ -166,26 +163,15 @@ class Step:
     @property
     def energy(self) -> float | None:
         """Joules: chips at their peak while they compute, PHYs at theirs while they send (section 4.2)."""
-        if self.communication_power is None:
+        if self.link.phy_power is None:
             return None
-        chip = self.computation_power * self.computation + self.communication_power * self.communication
-        return self.chips * chip
+        sending = self.chip.phys * self.link.phy_power * self.communication
+        return self.chips * (self.chip.power * self.computation + sending)
 
     @property
     def edp(self) -> float | None:
         """Energy-delay product, joule seconds."""
         return None if (energy := self.energy) is None else energy * self.time
-
-
-def step(chip: DaDianNao, link: ChipLink, *, chips: int, computation: float, communication: float) -> Step:
-    """Return a step of these seconds at the peak powers of the chip and of its PHYs."""
-    return Step(
-        chips=chips,
-        computation=computation,
-        communication=communication,
-        computation_power=chip.power,
-        communication_power=None if link.phy_power is None else chip.phys * link.phy_power,
-    )
 
 
 # The 27 cases of Fig. 5.
@@ -233,16 +219,8 @@ def chip() -> DaDianNao:
 
 def links(bandwidths: Bandwidths) -> dict[str, ChipLink]:
     """Return the three kinds of links, with the latencies and PHY powers of Table 1."""
-    by_name = {}
-    for name, bandwidth in zip(LINKS, bandwidths, strict=True):
-        table = link_of(chip(), name)
-        by_name[name] = ChipLink(bandwidth=bandwidth, latency=table.latency, phy_power=table.phy_power)
-    return by_name
-
-
-def cases() -> tuple[Case, ...]:
-    """Return the cases of Fig. 5: nine networks at three batch sizes."""
-    return tuple((name, batch) for name in printed() for batch in BATCHES)
+    named = zip(LINKS, bandwidths, strict=True)
+    return {name: link_of(chip(), name)._replace(bandwidth=bandwidth) for name, bandwidth in named}
 
 
 def strategy(name: str, batch: int) -> Strategy:
@@ -264,12 +242,12 @@ def run(
     p = chips_needed(network, batch, chip())
     held = network.synapses if chosen == "data" else network.synapses / p
     computation = constants.passes * computation_time(network, batch, p, chip())
-    return step(
-        chip(),
-        link,
+    return Step(
         chips=p,
         computation=computation + constants.synapse * held / SYNAPSE_RATE,
         communication=communication_time(network, batch, p, link, chosen, hops),
+        chip=chip(),
+        link=link,
     )
 
 
@@ -279,11 +257,10 @@ def saved(
     base: ChipLink,
     constants: Constants,
     *,
-    hops: Hops = mesh_hops,
-    base_hops: Hops = mesh_hops,
+    hops: tuple[Hops, Hops] = (mesh_hops, mesh_hops),
     networks: Mapping[str, Network] | None = None,
 ) -> Figures:
-    """Return the percentage of time or EDP that ``link`` saves over ``base`` in each case.
+    """Return the percentage of time or EDP that ``link`` saves over ``base`` in each case; ``hops`` are those of both.
 
     Raises:
         ValueError: a link has no PHY power, which EDP needs.
@@ -291,8 +268,8 @@ def saved(
     figures = {}
     for name, network in (networks or printed()).items():
         for batch in BATCHES:
-            new = getattr(run(network, batch, link, constants, hops=hops), quantity)
-            old = getattr(run(network, batch, base, constants, hops=base_hops), quantity)
+            new = getattr(run(network, batch, link, constants, hops=hops[0]), quantity)
+            old = getattr(run(network, batch, base, constants, hops=hops[1]), quantity)
             if new is None or not old:
                 raise ValueError(f"{name}, batch {batch}: nothing to compare without PHY powers")
             figures[name, batch] = 100 * (1 - new / old)
@@ -330,7 +307,7 @@ def savings(
 
     def figures(quantity: Literal["time", "edp"]) -> dict[str, Figures]:
         return {
-            speed: saved(quantity, link, electrical, constants, hops=hops, base_hops=hops, networks=networks)
+            speed: saved(quantity, link, electrical, constants, hops=(hops, hops), networks=networks)
             for speed, link in by_speed.items()
         }
 
@@ -403,22 +380,19 @@ def mesh_broadcast(fabric: Mesh, share: float, *, both_axes: bool = False) -> Sc
     return build(algorithm, Collective("all-gather", fabric.ranks, fabric.ranks * share), fabric)
 
 
-def built_time(chips: int, link: ChipLink, share: float = _SHARE, *, both_axes: bool = False) -> float:
-    """Return the duration of the broadcast on the most square mesh of so many chips, in seconds."""
-    fabric = Mesh(ranks=chips, bandwidth=link.bandwidth, hop_latency=link.latency)
-    return cost(mesh_broadcast(fabric, share, both_axes=both_axes), fabric).time
-
-
 def equation_3_claims() -> tuple[Claim, ...]:
     """Return the rows of Eq. 3 beside built schedules, for 100 Gb/s links in one direction and 1 MiB per chip."""
-    link = link_of(chip(), "100-O")
+    link, rows = link_of(chip(), "100-O"), []
+    for chips in (_SQUARE, _OBLONG):
+        # The most square mesh of so many chips.
+        fabric = Mesh(ranks=chips, bandwidth=link.bandwidth, hop_latency=link.latency)
+        built = cost(mesh_broadcast(fabric, _SHARE), fabric).time
+        rows.append(_equation_3_row(f"time_{chips}", broadcast_time(_SHARE, chips, link), built))
     fabric = Mesh(ranks=_SQUARE, bandwidth=link.bandwidth, hop_latency=link.latency)
     halved = mesh_broadcast(fabric, _SHARE, both_axes=True)
-    bound = lower_bound(halved.collective, fabric)
-    square, oblong = (broadcast_time(_SHARE, chips, link) for chips in (_SQUARE, _OBLONG))
+    bound, square = lower_bound(halved.collective, fabric), broadcast_time(_SHARE, _SQUARE, link)
     return (
-        _equation_3_row("time_64", square, built_time(_SQUARE, link)),
-        _equation_3_row("time_35", oblong, built_time(_OBLONG, link)),
+        *rows,
         _equation_3_row("time_64_both_axes", square, cost(halved, fabric).time, bound=bound, bound_us=bound.time * 1e6),
         PAPER.claim(
             "example.equation_3_literal_latencies_904", round(mesh_hops(_LARGE), 2), paper=literal_hops(_LARGE)

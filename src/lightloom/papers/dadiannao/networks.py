@@ -103,11 +103,6 @@ def counted(name: str) -> Counted:
     return _stored()[name]
 
 
-def inception_variant() -> Counted:
-    """Return the stored counts of the guessed Inception-v3."""
-    return _stored()[INCEPTION_VARIANT]
-
-
 def trace_counts(name: str) -> Counted:
     """Count the zoo's graph, as in Table 2.
 
@@ -130,14 +125,8 @@ def trace_variant() -> Counted:
         change = sum((times - 1) * getattr(parts[block], field) for block, times in VARIANT.items())
         return float(getattr(whole, field) + change)
 
-    network = Network(
-        name="Inception-v3",
-        layers=round(total("layers")),
-        synapses=total("synapses"),
-        neurons=total("neurons"),
-        products=total("products"),
-        inputs=total("inputs"),
-    )
+    sums = {name: total(name) for name in ("synapses", "neurons", "products", "inputs")}
+    network = Network(name="Inception-v3", layers=round(total("layers")), **sums)
     kinds = _with_kinds(network, graph)
     more = sum(
         (times - 1) * _count_operators(_operators_of_block(graph, block), "conv") for block, times in VARIANT.items()
@@ -174,7 +163,7 @@ def printed() -> Mapping[str, Network]:
     are counted, Inception-v3's in the variant whose sizes are printed."""
     networks = {}
     for name, row in TABLE_2.items():
-        ours = (inception_variant() if name == "Inception-v3" else counted(name)).network
+        ours = counted(INCEPTION_VARIANT if name == "Inception-v3" else name).network
         networks[name] = replace(
             ours, layers=row.layers, synapses=row.synapse * MIB, neurons=row.neuron * MIB / NEURON_BATCH
         )

@@ -45,3 +45,9 @@ HEADLINE = {
 """Per cent saved against 25-E: mean and best of all networks and batches, and mean at batch 256."""
 BEST = {"100": "VGG19", "400": "VGG16"}
 """Networks of the two best values, according to the text."""
+
+CODE, SYMBOL_BITS = (544, 514), 10
+"""Symbols of a block of 400 Gb/s Ethernet's Reed-Solomon code, and those that carry data (IEEE 802.3bs, clause 119): a
+receiver sees the whole block before it corrects up to half as many symbols as do not."""
+DECODER_CYCLES = 47
+"""Cycles that RS(544, 514) adds to a link, as the paper cites them (section 4.1)."""

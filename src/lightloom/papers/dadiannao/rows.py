@@ -12,7 +12,6 @@ from typing import Any
 from lightloom.core.claims import Claim
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.clusters.cluster import Package, Rack
-from lightloom.machines.fabrics.packets import DECODER_CYCLES, RS_544_514
 from lightloom.papers.dadiannao import PAPER
 from lightloom.papers.dadiannao.model import (
     BOTH_DIRECTIONS,
@@ -42,8 +41,20 @@ from lightloom.papers.dadiannao.model import (
     savings,
     tree_hops,
 )
-from lightloom.papers.dadiannao.networks import MIB, ZOO, Counted, all_counted, counted, inception_variant, printed
-from lightloom.papers.dadiannao.paper import BATCHES, BEST, HEADLINE, LINKS, NEURON_BATCH, TABLE_1, TABLE_2, Row
+from lightloom.papers.dadiannao.networks import INCEPTION_VARIANT, MIB, ZOO, Counted, all_counted, counted, printed
+from lightloom.papers.dadiannao.paper import (
+    BATCHES,
+    BEST,
+    CODE,
+    DECODER_CYCLES,
+    HEADLINE,
+    LINKS,
+    NEURON_BATCH,
+    SYMBOL_BITS,
+    TABLE_1,
+    TABLE_2,
+    Row,
+)
 
 _HEADLINE_UNITS = "electrical links at 6.4 GB/s (both directions), optical at 12.5 and 50 GB/s (one direction)"
 _TABLE_1 = "6.4, 25 and 100 GB/s, Table 1"
@@ -66,20 +77,16 @@ def _headline_row(template: str, what: str, ours: dict[str, float], **values: An
 
 
 def _averages(suffix: str, ours: dict[str, float], template: str = "{what}{suffix}", **values: Any) -> list[Claim]:
-    return [
-        _headline_row(template, f"time_average_{speed}", ours, suffix=suffix, speed=speed, **values)
-        for speed in ("100", "400")
-    ]
+    values |= {"suffix": suffix}
+    return [_headline_row(template, f"time_average_{speed}", ours, speed=speed, **values) for speed in ("100", "400")]
 
 
-def _fitted_headlines() -> Iterator[Claim]:
+def _winners() -> Iterator[Claim]:
+    """Yield the ten headlines with fitted constants, and the networks of the best values."""
     for suffix, constants in (("", FITTED), ("_one_constant", ONE_FITTED)):
         why = f"fitted: R = {constants.passes:g}, β = {constants.synapse:g}; {_HEADLINE_UNITS}"
         ours = savings(constants).headlines()
         yield from (_headline_row("{what}{suffix}", what, ours, why=why, suffix=suffix) for what in HEADLINE)
-
-
-def _winners() -> Iterator[Claim]:
     fitted = savings(FITTED)
     for speed, paper in BEST.items():
         for what, figures in (("time", fitted.time[speed]), ("edp", fitted.edp[speed])):
@@ -249,10 +256,11 @@ def _chip_of_table_1() -> Iterator[Claim]:
 
 
 def _decoder_latency() -> Iterator[Claim]:
-    code, latency = RS_544_514, DECODER_CYCLES / chip().frequency * 1e9
-    solver, block_time = code.solver_cycles(), code.block_time(50e9) * 1e9
+    (length, data), latency = CODE, DECODER_CYCLES / chip().frequency * 1e9
+    solver, block_time = length - data, data * SYMBOL_BITS / 8 / 50e9 * 1e9
     cycles = {"decoder": DECODER_CYCLES, "solver": solver, "rest": DECODER_CYCLES - solver}
-    yield PAPER.claim("table1.fec_latency", round(latency, 2), cycles=cycles, code=code, block_time=block_time)
+    values = {"corrects": solver // 2, "block_time": block_time}
+    yield PAPER.claim("table1.fec_latency", round(latency, 2), cycles=cycles, **values)
     yield PAPER.claim("table1.latency_400_derived", round(80 + latency, 2))
 
 
@@ -260,16 +268,11 @@ def _floorplan() -> Claim:
     package = Package()
     millimetres = {name: getattr(package, name) * 1e3 for name in ("pitch", "gap", "link_width")}
     waveguides = 2 * package.waveguides
-    chips = _largest_side() ** 2
-    return PAPER.claim("figure3.chips_a_package", chips, waveguides=waveguides, package=package, **millimetres)
-
-
-def _largest_side() -> int:
     side = 1
     with suppress(UnsupportedError):
         while Package(side=side + 1):
             side += 1
-    return side
+    return PAPER.claim("figure3.chips_a_package", side**2, waveguides=waveguides, package=package, **millimetres)
 
 
 def _rack() -> Iterator[Claim]:
@@ -291,25 +294,12 @@ _LAST_TENSOR = 7 * 7 * 2048 * 4 * NEURON_BATCH / MIB
 """Size of an output of a ResNet's last stage, in MiB."""
 
 
-def _table_2() -> tuple[Claim, ...]:
-    """Return the rows of Table 2."""
-    rows = [claim for name in TABLE_2 for claim in _rows_of_table_2(name, counted(name))]
-    rows += _rows_of_table_2("Inception-v3", inception_variant(), "_variant")
-    return (*rows, *(_without_one_tensor(name) for name in ("ResNet50", "ResNet101", "ResNet152")))
-
-
 def sizes(counts: Counted) -> Row:
     """Return counts in the units of Table 2."""
     synapse = counts.network.synapses / MIB
     neuron = counts.network.neurons * NEURON_BATCH / MIB
-    return Row(
-        counts.network.layers,
-        counts.convolutions,
-        counts.connected,
-        round(synapse, 2),
-        round(neuron, 2),
-        round(synapse / neuron, 4),
-    )
+    layers = counts.network.layers, counts.convolutions, counts.connected
+    return Row(*layers, round(synapse, 2), round(neuron, 2), round(synapse / neuron, 4))
 
 
 _TABLE_2_UNITS = {
@@ -367,13 +357,13 @@ TOPOLOGIES: dict[str, Hops] = {"mesh": mesh_hops, "ring": ring_hops, "tree": tre
 def link(name: str) -> ChipLink:
     """Return a link; ``infinite`` has infinite bandwidth, ``ideal`` also no latency."""
     if name in ("infinite", "ideal"):
-        return ChipLink(bandwidth=inf, latency=link_of(chip(), "400-O").latency if name == "infinite" else 0.0)
+        return ChipLink(inf, link_of(chip(), "400-O").latency if name == "infinite" else 0.0)
     return link_of(chip(), name)
 
 
 def time_saved(name: str, topology: str = "mesh") -> Figures:
     """Return the percentage of time saved over the electrical mesh in each case."""
-    return saved("time", link(name), links(MIXED)["25-E"], FITTED, hops=TOPOLOGIES[topology])
+    return saved("time", link(name), links(MIXED)["25-E"], FITTED, hops=(TOPOLOGIES[topology], mesh_hops))
 
 
 def both_axes() -> Figures:
@@ -383,19 +373,15 @@ def both_axes() -> Figures:
     as fast.
     """
     electrical = links(MIXED)["25-E"]
-    doubled = ChipLink(bandwidth=2 * electrical.bandwidth, latency=electrical.latency)
-    return saved("time", doubled, electrical, FITTED)
+    return saved("time", electrical._replace(bandwidth=2 * electrical.bandwidth), electrical, FITTED)
 
 
-def _beyond_the_paper() -> tuple[Claim, ...]:
-    """Return rows without a value of the paper."""
-    rows = [_row_beyond_the_paper(name, time_saved(name)) for name in (*SPEEDS, "infinite", "ideal")]
-    rows += [
-        _row_beyond_the_paper(f"{name}_{topology}", time_saved(name, topology))
-        for topology in ("ring", "tree")
-        for name in SPEEDS
-    ]
-    return (*rows, _row_beyond_the_paper("both_axes_25", both_axes()))
+def _beyond_the_paper() -> Iterator[Claim]:
+    """Yield rows without a value of the paper."""
+    yield from (_row_beyond_the_paper(name, time_saved(name)) for name in (*SPEEDS, "infinite", "ideal"))
+    for topology in ("ring", "tree"):
+        yield from (_row_beyond_the_paper(f"{name}_{topology}", time_saved(name, topology)) for name in SPEEDS)
+    yield _row_beyond_the_paper("both_axes_25", both_axes())
 
 
 def _row_beyond_the_paper(what: str, figures: Figures) -> Claim:
@@ -411,10 +397,12 @@ def claims() -> tuple[Claim, ...]:
     edp = PAPER.claim("figure5.edp_worse", "; ".join(worse(changes)), value=changes.edp["400"]["DenseNet121", 256])
     return (
         *(*_chip_of_table_1(), *_decoder_latency(), _floorplan(), *_rack()),
-        *_table_2(),
+        *(claim for name in TABLE_2 for claim in _rows_of_table_2(name, counted(name))),
+        *_rows_of_table_2("Inception-v3", counted(INCEPTION_VARIANT), "_variant"),
+        *(_without_one_tensor(name) for name in ("ResNet50", "ResNet101", "ResNet152")),
         *equation_3_claims(),
         *_figure_2(),
         *(*_chips_of_cases(), edp, *_with_batch(changes), _every_network(changes), *_best_strategies()),
-        *(*_fitted_headlines(), *_winners(), *_impossible(), *_consistent(), *_unfitted()),
+        *(*_winners(), *_impossible(), *_consistent(), *_unfitted()),
         *_beyond_the_paper(),
     )

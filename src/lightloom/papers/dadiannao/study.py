@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lightloom.machines.clusters.cluster import Package
@@ -13,7 +12,6 @@ from lightloom.papers.dadiannao.model import (
     MIXED,
     ONE_FITTED,
     PEAK,
-    Savings,
     chip,
     chips_needed,
     links,
@@ -53,14 +51,8 @@ def floorplan(package: Package | None = None) -> Figure:
             axes.text(x + chip / 2, y + chip / 2, f"DaDianNao\n{chip:g} mm", ha="center", va="center", fontsize=9)
     _waveguides(axes, package, starts)
     axes.annotate("", (0, -0.8), (edge, -0.8), arrowprops={"arrowstyle": "<->", "color": INK}, annotation_clip=False)
-    axes.text(
-        edge / 2,
-        -1.2,
-        f"silicon optical interposer, {edge:g} mm; {package.fibres} fibres leave it",
-        ha="center",
-        va="top",
-        fontsize=9,
-    )
+    name = f"silicon optical interposer, {edge:g} mm; {package.fibres} fibres leave it"
+    axes.text(edge / 2, -1.2, name, ha="center", va="top", fontsize=9)
     axes.set_xlim(-0.5, edge + 0.5)
     axes.set_ylim(-2.4, edge + 0.5)
     axes.set_aspect("equal")
@@ -86,6 +78,8 @@ def _waveguides(axes: Axes, package: Package, starts: list[float]) -> None:
 COMPUTE, COMMUNICATION = SHARES["compute_s"][1], SHARES["exposed_communication_s"][1]
 _SPEEDS = {"100": SKY, "400": BLUE}
 """Colour by speed: the faster, the darker."""
+_NOTE: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8}
+"""Style of texts beside points."""
 
 
 def study() -> Study:
@@ -93,11 +87,6 @@ def study() -> Study:
     draw = (breakdown, times, energy_delay, saved_by_network, proof, faster_links, floorplan)
     figures = tuple(PAPER.figure(function) for function in draw)
     return PAPER.study(claims=rows.claims(), figures=figures, fitted=FITTED, one_fitted=ONE_FITTED)
-
-
-@cache
-def _savings() -> Savings:
-    return savings(FITTED)
 
 
 def chips(name: str, batch: int) -> int:
@@ -139,13 +128,8 @@ def times() -> Figure:
         ]
         stacked_bars(axes, ticks, parts, width=0.85)
         for group, batch in enumerate(BATCHES):
-            style: dict[str, Any] = {
-                "ha": "center",
-                "va": "top",
-                "transform": axes.get_xaxis_transform(),
-                "fontsize": 8,
-            }
-            axes.text(group * 4 + 1, -0.13, f"B = {batch} ({chips(network.name, batch)})", **style)
+            place: dict[str, Any] = {"ha": "center", "va": "top", "transform": axes.get_xaxis_transform()}
+            axes.text(group * 4 + 1, -0.13, f"B = {batch} ({chips(network.name, batch)})", fontsize=8, **place)
         axes.set_xticks(ticks, [name.split("-")[0] for name in LINKS] * 3, fontsize=7)
         axes.set_title(network.name, fontsize=10)
     panels[3].set_ylabel("time over 25-E's at batch 1")
@@ -157,7 +141,7 @@ def times() -> Figure:
 def energy_delay() -> Figure:
     """Figure 5, EDP: a panel for each batch."""
     figure, panels = canvas(1, 3, size=(10, 7))
-    edp = _savings().edp
+    edp = savings(FITTED).edp
     for axes, batch in zip(panels, BATCHES, strict=True):
         for side, (speed, colour) in zip((-0.2, 0.2), _SPEEDS.items(), strict=True):
             values = {name: 1 - edp[speed][name, batch] / 100 for name in printed()}
@@ -178,7 +162,7 @@ def saved_by_network() -> Figure:
     """Improvement by network, at both speeds."""
     figure, (axes,) = canvas(size=(10, 4.4))
     for side, (speed, colour) in zip((-0.2, 0.2), _SPEEDS.items(), strict=True):
-        values = _savings().time[speed]
+        values = savings(FITTED).time[speed]
         each = {name: [values[name, batch] for batch in BATCHES] for name in printed()}
         places = [i + side for i in range(len(each))]
         axes.bar(places, [sum(v) / len(v) for v in each.values()], 0.38, color=colour, label=f"{speed} Gb/s")
@@ -186,15 +170,7 @@ def saved_by_network() -> Figure:
             axes.plot([at] * 3, three, "o", color="white", mec=INK, ms=4)
         paper = HEADLINE[f"time_average_{speed}"]
         axes.axhline(paper, color=colour, lw=1.2, ls="--")
-        axes.annotate(
-            f"paper's mean, {paper} %",
-            (3.15, paper),
-            (0, 3),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-            color=INK,
-        )
+        axes.annotate(f"paper's mean, {paper} %", (3.15, paper), (0, 3), ha="center", color=INK, **_NOTE)
     axes.set_xticks(range(len(printed())), list(printed()), fontsize=8)
     axes.set_ylabel("% of time saved against 25-E")
     axes.legend(frameon=False, loc="upper right")
@@ -215,7 +191,7 @@ def proof() -> Figure:
     for what, label in (("time_average", "mean"), ("time_batch256", "mean, B = 256")):
         x, y = HEADLINE[f"{what}_100"], HEADLINE[f"{what}_400"]
         axes.plot(x, y, "*", color=ORANGE, mec=INK, ms=13, label="the paper's means" if label == "mean" else None)
-        axes.annotate(label, (x, y), (-8, 6), textcoords="offset points", ha="right", fontsize=8)
+        axes.annotate(label, (x, y), (-8, 6), ha="right", **_NOTE)
     axes.set_xlim(0, 65)
     axes.set_ylim(0, 85)
     axes.set_xlabel("% of time saved at 100 Gb/s")
@@ -236,15 +212,8 @@ def faster_links() -> Figure:
         for name, label in (("infinite", "infinitely fast mesh"), ("ideal", "no communication")):
             level = mean(rows.time_saved(name), batch)
             axes.axhline(level, color=FAINT, lw=1, ls="--" if name == "infinite" else ":")
-            axes.annotate(
-                f"{level:.1f} % {label}",
-                (speeds[-1], level),
-                (14, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=8,
-                annotation_clip=False,
-            )
+            place: dict[str, Any] = {"va": "center", "annotation_clip": False}
+            axes.annotate(f"{level:.1f} % {label}", (speeds[-1], level), (14, 0), **place, **_NOTE)
         axes.set_xscale("log", base=2)
         axes.set_xticks(speeds, [str(each) for each in speeds])
         axes.minorticks_off()
@@ -262,6 +231,5 @@ def legend(figure: Figure, key: list[tuple[str, str]], note: str = "") -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colour, label=label) for label, colour in key]
-    if note:
-        handles.append(Patch(alpha=0, label=note))
+    handles += [Patch(alpha=0, label=note)] if note else []
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)

@@ -21,13 +21,13 @@ from pydantic import BaseModel
 
 from lightloom.core.claims import Claim
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.core.results import Document, content_hash
+from lightloom.core.results import content_hash
 from lightloom.machines.accelerators.accelerator import Precision
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.clusters.cluster import Cluster, TrainingSettings
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.models.graph import ComputeGraph, Operator
-from lightloom.models.zoo import ZOO, ZooEntry, load_workload
+from lightloom.models.zoo import ZOO, load_workload
 from lightloom.papers.sipml import PAPER
 from lightloom.papers.sipml.paper import (
     BANDWIDTHS,
@@ -47,7 +47,6 @@ from lightloom.planning.parallelism.placement.cuts import PartitionRules
 from lightloom.planning.parallelism.placement.place import Partitions, place
 from lightloom.planning.parallelism.placement.placement import HybridPlan
 from lightloom.planning.pricing.group_prices import GroupPrices
-from lightloom.planning.search.plans import Plan
 from lightloom.planning.search.request import DATA_PARALLEL, STRATEGIES, SearchRequest
 from lightloom.planning.search.search import search
 from lightloom.planning.simulation.placed_step import PlacedStep, simulate_best
@@ -93,9 +92,20 @@ class Choice(NamedTuple):
     seconds: float
 
 
-def result_key(model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100") -> str:
-    """Return the key of results of placed plans."""
-    return f"{model} {accelerator} {system} {ranks} {gbps:g}"
+class Network(NamedTuple):
+    """A network, its size, and the accelerator of its ranks."""
+
+    system: System
+    ranks: int
+    gbps: float
+    accelerator: str = "a100"
+    model: str = ""
+    """Model that is trained there; empty where it is the small one."""
+
+    @property
+    def key(self) -> str:
+        """Key of results of placed plans."""
+        return f"{self.model} {self.accelerator} {self.system} {self.ranks} {self.gbps:g}"
 
 
 def rival_key(system: System, gbps: float) -> str:
@@ -127,7 +137,7 @@ class Comparison:
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
     ) -> dict[int, dict[str, Any]]:
         """Return the results by k, without refused splits."""
-        by_k = self.results[result_key(model, system, gbps, ranks, accelerator)]
+        by_k = self.results[Network(system, ranks, gbps, accelerator, model).key]
         return {int(k): row for k, row in by_k.items() if "step_s" in row}
 
     def best(
@@ -205,13 +215,12 @@ def search_outcome(
     except UnsupportedError as error:
         return {name: {"refused": str(error)} for name in ("search", *DATA_PARALLEL)}
     winners = {"search": outcome.winner} | {name: outcome.best_of(name) for name in DATA_PARALLEL}
-    return {name: _plan_outcome(plan) for name, plan in winners.items()}
-
-
-def _plan_outcome(plan: Plan | None) -> dict[str, Any]:
-    if plan is None:
-        return {"refused": "it does not fit, or no algorithm serves it"}
-    return {"step_s": rounded(plan.step_time), "strategy": plan.choice._asdict()}
+    return {
+        name: {"refused": "it does not fit, or no algorithm serves it"}
+        if plan is None
+        else {"step_s": rounded(plan.step_time), "strategy": plan.choice._asdict()}
+        for name, plan in winners.items()
+    }
 
 
 def rounded(value: float) -> float:
@@ -223,15 +232,6 @@ def rounded(value: float) -> float:
 
 PRECISIONS: dict[str, Precision] = {"a100": "bf16", "titan-xp": "fp32"}
 """Number format of training, by accelerator."""
-
-
-class Network(NamedTuple):
-    """A network, its size, and the accelerator of its ranks."""
-
-    system: System
-    ranks: int
-    gbps: float
-    accelerator: str = "a100"
 
 
 def simulate_split(on: Network, k: int, quantum: float, partitions: Callable[[int], Partitions]) -> PlacedStep:
@@ -281,12 +281,6 @@ def placed_outcomes() -> list[list[float]]:
             figures = step.step_time, step.plan.placement.makespan, step.sent_bytes, step.relayed_bytes
             outcomes.append([rounded(float(figure)) for figure in figures])
     return outcomes
-
-
-@cache
-def rival_outcomes() -> list[Document]:
-    """Winners of the planner's search and of data parallelism."""
-    return [search_outcome(_small_graph(1), 32, fabric(system, 8, _GBPS[0])) for system in SYSTEMS]
 
 
 def _small_partitions(samples: int, clique: int) -> Partitions:
@@ -359,23 +353,26 @@ def inputs_hash(part: Part) -> str:
     and version, and what the code makes of a small network."""
     own = [QUANTA, MOST_DEVICES, SCALING] if part == "placed" else [ALGORITHMS]
     models = {job.model: ZOO[job.model] for job in JOBS.values()}
+    # The module of a model's class may move.
+    fields = {
+        name: [zoo.parameters, zoo.path.rpartition(":")[2], zoo.arguments, zoo.example] for name, zoo in models.items()
+    }
+    if part == "placed":
+        witness: list[Any] = placed_outcomes()
+    else:
+        witness = [search_outcome(_small_graph(1), 32, fabric(system, 8, _GBPS[0])) for system in SYSTEMS]
     return content_hash(
         {
             "code": [VERSIONS[part], own],
             "jobs": JOBS,
-            "models": {name: _zoo_fields(zoo) for name, zoo in models.items()},
+            "models": fields,
             "accelerators": [_stated_fields(load_accelerator(name).flat()) for name in PRECISIONS],
             "precisions": PRECISIONS,
             "networks": [_stated_fields(fabric(system, RANKS, gbps)) for system in SYSTEMS for gbps in ports(system)],
             "training": TrainingSettings().model_dump(mode="json"),
-            "witness": placed_outcomes() if part == "placed" else rival_outcomes(),
+            "witness": witness,
         }
     )
-
-
-def _zoo_fields(entry: ZooEntry) -> list[object]:
-    """Return what decides a model of the zoo; the module of its class may move."""
-    return [entry.parameters, entry.path.rpartition(":")[2], entry.arguments, entry.example]
 
 
 def _stated_fields(part: BaseModel) -> object:

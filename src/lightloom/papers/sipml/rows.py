@@ -95,22 +95,11 @@ def _rings() -> Iterator[Claim]:
         values = {"paper": expected, "name": name, "case": case}
         yield PAPER.claim("example.ring_{name}_program", case.optimum, **values)
         yield PAPER.claim("example.ring_{name}_fast", case.fast.max_min, **values)
-
-
-def _continuity() -> Iterator[Claim]:
     nodes, links, wavelengths = LONG
     case = solve(ahead(nodes, links), wavelengths)
+    values = {"nodes": nodes, "wavelengths": wavelengths, "links": links, "paper": case.optimum, "case": case}
     bound = relax(case.traffic, case.fabric).service
-    yield PAPER.claim(
-        "example.ring_counts_without_wavelengths",
-        case.fast.max_min,
-        paper=case.optimum,
-        nodes=nodes,
-        wavelengths=wavelengths,
-        links=links,
-        bound=bound,
-        case=case,
-    )
+    yield PAPER.claim("example.ring_counts_without_wavelengths", case.fast.max_min, bound=bound, **values)
 
 
 def _switches() -> Iterator[Claim]:
@@ -299,25 +288,16 @@ def most_devices_of_c(degree: int = DEGREE - 1) -> int:
 def _figure_4() -> tuple[Claim, ...]:
     """The two properties of Fig. 4 (c), the example of (d), and what is impossible."""
     placed, formula, alone = figure_4_plan(), figure_4_plan("forward"), figure_4_plan("forward", 1)
-    used, most = len(set(devices(placed)["C"])), most_devices_of_c()
+    used, most, home = len(set(devices(placed)["C"])), most_devices_of_c(), devices(formula)["B"][0]
+    by_formula = {"peers": peers_of_device(formula, home), "home": home}
+    circuits, of_formula, of_alone = (", ".join(map(str, peers_of_gpu_1(plan))) for plan in (placed, formula, alone))
+    others = {"formula": of_formula, "alone": of_alone, "most": most_peers(alone)}
     return (
         PAPER.claim("figure4.most_peers", most_peers(placed), paper=DEGREE - 1),
-        PAPER.claim(
-            "figure4.most_peers_by_formula",
-            most_peers(formula),
-            paper=DEGREE - 1,
-            peers=peers_of_device(formula, devices(formula)["B"][0]),
-            home=devices(formula)["B"][0],
-        ),
+        PAPER.claim("figure4.most_peers_by_formula", most_peers(formula), paper=DEGREE - 1, **by_formula),
         PAPER.claim("figure4.not_balanced", ", ".join(not_balanced(placed)), formula=", ".join(not_balanced(formula))),
         PAPER.claim("figure4.devices_of_c", "all 4" if most == K else "not all 4", most=most, used=used),
-        PAPER.claim(
-            "figure4.circuits_of_gpu_1",
-            ", ".join(str(rank) for rank in peers_of_gpu_1(placed)),
-            formula=", ".join(str(rank) for rank in peers_of_gpu_1(formula)),
-            alone=", ".join(str(rank) for rank in peers_of_gpu_1(alone)),
-            most=most_peers(alone),
-        ),
+        PAPER.claim("figure4.circuits_of_gpu_1", circuits, **others),
     )
 
 
@@ -327,13 +307,6 @@ OPTICAL: tuple[System, System] = ("ocs", "ring")
 FASTEST = BANDWIDTHS[-1]
 Speed = Callable[[str, float], float]
 """Function from a bandwidth in Gb/s to the speed-up of a model."""
-
-
-class Reading(NamedTuple):
-    """An interpretation of “training time against electrical”."""
-
-    speed: Speed
-    why: str
 
 
 def fastest(measured: Comparison, model: str, gbps: float, today: float, accelerator: str = "a100") -> float:
@@ -353,8 +326,8 @@ def over_data_parallel(measured: Comparison, model: str, gbps: float, today: flo
     return measured.seconds(model, "electrical", min(gbps, today), 1) / min(optical)
 
 
-def readings(measured: Comparison) -> dict[str, Reading]:
-    """Interpretations by the names of their rows."""
+def readings(measured: Comparison) -> dict[str, tuple[Speed, str]]:
+    """Interpretations of "training time against electrical" by the names of their rows: how to compute it, and why."""
     speeds: dict[str, Callable[..., float]] = {
         "placed": fastest,
         "data_parallel": over_data_parallel,
@@ -364,7 +337,7 @@ def readings(measured: Comparison) -> dict[str, Reading]:
     }
     texts = PAPER.tables["readings"]
     return {
-        f"{name}_{today:g}": Reading(partial(speed, measured, today=today), texts[name].format(today=today))
+        f"{name}_{today:g}": (partial(speed, measured, today=today), texts[name].format(today=today))
         for today in reversed(TODAY)
         for name, speed in speeds.items()
     }
@@ -392,15 +365,9 @@ def _speedups(measured: Comparison) -> Iterator[Claim]:
             f"{NAMES[model]} {value:.2f} ({low} {_at(speed, model, low)}, {high} {_at(speed, model, high)})"
             for model, value in by_model.items()
         )
-        row = PAPER.claim(
-            "headline.speedup_{name}",
-            f"{min(by_model.values()):.2f} to {max(by_model.values()):.2f}",
-            paper=f"{low} to {high}",
-            name=name,
-            reading=reading,
-            fastest=FASTEST,
-            speedups=speedups,
-        )
+        ours = f"{min(by_model.values()):.2f} to {max(by_model.values()):.2f}"
+        values = {"name": name, "reading": reading, "fastest": FASTEST, "speedups": speedups}
+        row = PAPER.claim("headline.speedup_{name}", ours, paper=f"{low} to {high}", **values)
         yield _flagged(row, measured, "rivals" if name.startswith("search_") else "placed")
 
 
@@ -438,13 +405,9 @@ def _against_sharded(measured: Comparison, model: str) -> Claim:
             f"sharded data parallelism, {_ms(winner['step_s'])} the search's winner ({split}); k > 1 beats sharded "
             f"at {_ahead(measured, model, system)}"
         )
-    return PAPER.claim(
-        "headline.beyond_placed_over_sharded_{model}",
-        round(ratio["ocs"], 3),
-        why=f"beyond the paper, {FASTEST:,} Gb/s; sharded data parallelism sends bfloat16, half the bytes. "
-        + ". ".join(comparisons),
-        model=model,
-    )
+    why = f"beyond the paper, {FASTEST:,} Gb/s; sharded data parallelism sends bfloat16, half the bytes. "
+    values = {"why": why + ". ".join(comparisons), "model": model}
+    return PAPER.claim("headline.beyond_placed_over_sharded_{model}", round(ratio["ocs"], 3), **values)
 
 
 def _ahead(measured: Comparison, model: str, system: System) -> str:
@@ -462,9 +425,8 @@ def _ahead(measured: Comparison, model: str, system: System) -> str:
 def _own_bytes(measured: Comparison, model: str) -> Claim:
     ours = [measured.script_speedup(model, FASTEST, today, gradient_bytes(model)) for today in (400.0, 200.0)]
     theirs = [measured.script_speedup(model, FASTEST, today) for today in (400.0, 200.0)]
-    return PAPER.claim(
-        "headline.beyond_script_own_gradients_{model}", round(ours[0], 2), model=model, ours=ours, scripts=theirs
-    )
+    values = {"model": model, "ours": ours, "scripts": theirs}
+    return PAPER.claim("headline.beyond_script_own_gradients_{model}", round(ours[0], 2), **values)
 
 
 def _ms(value: float) -> str:
@@ -576,18 +538,13 @@ def least_degree(plan: HybridPlan) -> int:
     return next(degree for degree in range(1, plan.ranks) if not circuits_refusal(plan, degree))
 
 
-def _duty() -> list[Claim]:
-    return [PAPER.claim(f"example.duty_{name}", round(100 * DUTY[name].duty_cycle, 2)) for name in DUTY]
-
-
 def _fabrics() -> Iterator[Claim]:
     fabric = CircuitSwitch(ranks=64, degree=OCS_DEGREE)
     ring, ocs = load_fabric("sip-ring", 64), load_fabric("circuit-switch", 64)
     yield PAPER.claim("example.ocs_degree", fabric.channels, paper=OCS_DEGREE)
     yield PAPER.claim("example.ring_reconfiguration", ring.setup_time * 1e6, paper=RECONFIGURATION["sip-ring"] * 1e6)
-    yield PAPER.claim(
-        "example.ocs_reconfiguration", ocs.setup_time * 1e3, paper=RECONFIGURATION["circuit-switch"] * 1e3
-    )
+    paper = RECONFIGURATION["circuit-switch"] * 1e3
+    yield PAPER.claim("example.ocs_reconfiguration", ocs.setup_time * 1e3, paper=paper)
 
 
 def _distance_rule() -> Iterator[Claim]:
@@ -596,18 +553,18 @@ def _distance_rule() -> Iterator[Claim]:
     case = f"k = {RULE_DEVICES}, Δ = {RULE_REACH}, part i of one operator reads parts i − Δ ... i of the one before"
     yield PAPER.claim("example.readers_by_distance", counted.readers, paper=RULE_REACH, case=case)
     yield PAPER.claim("example.peers_by_distance", counted.most, paper=RULE_REACH, case=case)
-    yield PAPER.claim(
-        "example.degree_by_distance", needed, paper=RULE_REACH + 1, refusal=circuits_refusal(plan, RULE_REACH + 1)
-    )
+    refusal = circuits_refusal(plan, RULE_REACH + 1)
+    yield PAPER.claim("example.degree_by_distance", needed, paper=RULE_REACH + 1, refusal=refusal)
 
 
 def claims(measured: Comparison) -> tuple[Claim, ...]:
     """Return all rows, those of the headline from the measured comparison of networks."""
     return (
-        *(*_duty(), *_fabrics(), *_distance_rule()),
+        *(PAPER.claim(f"example.duty_{name}", round(100 * time.duty_cycle, 2)) for name, time in DUTY.items()),
+        *(*_fabrics(), *_distance_rule()),
         *_figure_4(),
         _repair_ends(),
-        *(*_rings(), *_continuity(), *_switches()),
+        *(*_rings(), *_switches()),
         *exchange_claims(),
         *(*_speedups(measured), *_beyond_the_paper(measured)),
     )

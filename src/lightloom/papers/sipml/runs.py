@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +33,6 @@ from lightloom.papers.sipml.comparison import (
     Part,
     inputs_hash,
     ports,
-    result_key,
     rival_key,
     rivals,
     rounded,
@@ -46,32 +45,17 @@ from lightloom.planning.parallelism.placement.place import Partitions
 from lightloom.planning.simulation.placed_step import PlacedStep
 
 
-class Setting(NamedTuple):
-    """A model, an accelerator, a network and its size."""
-
-    model: str
-    accelerator: str
-    system: System
-    ranks: int
-    gbps: float
-
-    @property
-    def key(self) -> str:
-        """Key of the results."""
-        return result_key(self.model, self.system, self.gbps, self.ranks, self.accelerator)
-
-
-def settings() -> list[Setting]:
-    """Return all settings that are measured."""
+def settings() -> list[Network]:
+    """Return all networks, with models, on which placed plans are measured."""
     chosen = [
-        Setting(model, chip, system, RANKS, gbps)
+        Network(system, RANKS, gbps, chip, model)
         for model in JOBS
         for chip in PRECISIONS
         for system in SYSTEMS
         for gbps in ports(system)
     ]
     chosen += [
-        Setting(model, "a100", system, ranks, gbps)
+        Network(system, ranks, gbps, model=model)
         for model in JOBS
         for ranks in SCALING[:-1]
         for system in SYSTEMS
@@ -123,7 +107,7 @@ def _resumed(stored: Comparison, hashes: Mapping[Part, str]) -> dict[str, Any]:
     return {key: row for key, row in stored.results.items() if stored.inputs.get(part_of[key]) == hashes[part_of[key]]}
 
 
-def plans(setting: Setting) -> dict[str, Any]:
+def plans(setting: Network) -> dict[str, Any]:
     """Return, for every k, the step of the best quantum, or the reason why there is none."""
     by_k: dict[str, Any] = {}
     for k in (1 << power for power in range(MOST_DEVICES.bit_length())):
@@ -140,15 +124,14 @@ def plans(setting: Setting) -> dict[str, Any]:
     return by_k
 
 
-def simulated(setting: Setting, k: int, quantum: float) -> PlacedStep:
+def simulated(setting: Network, k: int, quantum: float) -> PlacedStep:
     """One step of a split, over the circuits that make it fastest: one hold or a cycle of holds.
 
     Raises:
         UnsupportedError: it does not fit the memory, or no circuits reach.
     """
     samples = JOBS[setting.model].global_batch // (setting.ranks // k)
-    on = Network(setting.system, setting.ranks, setting.gbps, setting.accelerator)
-    return simulate_split(on, k, quantum, partial(_partitions, setting.model, setting.accelerator, samples))
+    return simulate_split(setting, k, quantum, partial(_partitions, setting.model, setting.accelerator, samples))
 
 
 @lru_cache(16)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import nan
@@ -95,29 +95,13 @@ def _draw_peers(axes: Axes) -> None:
     sent = plan.traffic
     for matrix, colour in ((sent.model_parallel, INK), (sent.data_parallel, RED)):
         for a, b in zip(*matrix.nonzero(), strict=True):
-            axes.annotate(
-                "",
-                place[int(b)],
-                place[int(a)],
-                arrowprops={
-                    "arrowstyle": "-",
-                    "color": colour,
-                    "lw": 1.5,
-                    "shrinkA": 12,
-                    "shrinkB": 12,
-                    "connectionstyle": "arc3,rad=0" if colour == INK else "arc3,rad=-0.25",
-                },
-            )
+            line = {"arrowstyle": "-", "color": colour, "lw": 1.5, "shrinkA": 12, "shrinkB": 12}
+            line["connectionstyle"] = "arc3,rad=0" if colour == INK else "arc3,rad=-0.25"
+            axes.annotate("", place[int(b)], place[int(a)], arrowprops=line)
     for rank, (x, y) in place.items():
-        axes.text(
-            x,
-            y,
-            str(_turned(rank % k) + rank // k * k),
-            ha="center",
-            va="center",
-            fontsize=11,
-            bbox={"boxstyle": "circle,pad=0.35", "facecolor": "white", "edgecolor": FAINT},
-        )
+        number = str(_turned(rank % k) + rank // k * k)
+        circle = {"boxstyle": "circle,pad=0.35", "facecolor": "white", "edgecolor": FAINT}
+        axes.text(x, y, number, ha="center", va="center", fontsize=11, bbox=circle)
     axes.plot([], [], color=INK, label="model parallelism")
     axes.plot([], [], color=RED, label="data parallelism")
     axes.legend(frameon=False, loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.12))
@@ -139,7 +123,9 @@ def ring_figure() -> Figure:
             a, b, channel = (int(each[row]) for each in (circuits.source, circuits.destination, circuits.channel))
             start, end = (a, b) if way == CLOCKWISE else (b, a)
             length = (end - start) % nodes
-            for left, right in _unrolled(start, length, nodes):
+            # Stretches of a circuit on an axis from node 0 to node 0 again.
+            over = start + length - nodes
+            for left, right in [(start, start + length)] if over <= 0 else [(start, nodes), (0, over)]:
                 axes.barh(channel + 1, right - left, left=left, height=0.8, color=colours[a], edgecolor="white", lw=1.5)
                 axes.text((left + right) / 2, channel + 1, f"{a}→{b}", ha="center", va="center", fontsize=7.5)
         axes.set_xlim(0, nodes)
@@ -150,12 +136,6 @@ def ring_figure() -> Figure:
     panels[0].set_ylabel("wavelength")
     panels[0].set_yticks(range(1, wavelengths + 1))
     return figure
-
-
-def _unrolled(start: int, length: int, nodes: int) -> list[tuple[int, int]]:
-    """Stretches of a circuit on an axis from node 0 to node 0 again."""
-    end = start + length
-    return [(start, end)] if end <= nodes else [(start, nodes), (0, end - nodes)]
 
 
 # Figures of the comparison: time and speed-up against bandwidth, scaling.
@@ -184,8 +164,8 @@ _LINES = (
 
 def times_figure(measured: Comparison) -> Figure:
     """A panel for each model."""
-    figure, panels = canvas(len(JOBS))
-    for axes, model in zip(panels, JOBS, strict=True):
+
+    def draw(axes: Axes, model: str) -> None:
         for line in _LINES:
             choices = [measured.best(model, line.system, line.port(gbps)) for gbps in BANDWIDTHS]
             hybrid = [1e3 * choice.seconds if choice else nan for choice in choices]
@@ -194,42 +174,32 @@ def times_figure(measured: Comparison) -> Figure:
             axes.plot(BANDWIDTHS, alone, color=line.colour, lw=0.6)
         winners = [1e3 * measured.rival(model, "electrical", gbps).get("step_s", nan) for gbps in BANDWIDTHS]
         axes.plot(BANDWIDTHS, winners, color=FAINT, lw=3, alpha=0.6, zorder=0.5, label="search's winner, ideal")
-        _log_axes(axes, BANDWIDTHS, "Gb/s of a GPU", NAMES[model])
-    panels[0].set_ylabel("ms a step")
-    _legend(figure, panels[0])
-    return figure
+
+    return _model_panels(draw, BANDWIDTHS, "Gb/s of a GPU", "ms a step")
 
 
 def speedup_figure(measured: Comparison) -> Figure:
     """A panel for each model."""
-    figure, panels = canvas(len(JOBS), sharey=True)
-    for axes, model in zip(panels, JOBS, strict=True):
+
+    def draw(axes: Axes, model: str) -> None:
         axes.axhspan(*HEADLINE, color=FAINT, alpha=0.18, lw=0, label="paper, 1.3 to 9.1")
+        widths = {400.0: 1.8, 200.0: 0.8}
         for line in _LINES[3:]:
-            for today, width in ((400.0, 1.8), (200.0, 0.8)):
+            for today, width in widths.items():
                 speedups = [measured.speedup(model, line.system, gbps, today) for gbps in BANDWIDTHS]
-                axes.plot(
-                    BANDWIDTHS,
-                    speedups,
-                    line.style,
-                    color=line.colour,
-                    lw=width,
-                    ms=4,
-                    label=f"{line.label} over {today:g} Gb/s",
-                )
-        for today, width in ((400.0, 1.8), (200.0, 0.8)):
+                style = {"color": line.colour, "label": f"{line.label} over {today:g} Gb/s"}
+                axes.plot(BANDWIDTHS, speedups, line.style, lw=width, ms=4, **style)
+        for today, width in widths.items():
             speedups = [measured.script_speedup(model, gbps, today) for gbps in BANDWIDTHS]
             axes.plot(BANDWIDTHS, speedups, ":", color=INK, lw=width, label=f"scripts' model over {today:g} Gb/s")
-        _log_axes(axes, BANDWIDTHS, "Gb/s of a GPU", NAMES[model])
-    panels[0].set_ylabel("times as fast as electrical")
-    _legend(figure, panels[0])
-    return figure
+
+    return _model_panels(draw, BANDWIDTHS, "Gb/s of a GPU", "times as fast as electrical", sharey=True)
 
 
 def scaling_figure(measured: Comparison) -> Figure:
     """A panel for each model."""
-    figure, panels = canvas(len(JOBS))
-    for axes, model in zip(panels, JOBS, strict=True):
+
+    def draw(axes: Axes, model: str) -> None:
         batch = JOBS[model].global_batch
         for line in _LINES:
             steps = [measured.best(model, line.system, line.port(BANDWIDTHS[-1]), ranks) for ranks in SCALING]
@@ -237,25 +207,28 @@ def scaling_figure(measured: Comparison) -> Figure:
             axes.plot(SCALING, rates, line.style, color=line.colour, label=line.label, ms=4)
             if line.system == "ocs":
                 axes.plot(SCALING, [rates[0] * ranks / SCALING[0] for ranks in SCALING], color=FAINT, lw=0.8)
-        _log_axes(axes, SCALING, "GPUs", NAMES[model])
-    panels[0].set_ylabel("thousand samples a second")
-    _legend(figure, panels[0])
-    return figure
+
+    return _model_panels(draw, SCALING, "GPUs", "thousand samples a second")
 
 
-def _log_axes(axes: Axes, ticks: Sequence[float], label: str, title: str) -> None:
+def _model_panels(
+    draw: Callable[[Axes, str], None], ticks: Sequence[float], label: str, unit: str, sharey: bool = False
+) -> Figure:
+    """Draw a panel for each model on logarithmic axes, with ticks and a label below and a unit beside them."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xticks(ticks, [f"{each:g}" for each in ticks], fontsize=8)
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel(label)
-    axes.set_title(title)
-
-
-def _legend(figure: Figure, axes: Axes) -> None:
-    handles, labels = axes.get_legend_handles_labels()
+    figure, panels = canvas(len(JOBS), sharey=sharey)
+    for axes, model in zip(panels, JOBS, strict=True):
+        draw(axes, model)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(ticks, [f"{each:g}" for each in ticks], fontsize=8)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel(label)
+        axes.set_title(NAMES[model])
+    panels[0].set_ylabel(unit)
+    handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    return figure

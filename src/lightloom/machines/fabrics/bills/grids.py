@@ -9,13 +9,13 @@ TPU v4 (4,096 chips, cubes of 4: 6,144 fibres and 48 switches), arXiv 2304.01433
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.units import format_bandwidth, format_quantity
 from lightloom.machines.fabrics.bills import links
-from lightloom.machines.fabrics.bills.links import Ports, cables, ends_of, fibres, nic, ports_for, transceiver
+from lightloom.machines.fabrics.bills.links import Ports, cables, ends_of, fibres, port_line, ports_for
 from lightloom.machines.fabrics.bills.switches import planes_of
 from lightloom.machines.fabrics.lattice import describe
 from lightloom.machines.parts.bill import Bill, BillChoices, Line
@@ -120,11 +120,8 @@ def _through_switches(
         notes.append(found.note)
     why = f"2 x {sum(faces)} ends on the faces of a block of {describe(block)} / {cells} ranks"
     count = ends * ports.number
-    return [
-        Line(transceiver(ports, choices), count, f"{why} x {ports.why}", rate=ports.rate),
-        fibres(count, f"one for each end: {why}", choices),
-        found.line,
-    ]
+    transceivers = port_line("transceiver", ports, count, f"{why} x {ports.why}", choices)
+    return [transceivers, fibres(count, f"one for each end: {why}", choices), found.line]
 
 
 # Bills of rings of wavelengths: engines as they are built, or the devices that they hold.
@@ -185,6 +182,8 @@ def _light(wavelengths: int, launch: float) -> Line:
 
 # Bills of in-network averagers: ends of the ranks, and what the averager itself draws.
 
+_DERIVED = "derived from the averager's devices"
+
 
 def averager_bill(
     ranks: int, bandwidth: float, watts: Mapping[str, float], unknown: tuple[str, ...], choices: BillChoices
@@ -199,21 +198,14 @@ def averager_bill(
         choices: of the bill.
     """
     ports = ports_for(bandwidth, choices)
-    lines = [
-        Line(nic(ports, choices), ports.number, ports.why, rate=ports.rate),
-        Line(
-            transceiver(ports, choices),
-            ports.number,
-            f"one end of {ports.why}",
-            rate=ports.rate,
-            counted_elsewhere=("static_power",) if watts or unknown else (),
-        ),
-        fibres(1, "one for each rank", choices),
-    ]
-    for name, total in watts.items():
-        figure = Power(value=total, confidence="assumption", source="derived from the averager's devices")
+    transceivers = port_line("transceiver", ports, ports.number, f"one end of {ports.why}", choices)
+    if watts or unknown:
+        transceivers = replace(transceivers, counted_elsewhere=("static_power",))
+    cards = port_line("nic", ports, ports.number, ports.why, choices)
+    lines = [cards, transceivers, fibres(1, "one for each rank", choices)]
+    for name in (*watts, *unknown):
+        figure = Power(value=watts[name], confidence="assumption", source=_DERIVED) if name in watts else None
         lines.append(Line(_device(name, figure), 1 / ranks, f"all instances / {ranks:,} ranks"))
-    lines += [Line(_device(name, None), 1 / ranks, f"all instances / {ranks:,} ranks") for name in unknown]
     missing = () if watts or unknown else ("what the averager is made of",)
     return Bill(ranks, tuple(lines), missing, bandwidth=bandwidth, kind="optical-averager")
 

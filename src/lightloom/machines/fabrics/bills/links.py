@@ -30,6 +30,8 @@ RATES = (40, 100, 200, 400, 800, 1600)
 _FASTEST_PRICED = 400
 """Gb/s of the fastest ports whose prices are known, of which several carry what no port does."""
 _GBPS = 0.125e9
+_ENDS: tuple[Kind, ...] = ("transceiver", "nic", "switch-port")
+"""Kinds of parts that have the rate of a port."""
 _ROUNDED_RATE = 1 + 1e-9
 """A port carries a link that is faster by no more than rounding."""
 
@@ -64,11 +66,7 @@ def ports_for(bandwidth: float, choices: BillChoices) -> Ports:
 
 
 def _rate_of_chosen(choices: BillChoices) -> float | None:
-    named: dict[Kind, str | None] = {
-        "transceiver": choices.transceiver,
-        "nic": choices.nic,
-        "switch-port": choices.switch_port,
-    }
+    named = {kind: getattr(choices, kind.replace("-", "_")) for kind in _ENDS}
     parts = [part_of_kind(name, kind, kind.replace("-", "_")) for kind, name in named.items() if name is not None]
     rates = {part.rate for part in parts if part.rate is not None}
     if len(rates) > 1:
@@ -77,24 +75,10 @@ def _rate_of_chosen(choices: BillChoices) -> float | None:
     return next(iter(rates), None)
 
 
-def transceiver(ports: Ports, choices: BillChoices) -> Part:
-    """Return the transceiver of such a port."""
-    return _part_at_rate(choices.transceiver, "transceiver", ports)
-
-
-def nic(ports: Ports, choices: BillChoices) -> Part:
-    """Return the network card of such a port."""
-    return _part_at_rate(choices.nic, "nic", ports)
-
-
-def switch_port(ports: Ports, choices: BillChoices) -> Part:
-    """Return the port of an electrical switch."""
-    return _part_at_rate(choices.switch_port, "switch-port", ports)
-
-
-def _part_at_rate(chosen: str | None, kind: Kind, ports: Ports) -> Part:
-    """Return the chosen part, or the catalog's part of this kind, at the rate of the ports."""
+def port_part(kind: Kind, ports: Ports, choices: BillChoices) -> Part:
+    """Return the transceiver, card or switch port that was chosen, or the catalog's, at the rate of the ports."""
     field = kind.replace("-", "_")
+    chosen: str | None = getattr(choices, field)
     if chosen is None and ports.rate / _GBPS not in RATES:
         rates = ", ".join(f"{rate}Gbps" for rate in RATES)
         raise ConfigError(
@@ -110,14 +94,19 @@ def _part_at_rate(chosen: str | None, kind: Kind, ports: Ports) -> Part:
     return part
 
 
+def port_line(kind: Kind, ports: Ports, count: float, why: str, choices: BillChoices) -> Line:
+    """Return so many transceivers, cards or switch ports a rank."""
+    return Line(port_part(kind, ports, choices), count, why, rate=ports.rate)
+
+
 def ends_of(
     ports: Ports, count: float, why: str, of_switches: bool, choices: BillChoices
 ) -> tuple[list[Line], list[str]]:
     """Return the ends of links between neighbours, switches or ranks, and what is assumed of them."""
     if of_switches:
-        return [Line(switch_port(ports, choices), count, why, rate=ports.rate)], used_ports(choices)
+        return [port_line("switch-port", ports, count, why, choices)], used_ports(choices)
     if choices.cards:
-        return [Line(nic(ports, choices), count, why, rate=ports.rate)], []
+        return [port_line("nic", ports, count, why, choices)], []
     return [], ["assumption: ports of neighbouring links are on the chips, without cards"]
 
 
@@ -133,10 +122,8 @@ def cables(ports: Ports, per_rank: float, why: str, medium: Medium, choices: Bil
         return []
     if medium == "copper":
         return [Line(load_part("copper-cable"), per_rank, why, rate=ports.rate)]
-    return [
-        Line(transceiver(ports, choices), 2 * per_rank, f"2 ends of {why}", rate=ports.rate),
-        fibres(per_rank, why, choices),
-    ]
+    ends = port_line("transceiver", ports, 2 * per_rank, f"2 ends of {why}", choices)
+    return [ends, fibres(per_rank, why, choices)]
 
 
 def fibres(per_rank: float, why: str, choices: BillChoices) -> Line:
@@ -215,12 +202,10 @@ def _with_stated(
     ).model_copy(update={name: figure})
     rate = bill.bandwidth if name == "dynamic_energy" else None
     line = Line(part, 1.0, f"stated: {figure.source}", rate=rate)
-    lines = tuple(
-        replace(old, counted_elsewhere=(*old.counted_elsewhere, name))
-        if kinds is None or old.part.kind in kinds
-        else old
-        for old in bill.lines
-    )
+    lines = list(bill.lines)
+    for place, old in enumerate(bill.lines):
+        if kinds is None or old.part.kind in kinds:
+            lines[place] = replace(old, counted_elsewhere=(*old.counted_elsewhere, name))
     stated = (*bill.stated, name) if kinds is None else bill.stated
     return replace(bill, lines=(*lines, line), notes=(*bill.notes, note), stated=stated)
 

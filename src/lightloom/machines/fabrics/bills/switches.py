@@ -15,7 +15,7 @@ from math import ceil, floor, inf
 from typing import NamedTuple
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.machines.fabrics.bills.links import Ports, cables, fibres, nic, ports_for, switch_port, transceiver
+from lightloom.machines.fabrics.bills.links import Ports, cables, fibres, port_line, port_part, ports_for
 from lightloom.machines.parts.bill import Bill, BillChoices, Line, Medium
 from lightloom.machines.parts.part import Part, load_part
 
@@ -90,14 +90,14 @@ def network(
     Raises:
         ConfigError: nothing says how many ports a switch has, or no tree of such switches joins so many.
     """
-    port = switch_port(ports, choices)
+    port = port_part("switch-port", ports, choices)
     radix = choices.switch_radix or port.radix
     if radix is None:
         raise ConfigError(f"switch_port={port.name} states no radix: expected one in the part, or switch_radix")
     tree = tree_of(joined, radix, taper, least)
     links, up = ports.number * per_rank, tree.uplinks
     count = f"{per_rank:.4g} link{'s' * (per_rank != 1)} a rank x {ports.why}"
-    lines = [Line(nic(ports, choices), links, count, rate=ports.rate)] if below is not None else []
+    lines = [port_line("nic", ports, links, count, choices)] if below is not None else []
     ends = 1 if below is not None else 2
     formula = f"{ends} + 2 x {tree.tiers - 1} / {taper:g}" if tree.tiers > 1 else f"{ends}"
     each = f"({formula}) x {count}" if tree.tiers > 1 or ends > 1 else count
@@ -162,20 +162,19 @@ def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Plan
     else:
         number, how = _switches(planes, ports, radix)
         line = Line(product, number / ranks, f"{how} / {ranks:,} ranks")
-    return Planes(line, stages, _stages_note(ports, product, radix) if stages > 1 else "")
+    if stages == 1:
+        return Planes(line, stages, "")
+    loss = "" if product.loss is None else f" and loses {3 * product.loss.value:g} dB instead of {product.loss.value:g}"
+    note = (
+        f"no optical circuit switch has {ports:,} ports (products have 136, 320 and 384): three stages of "
+        f"{product.name}, {radix} ports each, are priced, light passes three switches{loss}"
+    )
+    return Planes(line, stages, note)
 
 
 def _stages(ports: int, radix: int) -> int | None:
     """Switches that light passes in a plane of so many ports; None where three stages do not join them."""
     return 1 if ports <= radix else 3 if ports <= radix * radix // 2 else None
-
-
-def _stages_note(ports: int, product: Part, radix: int) -> str:
-    loss = "" if product.loss is None else f" and loses {3 * product.loss.value:g} dB instead of {product.loss.value:g}"
-    return (
-        f"no optical circuit switch has {ports:,} ports (products have 136, 320 and 384): three stages of "
-        f"{product.name}, {radix} ports each, are priced, light passes three switches{loss}"
-    )
 
 
 def _switches(planes: int, ports: int, radix: int) -> tuple[int, str]:
@@ -238,8 +237,8 @@ def circuit_switch_bill(ranks: int, degree: int, bandwidth: float, choices: Bill
     ends = degree * ports.number
     planes = planes_of(degree, ranks, ranks, choices)
     lines = (
-        Line(nic(ports, choices), ends, count, rate=ports.rate),
-        Line(transceiver(ports, choices), ends, f"one end of {count}: light passes the switch", rate=ports.rate),
+        port_line("nic", ports, ends, count, choices),
+        port_line("transceiver", ports, ends, f"one end of {count}: light passes the switch", choices),
         fibres(degree, f"{degree} planes", choices),
         planes.line,
     )

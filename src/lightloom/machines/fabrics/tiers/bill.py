@@ -36,15 +36,10 @@ def _level_bill(level: Level, levels: Sequence[Level], blocks: tuple[int, ...] |
     passed = any(level in other.chain for other in levels)
     own = level.ports / level.child * level.tier.bandwidth
     if level.number == 1 and not passed and (len(levels) > 1 or own > _FASTEST):
-        return _node_bill(level, own)
+        # The links of a rank inside its node; each gigabyte a second counts as one part.
+        why = f"{level.ports / level.child:.4g} ports a rank x {level.tier.bandwidth / 1e9:.4g} GB/s of {level.label}"
+        return Bill(level.ranks, (Line(load_part("node-link"), own / 1e9, why),), bandwidth=own)
     return _network_bill(level, choices)
-
-
-def _node_bill(level: Level, bandwidth: float) -> Bill:
-    """Return the links of a rank inside its node; each gigabyte a second counts as one part."""
-    count = bandwidth / 1e9
-    why = f"{level.ports / level.child:.4g} ports a rank x {level.tier.bandwidth / 1e9:.4g} GB/s of {level.label}"
-    return Bill(level.ranks, (Line(load_part("node-link"), count, why),), bandwidth=bandwidth)
 
 
 def _network_bill(level: Level, choices: BillChoices) -> Bill:

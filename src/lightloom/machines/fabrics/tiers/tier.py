@@ -81,16 +81,10 @@ class Tier(Described):
             raise ValueError(f"a {self.shape} cannot be twisted: expected shape torus or circuit-switch")
         if self.most is not None and self.children is not None and self.children > self.most:
             raise ValueError(f"{self.children} children are more than most={self.most}: expected no more")
-        return self
-
-    @model_validator(mode="after")
-    def _fields_fit_the_shape(self) -> Self:
         if self.shape != "switch":
-            switches_alone = {"taper": self.taper, "separate_rails": self.separate_rails}
-            switches_alone["in_network_reduction"] = self.in_network_reduction
-            given = [name for name, value in switches_alone.items() if value]
-            if given:
-                raise ValueError(f"{given[0]} is of switches: expected none on a {self.shape}")
+            for name in ("taper", "separate_rails", "in_network_reduction"):
+                if getattr(self, name):
+                    raise ValueError(f"{name} is of switches: expected none on a {self.shape}")
         if self.separate_rails and self.taper is not None and not self.through_switch:
             raise ValueError("taper divides a tree that all ports share: expected none where rails are separate")
         if self.reconfiguration_time is not None and self.shape != "circuit-switch":
@@ -344,7 +338,12 @@ class Level:
         seats, children = self.seats, self.ranks // self.child
         if link < 2 * seats:
             way, seat = divmod(link, seats)
-            return f"{label} {('uplink', 'downlink')[way]} of {self._seat_name(seat)}"
+            if self.beneath is None:
+                name = f"rank {seat}" if self.sharing == 1 else f"ranks {seat * self.sharing} and on"
+            else:
+                group, plane = divmod(seat, self.planes)
+                name = f"switch {group}" if self.planes == 1 else f"switch {plane} of group {group}"
+            return f"{label} {('uplink', 'downlink')[way]} of {name}"
         way, child = divmod(link - 2 * seats, children)
         inner = "domain" if self.number == 2 else f"group of {self.child}"
         return f"{label} tree {('uplink', 'downlink')[way]} of {inner} {child}"
@@ -361,12 +360,6 @@ class Level:
         group, plane = divmod(copy, self.planes)
         return name if self.ranks == self.size else f"{name} of rail {plane} in group {group}"
 
-    def _seat_name(self, seat: int) -> str:
-        if self.beneath is None:
-            return f"rank {seat}" if self.sharing == 1 else f"ranks {seat * self.sharing} and on"
-        group, plane = divmod(seat, self.planes)
-        return f"switch {group}" if self.planes == 1 else f"switch {plane} of group {group}"
-
 
 # Which part of their domains ranks fill, where they do not fill whole ones.
 #
@@ -382,11 +375,14 @@ def filled_tiers(ranks: int, tiers: Sequence[Tier]) -> tuple[Tier, ...]:
         ValueError: domains would be less than half full; says which numbers of ranks are next.
     """
     filled, child = list(tiers), 1
+    circuits = any(tier.shape == "circuit-switch" for tier in tiers)
     for number, tier in enumerate(tiers):
         if tier.children is None or ranks % child or ranks // child <= tier.children:
             break
         size = tier.children
-        if ranks // child % size and _may_stay_empty(tiers, number):
+        # Domains may be partly empty where other tiers join them, and no circuits join blocks.
+        may_stay_empty = number + 1 < len(tiers) and tier.shape in ("switch", "full-mesh") and not circuits
+        if ranks // child % size and may_stay_empty:
             outer = [place for place in range(number + 1, len(tiers)) if _shrinks(tiers, place, number)]
             ports = [count for place in outer if (count := filled[place].ports) is not None]
             size = _even(ranks // child, size, ports)
@@ -410,12 +406,6 @@ def filling(ranks: int, tiers: Sequence[Tier]) -> str | None:
             words.append(f"{domains} domains of {tier.name or tier.shape} hold {child} of {whole} ranks each")
             idle = domains * whole - ranks
     return f"{', '.join(words)}; the {idle:,} idle ones are not counted" if words else None
-
-
-def _may_stay_empty(tiers: Sequence[Tier], number: int) -> bool:
-    """Return whether domains of a tier may be partly empty: other tiers join them, and no circuits join blocks."""
-    circuits = any(tier.shape == "circuit-switch" for tier in tiers)
-    return number + 1 < len(tiers) and tiers[number].shape in ("switch", "full-mesh") and not circuits
 
 
 def _shrinks(tiers: Sequence[Tier], place: int, number: int) -> bool:
@@ -462,7 +452,10 @@ def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[
         uplinks without a switch beneath, circuits that differ from the links of the blocks that they join, or domains
         less than half full.
     """
-    _check_names(tiers)
+    places: dict[str, int] = {}
+    for number, tier in enumerate(tiers, 1):
+        if tier.name and places.setdefault(tier.name, number) != number:
+            raise ValueError(f"tiers {places[tier.name]} and {number} are both named {tier.name!r}: expected two names")
     tiers = filled_tiers(ranks, tiers)
     levels: list[Level] = []
     child, base = 1, 0
@@ -470,9 +463,16 @@ def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[
         where = f"tier {number}" + (f" ({tier.name})" if tier.name else "")
         dims = _filled(tier, ranks, child)
         if dims is None:
-            dims = tier.sizes(_children_left(tier, where, ranks, child, outermost=number == len(tiers)))
-        if levels and _joins_blocks(tier, dims, levels[-1]):
-            blocks = levels.pop()
+            if number < len(tiers):
+                raise ValueError(f"{where} has no size: expected one, as only the outermost takes what is left")
+            left = ranks // child
+            if tier.most is not None and left > tier.most:
+                raise ValueError(f"{where} joins {left} children of {child} ranks: expected at most {tier.most}")
+            dims = tier.sizes(left)
+        # Circuits continue the tori or meshes beneath; a block of one child has no links to continue.
+        blocks = levels[-1] if levels and levels[-1].size > 1 and levels[-1].tier.shape in ("torus", "mesh") else None
+        if blocks and tier.shape == "circuit-switch" and len(dims) == len(blocks.dims):
+            levels.pop()
             _check_circuits(tier, blocks, where)
             dims = tuple(inner * outer for inner, outer in zip(blocks.dims, dims, strict=True))
             joined = blocks.tier.model_copy(update={"shape": "torus", "twisted": tier.twisted})
@@ -483,7 +483,8 @@ def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[
             latency = hop_latency if tier.latency is None else tier.latency
             level = Level(tier, len(levels) + 1, ranks, dims, child, latency, beneath, base)
         levels.append(level)
-        _check_twist(level, where)
+        if level.tier.twisted and level.size > 1 and (error := twist_error(level.dims)) is not None:
+            raise ValueError(f"{where}: {error}")
         child = level.group
         if ranks % child:
             sizes = " · ".join(str(entry.size) for entry in levels)
@@ -494,14 +495,6 @@ def levels_of(ranks: int, tiers: tuple[Tier, ...], hop_latency: float) -> tuple[
         sizes = describe([level.size for level in levels])
         raise ValueError(f"tiers of {sizes} join {child} ranks, not ranks={ranks}: expected a product that is equal")
     return tuple(levels)
-
-
-def _check_names(tiers: tuple[Tier, ...]) -> None:
-    """Tiers are told apart by their names where fields of one are set, and where tables name links."""
-    places: dict[str, int] = {}
-    for number, tier in enumerate(tiers, 1):
-        if tier.name and places.setdefault(tier.name, number) != number:
-            raise ValueError(f"tiers {places[tier.name]} and {number} are both named {tier.name!r}: expected two names")
 
 
 def _filled(tier: Tier, ranks: int, child: int) -> tuple[int, ...] | None:
@@ -519,21 +512,6 @@ def _filled(tier: Tier, ranks: int, child: int) -> tuple[int, ...] | None:
     return (filled,) if tier.shape in ("switch", "full-mesh") else stated
 
 
-def _children_left(tier: Tier, where: str, ranks: int, child: int, *, outermost: bool) -> int:
-    """Return the number of children of a tier that states no size."""
-    if not outermost:
-        raise ValueError(f"{where} has no size: expected one, as only the outermost takes what is left")
-    if tier.most is not None and ranks // child > tier.most:
-        raise ValueError(f"{where} joins {ranks // child} children of {child} ranks: expected at most {tier.most}")
-    return ranks // child
-
-
-def _joins_blocks(tier: Tier, dims: tuple[int, ...], inner: Level) -> bool:
-    """Return whether circuits continue the tori or meshes beneath; a block of one child has no links to continue."""
-    blocks = inner.size > 1 and inner.tier.shape in ("torus", "mesh")
-    return blocks and tier.shape == "circuit-switch" and len(dims) == len(inner.dims)
-
-
 def _check_circuits(tier: Tier, blocks: Level, where: str) -> None:
     rates = [part.bandwidth * part.wire_efficiency for part in (tier, blocks.tier)]
     if rates[0] != rates[1] or tier.ports not in (None, blocks.tier.ports):
@@ -542,12 +520,6 @@ def _check_circuits(tier: Tier, blocks: Level, where: str) -> None:
         raise ValueError(f"{where} joins blocks that are twisted: expected twisted of the circuits alone")
     if tier.latency not in (None, blocks.latency):
         raise ValueError(f"{where} joins the sides of a {blocks.tier.shape}: expected no latency but that of its links")
-
-
-def _check_twist(level: Level, where: str) -> None:
-    error = twist_error(level.dims) if level.tier.twisted and level.size > 1 else None
-    if error is not None:
-        raise ValueError(f"{where}: {error}")
 
 
 def _switch_beneath(tier: Tier, levels: list[Level], where: str, child: int, *, used: bool) -> Level | None:

@@ -12,7 +12,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -23,11 +23,13 @@ from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import Cut, Footprint, Ports, ordered_links
 from lightloom.machines.fabrics.fabric import Axis, Fabric
 from lightloom.machines.fabrics.packets import PacketFabric
-from lightloom.machines.fabrics.tiers.bill import tiers_bill
 from lightloom.machines.fabrics.tiers.tier import Level, LinkClass, Tier, filled_tiers, filling, levels_of
-from lightloom.machines.parts.bill import Bill, BillChoices
-from lightloom.machines.parts.part import Kind
+from lightloom.machines.transports.transport import Scales
 from lightloom.machines.transports.ways import Tiers as LibraryTiers
+
+if TYPE_CHECKING:
+    from lightloom.machines.parts.bill import Bill, BillChoices
+    from lightloom.machines.parts.part import Kind
 
 
 class Reach(NamedTuple):
@@ -108,6 +110,8 @@ class TieredFabric(PacketFabric):
         return ("nic",) if any(level.switched for level in self.levels) else None
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
+        from lightloom.machines.fabrics.tiers.bill import tiers_bill
+
         bill = tiers_bill(self.ranks, self.levels, self.tier_list(), choices)
         notes = (*bill.notes, self.filling) if self.filling else bill.notes
         return replace(bill, kind=self.kind_name, notes=notes)
@@ -477,14 +481,10 @@ class Tiers(TieredFabric):
     def tier_list(self) -> tuple[Tier, ...]:
         return self.tiers
 
-    def as_carried(self) -> Self:
-        if self.transport is None:
-            return self
-        scales = self.transport.scales
+    def carried_rates(self, scales: Scales) -> dict[str, object]:
         innermost = scales.bandwidth if joins_domains(self.tiers) else scales.network_bandwidth
         factors = [innermost, *[scales.network_bandwidth] * (len(self.tiers) - 1)]
-        tiers = tuple(tier.faster(factor) for tier, factor in zip(self.tiers, factors, strict=True))
-        return self.model_copy(update={"transport": None, "tiers": tiers})
+        return {"tiers": tuple(tier.faster(factor) for tier, factor in zip(self.tiers, factors, strict=True))}
 
     def with_hop_latency(self, seconds: float) -> Self:
         kept = 1 if len(self.levels) > 1 else 0
@@ -556,15 +556,9 @@ class TwoTierSwitch(TieredFabric):
         )
         return domain, network
 
-    def as_carried(self) -> Self:
-        if self.transport is None:
-            return self
-        scales = self.transport.scales
-        rates = {
-            "domain_bandwidth": scales.bandwidth * self.domain_bandwidth,
-            "bandwidth": scales.network_bandwidth * self.bandwidth,
-        }
-        return self.model_copy(update={"transport": None, **rates})
+    def carried_rates(self, scales: Scales) -> dict[str, object]:
+        domain, network = scales.bandwidth * self.domain_bandwidth, scales.network_bandwidth * self.bandwidth
+        return {"domain_bandwidth": domain, "bandwidth": network}
 
     def of_tiers(self, ranks: int, tiers: tuple[Tier, ...]) -> Self | None:
         return self._with(ranks=ranks, domain_size=tiers[0].size or 1)
