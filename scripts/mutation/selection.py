@@ -14,7 +14,7 @@ from scripts.mutation.children import ROOT, compilers, is_kernel
 SOURCE = ROOT / "src"
 QUICK_SECONDS = 6.0
 """CPU seconds of the tests that a mutant meets first."""
-ALL_SECONDS = 60.0
+ALL_SECONDS = 90.0
 """CPU seconds of the tests that a mutant must survive."""
 
 
@@ -102,9 +102,13 @@ class Selection:
                     self.tests[function].add(test)
         self._callers = _kernel_callers(modules)
         self._users = _direct_users(modules, self.times)
+        self._importers: dict[str, set[str]] = defaultdict(set)
+        for file in {test.split("::")[0] for test in self.times}:
+            for name in _imported(_tree_of(file), modules).values():
+                self._importers[name.split(":")[0]].add(file)
 
     def tests_of(self, module: str, function: str) -> list[str]:
-        """Return the tests that enter a function of a module: those of its own package first, the quickest first.
+        """Return the tests that enter a function of a module: those of files that import it first, the quickest first.
 
         Statements of a module or of a class run for every test that enters any function of the module; tests of a
         kernel are those that enter a function that leads to it, or name such a function or the kernel themselves.
@@ -117,27 +121,28 @@ class Selection:
             tests = self._of_modules([module])
         if not tests:
             tests = self._of_modules([each.name for each in self.modules.values() if module in each.imports])
-        near = tuple(f"tests/{folder}/" for folder in module.split(".")[1:])
-        return sorted(tests, key=lambda test: (not test.startswith(near), self.times[test], test))
+        near = self._importers[module]
+        return sorted(tests, key=lambda test: (test.split("::")[0] not in near, self.times[test], test))
 
     def _of_modules(self, names: list[str]) -> set[str]:
         starts = tuple(f"{name}:" for name in names)
         return {test for function, tests in self.tests.items() if function.startswith(starts) for test in tests}
 
     def stages(self, tests: list[str]) -> list[tuple[str, ...]]:
-        """Split tests into the quick ones, of few files, and the others, as far as the time allows."""
+        """Split tests into the first quick ones, of few files, and the quickest others that the time allows."""
         quick: list[str] = []
-        rest: list[str] = []
         files: set[str] = set()
-        used, total = 0.0, 0.0
+        used = 0.0
         for test in tests:
             file = test.split("::")[0]
-            total += self.times[test] + 0.005
             if used + self.times[test] <= QUICK_SECONDS and (file in files or len(files) < 3) and len(quick) < 60:
                 quick.append(test)
                 files.add(file)
                 used += self.times[test]
-            elif total <= ALL_SECONDS or not quick:
+        rest: list[str] = []
+        for test in sorted(set(tests) - set(quick), key=lambda test: (self.times[test], test)):
+            used += self.times[test] + 0.005
+            if used <= ALL_SECONDS or not quick:
                 rest.append(test)
         order = {file: number for number, file in enumerate(dict.fromkeys(test.split("::")[0] for test in rest))}
         rest.sort(key=lambda test: order[test.split("::")[0]])
@@ -183,7 +188,7 @@ def _direct_users(modules: dict[str, Module], tests: Iterable[str]) -> dict[str,
         by_file[test.split("::")[0]].add(test)
     users: dict[str, set[str]] = defaultdict(set)
     for file, own in by_file.items():
-        tree = ast.parse((ROOT / file).read_text()) if (ROOT / file).exists() else ast.Module([], [])
+        tree = _tree_of(file)
         imported = _imported(tree, modules)
         used = {node.name: _used(node, imported) for node in tree.body if isinstance(node, ast.FunctionDef)}
         for test in own:
@@ -196,6 +201,10 @@ def _direct_users(modules: dict[str, Module], tests: Iterable[str]) -> dict[str,
                 elif ":" in name:
                     users[name].add(test)
     return users
+
+
+def _tree_of(file: str) -> ast.Module:
+    return ast.parse((ROOT / file).read_text()) if (ROOT / file).exists() else ast.Module([], [])
 
 
 def _imported(tree: ast.Module, modules: dict[str, Module]) -> dict[str, str]:
