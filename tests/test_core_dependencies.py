@@ -18,7 +18,6 @@ _NEED_TORCH = (
     "exchange.comparison",
     "photonics.onn",
     "training",
-    "api.exchange_comparison",
     "cli.exchange.compare",
 )
 """Packages and modules whose work is torch's; commands import them when they are called."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightloom.app.api.exchange_comparison import compare_exchanges
+from lightloom.app.cli.exchange_training import compare
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.exchange import comparison as comparisons
@@ -100,9 +100,9 @@ def test_evidence_replaces_the_rows_of_its_method_and_task(tmp_path: Path) -> No
 
 def test_unknown_tasks_and_missing_data_are_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="task"):
-        compare_exchanges("cifar", ["int8"])
+        compare(task="cifar", methods=["int8"])
     with pytest.raises(ConfigError, match="has no tinyshakespeare"):
-        compare_exchanges("chars", ["int8"], data=tmp_path)
+        compare(task="chars", methods=["int8"], data=tmp_path)
 
 
 def test_every_family_is_compared_or_says_why_not() -> None:

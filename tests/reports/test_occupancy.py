@@ -14,6 +14,7 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.reports.figures.links import (
     channel_map,
+    downsampled,
     in_steps,
     lightpaths,
     link_use,
@@ -28,15 +29,15 @@ from tests.collectives.strategies import jobs, wdm_ring, wdm_rings
 def test_link_use_conserves(job: tuple[Algorithm, Collective, Fabric], bins: int) -> None:
     algorithm, collective, fabric = job
     schedule = in_steps(build(algorithm, collective, fabric), fabric)
-    use = link_use(schedule, fabric, bins)
-    assert len(use.amount) == -(-schedule.steps // use.steps_per_bin) <= bins
-    assert use.amount.min() >= 0
+    amount, steps_per_bin = link_use(schedule, fabric, bins)
+    assert len(amount) == -(-schedule.steps // steps_per_bin) <= bins
+    assert amount.min() >= 0
     if fabric.exclusive:
-        assert use.amount.sum() == lightpaths(schedule, fabric).cells
-        assert use.amount.max() <= fabric.channels * use.steps_per_bin
+        assert amount.sum() == lightpaths(schedule, fabric).cells
+        assert amount.max() <= fabric.channels * steps_per_bin
     else:
         hops = fabric.hops(*(c.astype(np.int64) for c in (schedule.source, schedule.destination, schedule.route)))
-        assert use.amount.sum() == pytest.approx(hops @ np.array(nbytes_of_rows(schedule)))
+        assert amount.sum() == pytest.approx(hops @ np.array(nbytes_of_rows(schedule)))
 
 
 @given(jobs(wdm_rings(largest=12)))
@@ -45,7 +46,7 @@ def test_channel_maps_agree_with_an_obvious_painter(job: tuple[Algorithm, Collec
     algorithm, collective, fabric = job
     schedule = in_steps(build(algorithm, collective, fabric), fabric)
     paths = lightpaths(schedule, fabric)
-    use = link_use(schedule, fabric, schedule.steps).amount
+    use, _ = link_use(schedule, fabric, schedule.steps)
     lit = 0
     for step in range(schedule.steps):
         sources = channel_map(paths, fabric, step)
@@ -97,8 +98,8 @@ def test_a_multicast_lights_its_links_once() -> None:
 def test_large_maps_stay_small() -> None:
     fabric = wdm_ring(600, 16)
     schedule = build(find("one-stage"), Collective("all-gather", 600, 1e6), fabric)
-    use = link_use(schedule, fabric)
-    assert (use.amount.shape, use.steps_per_bin) == ((469, 1200), 6)
-    assert use.amount.sum() == lightpaths(schedule, fabric).cells
-    assert use.downsampled(1000).shape == (469, 600)
-    assert use.downsampled(1000)[0, 0] == use.amount[0, :2].mean()
+    amount, steps_per_bin = link_use(schedule, fabric)
+    assert (amount.shape, steps_per_bin) == ((469, 1200), 6)
+    assert amount.sum() == lightpaths(schedule, fabric).cells
+    assert downsampled(amount, 1000).shape == (469, 600)
+    assert downsampled(amount, 1000)[0, 0] == amount[0, :2].mean()

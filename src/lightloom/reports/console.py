@@ -87,12 +87,12 @@ def _fitted_table(columns: Sequence[_Column[_Row]], rows: Sequence[_Row], width:
     dotted = {column.name for column in columns if column.dotted and width is not None}
     least: dict[str, int] = {}
     most: dict[str, int] = {}
-    for column in columns:
-        texts = [Text(column.name), *cells[column.name]]
-        most[column.name] = max(text.cell_len for text in texts)
-        words = [word for text in texts for word in text.plain.split(" ")] if column.wraps else []
-        words = [part for word in words for part in (_PARTS.findall(word) if column.name in dotted else [word])]
-        least[column.name] = max(map(cell_len, words), default=most[column.name])
+    for name, wraps in ((column.name, column.wraps) for column in columns):
+        texts = [Text(name), *cells[name]]
+        most[name] = max(text.cell_len for text in texts)
+        words = [word for text in texts for word in text.plain.split(" ")] if wraps else []
+        parts = (part for word in words for part in (_PARTS.findall(word) if name in dotted else [word]))
+        least[name] = max(map(cell_len, parts), default=most[name])
     shown = list(columns)
     if width is None:
         width = max(_PIPE_WIDTH, sum(least[column.name] + _GAP for column in shown) + _PIPED_WORDS)
@@ -143,7 +143,7 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") ->
         "energy/sample": width >= 150 or any(row.known_energy or row.energy for row in rows),
         "memory": any(row.memory is not None for row in rows),
         "vs bound": any(row.lower_bound_ratio is not None for row in rows),
-        "90 %": any(row.half_width is not None for row in rows),
+        "90 %": any(row.interval for row in rows),
     }
 
     def plan(row: RankingRow) -> Text:

@@ -194,10 +194,8 @@ class RankingRow:
     """Mark that says how the joules compare to the true ones: one of ``planning.economics.ledger.MARKS``."""
     on_front: bool = False
     """True when no other plan is better in time and energy both."""
-    half_width: float | None = None
-    """Half of the 90 % interval of the step time, relative to it; None where no interval is known."""
-    like_first: bool = False
-    """True when the interval of the difference does not tell it apart from the first."""
+    interval: str = ""
+    """The 90 % interval of the step time, with :data:`ALIKE` where the row is not told apart from the first."""
     runnable: bool = True
     """True when a training framework can run the plan."""
 
@@ -210,13 +208,6 @@ class RankingRow:
             raise ValueError(
                 f"breakdown of {self.name} adds up to {total} s, not to the step time of {self.step_time} s"
             )
-
-    @property
-    def interval(self) -> str:
-        """The 90 % interval, with a mark where the row is not told apart from the first: ``±13 % ≈``."""
-        if self.half_width is None:
-            return ""
-        return f"±{100 * self.half_width:.0f} %" + (f" {ALIKE}" if self.like_first else "")
 
     @property
     def name(self) -> str:

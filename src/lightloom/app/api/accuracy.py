@@ -12,7 +12,6 @@ from lightloom.app.api.calibrating import StepsCalibration
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, Result, plain, provenance
 from lightloom.core.units import format_size, format_time
-from lightloom.machines.accelerators.accelerator import Accelerator
 from lightloom.machines.accelerators.calibrated import Calibration
 from lightloom.machines.accelerators.load import accelerator_of_device, load_accelerator
 from lightloom.models.traces.kineto import Profile, read_profile
@@ -271,23 +270,21 @@ def compare_step(profile: str | Path, cluster: ClusterLike | None = None) -> Ste
     path = Path(profile)
     read = read_profile(path)
     place = None if cluster is None else load_cluster(cluster)
-    machine = _machine(read) if place is None else place.accelerator
+    devices = read.devices if read.on_device else ()
+    if place is None:
+        name = accelerator_of_device(devices[0], read.memory) if devices else None
+        if name is None:
+            told = f"{devices[0]}, which the catalog lacks" if devices else "a machine that the profile does not name"
+            raise ConfigError(f"{read.name}: measured on {told}: expected --cluster, what it ran on")
+        machine = load_accelerator(name)
+    else:
+        machine = place.accelerator
     kernel_model(machine)
-    device = " and ".join(read.devices) if read.on_device and read.devices else ""
-    where = device or ("an accelerator that the profile does not name" if read.on_device else "the host alone")
+    unnamed = "an accelerator that the profile does not name" if read.on_device else "the host alone"
     return StepComparison(
         profile=read,
         machine=machine.name if place is None else f"{machine.name} on {place.name}",
-        where=where,
+        where=" and ".join(devices) or unnamed,
         step=profiled_step(read, machine, place),
         origin=provenance([read.sha256, machine.name, None if place is None else place.to_json()], seed=0),
     )
-
-
-def _machine(profile: Profile) -> Accelerator:
-    device = profile.devices[0] if profile.devices and profile.on_device else ""
-    name = accelerator_of_device(device, profile.memory) if device else None
-    if name is None:
-        told = f"{device}, which the catalog lacks" if device else "a machine that the profile does not name"
-        raise ConfigError(f"{profile.name}: measured on {told}: expected --cluster, what it ran on")
-    return load_accelerator(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -59,7 +59,7 @@ class Fitted(Result):
         """Heading of the table: which parameters were fitted to which measurements."""
 
     @abstractmethod
-    def remarks(self) -> list[str]:
+    def remarks(self) -> Iterable[str]:
         """Return sentences to read below the table."""
 
     @abstractmethod
@@ -138,8 +138,6 @@ class StepsCalibration(Fitted):
 
 # What ``calibrate`` returns for a profile: measured operators beside predictions, and parameters fitted to them.
 
-SCHEMA = "lightloom.profile/1"
-
 
 @dataclass(frozen=True, repr=False)
 class ProfileCalibration(Fitted):
@@ -204,7 +202,8 @@ class ProfileCalibration(Fitted):
     def rows(self) -> list[Document]:
         """Return a row for each operator, the longest first; ``seconds`` are those of one call."""
         total = sum(operator.seconds for operator in self.operators)
-        fitted = self._predicted_by_fit()
+        priors = predicted_seconds(self.operators, self.base)
+        fitted = np.full(len(priors), np.nan) if self.refusal else predicted_seconds(self.operators, self.accelerator)
         return [
             {
                 "operator": operator.key.name,
@@ -214,14 +213,15 @@ class ProfileCalibration(Fitted):
                 "calls_per_step": operator.calls / self.profile.steps,
                 "measured_s": operator.mean_seconds,
                 "predicted_s": None if np.isnan(prior) else float(prior),
-                "fitted_s": None if fitted is None or np.isnan(fitted[number]) else float(fitted[number]),
+                "fitted_s": None if np.isnan(fit) else float(fit),
                 "share": operator.seconds / total,
                 "kernels": list(operator.kernels),
             }
-            for number, (operator, prior) in enumerate(zip(self.operators, self._predicted(), strict=True))
+            for operator, prior, fit in zip(self.operators, priors, fitted, strict=True)
         ]
 
     def display_rows(self) -> list[dict[str, object]]:
+        predictions = {"predicted": "predicted_s"} | ({} if self.refusal else {"fitted": "fitted_s"})
         return [
             {
                 "operator": row["operator"].removeprefix("aten::"),
@@ -230,17 +230,13 @@ class ProfileCalibration(Fitted):
                 "pass": row["pass"],
                 "calls a step": f"{row['calls_per_step']:.4g}",
                 "measured": format_time(row["measured_s"]),
-                "predicted": _time(row["predicted_s"]),
-                **({} if self.refusal else {"fitted": _time(row["fitted_s"])}),
+                **{name: "" if row[key] is None else format_time(row[key]) for name, key in predictions.items()},
                 "share": f"{row['share']:.1%}",
             }
             for row in self.rows()
         ]
 
-    def remarks(self) -> list[str]:
-        return list(self._remarks())
-
-    def _remarks(self) -> Iterator[str]:
+    def remarks(self) -> Iterator[str]:
         profile = self.profile
         steps = f"{profile.steps} steps" if profile.steps > 1 else "one step"
         duration = "" if profile.step_seconds is None else f" of {format_time(profile.step_seconds)} each"
@@ -252,35 +248,24 @@ class ProfileCalibration(Fitted):
         if self.refusal is not None:
             yield f"nothing fitted: {self.refusal}"
             return
-        calibration, used = self.calibration, usable_operators(self.operators, self.base)
-        yield (
-            f"fitted to {len(used)} operators that are priced and take {format_time(TIMED_FROM)} or more: "
-            + ", ".join(
-                f"{name} {calibration.parameters[name].prior:.4g} to {calibration.parameters[name].value:.4g}"
-                for name in FITTED
-                if calibration.parameters[name].determined
-            )
-        )
-        left = [name for name in FITTED if not calibration.parameters[name].determined]
+        used, fitted = usable_operators(self.operators, self.base), self.calibration.parameters
+        determined = [name for name in FITTED if fitted[name].determined]
+        told = ", ".join(f"{name} {fitted[name].prior:.4g} to {fitted[name].value:.4g}" for name in determined)
+        yield f"fitted to {len(used)} operators that are priced and take {format_time(TIMED_FROM)} or more: {told}"
+        left = [name for name in FITTED if name not in determined]
         if left:
             yield f"the operators say little about {', '.join(left)}: near their priors"
-        error = calibration.cross_validated
+        error = self.calibration.cross_validated
         yield (
             f"operators held out in {error.folds} folds: mean error {error.mean:.1%}, median {error.median:.1%}; "
             "fusion, dispatch, links and what a step adds stay at their priors"
         )
 
-    def _predicted(self) -> Floats:
-        return predicted_seconds(self.operators, self.base)
-
-    def _predicted_by_fit(self) -> Floats | None:
-        return None if self.refusal else predicted_seconds(self.operators, self.accelerator)
-
     def to_json(self) -> Document:
         """Return the document that ``lightloom calibrate --profile --json`` prints."""
         profile = self.profile
         document = {
-            "schema": SCHEMA,
+            "schema": "lightloom.profile/1",
             "profile": profile.name,
             "sha256": profile.sha256,
             "accelerator": self.accelerator_name,
@@ -298,13 +283,8 @@ class ProfileCalibration(Fitted):
         return {name: plain(value) for name, value in document.items()}
 
 
-def _time(seconds: float | None) -> str:
-    return "" if seconds is None else format_time(seconds)
-
-
 # Predictions of collectives that others timed, and transports fitted to them.
 
-_MEBIBYTE = 2.0**20
 _LEAST_ROWS = 3
 
 
@@ -355,10 +335,7 @@ class CollectiveAccuracy(DrawnResult):
 
     def lines(self) -> list[str]:
         """Return a sentence for each system: median errors of small, middle and large collectives."""
-        return [
-            _errors(system, seconds / system.measured - 1)
-            for system, seconds in zip(self.systems, self.seconds, strict=True)
-        ]
+        return [_errors(*each) for each in zip(self.systems, self.seconds, strict=True)]
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom accuracy --json`` prints."""
@@ -374,19 +351,18 @@ class CollectiveAccuracy(DrawnResult):
 
     def figure(self) -> Figure:
         """Return a matplotlib figure: predicted against measured collectives, one colour for each system."""
-        series = [
-            PredictedSeries(system.name, system.measured, seconds)
-            for system, seconds in zip(self.systems, self.seconds, strict=True)
-        ]
+        pairs = zip(self.systems, self.seconds, strict=True)
+        series = [PredictedSeries(system.name, system.measured, seconds) for system, seconds in pairs]
         return accuracy_figure(series, "collective")
 
 
-def _errors(system: System, errors: Floats) -> str:
-    parts = []
+def _errors(system: System, predicted: Floats) -> str:
+    """Return a sentence on how far predicted seconds of a system's rows are off, by sizes."""
+    errors, parts, mebibyte = predicted / system.measured - 1, [], 2.0**20
     for words, least, below in (
-        ("below 1 MiB", 0.0, _MEBIBYTE),
-        ("from 1 MiB", _MEBIBYTE, np.inf),
-        ("from 64 MiB", 64 * _MEBIBYTE, np.inf),
+        ("below 1 MiB", 0.0, mebibyte),
+        ("from 1 MiB", mebibyte, np.inf),
+        ("from 64 MiB", 64 * mebibyte, np.inf),
     ):
         size = np.abs(errors[(system.nbytes >= least) & (system.nbytes < below)])
         if len(size):
@@ -437,22 +413,17 @@ class TransportCalibration(Fitted):
 
     def rows(self) -> list[Document]:
         """Return a row for each of the four numbers."""
-        before = self.system.transport.scales.model_dump()
-        after = self.transport.scales.model_dump()
+        before, after = (each.scales.model_dump() for each in (self.system.transport, self.transport))
         return [{"number": name, "typical": before[name], "fitted": after[name]} for name in after]
 
     def display_rows(self) -> list[dict[str, object]]:
         return [
-            {
-                "number": row["number"].replace("_", " "),
-                "typical": f"× {row['typical']:.3g}",
-                "fitted": f"× {row['fitted']:.3g}",
-            }
+            {"number": row["number"].replace("_", " ")} | {name: f"× {row[name]:.3g}" for name in ("typical", "fitted")}
             for row in self.rows()
         ]
 
     def remarks(self) -> list[str]:
-        lines = [_errors(self.system, predicted_collectives(self.system, self.transport) / self.system.measured - 1)]
+        lines = [_errors(self.system, predicted_collectives(self.system, self.transport))]
         if not self.system.across.any():
             lines.append("no row crosses domains: what is said of the network is typical of other systems")
         if self.system.across.all():
@@ -467,38 +438,6 @@ class TransportCalibration(Fitted):
             "transport": self.transport.model_dump(mode="json"),
             "provenance": self.origin,
         }
-
-
-def calibrate_transport(
-    table: str | Path,
-    *,
-    cluster: str | None = None,
-    transport: str | None = None,
-    accelerator: str | None = None,
-    gpus: int | None = None,
-) -> TransportCalibration:
-    """Fit the four numbers of a system to its timed collectives.
-
-    Args:
-        table: a file, or a name in the folder ``LIGHTLOOM_MEASURED``.
-        cluster: what was measured: a name of the catalog, or a YAML file.
-        transport: a name of the catalog, or a YAML file; without it the one that the accelerator names.
-        accelerator: in place of a cluster, where all rows are of one node.
-        gpus: number of GPUs, where the file does not say it.
-
-    Raises:
-        ConfigError: the file cannot be read, or holds several systems.
-        UnsupportedError: the cluster's fabric has no tiers of switches.
-    """
-    systems, digests = read_systems([table], cluster=cluster, transport=transport, accelerator=accelerator, gpus=gpus)
-    if len(systems) > 1:
-        named = "; ".join(system.name for system in systems)
-        raise ConfigError(f"{table}: {len(systems)} systems ({named}): expected one, which a transport is fitted to")
-    (system,) = systems
-    if len(system.rows) < _LEAST_ROWS:
-        raise ConfigError(f"{table}: {len(system.rows)} rows: expected at least {_LEAST_ROWS} to fit a transport to")
-    origin = provenance([digests, cluster, transport, accelerator])
-    return TransportCalibration(fit_scales(system, system.transport), system, origin)
 
 
 @overload
@@ -561,8 +500,9 @@ def calibrate(
         gpus: number of GPUs of the collectives, where their file does not say it.
 
     Raises:
-        ConfigError: a file is missing, or a row cannot be expressed (names file, row and column).
-        UnsupportedError: the accelerator has no kernel model.
+        ConfigError: a file is missing, or a row cannot be expressed (names file, row and column); or collectives are
+            of several systems, or too few.
+        UnsupportedError: the accelerator has no kernel model, or the cluster's fabric no tiers of switches.
     """
     if sum(source is not None for source in (rows, collectives, profile)) != 1:
         raise ConfigError("expected a table of measured steps, --collectives or --profile: one of the three")
@@ -572,21 +512,26 @@ def calibrate(
     if collectives is not None:
         if accelerator is not None and cluster is not None:
             raise ConfigError(f"--accelerator {accelerator}: --cluster {cluster} states it: expected one of them")
-        return calibrate_transport(
-            collectives, cluster=cluster, transport=transport, accelerator=accelerator, gpus=gpus
-        )
+        measured_on = {"cluster": cluster, "transport": transport, "accelerator": accelerator}
+        systems, digests = read_systems([collectives], **measured_on, gpus=gpus)
+        if len(systems) > 1:
+            named = "; ".join(system.name for system in systems)
+            expected = f"{len(systems)} systems ({named}): expected one, which a transport is fitted to"
+            raise ConfigError(f"{collectives}: {expected}")
+        (system,) = systems
+        if len(system.rows) < _LEAST_ROWS:
+            least = f"expected at least {_LEAST_ROWS} to fit a transport to"
+            raise ConfigError(f"{collectives}: {len(system.rows)} rows: {least}")
+        origin = provenance([digests, *measured_on.values()])
+        return TransportCalibration(fit_scales(system, system.transport), system, origin)
     if accelerator is None:
         raise ConfigError("expected --accelerator, what was measured on")
     if profile is not None:
-        return _on_profile(Path(profile), accelerator)
+        machine = load_accelerator(accelerator)
+        kernel_model(machine)
+        operators = read_profile(Path(profile))
+        return ProfileCalibration(operators, accelerator, machine, provenance([operators.sha256, accelerator], seed=0))
     steps = read_steps(str(rows))
     with progress("Fits", fits_of(len(steps))) as advance:
         calibration = fit_to(steps, accelerator, advance)
     return StepsCalibration(calibration, provenance([steps.sha256, accelerator], seed=0))
-
-
-def _on_profile(path: Path, accelerator: str) -> ProfileCalibration:
-    machine = load_accelerator(accelerator)
-    kernel_model(machine)
-    profile = read_profile(path)
-    return ProfileCalibration(profile, accelerator, machine, provenance([profile.sha256, accelerator], seed=0))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -126,6 +127,10 @@ class PlanChange:
         before, after = self.before["sample_time_s"], self.after["sample_time_s"]
         return float(after / before) if before else float("inf" if after else 1)
 
+    def both(self, form: Callable[[Row], str]) -> str:
+        """Return a text of the row before and after; one of them where nothing changed."""
+        return " → ".join(dict.fromkeys(map(form, (self.before, self.after))))
+
     def parts(self) -> dict[str, float]:
         """Seconds a sample by which every part of the step grew; they add up to the whole difference."""
         return {key: _share(self.after, key) - _share(self.before, key) for key in SHARES}
@@ -226,8 +231,8 @@ class PlanComparison(DrawnResult):
                 "sample_time_ratio": change.ratio,
                 **{f"{key.removesuffix('_s')}_change_per_sample_s": value for key, value in change.parts().items()},
                 **{
-                    f"{name}_per_sample_{when}": cost(row)
-                    for name, cost in _COSTS.items()
+                    f"{name}_per_sample_{when}": _known(row, key)
+                    for name, key in _COSTS.items()
                     for when, row in (("before", change.before), ("after", change.after))
                 },
                 "memory_before_bytes": change.before["memory_bytes"],
@@ -245,10 +250,8 @@ class PlanComparison(DrawnResult):
                 "step before": format_time(change.before["iteration_time_s"]),
                 "after": format_time(change.after["iteration_time_s"]),
                 "a sample": f"{change.ratio:.4g}×",
-                **{f"{name} a sample": _both(cost, change) for name, cost in _COSTS.items()},
-                "memory": " → ".join(
-                    dict.fromkeys(format_size(row["memory_bytes"]) for row in (change.before, change.after))
-                ),
+                **{f"{name} a sample": change.both(partial(_cost, key=key)) for name, key in _COSTS.items()},
+                "memory": change.both(lambda row: format_size(row["memory_bytes"])),
                 "why": change.why,
             }
             for change in self.changes
@@ -257,12 +260,11 @@ class PlanComparison(DrawnResult):
     def figure(self) -> Figure:
         """Return a matplotlib figure: where the time of a sample of both winners goes, each before and after."""
         bars = []
-        for row in {id(row): row for row in self.winners}.values():
+        for row in self.winners:
             change = next((each for each in self.changes if row is each.before or row is each.after), None)
-            pairs = [("before", change.before), ("after", change.after)] if change else [("", row)]
+            pairs = {"before ": change.before, "after ": change.after} if change else {"": row}
             bars += [
-                (f"{place} {each['label']}".strip(), {key: _share(each, key) for key in SHARES})
-                for place, each in pairs
+                (place + each["label"], {key: _share(each, key) for key in SHARES}) for place, each in pairs.items()
             ]
         return breakdown_figure(list(dict(bars).items()), per="sample")
 
@@ -325,10 +327,10 @@ def _key(row: Row) -> str:
 def _rows_by_key(document: Row) -> dict[tuple[str, int], Row]:
     """Rows by what makes them the same plan, and by their number among equal ones (the same on several clusters)."""
     rows: dict[tuple[str, int], Row] = {}
-    seen: dict[str, int] = {}
+    seen = Counter[str]()
     for row in document["ranking"]:
         key = _key(row)
-        rows[key, seen.setdefault(key, 0)] = row
+        rows[key, seen[key]] = row
         seen[key] += 1
     return rows
 
@@ -343,17 +345,13 @@ def _known(row: Row, key: str) -> float | None:
     return None if total is None else float(total) / int(row["global_batch"])
 
 
-_COSTS: Mapping[str, Callable[[Row], float | None]] = {
-    "dollars": partial(_known, key="dollars_per_step"),
-    "joules": partial(_known, key="metered_joules_per_step"),
-}
-"""Known dollars and joules (at the meter) of a plan per sample."""
+_COSTS = {"dollars": "dollars_per_step", "joules": "metered_joules_per_step"}
+"""Keys of a plan's ledger: dollars, and joules at the meter."""
 
 
-def _both(cost: Callable[[Row], float | None], change: PlanChange) -> str:
-    """A cost before and after; one value where nothing changed."""
-    values = [cost(row) for row in (change.before, change.after)]
-    return " → ".join(dict.fromkeys("unknown" if value is None else f"{value:.4g}" for value in values))
+def _cost(row: Row, key: str) -> str:
+    known = _known(row, key)
+    return "unknown" if known is None else f"{known:.4g}"
 
 
 def _algorithms(row: Row) -> str:
@@ -370,9 +368,9 @@ def _inputs(first: Row, second: Row) -> Iterator[InputChange]:
     for field in dict.fromkeys([*before, *after]):
         if before.get(field) != after.get(field):
             yield InputChange(field, before.get(field), after.get(field))
-    versions = [document["provenance"].get("lightloom") for document in (first, second)]
-    if versions[0] != versions[1]:
-        yield InputChange("lightloom", *versions)
+    old, new = (document["provenance"].get("lightloom") for document in (first, second))
+    if old != new:
+        yield InputChange("lightloom", old, new)
 
 
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
@@ -381,12 +379,8 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
         for key, entry in value.items():
             if key not in ("sources", "description", "spreads"):
                 yield from _leaves(entry, f"{path}.{key}" if path else str(key))
-    elif (
-        isinstance(value, Sequence) and not isinstance(value, str) and any(isinstance(each, Mapping) for each in value)
-    ):
-        for number, entry in enumerate(value):
-            yield from _leaves(
-                entry, f"{path.removesuffix('s')} {number + 1}" if len(value) > 1 else path.removesuffix("s")
-            )
+    elif isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
+        for number, entry in enumerate(value, start=1):
+            yield from _leaves(entry, path.removesuffix("s") + (f" {number}" if len(value) > 1 else ""))
     else:
         yield path, value

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from lightloom.app.api.planning import ModelLike, trace
 from lightloom.core.errors import ConfigError, InputError
@@ -18,12 +20,9 @@ from lightloom.machines.parts.bill import missing_text
 from lightloom.planning.designs.explore import (
     MOST_ROWS,
     TECHNOLOGIES,
-    Bounded,
     Candidate,
-    Evaluated,
     Exploration,
     Question,
-    Task,
     explore,
     resumed,
     solve_task,
@@ -95,10 +94,10 @@ class DesignFront(Result):
         return f", and {others} trains most where {missing_text(cheap.worth.alike)} is high"
 
     def rows(self) -> list[Document]:
+        """Return a row for each design, in SI units; what is unknown is named under ``missing``."""
         return [self._row(candidate) for candidate in self.exploration.candidates]
 
     def _row(self, candidate: Candidate) -> Document:
-        """Return a design as a row, in SI units; what is unknown is named under ``missing``."""
         dollars, joules, seconds = candidate.point
         worth, design, found = candidate.worth, candidate.design, candidate.evaluated
         even = rival_break_even(candidate, self.exploration)
@@ -196,7 +195,8 @@ def design(
     graph = trace(model)
     question = Question(graph=graph, batch_per_rank=batch or 0, site=chosen_site)
     limits = {"dollars": dollars, "watts": watts}
-    run, jobs = _runner(workers), 1 if workers is None else workers.jobs or 16
+    jobs = 1 if workers is None else workers.jobs or 16
+    run: Any = partial(map if workers is None else workers.results, solve_task)
     with nullcontext(run) if folder is None else resumed(run, Path(folder), graph) as kept_run:
         found = explore(question, designs, kept_run, **limits, prune=prune, jobs=jobs, advance=advance)
     listed = f"schedules that list more than {MOST_ROWS:,} transfers are left out"
@@ -225,13 +225,6 @@ def _software(found: Exploration) -> list[str]:
             "where one design pays for a library and the other has ideal software, the other's lead is an upper bound"
         )
     return lines
-
-
-def _runner(workers: Workers | None) -> Callable[[Sequence[Task]], Iterable[Bounded | Evaluated]]:
-    def run(tasks: Sequence[Task]) -> Iterable[Bounded | Evaluated]:
-        return map(solve_task, tasks) if workers is None else workers.results(solve_task, tasks)
-
-    return run
 
 
 def _fabrics(designs: Iterable[Design]) -> Iterator[Fabric]:

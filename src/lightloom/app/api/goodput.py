@@ -14,10 +14,9 @@ from lightloom.core.units import format_time
 from lightloom.machines.clusters import load as clusters
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.fabrics import load as fabrics
-from lightloom.machines.parts.bill import Bill, BillChoices, Line, Total
+from lightloom.machines.parts.bill import Bill, BillChoices, Total
 from lightloom.planning.economics.estimate import (
     MONTH,
-    Answer,
     Change,
     Estimate,
     Slices,
@@ -116,29 +115,28 @@ class Goodput(Result):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        return [self._row(answer) for answer in self.estimate.answers]
-
-    def _row(self, answer: Answer) -> Document:
-        cause = answer.cause
         seconds = self.months * MONTH * self.estimate.machine.ranks
-        return {
-            "cause": cause.name,
-            "group": cause.group,
-            "interruptions": None if cause.rate is None else cause.rate * seconds,
-            "restart_s": None if cause.rate is None else answer.restart,
-            "remedy": None if answer.chosen is None else answer.chosen.remedy,
-            "source": cause.source,
-            "remedies": [
-                {
-                    "remedy": response.remedy,
-                    "goodput": goodput,
-                    "restart_s": response.restart if response.possible else None,
-                    "slowdown": response.slowdown if response.possible else None,
-                    "why": response.why,
-                }
-                for response, goodput in answer.alternatives
-            ],
-        }
+        return [
+            {
+                "cause": answer.cause.name,
+                "group": answer.cause.group,
+                "interruptions": None if answer.cause.rate is None else answer.cause.rate * seconds,
+                "restart_s": None if answer.cause.rate is None else answer.restart,
+                "remedy": None if answer.chosen is None else answer.chosen.remedy,
+                "source": answer.cause.source,
+                "remedies": [
+                    {
+                        "remedy": response.remedy,
+                        "goodput": goodput,
+                        "restart_s": response.restart if response.possible else None,
+                        "slowdown": response.slowdown if response.possible else None,
+                        "why": response.why,
+                    }
+                    for response, goodput in answer.alternatives
+                ],
+            }
+            for answer in self.estimate.answers
+        ]
 
     def display_rows(self) -> list[dict[str, object]]:
         return [
@@ -246,7 +244,18 @@ class PricedBill(Result):
         return f"{self.name}, {self.bill.ranks:,} ranks: {self.dollars.text()} a rank"
 
     def rows(self) -> list[Document]:
-        return [_row(line) for line in self.bill.lines]
+        """Return a row for each line of the bill, in SI units; null is unknown."""
+        return [
+            {
+                "part": line.part.name,
+                "per_rank": line.per_rank,
+                "dollars_per_rank": line.total("dollars").value,
+                "static_watts_per_rank": line.total("static_power").value,
+                "failures_per_second_per_rank": line.total("mtbf").value,
+                "formula": line.why,
+            }
+            for line in self.bill.lines
+        ]
 
     def to_json(self) -> Document:
         document: Document = {
@@ -257,18 +266,6 @@ class PricedBill(Result):
             "unused_choices": list(self.unused),
         }
         return document | {"provenance": provenance(["bill", document])}
-
-
-def _row(line: Line) -> Document:
-    """Return a line of the bill as a row, in SI units; null is unknown."""
-    return {
-        "part": line.part.name,
-        "per_rank": line.per_rank,
-        "dollars_per_rank": line.total("dollars").value,
-        "static_watts_per_rank": line.total("static_power").value,
-        "failures_per_second_per_rank": line.total("mtbf").value,
-        "formula": line.why,
-    }
 
 
 def bill(
@@ -303,16 +300,17 @@ def bill(
     try:
         if _is_cluster(built):
             cluster = load_cluster(built, ranks, set=others)  # type: ignore[arg-type]
-            made, unused = ClusterLedger.of(cluster, site).bill, unused_inputs(cluster.fabric, site)
-            return PricedBill(name=f"cluster {cluster.name}", bill=made, choices=choices, unused=unused)
-        fabric = load_fabric(built, ranks, set=others)  # type: ignore[arg-type]
+            fabric, name = cluster.fabric, f"cluster {cluster.name}"
+            made = ClusterLedger.of(cluster, site).bill
+        else:
+            fabric = load_fabric(built, ranks, set=others)  # type: ignore[arg-type]
+            name = f"fabric {built if isinstance(built, str | Path) else fabric.kind_name}"
+            made = fabric_bill(fabric, site)
     except ConfigError as error:
         if "unknown field" not in str(error):
             raise
         raise ConfigError(f"{error}; or a choice of the bill, one of {', '.join(BillChoices.model_fields)}") from error
-    name = str(built) if isinstance(built, str | Path) else fabric.kind_name
-    made = fabric_bill(fabric, site)
-    return PricedBill(name=f"fabric {name}", bill=made, choices=choices, unused=unused_inputs(fabric, site))
+    return PricedBill(name=name, bill=made, choices=choices, unused=unused_inputs(fabric, site))
 
 
 def _is_cluster(built: FabricLike | ClusterLike) -> bool:

@@ -53,17 +53,6 @@ _INSTEAD = {
 """Options that take the place of former ones, by the former name."""
 
 
-def refuse_old_options(**given: object) -> None:
-    """Refuse the options of ``plan`` that methods took the place of.
-
-    Raises:
-        ConfigError: one is given; says what to write instead.
-    """
-    for name, value in given.items():
-        if value is not None:
-            raise ConfigError(f"--{name.replace('_', '-')} {value} is gone: expected {_INSTEAD[name]}")
-
-
 class ExchangeChoice(NamedTuple):
     """Methods as they were requested; None for what was not."""
 
@@ -84,30 +73,26 @@ class ExchangeChoice(NamedTuple):
             UnknownNameError: no such method or engine.
         """
         methods = self._methods()
-        for option in ("profile", "ratio", "engine"):
-            if getattr(self, option) is not None and not methods:
-                raise ConfigError(f"--exchange-{option} needs --exchange METHOD")
-        by_value = [method.name for method in methods if method.needs_values]
-        for option in ("profile", "ratio"):
-            if getattr(self, option) is not None and not by_value:
-                fixed = ", ".join(method.name for method in methods)
-                raise ConfigError(
-                    f"--exchange-{option} is for methods whose bytes depend on the gradient, such as inceptionn; those "
-                    f"of {fixed} do not"
-                )
-        if self.profile is not None and self.ratio is not None:
+        given = [option for option in ("profile", "ratio", "engine") if getattr(self, option) is not None]
+        if given and not methods:
+            raise ConfigError(f"--exchange-{given[0]} needs --exchange METHOD")
+        by_value = [option for option in given if option != "engine"]
+        if by_value and not any(method.needs_values for method in methods):
+            fixed = ", ".join(method.name for method in methods)
+            raise ConfigError(
+                f"--exchange-{by_value[0]} is for methods whose bytes depend on the gradient, such as inceptionn; "
+                f"those of {fixed} do not"
+            )
+        if len(by_value) == 2:
             raise ConfigError("give either --exchange-profile or --exchange-ratio")
         if self.profile is not None:
             read_profile(Path(self.profile))
-        if self.ratio is not None:
-            for method in methods:
-                self._ratio_of(method)
         if self.engine is not None:
             check_engine_name(self.engine)
-        if self.engine == NIC:
-            for method in methods:
-                if not method.name.startswith("inceptionn"):
-                    raise ConfigError(f"--exchange-engine nic runs inceptionn only, not {method.name}")
+        for method in methods:
+            self._ratio_of(method)
+            if self.engine == NIC and not method.name.startswith("inceptionn"):
+                raise ConfigError(f"--exchange-engine nic runs inceptionn only, not {method.name}")
 
     def priced(self, model: str, graph: ComputeGraph) -> tuple[PricedExchange, ...]:
         """Return the methods with the bytes that they make of a model's gradients, and their engines.
@@ -206,31 +191,25 @@ def read_model(
             raise ConfigError(f"{model}: brings its own example inputs: expected no inputs")
         definitions = {key: str(value) for key, value in (define or {}).items()}
         request = FileRequest(batch=batch, sequence_length=sequence_length, step=step, definitions=definitions)
-        if isinstance(model, str) and is_shell_line(model):
-            _refuse_step(LINE, step)
-            return read_megatron_line(model, request)
-        if not is_model_name(str(model)) and (isinstance(model, Path) or looks_like_file(model)):
+        shell = isinstance(model, str) and is_shell_line(model)
+        if not shell and not is_model_name(str(model)) and (isinstance(model, Path) or looks_like_file(model)):
             return read_model_file(Path(model), request)
-        _refuse_step(model, step)
-        _refuse_definitions(model, define)
+        if shell and step is None:
+            return read_megatron_line(str(model), request)
+        place: object = LINE if shell else model
+    else:
+        place = model
+    if step is not None:
+        raise ConfigError(f"--step {step}: {place} is no execution trace (.json), which alone has steps")
+    if define:
+        raise ConfigError(f"--define {next(iter(define))}: {place} is no file that leaves values open")
+    if isinstance(model, str | Path):
         return ModelReading(graph=load_workload(str(model), batch=batch, sequence_length=sequence_length))
-    _refuse_step(model, step)
-    _refuse_definitions(model, define)
     if isinstance(model, ComputeGraph):
         if inputs is not None or sequence_length is not None:
             raise ConfigError(f"{model.name}: a graph is traced already: expected neither inputs nor sequence_length")
         return ModelReading(graph=model.with_batch(batch))
     return ModelReading(graph=_from_module(model, batch, inputs, sequence_length, name))
-
-
-def _refuse_step(model: ModelLike, step: int | None) -> None:
-    if step is not None:
-        raise ConfigError(f"--step {step}: {model} is no execution trace (.json), which alone has steps")
-
-
-def _refuse_definitions(model: ModelLike, define: Mapping[str, object] | None) -> None:
-    if define:
-        raise ConfigError(f"--define {next(iter(define))}: {model} is no file that leaves values open")
 
 
 def _from_module(
@@ -251,9 +230,8 @@ def _from_module(
         raise WorkloadError(f"{title}: {INSTALL_TORCH}") from error
     if not isinstance(module, nn.Module):
         raise WorkloadError(f"{title}: expected a model's name, a file, a graph or a torch.nn.Module")
-    if inputs is None:
-        return trace_factory(module, name=title, batch=batch, sequence_length=sequence_length)
-    return trace_factory(lambda: (module, inputs), name=title, batch=batch, sequence_length=sequence_length)
+    factory = module if inputs is None else lambda: (module, inputs)
+    return trace_factory(factory, name=title, batch=batch, sequence_length=sequence_length)
 
 
 ALL = "all"
@@ -422,59 +400,62 @@ def plan(
     Raises:
         InputError: an argument that cannot be read, pins that contradict each other, no plan that serves or fits.
     """
+    replaced: dict[str, object] = {"compression": compression, "compression_ratio": compression_ratio}
+    replaced |= {"compression_profile": compression_profile, "compression_engine": compression_engine}
+    for name, value in replaced.items():
+        if value is not None:
+            raise ConfigError(f"--{name.replace('_', '-')} {value} is gone: expected {_INSTEAD[name]}")
     pins = Pins(dp=dp, tp=tp, pp=pp, ep=ep, cp=cp, virtual_stages=virtual_stages, sequence_parallel=sequence_parallel)
     pins = replace(
         pins, micro_batches=micro_batches, micro_batch=micro_batch, recomputation=recompute, sharding=sharding
     )
-    clusters = _clusters(cluster, {**(set or {}), **fields})
-    searched = _request(strategy, algorithm, quantum, cost_model, overlap, pins)
-    request = _with_batches(searched, clusters, batch, global_batch)
-    request = replace(request, reconfigure_in_step=reconfigure_in_step, site=site_of(site))
-    names = dict.fromkeys(each.name for each in clusters)
-    if request.site.fabric_price is not None and len(names) > 1:
-        raise ConfigError(f"fabric_price on {', '.join(names)}: expected one cluster, whose fabric it is of")
-    references = (each.reference for each in clusters if each.reference is not None)
-    check_inputs(chain((each.fabric for each in clusters), references), request.site)
-    refuse_old_options(
-        compression=compression,
-        compression_ratio=compression_ratio,
-        compression_profile=compression_profile,
-        compression_engine=compression_engine,
-    )
-    methods = (exchange,) if isinstance(exchange, str) else tuple(exchange or ())
-    choice = ExchangeChoice(methods, exchange_profile, exchange_ratio, exchange_engine)
-    samples = _samples_a_rank(model, clusters[0], request)
-    choice.check()
-    source = LINE if isinstance(model, str) and is_shell_line(model) else str(model)
-    reading = read_model(model, batch=samples, sequence_length=sequence_length, step=step, define=define)
-    reading = replace(reading, graph=on_machine(reading.graph, measured_on, clusters))
-    if not model_only:
-        request, clusters = with_choices(request, clusters, reading, source)
-    return _answer(model, reading, clusters, request, choice)
-
-
-def _request(
-    strategy: str | Sequence[str],
-    algorithm: str | Sequence[str],
-    quantum: Quantity | Sequence[Quantity],
-    cost_model: str,
-    overlap: bool,
-    pins: Pins,
-) -> SearchRequest:
+    places = [cluster] if isinstance(cluster, str | Path | Cluster) else cluster
+    clusters = [load_cluster(place, set={**(set or {}), **fields}) for place in places]
     quanta = [quantum] if isinstance(quantum, str | float | int) else quantum
-    return SearchRequest(
+    request = SearchRequest(
         strategies=_names(strategy) or KINDS,
         algorithms=_names(algorithm),
         quanta=list(dict.fromkeys(parse(duration, "time") for duration in quanta)),
         pins=pins,
         cost_model=known_cost_model(cost_model),
         overlap=overlap,
+        reconfigure_in_step=reconfigure_in_step,
     )
-
-
-def _clusters(cluster: ClusterLike | Sequence[ClusterLike], settings: Settings) -> list[Cluster]:
-    places = [cluster] if isinstance(cluster, str | Path | Cluster) else cluster
-    return [load_cluster(place, set=settings) for place in places]
+    request = replace(_with_batches(request, clusters, batch, global_batch), site=site_of(site))
+    names = dict.fromkeys(each.name for each in clusters)
+    if request.site.fabric_price is not None and len(names) > 1:
+        raise ConfigError(f"fabric_price on {', '.join(names)}: expected one cluster, whose fabric it is of")
+    references = (each.reference for each in clusters if each.reference is not None)
+    check_inputs(chain((each.fabric for each in clusters), references), request.site)
+    methods = (exchange,) if isinstance(exchange, str) else tuple(exchange or ())
+    choice = ExchangeChoice(methods, exchange_profile, exchange_ratio, exchange_engine)
+    choice.check()
+    samples = clusters[0].training.batch_per_rank
+    if isinstance(model, str | Path) and looks_like_file(str(model)) and request.global_batches:
+        # A file that does not state its own samples holds those of the plan.
+        samples = max(1, request.global_batches[0] // clusters[0].ranks)
+    reading = read_model(model, batch=samples, sequence_length=sequence_length, step=step, define=define)
+    graph = on_machine(reading.graph, measured_on, clusters)
+    if not model_only:
+        source = LINE if isinstance(model, str) and is_shell_line(model) else str(model)
+        request, clusters = with_choices(request, clusters, replace(reading, graph=graph), source)
+    if choice.names:
+        request = replace(request, exchanges=choice.priced(str(model), graph))
+    with progress("Plans", None) as advance:
+        result = search(graph, clusters, request, advance=lambda: advance(1))
+    configuration = [
+        graph.to_json(),
+        [cluster.to_json() for cluster in clusters],
+        [list(request.global_batches or ()), request.largest_batches],
+        list(request.strategies),
+        list(request.algorithms),
+        list(request.quanta),
+        dict(request.pins),
+        [request.cost_model, request.overlap, *(["in-step"] if request.reconfigure_in_step else [])],
+        [exchange_settings(exchange) for exchange in request.exchanges],
+        *([request.site.to_json()] if request.site.model_fields_set else []),
+    ]
+    return PlanRanking(search=result, origin=provenance(configuration), unrecorded=reading.lines())
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:
@@ -508,34 +489,3 @@ def _samples(samples: int, option: str) -> int:
     if not 1 <= samples <= MOST_SAMPLES:
         raise ConfigError(f"{option} {samples}: expected 1 to {MOST_SAMPLES:,} samples")
     return samples
-
-
-def _samples_a_rank(model: ModelLike, cluster: Cluster, request: SearchRequest) -> int:
-    """The samples for which a model is traced: a file that does not state its own holds those of the plan."""
-    if isinstance(model, str | Path) and looks_like_file(str(model)) and request.global_batches:
-        return max(1, request.global_batches[0] // cluster.ranks)
-    return cluster.training.batch_per_rank
-
-
-def _answer(
-    model: ModelLike, reading: ModelReading, clusters: Sequence[Cluster], request: SearchRequest, choice: ExchangeChoice
-) -> PlanRanking:
-    """Search, and return the ranking."""
-    graph = reading.graph
-    if choice.names:
-        request = replace(request, exchanges=choice.priced(str(model), graph))
-    with progress("Plans", None) as advance:
-        result = search(graph, clusters, request, advance=lambda: advance(1))
-    configuration = [
-        graph.to_json(),
-        [cluster.to_json() for cluster in clusters],
-        [list(request.global_batches or ()), request.largest_batches],
-        list(request.strategies),
-        list(request.algorithms),
-        list(request.quanta),
-        dict(request.pins),
-        [request.cost_model, request.overlap, *(["in-step"] if request.reconfigure_in_step else [])],
-        [exchange_settings(exchange) for exchange in request.exchanges],
-        *([request.site.to_json()] if request.site.model_fields_set else []),
-    ]
-    return PlanRanking(search=result, origin=provenance(configuration), unrecorded=reading.lines())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,17 +24,8 @@ from lightloom.reports.progress import progress
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COUNTS = {
-    "dp": "dp",
-    "tp": "tp",
-    "pp": "pp",
-    "ep": "ep",
-    "cp": "cp",
-    "micro-batches": "micro_batches",
-    "micro-batch": "micro_batch",
-    "virtual-stages": "virtual_stages",
-}
-"""Options of a model that are numbers, and the pins that they set."""
+_COUNTS = ("dp", "tp", "pp", "ep", "cp", "micro-batches", "micro-batch", "virtual-stages")
+"""Options of a model that are numbers, each a pin."""
 _MODEL = (*_COUNTS, "global-batch", "batch", "algorithm", "sharding", "recompute", "sequence-length")
 _COLLECTIVE = ("nbytes", "nbytes-per-rank", "algorithm")
 _STRATEGIES = ("ddp", "fsdp", "tensor-pipeline")
@@ -169,12 +160,20 @@ def _request(job: TrafficJob, cluster: Cluster) -> Request:
         if name not in known:
             raise ConfigError(f"job {job.label}: option {name!r}: expected one of {', '.join(known)}")
     if job.what in CLASSIC:
-        return _collective(job)
-    options: dict[str, Any] = {pin: _count(job, name) for name, pin in _COUNTS.items() if name in job.options}
+        counts = {"nbytes": 1, "nbytes-per-rank": len(job.ranks)}
+        sizes = [parse(job.options[name], "size") * count for name, count in counts.items() if name in job.options]
+        if len(sizes) != 1:
+            raise ConfigError(f"job {job.label}: expected one of nbytes and nbytes-per-rank, e.g. nbytes=64MiB")
+        return Request(job=job, graph=None, search=None, nbytes=sizes[0], algorithm=job.options.get("algorithm"))
+    batches = [name for name in ("batch", "global-batch") if name in job.options]
+    if len(batches) > 1:
+        raise ConfigError(f"job {job.label}: options batch and global-batch: expected one of them")
+    samples = tuple(_count(job, name) * (len(job.ranks) if name == "batch" else 1) for name in batches)
+    options: dict[str, Any] = {name.replace("-", "_"): _count(job, name) for name in _COUNTS if name in job.options}
     pins = Pins(**options, sharding=job.options.get("sharding"), recomputation=job.options.get("recompute"))
     names = job.options.get("algorithm")
     request = SearchRequest(
-        global_batches=_batches(job),
+        global_batches=samples or None,
         strategies=_STRATEGIES,
         algorithms=() if names is None else tuple(names.split("+")),
         pins=pins,
@@ -184,25 +183,6 @@ def _request(job: TrafficJob, cluster: Cluster) -> Request:
     reading = read_model(job.what, batch=cluster.training.batch_per_rank, sequence_length=length)
     request, (place,) = with_choices(request, [cluster], reading, job.what, [len(job.ranks)])
     return Request(job=job, graph=reading.graph, search=request, training=place.training)
-
-
-def _batches(job: TrafficJob) -> tuple[int, ...] | None:
-    if "batch" in job.options and "global-batch" in job.options:
-        raise ConfigError(f"job {job.label}: options batch and global-batch: expected one of them")
-    if "batch" in job.options:
-        return (_count(job, "batch") * len(job.ranks),)
-    return (_count(job, "global-batch"),) if "global-batch" in job.options else None
-
-
-def _collective(job: TrafficJob) -> Request:
-    sizes: Mapping[str, float] = {
-        name: parse(job.options[name], "size") for name in ("nbytes", "nbytes-per-rank") if name in job.options
-    }
-    if len(sizes) != 1:
-        raise ConfigError(f"job {job.label}: expected one of nbytes and nbytes-per-rank, e.g. nbytes=64MiB")
-    ((name, size),) = sizes.items()
-    nbytes = size * (len(job.ranks) if name == "nbytes-per-rank" else 1)
-    return Request(job=job, graph=None, search=None, nbytes=nbytes, algorithm=job.options.get("algorithm"))
 
 
 def _count(job: TrafficJob, name: str) -> int:

@@ -65,7 +65,11 @@ def accuracy(
     if any(path.suffix == ".json" or path.suffixes[-2:] == [".json", ".gz"] for path in rows):
         if len(rows) > 1:
             raise ConfigError(f"{rows[0]} and {rows[1]}: expected one profile at a time")
-        others = {"calibration": calibration, "cross-validate": cross_validate, "transport": transport}
+        others: dict[str, object] = {
+            "calibration": calibration,
+            "cross-validate": cross_validate,
+            "transport": transport,
+        }
         others |= {"gpus": gpus, "figure": figure}
         for name, value in others.items():
             if value is not None:

@@ -29,8 +29,8 @@ from lightloom.core.units import format_bandwidth, format_quantity, format_time
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.link_budget import SOURCES, LinkBudget, dbm
-from lightloom.machines.fabrics.optical_averager import BuiltAverager
-from lightloom.reports.console import facts_table, plain_table
+from lightloom.machines.reducers.built import BuiltAverager
+from lightloom.reports.console import facts_table, plain_table, rows_table
 from lightloom.reports.figures.comparisons import budget_figure
 
 # ``lightloom budget --cluster``: the watts, lanes, light, latency and area that a cluster's averager takes.
@@ -64,18 +64,17 @@ def averager_budget(name: str, settings: Mapping[str, Any], as_json: bool) -> No
 def _averager_budget_parts(cluster: Cluster, built: BuiltAverager) -> Iterator[str | Text | Table]:
     """The facts of the averager, watts by part, and what it asks of the world."""
     fabric = cluster.fabric
-    facts = [
-        ("averager", built.reducer),
-        ("instances", f"{built.instances} of {format_bandwidth(built.instance_bandwidth)} a rank"),
-        ("lanes of a rank", f"{built.lanes}"),
-        ("passive meshes", f"{built.meshes}"),
-        ("latency, fibres included", format_time(fabric.diameter_latency())),
-    ]
-    if built.area:
-        facts.append(("area of meshes", f"{1e6 * built.area:.3g} mm2"))
-    if fabric.power_per_rank is not None:
-        facts.append(("power of a rank", format_quantity(fabric.power_per_rank, "power")))
-    yield facts_table(facts, title=f"{cluster.name}: {cluster.ranks} ranks")
+    power = fabric.power_per_rank
+    facts = {
+        "averager": built.reducer,
+        "instances": f"{built.instances} of {format_bandwidth(built.instance_bandwidth)} a rank",
+        "lanes of a rank": f"{built.lanes}",
+        "passive meshes": f"{built.meshes}",
+        "latency, fibres included": format_time(fabric.diameter_latency()),
+        "area of meshes": f"{1e6 * built.area:.3g} mm2" if built.area else "",
+        "power of a rank": "" if power is None else format_quantity(power, "power"),
+    }
+    yield facts_table([fact for fact in facts.items() if fact[1]], title=f"{cluster.name}: {cluster.ranks} ranks")
     yield ""
     whole = sum(built.watts.values())
     rows = [
@@ -91,9 +90,8 @@ def _averager_budget_parts(cluster: Cluster, built: BuiltAverager) -> Iterator[s
     yield from (f"warning: {line}" for line in fabric.warnings)
     if built.needs:
         yield f"needs: {'; '.join(built.needs)}"
-    for field in ("averaging_latency", "power_per_rank"):
-        if field in fabric.sources:
-            yield Text(f"{field.replace('_', ' ')}: {fabric.sources[field]}", style="dim")
+    stated = [field for field in ("averaging_latency", "power_per_rank") if field in fabric.sources]
+    yield from (Text(f"{field.replace('_', ' ')}: {fabric.sources[field]}", style="dim") for field in stated)
 
 
 _TAPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
@@ -140,22 +138,20 @@ def budget(
         "half_ring_laser_dbm": light.needed_dbm(half),
         "half_ring_error_rate": light.errors_over(half),
         "most_taps": light.most_taps(),
-        "rows": [_row(light, served) for served in sorted({*(each for each in _TAPS if each <= taps), taps})],
+        "rows": [
+            {
+                "taps": served,
+                "reach": (reach := light.reach(served)),
+                "adjacent_taps_close": light.closes(served, served),
+                "adjacent_taps_laser_dbm": light.needed_dbm(served, served),
+                "error_rate_at_reach": light.errors_over(reach, min(served, reach)) if reach else None,
+            }
+            for served in sorted({*(each for each in _TAPS if each <= taps), taps})
+        ],
         "provenance": provenance(["budget", ranks, taps, light.model_dump(mode="json")]),
     }
     written = {"drawn": draw(figure, partial(budget_figure, light, taps), document)}
     print_result(document, as_json, _budget_parts(document), written)
-
-
-def _row(light: LinkBudget, taps: int) -> Document:
-    reach = light.reach(taps)
-    return {
-        "taps": taps,
-        "reach": reach,
-        "adjacent_taps_close": light.closes(taps, taps),
-        "adjacent_taps_laser_dbm": light.needed_dbm(taps, taps),
-        "error_rate_at_reach": light.errors_over(reach, min(taps, reach)) if reach else None,
-    }
 
 
 def _budget_parts(document: Document) -> Iterator[str | Table]:
@@ -170,17 +166,16 @@ def _budget_parts(document: Document) -> Iterator[str | Table]:
     )
     yield ""
     reaches = [
-        (
-            str(row["taps"]),
-            "no limit" if row["reach"] is None else f"{row['reach']} links",
-            "" if row["error_rate_at_reach"] is None else f"{row['error_rate_at_reach']:.1e}",
-            "close" if row["adjacent_taps_close"] else "too weak",
-            f"{row['adjacent_taps_laser_dbm']:.1f} dBm",
-        )
+        {
+            "up to": row["taps"],
+            "reach": "no limit" if row["reach"] is None else f"{row['reach']} links",
+            "errors a bit there": "" if row["error_rate_at_reach"] is None else f"{row['error_rate_at_reach']:.1e}",
+            "all adjacent": "close" if row["adjacent_taps_close"] else "too weak",
+            "laser for that": f"{row['adjacent_taps_laser_dbm']:.1f} dBm",
+        }
         for row in document["rows"]
     ]
-    columns = ("up to", "reach", "errors a bit there", "all adjacent", "laser for that")
-    yield plain_table(columns, reaches, title="destinations of one lightpath", left=())
+    yield rows_table(reaches, title="destinations of one lightpath", left=())
     most = "no limit" if document["most_taps"] is None else f"at most {document['most_taps']}"
     half = document["ranks"] // 2
     yield (

@@ -25,40 +25,36 @@ from lightloom.machines.parts import part as parts
 from lightloom.machines.parts.part import FIGURES, KINDS, EnergyPerBit, Figure, Part, load_part, range_text
 from lightloom.machines.parts.part import names as part_names
 from lightloom.models.zoo import ZOO
-from lightloom.reports.console import plain_table
+from lightloom.reports.console import rows_table
 
 # ``lightloom catalog parts``: every component with its price, its watts and its lifetime.
 
 
 def list_parts(as_json: bool) -> None:
     """Print all components of the catalog, by kind."""
-    components = sorted(
-        (load_part(name) for name in part_names()), key=lambda part: (KINDS.index(part.kind), part.name)
-    )
-    rows = [{**component.model_dump(mode="json"), "missing": _missing(component)} for component in components]
+    components = sorted(map(load_part, part_names()), key=lambda part: (KINDS.index(part.kind), part.name))
+    rows = []
+    for component in components:
+        missing = [text for name in FIGURES if (text := component.missing(name)) is not None]
+        rows.append({**component.model_dump(mode="json"), "missing": missing})
     document: Document = {"schema": "lightloom.parts/1", "parts": rows, "provenance": provenance(rows)}
     print_result(document, as_json, _tables(components))
-
-
-def _missing(component: Part) -> list[str]:
-    return [text for name in FIGURES if (text := component.missing(name)) is not None]
 
 
 def _tables(components: list[Part]) -> Iterator[str | Table]:
     for kind in dict.fromkeys(component.kind for component in components):
         rows = [
-            (
-                component.name,
-                _shown(component.dollars),
-                _shown(component.figure("static_power")),
-                _energy(component),
-                _shown(component.mtbf),
-            )
+            {
+                "part": component.name,
+                "price": _shown(component.dollars),
+                "power, busy or idle": _shown(component.figure("static_power")),
+                "energy": _energy(component),
+                "MTBF": _shown(component.mtbf),
+            }
             for component in components
             if component.kind == kind
         ]
-        columns = ("part", "price", "power, busy or idle", "energy", "MTBF")
-        yield plain_table(columns, rows, title=kind, left=columns)
+        yield rows_table(rows, title=kind, left=tuple(rows[0]))
         yield ""
     yield "energy: of a bit on a full link, where a part has a rate; of load, what every bit adds to the static power"
     yield "≤, ≥: a limit is stated in place of a value, such as a rated power"
@@ -119,19 +115,17 @@ def catalog(
 
 
 def _sections() -> dict[str, dict[str, str]]:
-    def described(module: Any) -> dict[str, str]:
-        return {name: str(module.description(name).get("description", "")) for name in module.names()}
-
+    """Return the names of each kind with their descriptions."""
     plugged = dict.fromkeys(load_plugins("models"), "from a plug-in")
-    return {
-        "models": {model.name: model.description for model in ZOO.values()} | plugged,
-        "clusters": described(clusters),
-        "fabrics": described(fabrics),
-        "accelerators": described(accelerators),
-        "parts": described(parts),
-        "codecs": described(codecs),
-        "algorithms": {algorithm.name: algorithm.summary for algorithm in algorithms().values()},
+    modules: dict[str, Any] = {"clusters": clusters, "fabrics": fabrics, "accelerators": accelerators}
+    modules |= {"parts": parts, "codecs": codecs}
+    described = {
+        kind: {name: str(module.description(name).get("description", "")) for name in module.names()}
+        for kind, module in modules.items()
     }
+    own = {algorithm.name: algorithm.summary for algorithm in algorithms().values()}
+    models = {model.name: model.description for model in ZOO.values()}
+    return {"models": models | plugged, **described, "algorithms": own}
 
 
 def _show(name: str, as_json: bool) -> None:
@@ -139,9 +133,7 @@ def _show(name: str, as_json: bool) -> None:
     # A name may be a cluster and its fabric too (dadiannao-100g): show every entry that has it.
     entries = {kind: dict(module.description(name)) for kind, module in modules.items() if name in module.names()}
     if not entries:
-        raise UnknownNameError(
-            "catalog entry", name, {known for module in modules.values() for known in module.names()}
-        )
+        raise UnknownNameError("catalog entry", name, {known for each in modules.values() for known in each.names()})
     for kind, entry in entries.items():
         entry |= _derived(kind, name)
     if as_json:

@@ -264,31 +264,23 @@ def circuits(
     request = read_request(solver, time_limit, holds, objective)
     check_outputs([figure])
     demands = read_traffic(traffic)
-    on = _load_fabric(fabric, demands, read_settings(settings))
-    timing = _timing(on, hold, reconfiguration)
+    fields = read_settings(settings)
+    ranks = fields.get("ranks", demands.ranks)
+    if ranks != demands.ranks:
+        raise ConfigError(f"--set ranks={ranks}: the matrix is of {demands.ranks} ranks: expected the same number")
+    on = load_fabric(fabric, demands.ranks, fields)
+    if not on.assigns_circuits:
+        raise UnsupportedError(f"--fabric {fabric}: no circuits on a {on.kind_name}: {NEEDS_CIRCUITS}")
+    dark = on.setup_time if reconfiguration is None else parse(reconfiguration, "time")
+    standing = 10 * dark if hold is None else parse(hold, "time")
+    if not standing:
+        raise ConfigError("--hold is needed where setting circuits takes no time: expected e.g. --hold 250us")
+    timing = Timing(standing, dark)
     solved, played = solve(demands, on, request, timing)
     document = _document(solved, played, on, timing, request)
     drawn = draw(figure, partial(assignment_figure, solved.assignment, on.channel_bandwidth), document)
     document |= {} if drawn is None else {"figure": str(drawn)}
     print_result(document, as_json, _parts(document, solved, on), {"drawn": drawn})
-
-
-def _load_fabric(name: str, traffic: Traffic, settings: Document) -> Fabric:
-    ranks = settings.get("ranks", traffic.ranks)
-    if ranks != traffic.ranks:
-        raise ConfigError(f"--set ranks={ranks}: the matrix is of {traffic.ranks} ranks: expected the same number")
-    on = load_fabric(name, traffic.ranks, settings)
-    if not on.assigns_circuits:
-        raise UnsupportedError(f"--fabric {name}: no circuits on a {on.kind_name}: {NEEDS_CIRCUITS}")
-    return on
-
-
-def _timing(on: Fabric, hold: str | None, reconfiguration: str | None) -> Timing:
-    dark = on.setup_time if reconfiguration is None else parse(reconfiguration, "time")
-    standing = 10 * dark if hold is None else parse(hold, "time")
-    if not standing:
-        raise ConfigError("--hold is needed where setting circuits takes no time: expected e.g. --hold 250us")
-    return Timing(standing, dark)
 
 
 def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, request: Request) -> Document:

@@ -49,7 +49,7 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.failures import Failure, damaged
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.planning.economics.ledger import TITLE, ledger_notes, ledger_rows
-from lightloom.reports.console import collective_table, make_console, plain_table
+from lightloom.reports.console import collective_table, make_console, plain_table, rows_table
 from lightloom.reports.figures.comparisons import damage_figure
 from lightloom.reports.progress import progress
 from lightloom.reports.report import CollectiveRow
@@ -204,20 +204,20 @@ def _stragglers(
 def _damage_parts(document: Document) -> Iterator[str | Table]:
     """Tables of the cases and of the stragglers, and the algorithms that failed."""
     rows = [
-        (
-            ", ".join(row["failures"]) or "nothing",
-            str(row["ranks"]),
-            format_time(row["time_s"]),
-            format_ratio(row["slowdown"]),
-            format_time(row["lower_bound_s"]),
-            format_ratio(row["time_s"] / row["lower_bound_s"]),
-            row["bound_by"],
-        )
+        {
+            "failed": ", ".join(row["failures"]) or "nothing",
+            "ranks": row["ranks"],
+            "time": format_time(row["time_s"]),
+            "slowdown": format_ratio(row["slowdown"]),
+            "lower bound": format_time(row["lower_bound_s"]),
+            "vs bound": format_ratio(row["time_s"] / row["lower_bound_s"]),
+            "bound set by": row["bound_by"],
+        }
         for row in document["rows"]
     ]
-    title = f"{document['kind']} of {format_size(document['nbytes_per_rank'])} a rank around failures"
-    columns = ("failed", "ranks", "time", "slowdown", "lower bound", "vs bound", "bound set by")
-    yield plain_table(columns, rows, title=title)
+    yield rows_table(
+        rows, title=f"{document['kind']} of {format_size(document['nbytes_per_rank'])} a rank around failures"
+    )
     yield "every schedule verified; bounds are those of what is left"
     if document["stragglers"]:
         causes = [f"{format_time(document['late_s'])} late"] if document["late_s"] else []

@@ -171,6 +171,7 @@ def profile(
 
 
 def _trained(graph: ComputeGraph, options: Document) -> tuple[str, Iterator[Sample]]:
+    """Return how gradients are trained, and those of each step."""
     try:
         from lightloom.papers.runs.gradient_profile import Training, trained_gradients
     except ModuleNotFoundError as error:

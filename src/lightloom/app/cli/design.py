@@ -36,7 +36,7 @@ from lightloom.machines.parts.part import format_amount
 from lightloom.planning.designs.explore import TECHNOLOGIES, Candidate, Exploration
 from lightloom.planning.designs.page import break_even, design_page, price_text, ratio, rival_break_even
 from lightloom.planning.sweeps.workers import Workers
-from lightloom.reports.console import plain_table
+from lightloom.reports.console import rows_table
 from lightloom.reports.html import write
 from lightloom.reports.progress import progress
 from lightloom.reports.report import Report
@@ -161,23 +161,20 @@ def _notes(found: DesignFront) -> Iterator[str]:
 
 def _table(title: str, chosen: list[Candidate], found: DesignFront) -> Table:
     rows = []
-    distinct = found.exploration.distinct(chosen)
-    for each, alike in distinct[:_SHOWN]:
+    for each, alike in found.exploration.distinct(chosen)[:_SHOWN]:
         dollars, joules, _ = each.point
         even = rival_break_even(each, found.exploration)
-        rows.append(
-            (
-                ("* " if each.on_front else "") + each.design.name + (f" ({alike} alike)" if alike > 1 else ""),
-                f"{each.design.ranks:,}",
-                f"{'≤ ' if each.worth.at_most(0) else ''}{dollars:,.4g}",
-                f"{'≤ ' if each.worth.at_most(1) else ''}{joules:.4g}",
-                format_amount(each.worth.fabric_dollars, "dollars"),
-                "" if even is None else price_text(even.fabric_dollars, even.dollars_more),
-                each.evaluated.plan,
-            )
-        )
-    columns = ("design", "ranks", "samples/$", "samples/J", "fabric a rank", "breaks even at", "plan")
-    return plain_table(columns, rows, title=title, left=("design", "plan"))
+        row = {
+            "design": "* " * each.on_front + each.design.name + (f" ({alike} alike)" if alike > 1 else ""),
+            "ranks": f"{each.design.ranks:,}",
+            "samples/$": f"{'≤ ' if each.worth.at_most(0) else ''}{dollars:,.4g}",
+            "samples/J": f"{'≤ ' if each.worth.at_most(1) else ''}{joules:.4g}",
+            "fabric a rank": format_amount(each.worth.fabric_dollars, "dollars"),
+            "breaks even at": "" if even is None else price_text(even.fabric_dollars, even.dollars_more),
+            "plan": each.evaluated.plan,
+        }
+        rows.append(row)
+    return rows_table(rows, title=title, left=("design", "plan"))
 
 
 def verdict_lines(found: DesignFront) -> Iterator[str]:
@@ -228,8 +225,10 @@ def _comparison(optical: Candidate, electrical: Candidate, objective: int) -> st
     """How many times as many samples the optical design trains, and how that changes with what is unknown of boards and
     hosts."""
     found = ratio(optical, electrical, objective)
-    unknown = _unknown(optical, objective), _unknown(electrical, objective)
-    bound = {(True, False): "at most ", (False, True): "at least "}.get(unknown, "")
+    # Of each design's own fabric, whether a price or a life is unknown.
+    worths = optical.worth, electrical.worth
+    unknown = [bool(worth.unknown_of(objective, worth.unknown) or worth.unknown_rates) for worth in worths]
+    bound = "" if unknown[0] == unknown[1] else "at most " if unknown[0] else "at least "
     both = " (both figures are upper bounds)" if all(unknown) else ""
     told = f"{optical.design.name} trains {bound}{found.least:#.3g} times as many as {electrical.design.name}{both}"
     if found.limit is None:
@@ -240,9 +239,3 @@ def _comparison(optical: Candidate, electrical: Candidate, objective: int) -> st
         amount = format_amount(found.equal_at, "dollars" if objective == 0 else "power")
         told += f" (both are equal at {amount} a rank)"
     return told
-
-
-def _unknown(candidate: Candidate, objective: int) -> bool:
-    """Return whether a price or a life of the design's own fabric is unknown."""
-    worth = candidate.worth
-    return bool(worth.unknown_of(objective, worth.unknown) or worth.unknown_rates)

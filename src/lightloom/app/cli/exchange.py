@@ -166,7 +166,11 @@ def break_even(
     """Say in how many set-ups of models, link speeds and ranks a method shortens the step of data parallelism."""
     check_outputs([figure])
     names, methods = model or list(MODELS), [find(name) for name in exchange or METHODS]
-    on = partial(_cluster, cluster)
+
+    def on(ranks: int, bandwidth: float) -> Cluster:
+        """Return the cluster with so many ranks, each with a link of its own."""
+        return load_cluster(cluster, {"ranks": ranks, "fabric.domain_size": 1, "fabric.bandwidth": f"{bandwidth}B/s"})
+
     speeds = [parse(speed, "bandwidth") for speed in link or LINKS]
     trials = []
     for name in names:
@@ -176,6 +180,9 @@ def break_even(
     counts = ranks or list(RANKS)
     with progress("Set-ups", len(trials) * len(counts) * len(speeds)) as advance:
         rows = set_ups(trials, counts, speeds, on, lambda: advance(1))
+    shown = [name for name, _ in rows[0].methods]
+    speedups = {name: [row.speedup(name) for row in rows] for name in shown}
+    speedups["best"] = [row.best(shown)[1] for row in rows]
     coders = [exchange.on(on(2, speeds[0]).accelerator).coder for exchange in trials[0].exchanges]
     by_source: dict[str, list[str]] = {}
     for method, coder in zip(methods, coders, strict=True):
@@ -188,7 +195,15 @@ def break_even(
         "engine": coders[0].name,
         "engine_source": sources if len(by_source) > 1 else coders[0].source,
         "set_ups": [asdict(row) | {"methods": dict(row.methods)} for row in rows],
-        "counts": _counts(rows),
+        "counts": {
+            name: {
+                "set_ups": len(values),
+                "shorter": sum(value > 1 for value in values),
+                f"at_least_{_CLEAR:g}": sum(value >= _CLEAR for value in values),
+                "most": max(values),
+            }
+            for name, values in speedups.items()
+        },
         "accuracy": {method.name: accuracy_note(method.name) for method in methods},
     }
     document["provenance"] = provenance([names, [method.name for method in methods], speeds, counts, batch, cluster])
@@ -199,28 +214,6 @@ def break_even(
         title = f"{trials[0].graph.name}, {batch} samples a rank, {cluster}: an exchange pays below its line"
         draw(figure, partial(break_even_figure, document["lines"], title), document)
     print_result(document, as_json, _break_even_parts(rows, document), {"figure": figure})
-
-
-def _cluster(name: str, ranks: int, bandwidth: float) -> Cluster:
-    """A cluster of so many ranks, each with a link of its own."""
-    settings = {"ranks": ranks, "fabric.domain_size": 1, "fabric.bandwidth": f"{bandwidth}B/s"}
-    return load_cluster(name, settings)
-
-
-def _counts(rows: Sequence[SetUp]) -> dict[str, Any]:
-    """Set-ups in which methods shorten the step, each and the best of all."""
-    methods = [name for name, _ in rows[0].methods]
-    speedups = {name: [row.speedup(name) for row in rows] for name in methods}
-    speedups["best"] = [row.best(methods)[1] for row in rows]
-    return {
-        name: {
-            "set_ups": len(values),
-            "shorter": sum(value > 1 for value in values),
-            f"at_least_{_CLEAR:g}": sum(value >= _CLEAR for value in values),
-            "most": max(values),
-        }
-        for name, values in speedups.items()
-    }
 
 
 def _lines(trial: Trial, ranks: Sequence[int], on: Any) -> dict[str, list[tuple[int, float | None]]]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from statistics import stdev
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from lightloom.app.api.exchange_comparison import ExchangeComparison, compare_exchanges
 from lightloom.app.cli.options import (
     Json,
-    arguments,
     check_outputs,
     count_option,
     draw,
@@ -21,15 +20,120 @@ from lightloom.app.cli.options import (
     option,
     print_result,
 )
+from lightloom.core.cache import cache_directory
 from lightloom.core.files import write_atomically
-from lightloom.core.results import provenance
-from lightloom.core.units import format_time
+from lightloom.core.results import Document, provenance
+from lightloom.core.units import format_time, parse
+from lightloom.exchange.comparison import REFERENCE, Comparison, cases, compare_runs, default_steps, run_all
 from lightloom.exchange.measuring import keep_rates, measurable
 from lightloom.exchange.measuring import measure_kernels as measured
-from lightloom.exchange.method import merge_evidence
+from lightloom.exchange.method import Evidence, merge_evidence
 from lightloom.exchange.methods import compared, find
 from lightloom.reports.console import rows_table
+from lightloom.reports.figures.comparisons import ExchangePoint, exchange_figure
+from lightloom.reports.html import DrawnResult
 from lightloom.reports.progress import progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+TASKS = {
+    "mnist": "MNIST, perceptron of 267k parameters, SGD",
+    "chars": "tinyshakespeare by characters, decoder of 113k parameters, Adam",
+    "text": "WikiText-2 by characters, decoder of 2 layers, Adam",
+}
+"""Description of each training task."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class _Comparison(DrawnResult):
+    """Each method beside plain training on one task."""
+
+    task: str
+    ranks: int
+    steps: int
+    seeds: int
+    link: float
+    """Bytes that a rank sends in a second."""
+    methods: tuple[Comparison, ...]
+    losses: tuple[tuple[str, int, tuple[float, ...]], ...]
+    """(method, seed, validation losses) of every run."""
+    origin: Document
+
+    @property
+    def title(self) -> str:
+        """The task in a few words."""
+        return f"{self.task}, {self.ranks} ranks, {self.steps} steps, {self.seeds} seed" + "s" * (self.seeds > 1)
+
+    def summary(self) -> str:
+        front = ", ".join(row.method for row in self.methods if row.on_front)
+        return f"{self.title}: no method saves more bytes at a lower loss than {front}"
+
+    def to_json(self) -> Document:
+        return {
+            "schema": "lightloom.exchange-comparison/1",
+            "task": self.task,
+            "ranks": self.ranks,
+            "steps": self.steps,
+            "seeds": self.seeds,
+            "link_bytes_per_second": self.link,
+            "methods": [asdict(row) for row in self.methods],
+            "runs": [{"method": method, "seed": seed, "loss": list(loss)} for method, seed, loss in self.losses],
+            "provenance": self.origin,
+        }
+
+    def rows(self) -> list[Document]:
+        return [asdict(row) for row in self.methods]
+
+    def display_rows(self) -> list[dict[str, str]]:
+        return [
+            {
+                "method": row.method,
+                "bytes saved": f"{row.ratio:.2f} x",
+                "loss": f"{row.loss:.4f}",
+                "less plain": "" if row.method == REFERENCE else f"{row.difference:+.4f}",
+                "spread": "" if row.method == REFERENCE else f"{row.spread:.4f}",
+                "step over the link": format_time(row.step_seconds),
+                "loss after equal time": f"{row.loss_at_equal_time:.4f}",
+                "on the front": "yes" if row.on_front else "",
+            }
+            for row in self.methods
+        ]
+
+    def _differences(self, method: str) -> list[float]:
+        """Last losses of a method's runs less those of plain training from the same seeds."""
+        base = {seed: loss[-1] for name, seed, loss in self.losses if name == REFERENCE}
+        return [loss[-1] - base[seed] for name, seed, loss in self.losses if name == method]
+
+    def evidence(self) -> list[Evidence]:
+        """Return what plans say of each method's effect on the loss."""
+        command = f"lightloom exchange compare --task {self.task} --ranks {self.ranks} --seeds "
+        return [
+            Evidence(
+                method=row.method,
+                task=TASKS[self.task],
+                steps=self.steps,
+                seeds=row.seeds,
+                ranks=self.ranks,
+                loss_difference=row.difference,
+                spread=stdev(self._differences(row.method)) if row.seeds > 1 else 0.0,
+                command=f"{command}{self.seeds}",
+            )
+            for row in self.methods
+            if row.method != REFERENCE
+        ]
+
+    def figure(self) -> Figure:
+        """Draw bytes saved against loss."""
+        points = []
+        for row in self.methods:
+            differences = self._differences(row.method)
+            name = row.method.partition(":")[0] if row.method != REFERENCE else "plain"
+            name += ", scaled" * (",scaled" in row.method)
+            ends = min(differences), max(differences)
+            points.append(ExchangePoint(name, row.ratio, row.difference, *ends, row.on_front))
+        return exchange_figure(points, self.title)
 
 
 def compare(
@@ -54,17 +158,29 @@ def compare(
 
     Runs that have finished are not repeated, so that a comparison that was interrupted continues.
     """
-    given, chosen = locals(), methods or compared()
     check_outputs([figure], [evidence])
+    chosen, speed, usual = methods or compared(), float(parse(link, "bandwidth")), default_steps(task, data)
+    count = usual if steps is None else steps
+    planned = cases(task, chosen, seeds, ranks, count)
     with progress("training", seeds * (len(chosen) + 1)) as advance:
-        result = compare_exchanges(**arguments(compare_exchanges, given | {"methods": chosen, "advance": advance}))
+        results = run_all(planned, folder or cache_directory() / "exchanges", data, advance)
+    result = _Comparison(
+        task=task,
+        ranks=ranks,
+        steps=count,
+        seeds=seeds,
+        link=speed,
+        methods=tuple(compare_runs(results, speed)),
+        losses=tuple((each.case.method, each.case.seed, tuple(each.loss)) for each in results),
+        origin=provenance({"task": task, "methods": chosen, "ranks": ranks, "seeds": seeds, "steps": count}),
+    )
     draw(figure, result.figure, result.to_json())
     if evidence is not None:
         write_atomically(evidence, merge_evidence(evidence, result.evidence()))
     print_result(result.to_json(), as_json, _parts(result), {"figure": figure, "evidence": evidence})
 
 
-def _parts(result: ExchangeComparison) -> Iterator[str | Table]:
+def _parts(result: _Comparison) -> Iterator[str | Table]:
     yield rows_table(result.display_rows(), title=result.title)
     yield (
         "less plain: mean over seeds of the loss less that of DDP without a hook, from the same weights on the same "

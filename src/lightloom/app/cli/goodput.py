@@ -10,14 +10,27 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from lightloom.app.api.goodput import Goodput
+from lightloom.app.api.goodput import Goodput, PricedBill
+from lightloom.app.api.goodput import bill as priced
 from lightloom.app.api.goodput import goodput as estimate
-from lightloom.app.cli.options import Json, count_option, option, parsed_option, print_result, read_pairs, read_settings
+from lightloom.app.cli.options import (
+    Json,
+    Prices,
+    count_option,
+    option,
+    parsed_option,
+    print_result,
+    read_pairs,
+    read_prices,
+    read_settings,
+)
 from lightloom.core.errors import ConfigError
+from lightloom.core.results import Document
 from lightloom.core.units import parse
-from lightloom.machines.parts.part import format_amount
+from lightloom.machines.parts.bill import Total, summed
+from lightloom.machines.parts.part import FigureName, format_amount
 from lightloom.planning.economics.job import World
-from lightloom.reports.console import plain_table
+from lightloom.reports.console import plain_table, rows_table
 
 _SHARES = {
     "useful": "training that is kept",
@@ -211,30 +224,101 @@ def _causes(result: Goodput) -> Iterator[str | Table]:
 
 
 def _worth(result: Goodput) -> Iterator[str | Table]:
+    """What single changes and spare nodes are worth."""
     price = result.estimate.node_price
     least = f"{price.bound} ".lstrip()
     rows = [
-        (
-            change.name,
-            f"{change.goodput:.3%}",
-            f"{change.gain:.3%}",
-            "not sourced" if change.dollars is None else least + format_amount(change.dollars, "dollars"),
-        )
+        {
+            "change": change.name,
+            "kept": f"{change.goodput:.3%}",
+            "share of the machine's price": f"{change.gain:.3%}",
+            "worth": "not sourced" if change.dollars is None else least + format_amount(change.dollars, "dollars"),
+        }
         for change in result.changes
     ]
-    yield plain_table(("change", "kept", "share of the machine's price", "worth"), rows)
+    yield rows_table(rows)
     if price.value is not None:
         total = format_amount(result.estimate.dollars or 0, "dollars")
         yield f"a node in use: {price.text()}; the machine with its spares: {least}{total}"
-    if result.spare_counts:
-        counts = [
-            (
-                f"{row.spares}{' (chosen)' if row.chosen else ''}",
-                f"{row.goodput:.3%}",
-                "" if not row.spares else f"{row.relative_worth:.3g} nodes",
-                "" if row.worth is None else least + format_amount(row.worth, "dollars"),
-            )
-            for row in result.spare_counts
-        ]
+    counts = [
+        {
+            "spare nodes": f"{row.spares}{' (chosen)' if row.chosen else ''}",
+            "kept": f"{row.goodput:.3%}",
+            "the last pays below": "" if not row.spares else f"{row.relative_worth:.3g} nodes",
+            "in dollars": "" if row.worth is None else least + format_amount(row.worth, "dollars"),
+        }
+        for row in result.spare_counts
+    ]
+    if counts:
         yield ""
-        yield plain_table(("spare nodes", "kept", "the last pays below", "in dollars"), counts)
+        yield rows_table(counts)
+
+
+# ``lightloom bill``: what a fabric or a cluster is built of, and what that costs, draws and how often it fails.
+
+_COLUMNS: dict[str, FigureName] = {
+    "price a rank": "dollars",
+    "power a rank": "static_power",
+    "power of load a rank": "dynamic_energy",
+    "failures a rank": "mtbf",
+}
+
+
+def bill(
+    built: Annotated[str, typer.Argument(metavar="FABRIC|CLUSTER", help="A name of the catalog, or a YAML file.")],
+    *,
+    ranks: Annotated[int | None, count_option("--ranks", "Ranks; a cluster's own without it.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        option("field=value of the fabric, or a choice of the bill (circuit_switch=polatis-7000).", name="--set"),
+    ] = None,
+    prices: Prices = None,
+    explain: Annotated[bool, option("List the formula behind the count of each part.", name="--explain")] = False,
+    as_json: Json = False,
+) -> None:
+    """Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks them."""
+    found = priced(built, ranks, set=read_settings(settings), prices=read_prices(prices))
+    document = found.to_json()
+    print_result(document, as_json, _bill_parts(found, document, explain))
+
+
+def _bill_parts(found: PricedBill, document: Document, explain: bool) -> Iterator[str | Table]:
+    made = found.bill
+    shown = {title: name for title, name in _COLUMNS.items() if any(line.total(name).value != 0 for line in made.lines)}
+    rows = []
+    for part in dict.fromkeys(line.part.name for line in made.lines):
+        lines = [line for line in made.lines if line.part.name == part]
+        count = sum(line.per_rank for line in lines)
+        cells = (
+            _cell(summed(lines[0].total(name).unit, (line.total(name) for line in lines))) for name in shown.values()
+        )
+        rows.append((part, f"{count:.4g}", f"{count * made.ranks:,.6g}", *cells))
+    yield plain_table(
+        ("part", "a rank", "in all", *shown), rows, title=f"{found.name}, {made.ranks:,} ranks", left=("part",)
+    )
+    yield ""
+    sums = {"price": made.dollars, "power, busy or idle": made.static_power}
+    sums |= {"power of load besides": made.dynamic_power, "failures": made.failure_rate}
+    yield from (_total(name, total, made.ranks) for name, total in sums.items())
+    yield from (f"not stated: {part}" for part in document["missing"])
+    yield from (f"note: {note}" for note in made.notes)
+    yield from (f"note: {name} changes nothing here" for name in found.unused)
+    if explain:
+        yield ""
+        yield from made.explain()
+
+
+def _cell(total: Total) -> str:
+    return "?" if total.value is None else "" if total.value == 0 else format_amount(total.value, total.unit)
+
+
+def _total(name: str, total: Total, ranks: int) -> str:
+    """Return a total of a rank and of all ranks, with what it leaves out and what it assumes."""
+    if total.value is None:
+        return f"{name}: {total.text()}"
+    shown = "none"
+    if total.value or total.missing:
+        every = format_amount(total.value * ranks, total.unit)
+        shown = f"{total.bound} {total.known_text()} a rank, {every} in all".strip()
+    assumed = [f"assumptions: {', '.join(total.assumptions)}"] if total.assumptions else []
+    return f"{name}: {'; '.join((shown, *total.reasons(), *assumed))}"

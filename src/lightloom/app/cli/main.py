@@ -94,7 +94,7 @@ _COMMANDS = {
     ),
     "budget": ("budget", "Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs."),
     "bill": (
-        "bill",
+        "goodput",
         "Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks them.",
     ),
     "design": (

@@ -43,13 +43,13 @@ from lightloom.app.cli.plan_report import (
     carried_lines,
     exchange_notes,
     fastest_breakdown,
+    figures,
     imported_lines,
     interval_note,
     place_ledgers,
     plan_assumptions,
     plan_report,
     ranking_rows,
-    save_pictures,
     spent_lines,
     throughput,
     utilization,
@@ -57,6 +57,7 @@ from lightloom.app.cli.plan_report import (
 )
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import check_writable, write_atomically
+from lightloom.core.results import provenance_line
 from lightloom.core.units import format_size, format_time
 from lightloom.planning.economics.ledger import TITLE as LEDGER
 from lightloom.planning.economics.ledger import ledger_notes, ledger_rows
@@ -68,6 +69,7 @@ from lightloom.planning.export.frameworks import exported, expressible
 from lightloom.planning.pricing.placed_space import DEFAULT_QUANTA
 from lightloom.planning.search.search import latency_sensitivity
 from lightloom.reports.console import legend, make_console, plain_table, ranking_table
+from lightloom.reports.figures.canvas import save
 from lightloom.reports.html import write
 from lightloom.reports.report import FRONT, write_perfetto_trace
 
@@ -242,7 +244,8 @@ def _write(options: SimpleNamespace, ranking: PlanRanking, document: dict[str, A
     document |= {name: str(path) for name, path in written.items() if path is not None}
     written |= _exported_files(options)
     if options.pictures is not None:
-        pictures = save_pictures(search, options.pictures, origin)
+        line = provenance_line(origin)
+        pictures = [save(drawn, options.pictures / f"{name}.png", line) for name, _, drawn, _ in figures(search)]
         document["pictures"] = [str(path) for path in pictures]
         written |= {f"picture {path.stem}": path for path in pictures}
     return written

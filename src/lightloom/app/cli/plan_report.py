@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from lightloom.core.results import Document, formatted_fields, provenance_line
+from lightloom.core.results import Document, formatted_fields
 from lightloom.core.units import format_bandwidth, format_energy, format_rate, format_ratio, format_size, format_time
 from lightloom.exchange.method import accuracy_note
 from lightloom.machines.accelerators.load import SYSTEM_ORIGIN as SYSTEM
@@ -26,7 +25,7 @@ from lightloom.planning.search.document import intervals_basis, verdict
 from lightloom.planning.search.plans import Plan, PlanSearch
 from lightloom.planning.search.request import DATA_PARALLEL
 from lightloom.planning.simulation.engine import StepResult
-from lightloom.reports.figures.canvas import save, to_svg
+from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.figures.comparisons import Point, breakdown_figure, pareto_figure
 from lightloom.reports.figures.links import wavelength_caption, wavelength_map
 from lightloom.reports.figures.timelines import timeline_figure
@@ -149,7 +148,10 @@ _LETTERS = 58
 
 def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
     """File name, title, figure and caption of every picture."""
-    winner, placed = search.winner, _best_placed(search)
+    winner = search.winner
+    # The fastest placed plan that shares a model between devices; without one, the fastest.
+    shared = (plan for plan in search.ranking if plan.placed is not None and plan.placed.plan.k > 1)
+    placed = next(shared, search.best_of("placed"))
     yield "breakdown", "Where the time goes", fastest_breakdown(search), "The fastest plans, and the best of each kind."
     front = "one plan is best in both" if len(search.front) == 1 else f"{len(search.front)} plans are on the front"
     caption = f"Every dot is a plan that was simulated; {front}. Energies are those of the parts that have a source."
@@ -181,18 +183,6 @@ def drawn_schedule(search: PlanSearch) -> tuple[Plan, Schedule] | None:
         if plan.exchanges and plan.verified and plan.prices:
             return plan, plan.prices.schedule(plan.exchanges[0].kind, plan.exchanges[0].nbytes)
     return None
-
-
-def _best_placed(search: PlanSearch) -> Plan | None:
-    """The fastest placed plan that shares a model between devices; without one, the fastest."""
-    shared = (plan for plan in search.ranking if plan.placed is not None and plan.placed.plan.k > 1)
-    return next(shared, search.best_of("placed"))
-
-
-def save_pictures(search: PlanSearch, folder: Path, origin: Mapping[str, Any]) -> list[Path]:
-    """Draw every picture of the page as a file."""
-    line = provenance_line(origin)
-    return [save(drawn, folder / f"{name}.png", line) for name, _, drawn, _ in figures(search)]
 
 
 def fastest_breakdown(search: PlanSearch) -> Figure:
@@ -241,10 +231,8 @@ def _traffic_caption(name: str, step: PlacedStep) -> str:
     elif circuits.timing is None:
         granted = f"{len(circuits.assignment.circuits):,} circuits among all ranks, set once and verified."
     else:
-        granted = (
-            f"{len(circuits.assignment.circuits):,} circuits among all ranks in {len(circuits.bandwidth)} holds, "
-            f"verified; duty cycle {circuits.timing.duty_cycle:.1%}."
-        )
+        held = f"in {len(circuits.bandwidth)} holds, verified; duty cycle {circuits.timing.duty_cycle:.1%}."
+        granted = f"{len(circuits.assignment.circuits):,} circuits among all ranks {held}"
     relayed = f" {format_size(step.relayed_bytes)} of a group are relayed." if step.relayed_bytes else ""
     what = "bytes of a step between the ranks of the first groups, beside what their circuits carry"
     return f"{name}: {what}. {granted}{relayed}"
@@ -297,18 +285,15 @@ def _in_step(in_step: InStep) -> str:
     best, standing, time = in_step.best, in_step.standing, format_time(in_step.reconfiguration_time)
     planes = [", ".join(f"{axis} {count}" for axis, count in division.items()) for division in best.settings.values()]
     if not best.turning:
-        return (
-            f"circuits stand for the whole step ({planes[0]} planes): setting them anew takes {time} and gains nothing"
-        )
+        whole = f"circuits stand for the whole step ({planes[0]} planes)"
+        return f"{whole}: setting them anew takes {time} and gains nothing"
     many = "once" if len(best.turning) == 1 else f"{len(best.turning)} times"
     told = f"the switch turns {many} in a step ({time} each, {format_time(in_step.hidden)} of it hidden)"
     shares = "; ".join(f"{phase}: {share}" for phase, share in zip(best.settings, planes, strict=True))
     if standing is None or in_step.gain is None:
         return f"{told}; without, there are more groups than planes; planes by phase: {shares}"
-    gain = (
-        f"gains {format_time(in_step.gain)} over circuits that stand ({100 * in_step.gain / standing.step_time:.3g} %)"
-    )
-    return f"{told} and {gain}; planes by phase: {shares}"
+    gain = f"{format_time(in_step.gain)} over circuits that stand ({100 * in_step.gain / standing.step_time:.3g} %)"
+    return f"{told} and gains {gain}; planes by phase: {shares}"
 
 
 def _regranted(name: str, step: RegrantedStep) -> str:
@@ -494,6 +479,7 @@ def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tup
     front, rows = {id(plan) for plan in search.front}, []
     for place, plan in enumerate(search.ranking if plans is None else plans, start=1):
         exchange, interval = plan.gradient_exchange, search.intervals.get(id(plan))
+        alike = f" {ALIKE}" if interval and plan is not search.winner and not interval.apart else ""
         row = RankingRow(
             **{name: getattr(plan, name) for name in _COPIED},
             place=place,
@@ -504,8 +490,7 @@ def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tup
             energy=plan.energy.total_j,
             known_energy=plan.energy.known_j or None,
             energy_mark=MARKS[plan.energy.total.bound],
-            half_width=interval.half_width if interval else None,
-            like_first=interval is not None and plan is not search.winner and not interval.apart,
+            interval=f"±{100 * interval.half_width:.0f} %{alike}" if interval else "",
             lower_bound_ratio=times_the_bound(plan),
             on_front=id(plan) in front,
         )

@@ -42,17 +42,16 @@ def reproduce(
     chosen = [study] if study is not None else list(names())
     runs = [find(name) for name in chosen]
     check_outputs(files=[report])
-    results = []
     if work is not None and runs[0].measures:
         with progress("Training runs", runs[0].job_count()) as advance:
             runs[0].measure(work, data, advance)
+    results = []
     with progress("Studies", len(runs)) as advance:
         for run in runs:
             results.append(run(work))
             advance(1)
     rows = [claim.to_json() for result in results for claim in result.claims]
-    repeated = [] if work is None else [content_hash(rows)]
-    origin = provenance(["reproduce", *chosen, *repeated])
+    origin = provenance(["reproduce", *chosen, *([] if work is None else [content_hash(rows)])])
     if report is not None:
         from lightloom.papers.page import write_page
 

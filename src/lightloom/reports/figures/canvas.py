@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
 
 import numpy as np
@@ -35,30 +34,26 @@ INK = "#1b2330"
 FAINT = "#8b94a3"
 """Ticks, grids and dark channels."""
 
-SHARES: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "compute_s": ("compute", "#4c78c8"),
-        "exposed_communication_s": ("exposed communication", "#e0892b"),
-        "exposed_reconfiguration_s": ("exposed reconfiguration", "#c2449a"),
-        "idle_s": ("idle", "#a3abb8"),
-    }
-)
+SHARES: Mapping[str, tuple[str, str]] = {
+    "compute_s": ("compute", "#4c78c8"),
+    "exposed_communication_s": ("exposed communication", "#e0892b"),
+    "exposed_reconfiguration_s": ("exposed reconfiguration", "#c2449a"),
+    "idle_s": ("idle", "#a3abb8"),
+}
 """Key of a breakdown: (words for people, colour), in the order in which bars are stacked."""
 
-TASKS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "forward": ("forward", "#6f9be0"),
-        "backward": ("backward", "#3b62ad"),
-        "update": ("optimizer", "#7d6bc4"),
-        "codec": ("codec", "#5ba8a0"),
-        "all-reduce": ("all-reduce", "#e0892b"),
-        "all-gather": ("all-gather", "#d9a821"),
-        "reduce-scatter": ("reduce-scatter", "#c9603a"),
-        "all-to-all": ("all-to-all", "#b5842f"),
-        "transmission": ("transmission", "#e0892b"),
-        "reconfiguration": ("reconfiguration", "#c2449a"),
-    }
-)
+TASKS: Mapping[str, tuple[str, str]] = {
+    "forward": ("forward", "#6f9be0"),
+    "backward": ("backward", "#3b62ad"),
+    "update": ("optimizer", "#7d6bc4"),
+    "codec": ("codec", "#5ba8a0"),
+    "all-reduce": ("all-reduce", "#e0892b"),
+    "all-gather": ("all-gather", "#d9a821"),
+    "reduce-scatter": ("reduce-scatter", "#c9603a"),
+    "all-to-all": ("all-to-all", "#b5842f"),
+    "transmission": ("transmission", "#e0892b"),
+    "reconfiguration": ("reconfiguration", "#c2449a"),
+}
 """Words and colour of each sort of interval in a timeline."""
 
 
@@ -66,9 +61,7 @@ PARALLELISM = ("#3f7fd0", "#e0892b")
 """Model parallelism's traffic, and data parallelism's."""
 RELAYED = "#c2449a"
 """Pairs without a circuit of their own."""
-KINDS: Mapping[str, str] = MappingProxyType(
-    {"ddp": "#4c78c8", "fsdp": "#5ba8a0", "tensor-pipeline": "#d9a821", "placed": "#c9603a"}
-)
+KINDS: Mapping[str, str] = {"ddp": "#4c78c8", "fsdp": "#5ba8a0", "tensor-pipeline": "#d9a821", "placed": "#c9603a"}
 """Colour of plans by their kind of split."""
 
 
@@ -111,6 +104,8 @@ FORMATS = (".svg", ".png", ".pdf")
 _INKED = ("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.labelcolor", "ytick.labelcolor")
 _FAINT = ("axes.edgecolor", "xtick.color", "ytick.color")
 _DOTS_PER_INCH = 160
+_BAR: Mapping[str, Any] = {"pad": 0.015, "fraction": 0.035}
+"""Place of a colour bar beside its panels."""
 _P = ParamSpec("_P")
 
 
@@ -145,8 +140,7 @@ def single_panel(width: float, height: float) -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots()
-    return figure, axes
+    return figure, figure.subplots()
 
 
 def panel_grid(width: float, height: float, rows: int, columns: int, **options: Any) -> tuple[Figure, Any]:
@@ -189,8 +183,7 @@ def share_bar(figure: Figure | SubFigure, image: AxesImage, axes: Panels, label:
     """Draw the colour bar of an image of shares, in percent."""
     from matplotlib.ticker import PercentFormatter
 
-    bar = figure.colorbar(image, ax=axes, aspect=aspect, pad=0.015, fraction=0.035, format=PercentFormatter(1))
-    bar.set_label(label)
+    bar = figure.colorbar(image, ax=axes, aspect=aspect, format=PercentFormatter(1), label=label, **_BAR)
     bar.outline.set_visible(False)  # type: ignore[operator, unused-ignore]
 
 
@@ -201,8 +194,7 @@ def number_bar(figure: Figure | SubFigure, colours: Floats, axes: Panels, label:
     from matplotlib.ticker import MaxNLocator
 
     legend = ScalarMappable(Normalize(-0.5, len(colours) - 0.5), ListedColormap(colours))
-    bar = figure.colorbar(legend, ax=axes, aspect=aspect, pad=0.015, fraction=0.035)
-    bar.set_label(label)
+    bar = figure.colorbar(legend, ax=axes, aspect=aspect, label=label, **_BAR)
     bar.locator = MaxNLocator(5, integer=True)
     bar.outline.set_visible(False)  # type: ignore[operator, unused-ignore]
 
@@ -245,10 +237,8 @@ def save(figure: Figure, path: Path, origin: str = "") -> Path:
     suffix = path.suffix.lower()
     if suffix == ".svg":
         return write_atomically(path, to_svg(figure, origin))
-    png = suffix == ".png"
-    metadata: dict[str, Any] = {"Software": None} if png else {"CreationDate": None}
-    if origin:
-        metadata["Description" if png else "Subject"] = origin
+    dropped, stated = ("Software", "Description") if suffix == ".png" else ("CreationDate", "Subject")
+    metadata: dict[str, Any] = {dropped: None} | ({stated: origin} if origin else {})
     buffer = io.BytesIO()
     with _look():
         figure.savefig(buffer, format=suffix[1:], dpi=_DOTS_PER_INCH, metadata=metadata, facecolor="white")

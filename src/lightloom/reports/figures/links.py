@@ -96,45 +96,23 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> Lightpaths:
     path = schedule.lightpath[order]
     last = order[np.flatnonzero(np.append(path[1:] != path[:-1], True))] if len(order) else order
     column = {name: values[last].astype(np.int64) for name, values in schedule.columns().items()}
-    return Lightpaths(
-        step=column["step"],
-        source=column["source"],
-        destination=column["destination"],
-        route=column["route"],
-        channel=column["fibre"] * fabric.fibre_channels + column["first_wavelength"],
-        count=column["wavelength_count"],
-        hops=hops[last],
-    )
+    step, source, destination, route = (column[name] for name in ("step", "source", "destination", "route"))
+    channel = column["fibre"] * fabric.fibre_channels + column["first_wavelength"]
+    return Lightpaths(step, source, destination, route, channel, column["wavelength_count"], hops[last])
 
 
-@dataclass(frozen=True, slots=True)
-class LinkUse:
-    """How much every link carries in every step."""
+def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> tuple[Floats, int]:
+    """Return the use of each link in each step, steps joined into at most ``bins`` bins, and the steps of a bin.
 
-    amount: Floats
-    """Shape [bins, links]: lit channels on circuit-switched fabrics, bytes on others; sums over a bin's steps."""
-    steps_per_bin: int
-    """More than 1 when a schedule has too many steps to keep each."""
-
-    def downsampled(self, links: int) -> Floats:
-        """Mean over neighbouring links, at most ``links`` columns."""
-        group = -(-self.amount.shape[1] // links)
-        edges = np.arange(0, self.amount.shape[1], group)
-        sizes = np.diff(np.append(edges, self.amount.shape[1]))
-        mean: Floats = np.add.reduceat(self.amount, edges, axis=1) / sizes
-        return mean
-
-
-def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> LinkUse:
-    """Return the use of each link in each step, steps joined into at most ``bins`` bins."""
+    Shape [bins, links]: lit channels on circuit-switched fabrics, bytes on others; sums over a bin's steps.
+    """
     bins = max(min(bins, schedule.steps, _MAXIMUM_CELLS // (fabric.links + 1)), 1)
     per_bin = -(-schedule.steps // bins)
     change = np.zeros((-(-schedule.steps // per_bin), fabric.links + 1))
     if fabric.exclusive:
         paths = lightpaths(schedule, fabric)
-        _enter_and_leave(
-            change, fabric.footprint(paths.source, paths.destination, paths.route), paths.step // per_bin, paths.count
-        )
+        footprint = fabric.footprint(paths.source, paths.destination, paths.route)
+        _enter_and_leave(change, footprint, paths.step // per_bin, paths.count)
     else:
         weights = schedule.weights
         for rows in _row_blocks(len(schedule)):
@@ -143,7 +121,14 @@ def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> LinkUse:
     # Channels and chunks are whole numbers, so that the running sum is exact; bytes come after. Chunks that differ in
     # size are not.
     carried = np.maximum(np.cumsum(change, axis=1)[:, :-1], 0.0)
-    return LinkUse(carried if fabric.exclusive else carried * schedule.chunk_nbytes, per_bin)
+    return carried if fabric.exclusive else carried * schedule.chunk_nbytes, per_bin
+
+
+def downsampled(amount: Floats, links: int) -> Floats:
+    """Return the mean of shape [bins, links] over neighbouring links, at most ``links`` columns."""
+    edges = np.arange(0, amount.shape[1], -(-amount.shape[1] // links))
+    mean: Floats = np.add.reduceat(amount, edges, axis=1) / np.diff(np.append(edges, amount.shape[1]))
+    return mean
 
 
 def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> NDArray[np.int64]:
@@ -192,24 +177,23 @@ _WIDTH = 9.0
 _MAXIMUM_COLUMNS = 2048
 
 
-def steps_shown(steps: int, panels: int = 4) -> list[int]:
+def steps_shown(steps: int) -> list[int]:
     """All steps if there are few, else the first, the middle and the last."""
-    return list(range(steps)) if steps <= panels else [0, steps // 2, steps - 1]
+    return list(range(steps)) if steps <= 4 else [0, steps // 2, steps - 1]
 
 
 @styled
 def link_load_map(schedule: Schedule, fabric: Fabric, time: str = "step") -> Figure:
     """Draw the bytes on each link in each step, as a share of the fullest; ``time`` names what a step is."""
-    use = link_use(schedule, fabric)
-    load = use.downsampled(_MAXIMUM_COLUMNS)
+    load = downsampled(link_use(schedule, fabric)[0], _MAXIMUM_COLUMNS)
     most = float(load.max(initial=0.0)) or 1.0
     figure, axes = single_panel(_WIDTH, float(np.clip(1.4 + 0.22 * len(load), 1.8, 4.2)))
     image = share_image(axes, load / most, 1.0, fabric.links, schedule.steps)
     title = f"{schedule.algorithm}: {schedule.collective.kind} among {fabric.ranks} ranks, "
     title += f"mean load {load.mean() / most:.0%} of the largest"
     headline(figure, title)
-    axes.set_xlabel(f"link (0: {fabric.link_name(0)}, {fabric.links - 1}: {fabric.link_name(fabric.links - 1)})")
-    axes.set_ylabel(time)
+    last = fabric.links - 1
+    axes.set(xlabel=f"link (0: {fabric.link_name(0)}, {last}: {fabric.link_name(last)})", ylabel=time)
     integer_ticks(axes.yaxis, 5)
     integer_ticks(axes.xaxis, 8)
     share_bar(figure, image, axes, "load", 20)
@@ -224,27 +208,21 @@ def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
     colours = cyclic_colours(fabric.channels)
     figure, grid = panel_grid(_WIDTH, 3.5, 1, len(shown), sharey=True)
     panels = grid[0]
-    title = f"{schedule.algorithm}: {schedule.collective.kind} among {n} ranks on {fabric.channels} switch planes"
-    headline(figure, title)
+    among = f"{schedule.collective.kind} among {n} ranks on {fabric.channels} switch planes"
+    headline(figure, f"{schedule.algorithm}: {among}")
     for axes, step in zip(panels, shown, strict=True):
         now = paths.of_step(step)
-        _circuits(axes, now.destination, now.source, colours[now.channel], n)
-        axes.set_title(f"step {step + 1} of {schedule.steps}: {now.count.sum() / (n * fabric.channels):.0%} of ports")
-        axes.set_xlabel("destination rank")
+        side, many = float(np.clip(150 / n, 1.2, 10)), len(now.source) > 2000
+        # Many thousand squares are smaller and faster as one picture.
+        style: dict[str, Any] = {"marker": "s", "linewidths": 0, "rasterized": many}
+        axes.scatter(now.destination, now.source, s=side**2, c=colours[now.channel], **style)
+        title = f"step {step + 1} of {schedule.steps}: {now.count.sum() / (n * fabric.channels):.0%} of ports"
+        axes.set(xlim=(-0.7, n - 0.3), ylim=(n - 0.3, -0.7), box_aspect=1, title=title, xlabel="destination rank")
         for axis in (axes.xaxis, axes.yaxis):
             integer_ticks(axis, 5)
     panels[0].set_ylabel("source rank")
     number_bar(figure, colours, panels, "switch plane", 20)
     return figure
-
-
-def _circuits(axes: Axes, x: Ints, y: Ints, colours: Floats, ranks: int) -> None:
-    side = float(np.clip(150 / ranks, 1.2, 10))
-    # Many thousand squares are smaller and faster as one picture.
-    axes.scatter(x, y, s=side**2, c=colours, marker="s", linewidths=0, rasterized=len(x) > 2000)
-    axes.set_xlim(-0.7, ranks - 0.3)
-    axes.set_ylim(ranks - 0.3, -0.7)
-    axes.set_box_aspect(1)
 
 
 # The wavelength map: which rank's light is on which wavelength of which link, step by step.
@@ -305,16 +283,14 @@ def _ring_map(schedule: Schedule, fabric: Fabric) -> Figure:
     paths = lightpaths(schedule, fabric)
     ways = [number for number in range(len(_WAYS)) if np.any(paths.route == number)] or [0]
     shown = steps_shown(schedule.steps)
-    rest = len(shown) < schedule.steps
-    panel = float(np.clip(fabric.channels * 0.16, 1.1, 2.1))
-    figure = Figure(figsize=(_WIDTH, 0.95 + panel * len(ways) + (2.1 if rest else 0.0)), layout="constrained")
+    rest = 2.1 if len(shown) < schedule.steps else 0.0
+    height = float(np.clip(fabric.channels * 0.16, 1.1, 2.1)) * len(ways)
+    figure = Figure(figsize=(_WIDTH, 0.95 + height + rest), layout="constrained")
+    parts: Any = figure.subfigures(2, 1, height_ratios=[0.7 + height, rest]) if rest else [figure]
     title = f"{schedule.algorithm}: {schedule.collective.kind} among {fabric.ranks} ranks, "
-    title += f"{utilisation(paths, schedule.steps, fabric):.0%} of the wavelengths lit"
-    parts: Any = figure.subfigures(2, 1, height_ratios=[0.7 + panel * len(ways), 2.1]) if rest else None
-    top = figure if parts is None else parts[0]
-    headline(top, title)
-    _panels(top, paths, fabric, ways, shown, schedule.steps)
-    if parts is not None:
+    headline(parts[0], title + f"{utilisation(paths, schedule.steps, fabric):.0%} of the wavelengths lit")
+    _panels(parts[0], paths, fabric, ways, shown, schedule.steps)
+    if rest:
         _heat(parts[1], schedule, fabric, ways)
     return figure
 
@@ -359,19 +335,18 @@ def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
 
 def _heat(figure: Figure | SubFigure, schedule: Schedule, fabric: Fabric, ways: list[int]) -> None:
     n = fabric.ranks
-    use = link_use(schedule, fabric)
-    steps = np.full((len(use.amount), 1), use.steps_per_bin)
-    steps[-1] = schedule.steps - use.steps_per_bin * (len(use.amount) - 1)
-    share = use.amount / (fabric.channels * steps)
+    amount, per_bin = link_use(schedule, fabric)
+    steps = np.full((len(amount), 1), per_bin)
+    steps[-1] = schedule.steps - per_bin * (len(amount) - 1)
+    share = amount / (fabric.channels * steps)
     most = float(share.max(initial=0.0)) or 1.0
     panels = figure.subplots(1, len(ways), squeeze=False, sharey=True)[0]
     for axes, way in zip(panels, ways, strict=True):
         picture = share[:, way * n : (way + 1) * n]
         image = share_image(axes, picture, most, n, schedule.steps)
-        axes.set_title(f"{_WAYS[way]}: {picture.mean():.0%} lit")
-        axes.set_xlabel("link")
-        integer_ticks(axes.xaxis, 5)
-        integer_ticks(axes.yaxis, 5)
+        axes.set(title=f"{_WAYS[way]}: {picture.mean():.0%} lit", xlabel="link")
+        for axis in (axes.xaxis, axes.yaxis):
+            integer_ticks(axis, 5)
     panels[0].set_ylabel("step")
     share_bar(figure, image, panels, "wavelengths lit", 25)
 
@@ -402,9 +377,8 @@ def shared_links_figure(title: str, jobs: Sequence[str], loads: Floats, links: S
         axes.bar(place, 100 * load[shown], bottom=100 * below, color=colour, width=0.86, label=job)
         below = below + load[shown]
     axes.axhline(100, color=FAINT, linewidth=0.8, linestyle="--")
+    axes.set(xlim=(-0.6, max(len(shown), 1) - 0.4), ylim=(0, max(108.0, 104 * float(below.max(initial=0.0)))))
     axes.set_ylabel(unit)
-    axes.set_xlim(-0.6, max(len(shown), 1) - 0.4)
-    axes.set_ylim(0, max(108.0, 104 * float(below.max(initial=0.0))))
     axes.set_xticks(place, [links[link] for link in shown], rotation=90, fontsize=5.5)
     hide_spines(axes)
     axes.legend(loc="upper left", ncols=max(len(jobs), 1), frameon=False, bbox_to_anchor=(0, 1.12), fontsize=7)
