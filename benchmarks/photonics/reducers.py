@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.support.measure import parse_no_options
 from lightloom.core.results import provenance_line
+from lightloom.machines.reducers.built import Averaging
 from lightloom.machines.reducers.capacity import capacity, most_wavelengths
 from lightloom.machines.reducers.compare import FORFEITS, ReducerComparison, compare_reducers
 from lightloom.machines.reducers.constants import published
@@ -238,7 +239,7 @@ def _capacity() -> Iterator[str]:
         ("reducer-asic", 4, None),
         ("packet-switch", 16, None),
     ):
-        made = capacity(reducer, servers, CLAIMED, ports=ports)
+        made = capacity(Averaging(reducer=reducer, servers=ports), servers, CLAIMED)
         lasers = sum(made.watts.get(part, 0.0) for part in ("lasers", "local oscillators", "carriers of units"))
         rows.append(
             [

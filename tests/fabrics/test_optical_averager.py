@@ -59,7 +59,7 @@ def test_devices_derive_levels_latency_and_instances(cluster: str, ranks: int, l
 @pytest.mark.parametrize(("cluster", "ranks", "levels"), [("optinc-4", 4, 1), ("optinc-16", 16, 2)])
 def test_the_catalog_has_the_sturdy_network(cluster: str, ranks: int, levels: int) -> None:
     found = fabric(cluster)
-    made = capacity("row-gain-network", ranks, found.bandwidth, ports=4)
+    made = capacity(Averaging(reducer="row-gain-network", servers=4), ranks, found.bandwidth)
     assert (found.levels, made.levels, made.instances) == (levels, levels, 16)
     assert found.levels * found.averaging_latency == pytest.approx(made.latency)
     assert found.power_per_rank == pytest.approx(made.total / ranks) and found.energy_per_bit == 0

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
+from lightloom.machines.reducers.built import Averaging
 from lightloom.machines.reducers.capacity import (
     capacity,
     instance_bandwidth,
@@ -34,7 +35,7 @@ def test_instances_carry_the_bandwidth_and_one_fewer_does_not(bandwidth: float, 
 
 
 def test_everything_but_latency_grows_with_the_bandwidth() -> None:
-    one, many = (capacity("row-gain-network", 4, bandwidth) for bandwidth in (CLAIMED / 16, CLAIMED))
+    one, many = (capacity(Averaging(reducer="row-gain-network"), 4, bandwidth) for bandwidth in (CLAIMED / 16, CLAIMED))
     assert (one.instances, many.instances, one.lanes, many.lanes) == (1, 16, 4, 64)
     assert many.total == pytest.approx(16 * one.total) and many.area == pytest.approx(16 * one.area)
     assert many.latency == one.latency
@@ -42,7 +43,9 @@ def test_everything_but_latency_grows_with_the_bandwidth() -> None:
 
 
 def test_wavelengths_share_heaters_and_area_alone() -> None:
-    alone, shared = (capacity("row-gain-network", 4, CLAIMED, wavelengths=number) for number in (1, 5))
+    alone, shared = (
+        capacity(Averaging(reducer="row-gain-network", wavelengths=number), 4, CLAIMED) for number in (1, 5)
+    )
     assert (alone.meshes, shared.meshes) == (16, 4)
     assert shared.watts["heaters"] == pytest.approx(alone.watts["heaters"] / 4)
     assert shared.area == pytest.approx(alone.area / 4)
@@ -57,13 +60,16 @@ def test_wavelengths_lie_within_the_window_of_the_meshes() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: capacity("abacus", 4, CLAIMED), "unknown reducer 'abacus'"),
-        (lambda: capacity("digit-sum", 16, CLAIMED), "digit-sum for 16 servers: no light suffices"),
-        (lambda: capacity("row-gain-network", 17, CLAIMED), "more than 16 servers"),
-        (lambda: capacity("row-gain-network", 4, 0.0), "bandwidth = 0.0"),
-        (lambda: capacity("row-gain-network", 4, CLAIMED, wavelengths=99), "wavelengths = 99: expected at most"),
-        (lambda: capacity("digit-sum", 4, CLAIMED, wavelengths=2), "digit-sum has no mesh"),
-        (lambda: capacity("reducer-asic", 4, CLAIMED, symbol_rate=1.0), "symbol_rate"),
+        (lambda: capacity(Averaging(reducer="abacus"), 4, CLAIMED), "unknown reducer 'abacus'"),
+        (lambda: capacity(Averaging(reducer="digit-sum"), 16, CLAIMED), "digit-sum for 16 servers: no light suffices"),
+        (lambda: capacity(Averaging(reducer="row-gain-network"), 17, CLAIMED), "more than 16 servers"),
+        (lambda: capacity(Averaging(reducer="row-gain-network"), 4, 0.0), "bandwidth = 0.0"),
+        (
+            lambda: capacity(Averaging(reducer="row-gain-network", wavelengths=99), 4, CLAIMED),
+            "wavelengths = 99: expected at most",
+        ),
+        (lambda: capacity(Averaging(reducer="digit-sum", wavelengths=2), 4, CLAIMED), "digit-sum has no mesh"),
+        (lambda: capacity(Averaging(reducer="reducer-asic", symbol_rate=1.0), 4, CLAIMED), "symbol_rate"),
         (lambda: instances_for(CLAIMED, 8, float("inf")), "symbol_rate"),
     ],
 )

@@ -32,8 +32,8 @@ from lightloom.papers.dadiannao.model import (
 )
 from lightloom.papers.dadiannao.networks import (
     INCEPTION_VARIANT,
-    counted,
     printed,
+    stored,
     trace_counts,
     trace_variant,
 )
@@ -277,14 +277,14 @@ def test_stored_counts_are_those_of_the_graphs(name: str, tmp_path: Path, monkey
     """Graphs are traced here and neither read from the user's cache nor written to it."""
     pytest.importorskip("torch", reason="the nine CNNs are counted from PyTorch modules")
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
-    assert trace_counts(name) == counted(name)
+    assert trace_counts(name) == stored()[name]
     if name == "Inception-v3":
-        assert trace_variant() == counted(INCEPTION_VARIANT)
+        assert trace_variant() == stored()[INCEPTION_VARIANT]
 
 
 def test_the_variant_of_inception_v3() -> None:
-    found = counted(INCEPTION_VARIANT)
-    assert found.network.products == pytest.approx(6.487e9, rel=1e-4)
+    found = stored()[INCEPTION_VARIANT]
+    assert found.products == pytest.approx(6.487e9, rel=1e-4)
     assert sizes(found).synapse == pytest.approx(TABLE_2["Inception-v3"].synapse, abs=0.5)
 
 

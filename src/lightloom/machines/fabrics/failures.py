@@ -394,7 +394,8 @@ class DamagedWdmRing(WavelengthRing):
         ]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        receive, send = (self._rank_channels(receive=way) * self.wavelength_bandwidth for way in (True, False))
+        channels = (self._rank_channels(receive=way).astype(np.float64) for way in (True, False))
+        receive, send = (each * self.wavelength_bandwidth for each in channels)
         return receive, send
 
     def total_receive_bandwidth(self) -> float:

@@ -45,17 +45,7 @@ def derived_fields(averaging: Averaging, ranks: int, bandwidth: float) -> dict[s
 def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str, Any]:
     from lightloom.machines.reducers.capacity import capacity
 
-    assert averaging.reducer is not None
-    made = capacity(
-        averaging.reducer,
-        ranks,
-        bandwidth,
-        bits=averaging.bits,
-        symbol_rate=averaging.symbol_rate or SYMBOL_RATE,
-        ports=averaging.servers,
-        wavelengths=averaging.wavelengths,
-        given=averaging.constants,
-    )
+    made = capacity(averaging, ranks, bandwidth)
     built = BuiltAverager.model_validate(made.model_dump(include=set(BuiltAverager.model_fields)))
     origin = f"{averaging.reducer} of lightloom onn compare-reducers"
     most = "no limit" if made.high is None else f"{made.high:.3g}"

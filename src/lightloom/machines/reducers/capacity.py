@@ -9,13 +9,12 @@ Instances may be wavelengths on one passive mesh, which share its heaters and it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import ceil, floor
 
 import numpy as np
 
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from lightloom.machines.reducers.built import BuiltAverager
+from lightloom.machines.reducers.built import SYMBOL_RATE, Averaging, BuiltAverager
 from lightloom.machines.reducers.compare import RIVALS
 from lightloom.machines.reducers.constants import constants, drawn, network_design, nominal
 from lightloom.machines.reducers.rivals import NETWORKS, Rival, Setting
@@ -65,41 +64,29 @@ class Capacity(BuiltAverager):
         return sum(self.watts.values())
 
 
-def capacity(
-    reducer: str,
-    servers: int,
-    bandwidth: float,
-    *,
-    bits: int = 8,
-    symbol_rate: float = 50e9,
-    ports: int | None = None,
-    wavelengths: int = 1,
-    given: Mapping[str, float] | None = None,
-) -> Capacity:
-    """Return what ``bandwidth`` bytes a second of every server take of a reducer of `onn compare-reducers`.
+def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
+    """Return what ``bandwidth`` bytes a second of every server, sent and got back as means, take of a reducer.
 
     Args:
-        reducer: name of the reducer.
+        averaging: the reducer, of `onn compare-reducers`, and what is stated of it.
         servers: number of servers.
         bandwidth: bytes a second that a server sends, and gets back as means.
-        bits: bits of a code.
-        symbol_rate: digits a second of every lane.
-        ports: servers of one network; more take two levels.
-        wavelengths: wavelengths that share a mesh.
-        given: constants to replace, by name.
 
     Raises:
         UnknownNameError: there is no reducer or constant of a name.
         UnsupportedError: there is no such network, or no light suffices for so many servers.
         ConfigError: an argument is out of range, or wavelengths do not fit beside each other on a mesh.
     """
+    reducer, bits, wavelengths = str(averaging.reducer), averaging.bits, averaging.wavelengths
+    symbol_rate = averaging.symbol_rate or SYMBOL_RATE
     if reducer not in RIVALS:
         raise UnknownNameError("reducer", reducer, RIVALS)
     network = reducer in NETWORKS
-    setting = Setting(servers=servers, bits=bits, symbol_rate=symbol_rate, ports=ports if network else None)
+    ports = averaging.servers if network else None
+    setting = Setting(servers=servers, bits=bits, symbol_rate=symbol_rate, ports=ports)
     if wavelengths > 1:
         _check_wavelengths(reducer, setting, wavelengths)
-    chosen = constants(given)
+    chosen = constants(averaging.constants)
     rival = RIVALS[reducer](setting, nominal(chosen))
     if rival.energy_per_bit == float("inf"):
         raise UnsupportedError(f"{reducer} for {servers} servers: {'; '.join(rival.limits)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -257,6 +257,7 @@ def make_design(servers: int, bits: int, rows: bool) -> Design:
     arguments = FunctionArguments(servers=servers, bits=bits)
     mapped = map_averager(made.network, arguments, BALANCED if rows else _PAPERS)
     layers = made.network.layers
+    gains = Counter(float(f"{gain:.4g}") for matrix in mapped.layers.matrices for gain in matrix.gains)
     return Design(
         construction=made.name,
         noise=noise,
@@ -264,16 +265,11 @@ def make_design(servers: int, bits: int, rows: bool) -> Design:
         columns=mapped.depth,
         hidden=len(layers) - 2,
         units=sum(layers[1:]),
-        gains=_counted(gain for matrix in mapped.layers.matrices for gain in matrix.gains),
+        gains=tuple(sorted(gains.items(), reverse=True)),
         lane_share=float(f"{float(mapped.preprocessing.gains.max()) ** 2:.6g}"),
         full_scale=_full_scale(made, arguments, rows),
         window=_window(mapped.layers, made) if rows else 0.0,
     )
-
-
-def _counted(gains: Iterable[float]) -> tuple[tuple[float, int], ...]:
-    """Return the gains to four digits, the largest first, each with its number."""
-    return tuple(sorted(Counter(float(f"{gain:.4g}") for gain in gains).items(), reverse=True))
 
 
 def _window(mapped: MappedNetwork, made: Construction) -> float:

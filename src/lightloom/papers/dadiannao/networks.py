@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from lightloom.core.files import write_atomically
-from lightloom.models.graph import ComputeGraph, Operator, layers, neuron_bytes, synapse_bytes
+from lightloom.models.graph import ComputeGraph, layers, neuron_bytes, synapse_bytes
 from lightloom.models.zoo import load_workload
 from lightloom.papers.dadiannao.paper import NEURON_BATCH, TABLE_2
 
@@ -35,6 +35,8 @@ class Network:
     """Multiply-accumulates of a forward pass, a sample."""
     inputs: float
     """Bytes that convolutions and fully connected layers read, a sample: what model parallelism broadcasts."""
+    convolutions: int = 0
+    connected: int = 0
 
 
 def network_of(graph: ComputeGraph) -> Network:
@@ -49,6 +51,8 @@ def network_of(graph: ComputeGraph) -> Network:
         neurons=neuron_bytes(sample),
         products=sum(operator.forward_flops for operator in weighted) / 2,
         inputs=sum(sizes[source] for operator in weighted for source in operator.inputs),
+        convolutions=sum(operator.kind == "conv" for operator in weighted),
+        connected=sum(operator.kind == "linear" for operator in weighted),
     )
 
 
@@ -73,15 +77,6 @@ VARIANT = {"grid35.2": 0, "grid17.1": 0, "grid17.2": 0, "grid17.3": 0, "grid17.4
 128 to 192. Block of the zoo's graph → how often it counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """A network and its weighted layers, from its graph."""
-
-    network: Network
-    convolutions: int
-    connected: int
-
-
 @cache
 def graph_of(name: str) -> ComputeGraph:
     """The graph of one sample.
@@ -93,29 +88,22 @@ def graph_of(name: str) -> ComputeGraph:
 
 
 @cache
-def _stored() -> Mapping[str, Counted]:
+def stored() -> Mapping[str, Network]:
+    """Return the stored counts of all networks, and of the guessed Inception-v3, by name."""
     rows = json.loads((files(__package__) / "counted.json").read_text(encoding="utf-8"))
-    return {name: Counted(**row | {"network": Network(**row["network"])}) for name, row in rows.items()}
+    return {name: Network(**row) for name, row in rows.items()}
 
 
-def counted(name: str) -> Counted:
-    """Return the stored counts of a network."""
-    return _stored()[name]
-
-
-def trace_counts(name: str) -> Counted:
+def trace_counts(name: str) -> Network:
     """Count the zoo's graph, as in Table 2.
 
     The input counts as a layer, but not in ResNets, whose printed numbers need one layer less.
     """
-    graph = graph_of(name)
-    network = replace(network_of(graph), name=name)
-    if name.startswith("ResNet"):
-        network = replace(network, layers=network.layers - 1)
-    return _with_kinds(network, graph)
+    network = replace(network_of(graph_of(name)), name=name)
+    return replace(network, layers=network.layers - 1) if name.startswith("ResNet") else network
 
 
-def trace_variant() -> Counted:
+def trace_variant() -> Network:
     """Count Inception-v3 with its blocks repeated or left out as :data:`VARIANT` says; shapes fit, as all are equal."""
     graph = graph_of("Inception-v3")
     whole = network_of(graph)
@@ -126,29 +114,13 @@ def trace_variant() -> Counted:
         return float(getattr(whole, field) + change)
 
     sums = {name: total(name) for name in ("synapses", "neurons", "products", "inputs")}
-    network = Network(name="Inception-v3", layers=round(total("layers")), **sums)
-    kinds = _with_kinds(network, graph)
-    more = sum(
-        (times - 1) * _count_operators(_operators_of_block(graph, block), "conv") for block, times in VARIANT.items()
-    )
-    return replace(kinds, convolutions=kinds.convolutions + more)
-
-
-def _with_kinds(network: Network, graph: ComputeGraph) -> Counted:
-    return Counted(network, _count_operators(graph.operators, "conv"), _count_operators(graph.operators, "linear"))
-
-
-def _count_operators(operators: tuple[Operator, ...], kind: str) -> int:
-    return sum(operator.kind == kind for operator in operators)
-
-
-def _operators_of_block(graph: ComputeGraph, block: str) -> tuple[Operator, ...]:
-    return tuple(each for each in graph.operators if f"{each.name}.".startswith(f"{block}."))
+    counts = {name: round(total(name)) for name in ("layers", "convolutions")}
+    return replace(whole, name="Inception-v3", **sums, **counts)
 
 
 def _block_alone(graph: ComputeGraph, block: str) -> ComputeGraph:
     """The block alone; what it reads from outside becomes an operator that counts as nothing."""
-    inside = _operators_of_block(graph, block)
+    inside = tuple(each for each in graph.operators if f"{each.name}.".startswith(f"{block}."))
     names = {each.name for each in inside}
     outside = {source for each in inside for source in each.inputs} - names
     stubs = tuple(
@@ -163,7 +135,7 @@ def printed() -> Mapping[str, Network]:
     are counted, Inception-v3's in the variant whose sizes are printed."""
     networks = {}
     for name, row in TABLE_2.items():
-        ours = counted(INCEPTION_VARIANT if name == "Inception-v3" else name).network
+        ours = stored()[INCEPTION_VARIANT if name == "Inception-v3" else name]
         networks[name] = replace(
             ours, layers=row.layers, synapses=row.synapse * MIB, neurons=row.neuron * MIB / NEURON_BATCH
         )
@@ -173,7 +145,7 @@ def printed() -> Mapping[str, Network]:
 @cache
 def all_counted() -> Mapping[str, Network]:
     """Return the counts of the nine networks, with Inception-v3 in its published form."""
-    return {name: counted(name).network for name in TABLE_2}
+    return {name: stored()[name] for name in TABLE_2}
 
 
 if __name__ == "__main__":

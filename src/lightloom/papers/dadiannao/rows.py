@@ -41,7 +41,7 @@ from lightloom.papers.dadiannao.model import (
     savings,
     tree_hops,
 )
-from lightloom.papers.dadiannao.networks import INCEPTION_VARIANT, MIB, ZOO, Counted, all_counted, counted, printed
+from lightloom.papers.dadiannao.networks import INCEPTION_VARIANT, MIB, ZOO, Network, all_counted, printed, stored
 from lightloom.papers.dadiannao.paper import (
     BATCHES,
     BEST,
@@ -294,11 +294,11 @@ _LAST_TENSOR = 7 * 7 * 2048 * 4 * NEURON_BATCH / MIB
 """Size of an output of a ResNet's last stage, in MiB."""
 
 
-def sizes(counts: Counted) -> Row:
+def sizes(counts: Network) -> Row:
     """Return counts in the units of Table 2."""
-    synapse = counts.network.synapses / MIB
-    neuron = counts.network.neurons * NEURON_BATCH / MIB
-    layers = counts.network.layers, counts.convolutions, counts.connected
+    synapse = counts.synapses / MIB
+    neuron = counts.neurons * NEURON_BATCH / MIB
+    layers = counts.layers, counts.convolutions, counts.connected
     return Row(*layers, round(synapse, 2), round(neuron, 2), round(synapse / neuron, 4))
 
 
@@ -313,7 +313,7 @@ _TABLE_2_UNITS = {
 """Unit and tolerance (half a unit of the last printed digit) of each count."""
 
 
-def _rows_of_table_2(name: str, counts: Counted, suffix: str = "") -> list[Claim]:
+def _rows_of_table_2(name: str, counts: Network, suffix: str = "") -> list[Claim]:
     paper, ours = TABLE_2[name], sizes(counts)
     return [
         PAPER.claim(
@@ -337,7 +337,7 @@ def _identifier(name: str) -> str:
 
 
 def _without_one_tensor(name: str) -> Claim:
-    ours = counted(name).network.neurons * NEURON_BATCH / MIB - _LAST_TENSOR + _SOFTMAX
+    ours = stored()[name].neurons * NEURON_BATCH / MIB - _LAST_TENSOR + _SOFTMAX
     return PAPER.claim(
         "table2.neuron_{network}_without_one_tensor",
         round(ours, 2),
@@ -397,8 +397,8 @@ def claims() -> tuple[Claim, ...]:
     edp = PAPER.claim("figure5.edp_worse", "; ".join(worse(changes)), value=changes.edp["400"]["DenseNet121", 256])
     return (
         *(*_chip_of_table_1(), *_decoder_latency(), _floorplan(), *_rack()),
-        *(claim for name in TABLE_2 for claim in _rows_of_table_2(name, counted(name))),
-        *_rows_of_table_2("Inception-v3", counted(INCEPTION_VARIANT), "_variant"),
+        *(claim for name in TABLE_2 for claim in _rows_of_table_2(name, stored()[name])),
+        *_rows_of_table_2("Inception-v3", stored()[INCEPTION_VARIANT], "_variant"),
         *(_without_one_tensor(name) for name in ("ResNet50", "ResNet101", "ResNet152")),
         *equation_3_claims(),
         *_figure_2(),

@@ -129,9 +129,9 @@ def _months() -> Iterator[Claim]:
     yield PAPER.claim("llama3.interruptions", log.total)
     mtbf = log.days * _DAY / log.total
     for restart, write in ((300, 30), (600, 60)):
-        kept = total_job(mtbf, restart, Checkpoint(stall=write)).goodput
-        values = {"restart": restart, "write": write, "kept": 100 * kept, "hours": mtbf / 3600}
-        yield PAPER.claim("llama3.effective_{restart}_{write}", _above(kept), **values)
+        goodput = total_job(mtbf, restart, Checkpoint(stall=write)).goodput
+        values = {"restart": restart, "write": write, "kept": 100 * goodput, "hours": mtbf / 3600}
+        yield PAPER.claim("llama3.effective_{restart}_{write}", _above(goodput), **values)
     checkpoint = Checkpoint(stall=0.59, save=51)
     two, three, four = (100 * total_job(weeks * 7 * _DAY / 100, 1500, checkpoint).goodput for weeks in (2, 3, 4))
     yield PAPER.claim("megascale.effective", _above(three / 100), two=two, three=three, four=four)
