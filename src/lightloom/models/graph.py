@@ -69,6 +69,8 @@ COUNTS = (
     "recomputed_shared_bytes",
 )
 """Counts that every operator has; ``saved_bytes`` may be unknown."""
+_COUNTS_OF_SAMPLES = ("saved_bytes", *(name for name in COUNTS if "parameter" not in name and "shared" not in name))
+"""Counts that grow with the number of samples, but for what samples share."""
 _BYTES_OF_ELEMENTS = ("saved_bytes", *(name for name in COUNTS if name.endswith("bytes") and "index" not in name))
 """Counts that are as many times larger as an element is."""
 
@@ -178,23 +180,19 @@ class Operator:
         if "sample" not in self.dimensions:
             return self
 
-        def scaled(value: int, shared: int = 0) -> int:
-            return -(-(value - shared) * batch // traced) + shared
-
-        output = self.activation_bytes
-        grows = has_samples(self.kind, output // element_bytes, traced)
-        return replace(
-            self,
-            dimensions={**self.dimensions, "sample": batch},
-            forward_flops=scaled(self.forward_flops),
-            backward_flops=scaled(self.backward_flops),
-            activation_bytes=scaled(output) if grows else output,
-            forward_bytes=scaled(self.forward_bytes, self.shared_bytes),
-            saved_bytes=None if self.saved_bytes is None else scaled(self.saved_bytes, self.saved_shared_bytes),
-            saved_index_bytes=scaled(self.saved_index_bytes),
-            recomputed_flops=scaled(self.recomputed_flops),
-            recomputed_bytes=scaled(self.recomputed_bytes, self.recomputed_shared_bytes),
-        )
+        shared = {
+            "forward_bytes": self.shared_bytes,
+            "saved_bytes": self.saved_shared_bytes,
+            "recomputed_bytes": self.recomputed_shared_bytes,
+        }
+        grows = has_samples(self.kind, self.activation_bytes // element_bytes, traced)
+        counts = {name: getattr(self, name) for name in _COUNTS_OF_SAMPLES if name != "activation_bytes" or grows}
+        scaled = {
+            name: -(-(count - shared.get(name, 0)) * batch // traced) + shared.get(name, 0)
+            for name, count in counts.items()
+            if count is not None
+        }
+        return replace(self, dimensions={**self.dimensions, "sample": batch}, **scaled)
 
     def with_element_bytes(self, element_bytes: int, traced: int) -> Operator:
         """Return the operator with elements of that many bytes, where this one has elements of ``traced``."""

@@ -259,7 +259,6 @@ class _OnnxGraph:
         return TraceReading(graph, tuple(self._unrecorded(len(operators) - len(self._model.inputs))))
 
     def _unrecorded(self, operators: int) -> Iterator[str]:
-        yield from self._model.assumptions
         yield (
             f"{len(self._model.nodes)} nodes: {operators} operators, {self._views} views of their results, "
             f"{self._folded} constants"

@@ -122,8 +122,9 @@ class Constants:
         inputs = [make.make_tensor_value_info(name, 0, None) for name in dict.fromkeys(read)]
         graph = make.make_graph([node], "node", inputs, [make.make_tensor_value_info(node.output[0], 0, None)])
         model = make.make_model(graph, opset_imports=self._imports, ir_version=self._version)
-        result: Array = self._onnx.reference.ReferenceEvaluator(model).run(None, {n: self.values[n] for n in read})[0]
-        return result
+        return np.asarray(
+            self._onnx.reference.ReferenceEvaluator(model).run(None, {n: self.values[n] for n in read})[0]
+        )
 
     def _keep(self, name: str, compute: Any) -> None:
         """Keep a constant that can be computed; one that cannot stays unknown, and with it the shapes that need it."""
@@ -175,7 +176,6 @@ class ShapedModel:
     """Values of the constants that the model computes."""
     batch: int
     """Size of the first axis of the first input."""
-    assumptions: tuple[str, ...]
 
 
 def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definitions: Mapping[str, str]) -> ShapedModel:
@@ -200,10 +200,7 @@ def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definit
     given |= {each.values.name for each in model.graph.sparse_initializer}
     inputs = [each for each in model.graph.input if each.name not in given]
     _check_nodes(onnx, model, path)
-    chosen = _Sizes(path, batch, sequence_length, dict(definitions))
-    for number, entry in enumerate(inputs):
-        chosen.fix(entry, first=number == 0)
-    chosen.check_all_used()
+    _fix_sizes(path, inputs, batch, sequence_length, definitions)
     del model.graph.value_info[:]
     for output in model.graph.output:
         output.type.tensor_type.ClearField("shape")
@@ -228,7 +225,6 @@ def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definit
         outputs=tuple(each.name for each in model.graph.output),
         constants=Constants(onnx, model),
         batch=max(first[0] if first else 1, 1),
-        assumptions=tuple(chosen.assumptions),
     )
 
 
@@ -302,56 +298,40 @@ def _check_nodes(onnx: Message, model: Message, path: Path) -> None:
             raise WorkloadError(f"{where}: {' '.join(str(error).split())[:200]}") from error
 
 
-class _Sizes:
-    """Sizes of dynamic dimensions of inputs."""
-
-    def __init__(self, path: Path, batch: int, length: int | None, definitions: dict[str, str]) -> None:
-        self._path, self._batch, self._length = path, batch, length
-        self._definitions, self._used = definitions, set[str]()
-        self._first_name: str | None = None
-        self.assumptions: list[str] = []
-
-    def fix(self, entry: Message, *, first: bool) -> None:
-        """Give every dynamic dimension of an input its size."""
+def _fix_sizes(
+    path: Path, inputs: Sequence[Message], batch: int, length: int | None, definitions: Mapping[str, str]
+) -> None:
+    """Give every dynamic dimension of the inputs its size, and refuse definitions of what no input has."""
+    used, first_name = set[str](), ""
+    for entry in inputs:
         if not entry.type.HasField("tensor_type"):
-            raise WorkloadError(f"{self._path}: input {entry.name!r} is no tensor: expected one")
+            raise WorkloadError(f"{path}: input {entry.name!r} is no tensor: expected one")
         if not entry.type.tensor_type.HasField("shape"):
-            raise WorkloadError(f"{self._path}: input {entry.name!r} states no shape: expected one")
+            raise WorkloadError(f"{path}: input {entry.name!r} states no shape: expected one")
         for axis, dimension in enumerate(entry.type.tensor_type.shape.dim):
-            name = dimension.dim_param
+            name, place, first = dimension.dim_param, f"{entry.name}.{axis}", axis == 0 and entry is inputs[0]
             if not name and dimension.dim_value > 0:
                 continue
-            size = self._size(entry.name, axis, name, first)
+            key = next((key for key in (name, place) if key and key in definitions), None)
+            counts_tokens = any(word in name.lower() for word in _SEQUENCE_NAMES)
+            if key is not None:
+                used.add(key)
+                if not definitions[key].isdecimal() or int(definitions[key]) < 1:
+                    raise ConfigError(f"--define {key}={definitions[key]}: expected a whole number of at least 1")
+                size = int(definitions[key])
+            elif axis == 0 and (first or not name or name == first_name):
+                size, first_name = batch, name if first else first_name
+            elif length is not None and counts_tokens:
+                size = length
+            else:
+                option = f"--define {name or place}=SIZE{' or --sequence-length' if counts_tokens else ''}"
+                where = f"{path}: input {entry.name!r}, axis {axis}"
+                raise ConfigError(f"{where}: dimension {name or '?'!r} is dynamic: expected its size, by {option}")
             dimension.Clear()
             dimension.dim_value = size
-
-    def _size(self, entry: str, axis: int, name: str, first: bool) -> int:
-        place = f"{entry}.{axis}"
-        for key in (name, place):
-            if key and key in self._definitions:
-                self._used.add(key)
-                text = self._definitions[key]
-                if not text.isdecimal() or int(text) < 1:
-                    raise ConfigError(f"--define {key}={text}: expected a whole number of at least 1")
-                return int(text)
-        if axis == 0 and (first or not name or name == self._first_name):
-            if first:
-                self._first_name = name
-            return self._batch
-        if self._length is not None and any(word in name.lower() for word in _SEQUENCE_NAMES):
-            return self._length
-        option = f"--define {name or place}=SIZE"
-        also = " or --sequence-length" if any(word in name.lower() for word in _SEQUENCE_NAMES) else ""
-        raise ConfigError(
-            f"{self._path}: input {entry!r}, axis {axis}: dimension {name or '?'!r} is dynamic: expected its size, by "
-            f"{option}{also}"
-        )
-
-    def check_all_used(self) -> None:
-        """Refuse definitions of what no input has."""
-        for key in self._definitions:
-            if key not in self._used:
-                raise ConfigError(f"--define {key}: {self._path} has no dynamic dimension {key!r}")
+    for key in definitions:
+        if key not in used:
+            raise ConfigError(f"--define {key}: {path} has no dynamic dimension {key!r}")
 
 
 def _known_values(model: Message) -> Iterator[tuple[str, Value]]:
@@ -403,19 +383,12 @@ def _outputs(
     constants: Constants,
 ) -> Mapping[str, Message]:
     """Return the types of the results of one node; none where they cannot be inferred."""
+    version = {"opset_imports": list(model.opset_import), "ir_version": model.ir_version}
     try:
         schema = onnx.defs.get_schema(node.op_type, versions.get(node.domain, 1), node.domain)
-        outputs: Mapping[str, Message] = onnx.shape_inference.infer_node_outputs(
-            schema,
-            node,
-            known,
-            constants.tensors(node),
-            opset_imports=list(model.opset_import),
-            ir_version=model.ir_version,
-        )
+        return dict(onnx.shape_inference.infer_node_outputs(schema, node, known, constants.tensors(node), **version))
     except Exception:  # of any class: what is then without a shape is named
         return {}
-    return outputs
 
 
 def _without_shape(model: Message, values: Mapping[str, Value]) -> Iterator[tuple[Message, str]]:
@@ -735,8 +708,12 @@ class _Merger:
         """Return whether a mask, as what a node does with the scores, leaves to each token exactly those up to it."""
         if mask not in self._known:
             kept = self._kept(*mask)
-            square = kept is not None and kept.ndim >= 2 and kept.shape[-1] == kept.shape[-2]
-            self._known[mask] = square and bool((kept == np.tri(kept.shape[-1], dtype=bool)).all())
+            self._known[mask] = (
+                kept is not None
+                and kept.ndim >= 2
+                and kept.shape[-1] == kept.shape[-2]
+                and bool((kept == np.tri(kept.shape[-1], dtype=bool)).all())
+            )
         return self._known[mask]
 
     def _kept(self, word: str, *operands: str) -> NDArray[np.bool_] | None:
@@ -745,8 +722,7 @@ class _Merger:
         mask = self._model.constants.evaluate(name, self._shapes, LARGEST_MASK) if name else None
         if mask is None:
             return None
-        kept: NDArray[np.bool_] = mask > -1e4 if word == "Add" else mask.astype(bool) == (operands[1] == "")
-        return kept
+        return np.asarray(mask > -1e4 if word == "Add" else mask.astype(bool) == (operands[1] == ""))
 
     # Products
 

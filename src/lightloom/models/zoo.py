@@ -185,11 +185,8 @@ def _import_file(spec: str, path: Path) -> ModuleType:
 
 
 def _offer(module: ModuleType) -> str:
-    own = [
-        name
-        for name, value in vars(module).items()
-        if callable(value) and not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
-    ]
+    values = {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
+    own = [name for name, value in values.items() if getattr(value, "__module__", None) == module.__name__]
     return f"; it has {', '.join(sorted(own)[:10])}" if own else ""
 
 
@@ -240,11 +237,10 @@ def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
     if sequence_length is not None and entry.sequence_length is None:
         raise WorkloadError(f"{entry.name}: takes no sequence length, its sample is {entry.example}")
     length = sequence_length or entry.sequence_length
-    torch = torch_version()
-    shipped = shipped_graph(trace_key(entry, length), torch)
-    if shipped is not None:
+    key, torch = trace_key(entry, length), torch_version()
+    if (shipped := shipped_graph(key, torch)) is not None:
         return shipped
-    path = cache_directory() / "workloads" / f"{trace_key(entry, length)}-{torch}.json"
+    path = cache_directory() / "workloads" / f"{key}-{torch}.json"
     cached = _graph_from(read_entry(path))
     if cached is not None and cached.name == entry.name:
         return cached
@@ -259,14 +255,8 @@ def trace_zoo(entry: ZooEntry, sequence_length: int | None = None) -> ComputeGra
     Raises:
         WorkloadError: PyTorch is missing.
     """
-    trace = _tracer(entry.name)
-    return trace(
-        resolve(entry.path),
-        name=entry.name,
-        batch=TRACE_BATCH,
-        sequence_length=sequence_length,
-        arguments=entry.arguments,
-    )
+    trace, request = _tracer(entry.name), {"sequence_length": sequence_length, "arguments": entry.arguments}
+    return trace(resolve(entry.path), name=entry.name, batch=TRACE_BATCH, **request)
 
 
 def trace_key(entry: ZooEntry, length: int | None) -> str:

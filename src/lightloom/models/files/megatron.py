@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -110,9 +110,8 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
     """
     script = read_script(path, definitions, text)
     notes = list(script.notes)
-    commands = [words for words in map(_flattened, script.commands) if set(_SIZES) & set(_option_names(words))]
-    perhaps = [(what, _flattened(words)) for what, words in script.conditional]
-    perhaps = [(what, words) for what, words in perhaps if set(_SIZES) & set(_option_names(words))]
+    commands = [words for words in map(_flattened, script.commands) if _has_sizes(words)]
+    perhaps = [(what, _flattened(words)) for what, words in script.conditional if _has_sizes(_flattened(words))]
     if not commands and len(perhaps) == 1:
         commands = [perhaps[0][1]]
         notes.append(f"{perhaps[0][0]} is not known; the command that depends on it is taken")
@@ -126,7 +125,7 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
         begin = words.index(program) + 1 if program in words else 0
         return Options(path, _given(words[begin:]), Path(program).name or "a command", tuple(notes), script.undecided)
     words = _held(script)
-    if not set(_SIZES) & set(_option_names(words)):
+    if not _has_sizes(words):
         ended = f" before the script ends at line {script.ended_at}" if script.ended_at else ""
         raise ConfigError(
             f"{path}: no command or array with arguments of Megatron-LM{ended}: expected {' or '.join(_SIZES[:2])} "
@@ -152,13 +151,13 @@ def _flattened(words: Sequence[str]) -> list[str]:
     """Split elements such as ``"--fp8-format hybrid"``, and commands inside of quotes."""
     found: list[str] = []
     for word in words:
-        several = " " in word.strip() and ("--" in word)
-        found += _SPACES.split(word.strip()) if several else [word]
+        found += _SPACES.split(word.strip()) if " " in word.strip() and "--" in word else [word]
     return found
 
 
-def _option_names(words: Sequence[str]) -> Iterator[str]:
-    return (word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--"))
+def _has_sizes(words: Sequence[str]) -> bool:
+    """Return whether options that Megatron-LM needs are among the words of a command."""
+    return any(word.partition("=")[0].replace("_", "-") in _SIZES for word in words)
 
 
 def _given(words: Sequence[str]) -> dict[str, list[str]]:
@@ -268,23 +267,23 @@ def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[Decode
     length = sequence_length or options.count("seq-length") or options.needed("max-position-embeddings")
     options.used.add("seq-length")
     latent, positions = _latent(options), _positions(options)
-    grouped = options.flag("group-query-attention")
     groups, layers = options.count("num-query-groups"), options.needed("num-layers")
-    bias = not options.flag("disable-bias-linear")
+    # Megatron's two thirds of four hidden sizes, down to a multiple of 64, where the gate is SwiGLU.
+    width = int((4 * hidden * 2 / 3) / 64) * 64 if options.flag("swiglu") else 4 * hidden
     experts, visited, dense_layers = mixture(options, layers)
     options.count("kv-channels")
     sizes = DecoderSizes(
         layers=layers,
         hidden=hidden,
         heads=heads,
-        key_heads=groups if grouped else None,
+        key_heads=groups if options.flag("group-query-attention") else None,
         head_width=None if latent else options.count("kv-channels"),
         vocabulary=vocabulary,
         sequence_length=length,
-        ffn=options.count("ffn-hidden-size") or (_swiglu_width(hidden) if options.flag("swiglu") else 4 * hidden),
+        ffn=options.count("ffn-hidden-size") or width,
         norm="rms" if options.text("normalization") == "RMSNorm" else "layer",
         gated=gated,
-        bias=bias,
+        bias=not options.flag("disable-bias-linear"),
         query_bias=True if options.flag("add-qkv-bias") else None,
         joined_query=latent is None,
         head_norms=options.flag("qk-layernorm") and latent is None,
@@ -301,11 +300,6 @@ def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[Decode
         rotary=positions == "rotary",
     )
     return sizes, assumed
-
-
-def _swiglu_width(hidden: int) -> int:
-    """Megatron's two thirds of four hidden sizes, down to a multiple of 64."""
-    return int((4 * hidden * 2 / 3) / 64) * 64
 
 
 def _check_kind(options: Options) -> None:
@@ -331,10 +325,9 @@ def _vocabulary(options: Options) -> tuple[int, list[str]]:
     padded, stated = options.count("padded-vocab-size"), options.count("vocab-size")
     if padded is not None:
         return padded, []
-    assumed = []
-    if stated is None:
-        stated = _TOKENIZERS.get(kind or "")
-        assumed.append(f"vocabulary: the {stated:,} of {kind}" if stated else "")
+    known = _TOKENIZERS.get(kind or "") if stated is None else None
+    assumed = [f"vocabulary: the {known:,} of {kind}"] if known else []
+    stated = stated or known
     if stated is None:
         raise ConfigError(
             f"{options.path}: --vocab-size is missing, "
@@ -346,11 +339,9 @@ def _vocabulary(options: Options) -> tuple[int, list[str]]:
 
 def _positions(options: Options) -> str:
     """Return how positions enter: ``learned``, ``rotary`` or ``none``."""
-    kind = options.text("position-embedding-type", "learned_absolute")
-    rotated = options.flag("use-rotary-position-embeddings") or kind in ("rope", "yarn", "mrope")
-    without = options.flag("no-position-embedding")
+    kind, without = options.text("position-embedding-type", "learned_absolute"), options.flag("no-position-embedding")
     options.used.add("max-position-embeddings")
-    if rotated:
+    if options.flag("use-rotary-position-embeddings") or kind in ("rope", "yarn", "mrope"):
         return "rotary"
     return "learned" if kind == "learned_absolute" and not without else "none"
 
@@ -502,8 +493,7 @@ def strategy_notes(options: Options, ranks: int | None) -> list[str]:
 
 
 def _sharding(options: Options) -> str | None:
-    sharded = [name for name in _FSDP if options.flag(name)]
-    optimizer = options.flag("use-distributed-optimizer")
+    sharded, optimizer = [name for name in _FSDP if options.flag(name)], options.flag("use-distributed-optimizer")
     strategy = options.text("data-parallel-sharding-strategy")
     instances = options.count("num-distributed-optimizer-instances") or 1
     if sharded:
@@ -515,9 +505,7 @@ def _sharding(options: Options) -> str | None:
         return "hybrid" if instances > 1 and pinned == "zero-3" else pinned
     if is_deepspeed(options):
         return _ZERO_STAGES[_zero_stage(options)]
-    if optimizer:
-        return "zero-1"
-    return "none" if _is_whole(options) else None
+    return "zero-1" if optimizer else "none" if _is_whole(options) else None
 
 
 def _zero_stage(options: Options) -> str | None:
@@ -600,18 +588,14 @@ def read_megatron(path: Path, request: FileRequest, text: str | None = None) -> 
     except WorkloadError as error:
         raise WorkloadError(f"{path}: {error}") from error
     pins, blocks = strategy_pins(options), stage_blocks(options, sizes.layers)
-    notes = [*options.notes, *assumed, *strategy_notes(options, _started_ranks(options))]
-    batch = options.count("global-batch-size")
+    ranks = options.count("world-size") if "world-size" in options.given else None
+    notes = [*options.notes, *assumed, *strategy_notes(options, ranks)]
     return ModelReading(
         graph=trace_decoder(sizes, name=path.stem if text is None else "megatron", batch=request.batch),
         unrecorded=tuple(notes),
-        unused=options.unused(),
+        global_batch=options.count("global-batch-size"),
+        unused=options.unused(),  # of all that is read before
         pins=pins,
-        global_batch=batch,
         replica_batch=pins.micro_batch if options.program else None,
         stage_blocks=blocks,
     )
-
-
-def _started_ranks(options: Options) -> int | None:
-    return None if "world-size" not in options.given else options.count("world-size")

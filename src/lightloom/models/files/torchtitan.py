@@ -190,7 +190,12 @@ def read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
     length = request.sequence_length or job.get("seq_len", int, "training")
     if length is None:
         notes.append(f"sequence length: {sizes.sequence_length:,} tokens, torchtitan's default")
-    sizes = _with_length(sizes, length, path)
+    elif length < 1:
+        raise ConfigError(f"{path}: [training] seq_len = {length}: expected at least 1")
+    try:
+        sizes = replace(sizes, sequence_length=length or sizes.sequence_length)
+    except WorkloadError as error:
+        raise WorkloadError(f"{path}: {error}") from error
     pins, more = strategy_pins(job, sizes.layers)
     blocks = stage_blocks(job, sizes.layers, pins)
     return ModelReading(
@@ -214,15 +219,6 @@ def read_job(path: Path) -> JobConfiguration:
         return JobConfiguration(path, tomllib.loads(read_text(path)))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
-
-
-def _with_length(sizes: DecoderSizes, length: int | None, path: Path) -> DecoderSizes:
-    if length is not None and length < 1:
-        raise ConfigError(f"{path}: [training] seq_len = {length}: expected at least 1")
-    try:
-        return sizes if length is None else replace(sizes, sequence_length=length)
-    except WorkloadError as error:
-        raise WorkloadError(f"{path}: {error}") from error
 
 
 def global_batch(job: JobConfiguration) -> int | None:

@@ -80,13 +80,6 @@ def _named_sizes(names: Sequence[str], shape: Sequence[int]) -> dict[str, int]:
     return {name: int(size) for name, size in zip(names, shape, strict=False) if size > 0}
 
 
-def input_axes(tensor: Tensor) -> tuple[str, ...] | None:
-    """Return the axes of an input: images are floats of rank 4 and up, tokens are integers (B, T)."""
-    if tensor.is_floating_point():
-        return image_axes(tensor.dim()) if tensor.dim() >= 4 else None
-    return ("sample", "sequence") if tensor.dim() == 2 else None
-
-
 def image_axes(rank: int) -> tuple[str, ...] | None:
     """(B, C, ...) as convolution and pooling lay it out; none for an unbatched or exotic rank."""
     spatial = _SPATIAL.get(rank - 2)
@@ -219,21 +212,15 @@ class Origins(dict[int, Origin]):
     def of(self, frame: Frame, tensor: Tensor) -> Origin:
         """Return the origin of a tensor that a function reads; what nothing has made yet is a constant."""
         key = key_of(tensor)
-        origin = frame.own.get(key) or self.get(key)
-        if origin is None:
-            origin = self[key] = Origin(tensor.untyped_storage())
-        return origin
+        return frame.own.get(key) or self.get(key) or self.setdefault(key, Origin(tensor.untyped_storage()))
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
     """Yield every tensor in nested tuples, lists and mappings."""
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors_in(item)
-    elif isinstance(value, (tuple, list)):
-        for item in value:
+    elif isinstance(value, (tuple, list, Mapping)):
+        for item in value.values() if isinstance(value, Mapping) else value:
             yield from tensors_in(item)
 
 

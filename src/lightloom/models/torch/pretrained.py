@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-any-return"
 """Modules of ``transformers`` from the fields of a ``config.json``, on the meta device; nothing is downloaded."""
 
 from __future__ import annotations
@@ -363,8 +364,7 @@ class Attention(nn.Module):
         mixed = F.scaled_dot_product_attention(
             q, k, v, dropout_p=self.rate, is_causal=True, enable_gqa=self.shared
         )  # (B, H, T, D)
-        y: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
-        return y
+        return self.o(mixed.transpose(1, 2).flatten(2))
 
 
 class CompressedAttention(nn.Module):
@@ -395,8 +395,7 @@ class CompressedAttention(nn.Module):
         mixed = F.scaled_dot_product_attention(
             q, torch.cat([plain_key, key], -1), value, dropout_p=self.rate, is_causal=True
         )
-        y: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
-        return y
+        return self.o(mixed.transpose(1, 2).flatten(2))
 
 
 class FeedForward(nn.Module):
@@ -410,8 +409,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         inner = F.gelu(self.up(x)) if self.gate is None else F.silu(self.gate(x)) * self.up(x)
-        y: Tensor = self.down(inner)
-        return y
+        return self.down(inner)
 
 
 class Mixture(nn.Module):
@@ -444,7 +442,7 @@ class Mixture(nn.Module):
         else:
             inner = F.gelu(inner)
         experts = self._each(inner, self.down, "down")[order.argsort()] * scores.softmax(-1).flatten()[:, None]
-        y: Tensor = experts.view(*x.shape[:2], self.visited, -1).sum(2)
+        y = experts.view(*x.shape[:2], self.visited, -1).sum(2)
         if self.shared is not None:
             beside = self.shared(x)
             y = y + (beside if self.weigh is None else beside * self.weigh(x).sigmoid())
@@ -470,8 +468,7 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         x = x + self.dropout1(self.attention(self.attention_norm(x), cos, sin))
-        y: Tensor = x + self.dropout2(self.feed_forward(self.feed_forward_norm(x)))
-        return y
+        return x + self.dropout2(self.feed_forward(self.feed_forward_norm(x)))
 
 
 class Decoder(nn.Module):
@@ -501,8 +498,7 @@ class Decoder(nn.Module):
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         for layer in self.layers:
             x = layer(x, cos, sin)
-        y: Tensor = self.head(self.norm(x))
-        return y
+        return self.head(self.norm(x))
 
     def example_inputs(self, batch: int) -> tuple[Tensor]:
         """Return tokens (batch, sequence)."""

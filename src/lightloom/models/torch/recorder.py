@@ -147,11 +147,11 @@ class Recorder:
 
     def add_input(self, name: str, tensor: Tensor) -> None:
         """Declare an input of the model: ``input.images``, so that it cannot take the name of a module."""
-        # Images are floats of rank 4 and up, tokens are integers (B, T).
-        images, tokens = tensor.is_floating_point() and tensor.dim() >= 4, ("sample", "sequence")
-        known = frames.image_axes(tensor.dim()) if images else None
-        if not tensor.is_floating_point() and tensor.dim() == 2:
-            known = tokens
+        known: tuple[str, ...] | None = None
+        if tensor.is_floating_point() and tensor.dim() >= 4:  # images; tokens are integers (B, T)
+            known = frames.image_axes(tensor.dim())
+        elif not tensor.is_floating_point() and tensor.dim() == 2:
+            known = ("sample", "sequence")
         dimensions, axes = frames.output_dimensions(tensor.shape, self._batch, known)
         name, nbytes = self._unique(f"input.{name}"), tensor.numel() * ELEMENT_BYTES
         operator = Operator(name=name, kind="input", dimensions=dimensions, activation_bytes=nbytes)
@@ -200,14 +200,11 @@ class Recorder:
             self._keep(tensor, frame, mask=mask)
 
     def _keep(self, tensor: Tensor, frame: Frame | None, *, mask: bool = False) -> None:
-        region = self._region
-        key = key_of(tensor)
-        inside = region is not None and (
-            (frame is not None and key in frame.own)
-            or (origin := self._origins.get(key)) is None
-            or origin.producer not in region.earlier
-        )
-        self._saved.keep(tensor, region.name if region and inside else "", len(self.operators), mask=mask)
+        region, key, name = self._region, key_of(tensor), ""
+        if region is not None:
+            origin = None if frame is not None and key in frame.own else self._origins.get(key)
+            name = region.name if origin is None or origin.producer not in region.earlier else ""
+        self._saved.keep(tensor, name, len(self.operators), mask=mask)
 
     def _keep_whole(self, frame: Frame, outputs: list[Tensor]) -> None:
         """Keep what a function of one kernel needs: what it reads, a statistic of each row, attention its output."""

@@ -62,17 +62,14 @@ def _samples_of_sequence_first(module: nn.Module, inputs: Any, values: Values) -
             sizes.append(int(tensor.shape[1]))
             raise _Reached
 
-    handles = [layer.register_forward_pre_hook(look, with_kwargs=True) for layer in layers]
-    try:
-        # Whatever else the forward pass raises, tracing raises again and explains.
-        with contextlib.suppress(Exception), torch.device("meta"), torch.no_grad():
-            if layers:
-                to_meta(module, values)
-                args, kwargs = _arguments(meta_copy(inputs))
-                module(*args, **kwargs)
-    finally:
-        for handle in handles:
-            handle.remove()
+    # Whatever else the forward pass raises, tracing raises again and explains.
+    with contextlib.ExitStack() as stack, contextlib.suppress(Exception), torch.device("meta"), torch.no_grad():
+        for layer in layers:
+            stack.callback(layer.register_forward_pre_hook(look, with_kwargs=True).remove)
+        if layers:
+            to_meta(module, values)
+            args, kwargs = _arguments(meta_copy(inputs))
+            module(*args, **kwargs)
     return sizes[0] if sizes else None
 
 
@@ -233,12 +230,11 @@ def _arguments(inputs: Any) -> Arguments:
 
 
 def _named_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    try:
+    names: list[str] = []
+    with contextlib.suppress(TypeError, ValueError):
         names = list(inspect.signature(module.forward).parameters)
-    except (TypeError, ValueError):
-        names = []
-    named = [(names[i] if i < len(names) else f"input_{i}", value) for i, value in enumerate(args)]
-    for label, value in [*named, *kwargs.items()]:
+    names += [f"input_{i}" for i in range(len(names), len(args))]
+    for label, value in [*zip(names, args, strict=False), *kwargs.items()]:
         for tensor in tensors_in(value):
             yield label, tensor
 
@@ -246,18 +242,14 @@ def _named_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
 @contextmanager
 def _paths_followed(module: nn.Module, recorder: Recorder) -> Iterator[None]:
     """Tell the recorder which module is running, for as long as the context lasts."""
-    handles = []
-    for path, part in module.named_modules():
-        # Called even if forward raises, so that a model that catches errors does not confuse the path.
-        handles += [
-            part.register_forward_pre_hook(lambda part, _, path=path: recorder.enter(path, part)),
-            part.register_forward_hook(lambda *call: recorder.leave(call[-1]), always_call=True),
-        ]
-    try:
+    with contextlib.ExitStack() as stack:
+        for path, part in module.named_modules():
+            enter = part.register_forward_pre_hook(lambda part, _, path=path: recorder.enter(path, part))
+            # Called even if forward raises, so that a model that catches errors does not confuse the path.
+            leave = part.register_forward_hook(lambda *call: recorder.leave(call[-1]), always_call=True)
+            stack.callback(enter.remove)
+            stack.callback(leave.remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 # From a factory to a module on the meta device with example inputs, and on to its graph.
@@ -306,10 +298,9 @@ def trace_factory(
 
 
 def takes_length(factory: Any) -> bool:
-    try:
+    with contextlib.suppress(TypeError, ValueError):
         return "sequence_length" in inspect.signature(factory).parameters
-    except (TypeError, ValueError):
-        return False
+    return False
 
 
 def _call(factory: Any, name: str, arguments: Mapping[str, Any], values: Values) -> Any:

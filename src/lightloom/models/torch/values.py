@@ -154,9 +154,8 @@ class Values:
         outputs = [tensor for tensor in tensors_in(result) if tensor.is_meta]
         if not in_place and all(key_of(tensor) in before for tensor in outputs):
             return
-        if not outputs:
-            for key in before:
-                self._contents.pop(key, None)
+        for key in before if not outputs else ():
+            self._contents.pop(key, None)
         views = {key_of(tensor): self._view(tensor) for tensor in outputs}
         nested = self._nested((args, dict(kwargs)))
         contents = None if nested is None else [view.content for view in _views_in(nested)]
@@ -355,11 +354,9 @@ def _is_view(value: Any) -> bool:
 def _views_in(nest: Any) -> Iterator[_View]:
     if isinstance(nest, _View):
         yield nest
-    elif isinstance(nest, (tuple, list)):
-        for item in nest:
+    elif isinstance(nest, (tuple, list, Mapping)):
+        for item in nest.values() if isinstance(nest, Mapping) else nest:
             yield from _views_in(item)
-    elif isinstance(nest, Mapping):
-        yield from _views_in(list(nest.values()))
 
 
 def _name(function: Any) -> str:

@@ -171,9 +171,10 @@ def recording_of(entries: Sequence[Entry], path: Path, *, complete: bool = True)
         call.own_seconds = duration_of(entry, where)
         parents[entry["id"]] = entry["ctrl_deps"]
     exchanges = _launched(device, calls, path)
-    timed = any(call.own_seconds or call.device_seconds for call in calls.values())
     roots = _tree(calls, parents, path, complete=complete)
-    return Recording(roots, exchanges, timed=timed, on_device=any(call.device_seconds for call in calls.values()))
+    on_device = any(call.device_seconds for call in calls.values())
+    timed = on_device or any(call.own_seconds for call in calls.values())
+    return Recording(roots, exchanges, timed=timed, on_device=on_device)
 
 
 def duration_of(entry: Entry, where: str) -> float:
@@ -211,14 +212,13 @@ def _launched(entries: Sequence[Entry], calls: Mapping[int, Call], path: Path) -
 def _tree(calls: dict[int, Call], parents: dict[int, int], path: Path, *, complete: bool) -> list[Call]:
     """Attach calls to their parents, and return the roots. Ids grow as calls begin, so a parent has the smaller id."""
     roots: list[Call] = []
-    for number in sorted(calls):
-        call, parent = calls[number], parents[number]
+    for number, call in sorted(calls.items()):
+        parent = parents[number]
         if parent == number or (parent not in calls and (not roots or not complete)):
             roots.append(call)  # the process: its own parent, or one that is not written
-        elif parent not in calls:
-            raise WorkloadError(f"{path}: node {number} ({call.name!r}): made by node {parent}, which does not exist")
-        elif parent > number:
-            raise WorkloadError(f"{path}: node {number} ({call.name!r}): made by node {parent}, which begins later")
+        elif parent not in calls or parent > number:
+            why = "does not exist" if parent not in calls else "begins later"
+            raise WorkloadError(f"{path}: node {number} ({call.name!r}): made by node {parent}, which {why}")
         else:
             calls[parent].calls.append(call)
     return roots
@@ -345,17 +345,15 @@ def sequences(call: Call) -> set[int]:
 
 def marked_steps(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
     """Return the calls of each step that the profiler has marked, by the step's number; none without marks."""
-    marks = sorted((call for call in walk(roots) if _MARK.match(call.name)), key=lambda call: call.id)
-    if not marks:
-        return []
-    inside = [list(leaves(mark.calls)) for mark in marks]
-    begins = [mark.id for mark in marks]
-    for leaf in leaves(roots, without_marks=True):
-        begun = bisect_left(begins, leaf.id)
+    marks = sorted((call.id, int(match[1]), call) for call in walk(roots) if (match := _MARK.match(call.name)))
+    inside = [list(leaves(mark.calls)) for _, _, mark in marks]
+    for leaf in leaves(roots, without_marks=True) if marks else ():
+        begun = bisect_left(marks, leaf.id, key=lambda mark: mark[0])
         if begun:
             inside[begun - 1].append(leaf)
-    numbers = [int(match[1]) for mark in marks if (match := _MARK.match(mark.name))]
-    return [(number, sorted(calls, key=lambda call: call.id)) for number, calls in zip(numbers, inside, strict=True)]
+    return [
+        (number, sorted(calls, key=lambda call: call.id)) for (_, number, _), calls in zip(marks, inside, strict=True)
+    ]
 
 
 def leaves(calls: Sequence[Call], *, without_marks: bool = False) -> Iterator[Call]:
@@ -446,13 +444,11 @@ def made(call: Call) -> list[TraceTensor]:
     """Return the tensors that a call computed: none for views, and for what only allocates."""
     if not call.reads or call.word.endswith("_like") or call.word.startswith("new_"):
         return []
-    if call.written:
-        return call.written
     read = {tensor.storage for tensor in call.reads}
     fresh = [tensor for tensor in call.returns if tensor.storage not in read]
     # In place, counters of batches seen are no part of the network.
     changed = call.returns[:1] if call.word.endswith("_") and call.reads[0].floating else []
-    return fresh or changed
+    return call.written or fresh or changed
 
 
 # Callers that ``chakra_converter PyTorch`` loses: it keeps a caller only if its node comes first in its input.
@@ -462,12 +458,11 @@ def made(call: Call) -> list[TraceTensor]:
 # not, by the last call before it that has one. Inside, backward nodes hold what follows, wrappers of products the
 # next one.
 
-_WRAPPERS = frozenset(
-    (
-        *("linear", "matmul", "einsum", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "convolution"),
-        *("_convolution", "convolution_backward", "scaled_dot_product_attention"),
-    )
-)
+_WRAPPER_WORDS = """
+    linear matmul einsum conv1d conv2d conv3d conv_transpose2d convolution _convolution convolution_backward
+    scaled_dot_product_attention
+"""
+_WRAPPERS = frozenset(_WRAPPER_WORDS.split())
 _PRODUCT_CALLS = ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear")
 
 
@@ -590,18 +585,8 @@ def _innermost(call: Call) -> Iterator[Call]:
 #            last forward operator of its kind that has none yet: ``convolution_backward`` to ``conv2d``, products to
 #            linear layers, two each; others to the operator before
 
-_FLAT_WORDS = (
-    "convolution",
-    "conv",
-    "batch_norm",
-    "layer_norm",
-    "threshold",
-    "relu",
-    "pool",
-    "loss",
-    "softmax",
-    "attention",
-)
+_FLAT = "convolution conv batch_norm layer_norm threshold relu pool loss softmax attention"
+_FLAT_WORDS = tuple(_FLAT.split())
 """Words by which a call of the backward pass is matched with one of the forward pass; the first that it holds."""
 _SAME = {"convolution": "conv", "threshold": "relu", "softmax": "loss"}
 _LINEAR_PRODUCTS = 2

@@ -44,24 +44,20 @@ class Event:
     fields: JsonObject
     origin: float
     """Microseconds at which the clock of the profile begins, so that differences are exact."""
+    category: str
+    name: str
+    thread: tuple[str, str]
+    """Process and thread that the event ran on, which tell streams and host threads apart."""
+    arguments: JsonObject
 
-    @property
-    def category(self) -> str:
-        return str(self.fields.get("cat"))
-
-    @property
-    def name(self) -> str:
-        return str(self.fields.get("name"))
-
-    @property
-    def thread(self) -> tuple[str, str]:
-        """Process and thread that the event ran on, which tell streams and host threads apart."""
-        return str(self.fields.get("pid")), str(self.fields.get("tid"))
-
-    @property
-    def arguments(self) -> JsonObject:
-        arguments = self.fields.get("args")
-        return arguments if isinstance(arguments, dict) else {}
+    @classmethod
+    def of(cls, fields: JsonObject, number: int, origin: float, path: Path) -> Event:
+        """Return the event that is entry ``number`` of a profile."""
+        where = f"{path}: entry {number} of traceEvents ({fields.get('name')!r})"
+        category, name, process, thread = (str(fields.get(key)) for key in ("cat", "name", "pid", "tid"))
+        arguments = fields.get("args")
+        known = arguments if isinstance(arguments, dict) else {}
+        return cls(where, fields, origin, category, name, (process, thread), known)
 
     @property
     def external_id(self) -> object:
@@ -109,10 +105,7 @@ def read_document(path: Path) -> tuple[JsonObject, list[Event]]:
     if not isinstance(entries, list):
         raise WorkloadError(f"{path}: expected a profile of torch.profiler: an object with a list of traceEvents")
     origin = min((entry["ts"] for _, entry in _complete(entries, path) if _is_number(entry.get("ts"))), default=0)
-    events = [
-        Event(f"{path}: entry {number} of traceEvents ({entry.get('name')!r})", entry, origin)
-        for number, entry in _complete(entries, path)
-    ]
+    events = [Event.of(entry, number, origin, path) for number, entry in _complete(entries, path)]
     return document if isinstance(document, dict) else {}, events
 
 
@@ -219,20 +212,8 @@ DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "M
 """Categories of an accelerator's work."""
 LAUNCHES = ("_runtime", "_driver", "Runtime")
 """Ends of the categories of launches."""
-_ELEMENT_BYTES = {
-    "Double": 8,
-    "Float": 4,
-    "Half": 2,
-    "BFloat16": 2,
-    "Float8_e4m3fn": 1,
-    "Float8_e5m2": 1,
-    "Long": 8,
-    "Int": 4,
-    "Short": 2,
-    "Char": 1,
-    "Byte": 1,
-    "Bool": 1,
-}
+_SIZES = {8: "Double Long", 4: "Float Int", 2: "Half BFloat16 Short", 1: "Float8_e4m3fn Float8_e5m2 Char Byte Bool"}
+_ELEMENT_BYTES = {name: size for size, names in _SIZES.items() for name in names.split()}
 """Bytes of an element by the name that PyTorch gives its type."""
 
 
@@ -445,9 +426,8 @@ def read_profile(path: Path) -> Profile:
 
 def _left_out(events: Sequence[Event]) -> dict[str, int]:
     """Return how many events there are of each category that is not read."""
-    counts = Counter(event.category for event in events)
     known = _HOST | DEVICE | _SILENT
-    return {name: count for name, count in counts.items() if name not in known and not name.endswith(LAUNCHES)}
+    return dict(Counter(e.category for e in events if e.category not in known and not e.category.endswith(LAUNCHES)))
 
 
 class _Host(NamedTuple):
@@ -471,13 +451,11 @@ def _host_calls(events: Sequence[Event], path: Path) -> _Host:
     threads: dict[tuple[str, str], list[int]] = defaultdict(list)
     every: list[TimedCall] = []
     external: dict[int, int] = {}
-    for event in events:
-        if event.category in _HOST:
-            threads[event.thread].append(len(every))
-            number = event.external_id
-            if isinstance(number, int):
-                external[number] = len(every)
-            every.append(_call(event))
+    for event in (event for event in events if event.category in _HOST):
+        threads[event.thread].append(len(every))
+        if isinstance(event.external_id, int):
+            external[event.external_id] = len(every)
+        every.append(_call(event))
     if not threads:
         raise WorkloadError(f"{path}: holds no operator: expected events of category cpu_op, such as aten::mm")
     for number, call in enumerate(sorted(every, key=lambda call: call.begin)):
@@ -507,9 +485,7 @@ def _attribute(events: Sequence[Event], host: _Host) -> tuple[list[DeviceWork], 
             launched_by[str(event.arguments.get("correlation"))] = host.numbered(number, event)
     work: list[DeviceWork] = []
     unattributed = 0.0
-    for event in events:
-        if event.category not in DEVICE:
-            continue
+    for event in (event for event in events if event.category in DEVICE):
         seconds = event.seconds()
         number = host.numbered(launched_by.get(str(event.arguments.get("correlation"))), event)
         exchange = exchange_of(event.name, event.arguments, seconds)

@@ -50,9 +50,9 @@ _GROUPS = {"DP_EP": "data, of experts", "EP": "expert", "DP": "data", "TP": "ten
 @dataclass(frozen=True, slots=True)
 class _Layer:
     name: str
-    seconds: tuple[float, float, float]
+    seconds: Sequence[float]
     """Seconds of the forward, input-gradient and weight-gradient passes."""
-    exchanges: tuple[TracedExchange | None, ...]
+    exchanges: Sequence[TracedExchange | None]
     """Exchange after each of the three passes; None where there is none."""
     update_seconds: float
 
@@ -108,23 +108,18 @@ def _layers(
         names[words[0]] = names.get(words[0], 0) + 1
         name = words[0] if names[words[0]] == 1 else f"{words[0]}#{names[words[0]]}"
         passes = [words[first : first + 3] for first in (2, 5, 8)]
-        times = [_nanoseconds(path, number, entry[0]) for entry in passes]
+        *seconds, update = (_count(path, number, words[place]) * _NANOSECOND for place in (2, 5, 8, 11))
         exchanges = [
             _exchange_of_pass(path, number, entry, _exchange_group(policy, place, settings))
             for place, entry in enumerate(passes)
         ]
-        yield _Layer(
-            name,
-            (times[0] * _NANOSECOND, times[1] * _NANOSECOND, times[2] * _NANOSECOND),
-            tuple(exchanges),
-            _nanoseconds(path, number, words[11]) * _NANOSECOND,
-        )
+        yield _Layer(name, seconds, exchanges, update)
 
 
 def _exchange_of_pass(
     path: Path, line: int, entry: Sequence[str], group: tuple[str, int | None]
 ) -> TracedExchange | None:
-    word, nbytes = entry[1].upper(), _nanoseconds(path, line, entry[2])
+    word, nbytes = entry[1].upper(), _count(path, line, entry[2])
     if word == "NONE":
         return None
     base, _, suffix = word.partition("_")
@@ -141,21 +136,20 @@ def _exchange_group(policy: str, place: int, settings: dict[str, str]) -> tuple[
     tensor = int(stated[0]) if stated and stated[0].isdecimal() else None
     if policy == "DATA" or (place == 2 and policy != "MODEL"):
         every = settings.get("all_gpus", "")
-        replicas = int(every) // tensor if every.isdecimal() and tensor else None
-        return "data", replicas
+        return "data", int(every) // tensor if every.isdecimal() and tensor else None
     return ("model", None) if policy == "MODEL" else ("tensor", tensor)
 
 
 def _layer_graph(path: Path, layers: Sequence[_Layer], batch: int, policy: str) -> ComputeGraph:
-    operators = []
-    for place, layer in enumerate(layers):
+    operators: list[Operator] = []
+    for layer in layers:
         summed = layer.exchanges[2]
         gradients = 0 if summed is None or summed.kind not in _SUMS or policy == "MODEL" else summed.nbytes or 0
         operators.append(
             Operator(
                 name=layer.name,
                 kind="elementwise",
-                inputs=(layers[place - 1].name,) if place else (),
+                inputs=tuple(operator.name for operator in operators[-1:]),
                 dimensions={"sample": batch},
                 parameters=gradients // _ELEMENT_BYTES,
                 parameter_bytes=gradients // _ELEMENT_BYTES * _ELEMENT_BYTES,
@@ -204,7 +198,7 @@ def _unrecorded(
     yield from exchange_notes(exchanges)
 
 
-def _nanoseconds(path: Path, line: int, word: str) -> float:
+def _count(path: Path, line: int, word: str) -> float:
     if not _is_number(word) or read_number(word) < 0:
         raise ConfigError(f"{path}, line {line}: {word!r}: expected a number of at least 0")
     return read_number(word)

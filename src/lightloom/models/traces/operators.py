@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,10 +59,17 @@ def kind_of_words(name: str) -> str:
 
 def exchange_lines(exchanges: Iterable[TracedExchange]) -> list[str]:
     """Return a line for each kind and group: how many exchanges, their bytes, their seconds."""
-    groups: dict[tuple[str, str, int | None], list[TracedExchange]] = {}
+    groups: dict[tuple[str, str, int | None], list[TracedExchange]] = defaultdict(list)
     for exchange in exchanges:
-        groups.setdefault((exchange.kind, exchange.group, exchange.ranks), []).append(exchange)
-    return [_exchange_line(kind, group, ranks, members) for (kind, group, ranks), members in groups.items()]
+        groups[exchange.kind, exchange.group, exchange.ranks].append(exchange)
+    lines = []
+    for (kind, group, ranks), members in groups.items():
+        known = [exchange.nbytes for exchange in members if exchange.nbytes is not None]
+        size = f"{format_size(sum(known))} put in" if len(known) == len(members) else "bytes not recorded"
+        seconds = sum(exchange.seconds for exchange in members)
+        where = (f" in group {group!r}" if group else "") + (f" of {ranks} ranks" if ranks else "")
+        lines.append(f"{len(members)} x {kind}{where}: {size}" + (f", {format_time(seconds)}" if seconds else ""))
+    return lines
 
 
 def unpriced_exchanges(exchanges: Iterable[TracedExchange]) -> list[str]:
@@ -70,14 +78,6 @@ def unpriced_exchanges(exchanges: Iterable[TracedExchange]) -> list[str]:
     if not listed:
         return []
     return [f"exchanges within the traced passes take no time in the plan, which has those of its strategy: {listed}"]
-
-
-def _exchange_line(kind: str, group: str, ranks: int | None, members: list[TracedExchange]) -> str:
-    known = [exchange.nbytes for exchange in members if exchange.nbytes is not None]
-    size = f"{format_size(sum(known))} put in" if len(known) == len(members) else "bytes not recorded"
-    seconds = sum(exchange.seconds for exchange in members)
-    where = (f" in group {group!r}" if group else "") + (f" of {ranks} ranks" if ranks else "")
-    return f"{len(members)} x {kind}{where}: {size}" + (f", {format_time(seconds)}" if seconds else "")
 
 
 # What is read from the trace of a training step: a graph, what the trace does not record, and its exchanges.

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-any-return"
 """Networks that are one chain of layers: HDC, LeNet, AlexNet and VGG.
 
 Sources: INCEPTIONN (MICRO 2018), section VII (HDC); LeCun et al., Proc. IEEE 86, 2278 (1998) (LeNet); Krizhevsky, "One
@@ -34,8 +35,7 @@ class DigitModel(nn.Module):
         self.shape = shape
 
     def forward(self, digits: Tensor) -> Tensor:
-        y: Tensor = self.layers(digits.view(-1, *self.shape))
-        return y
+        return self.layers(digits.view(-1, *self.shape))
 
     def example_inputs(self, batch: int) -> tuple[Tensor]:
         """Return flattened images (batch, values), as ``forward`` takes them."""
@@ -71,8 +71,7 @@ class ConvolutionalChain(ImageModel):
         self.classifier = nn.Sequential(*classifier)
 
     def forward(self, images: Tensor) -> Tensor:
-        y: Tensor = self.classifier(self.features(images).flatten(1))
-        return y
+        return self.classifier(self.features(images).flatten(1))
 
 
 def alexnet(*, published: bool = False) -> ConvolutionalChain:

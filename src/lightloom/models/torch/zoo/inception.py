@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-any-return"
 """Inception-v3. Source: Szegedy et al., "Rethinking the Inception architecture" (arXiv 1512.00567), Table 1, figures 5
 to 7.
 
@@ -96,8 +97,7 @@ class AuxiliaryHead(nn.Module):
         self.fc = nn.Linear(768, 1000)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.fc(self.body(x).flatten(1))
-        return y
+        return self.fc(self.body(x).flatten(1))
 
 
 class InceptionV3(ImageModel):
@@ -191,8 +191,7 @@ class GooglenetAuxiliaryHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv(self.pool(x)).flatten(1)
-        y: Tensor = self.fc2(self.dropout(self.relu(self.fc1(x))))
-        return y
+        return self.fc2(self.dropout(self.relu(self.fc1(x))))
 
 
 class GoogLeNet(ImageModel):

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-any-return"
 """Llama-shaped decoders. Source: Touvron et al., "Llama 2" (arXiv 2307.09288).
 
 Legend: B sample, T sequence, C hidden, H heads, D = C / H.
@@ -42,19 +43,17 @@ class Attention(nn.Module):
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         self.width = config.hidden // config.heads
-        keys = self.width * (config.key_heads or config.heads)
-        self.shared = keys < config.hidden
-        self.q = nn.Linear(config.hidden, config.hidden, bias=False)
-        self.k = nn.Linear(config.hidden, keys, bias=False)
-        self.v = nn.Linear(config.hidden, keys, bias=False)
-        self.o = nn.Linear(config.hidden, config.hidden, bias=False)
+        hidden, keys = config.hidden, self.width * (config.key_heads or config.heads)
+        self.shared = keys < hidden
+        self.q, self.k, self.v, self.o = (
+            nn.Linear(hidden, width, bias=False) for width in (hidden, keys, keys, hidden)
+        )
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         q, k, v = (layer(x).unflatten(-1, (-1, self.width)).transpose(1, 2) for layer in (self.q, self.k, self.v))
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.shared)  # (B, H, T, D)
-        y: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
-        return y
+        return self.o(mixed.transpose(1, 2).flatten(2))
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -79,8 +78,7 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         x = x + self.attention(self.attention_norm(x), cos, sin)
         inner = self.feed_forward_norm(x)
-        y: Tensor = x + self.down(F.silu(self.gate(inner)) * self.up(inner))
-        return y
+        return x + self.down(F.silu(self.gate(inner)) * self.up(inner))
 
 
 class Llama(nn.Module):
@@ -106,8 +104,7 @@ class Llama(nn.Module):
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         for layer in self.layers:
             x = layer(x, cos, sin)
-        y: Tensor = self.head(self.norm(x))
-        return y
+        return self.head(self.norm(x))
 
     def example_inputs(self, batch: int, sequence_length: int | None = None) -> tuple[Tensor]:
         """Return tokens (batch, sequence), by default as many as the configuration says."""
@@ -159,8 +156,7 @@ class Mixture(nn.Module):
         visits = x.flatten(0, 1)[order // self.visited]  # (V, C), in the order of the experts
         inner = F.silu(self._each(visits, self.gate)) * self._each(visits, self.up)
         experts = self._each(inner, self.down)[order.argsort()] * scores.softmax(-1).flatten()[:, None]
-        y: Tensor = experts.view(*x.shape[:2], self.visited, -1).sum(2)
-        return y
+        return experts.view(*x.shape[:2], self.visited, -1).sum(2)
 
     def _each(self, visits: Tensor, weights: Tensor) -> Tensor:
         """(V, K) times the weights of the expert visited, (E, K, C): (V, C)."""
@@ -179,8 +175,7 @@ class MixtralLayer(nn.Module):
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         x = x + self.attention(self.attention_norm(x), cos, sin)
-        y: Tensor = x + self.mixture(self.mixture_norm(x))
-        return y
+        return x + self.mixture(self.mixture_norm(x))
 
 
 class Mixtral(Llama):
@@ -222,8 +217,7 @@ class Gpt2Layer(nn.Module):
         q, k, v = self.qkv(self.norm1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=0.1, is_causal=True)
         x = x + self.dropout1(self.projection(mixed.transpose(1, 2).flatten(2)))
-        y: Tensor = x + self.dropout2(self.down(self.gelu(self.up(self.norm2(x)))))
-        return y
+        return x + self.dropout2(self.down(self.gelu(self.up(self.norm2(x)))))
 
 
 class GPT2(nn.Module):
@@ -243,8 +237,7 @@ class GPT2(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.dropout(self.tokens(tokens) + self.positions(positions))
-        y: Tensor = self.head(self.norm(self.layers(x)))
-        return y
+        return self.head(self.norm(self.layers(x)))
 
     def example_inputs(self, batch: int, sequence_length: int | None = None) -> tuple[Tensor]:
         """Return tokens (batch, sequence), by default as many as the table of positions has.

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-any-return"
 """ResNet with bottleneck blocks. Source: He et al., "Deep residual learning" (arXiv 1512.03385), Table 1.
 
 x ──► 1x1 ──► 3x3 ──► 1x1 ──► + ──► relu        channels: width, width, 4 width
@@ -41,8 +42,7 @@ class Convolution(nn.Module):
         self.relu = nn.ReLU(inplace=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.relu(self.norm(self.conv(x)))
-        return y
+        return self.relu(self.norm(self.conv(x)))
 
 
 EXPANSION = 4
@@ -70,8 +70,7 @@ class Bottleneck(nn.Module):
         shortcut = x if self.projection is None else self.projection(x)
         x = self.relu(self.norm1(self.conv1(x)))
         x = self.relu(self.norm2(self.conv2(x)))
-        y: Tensor = self.relu(self.norm3(self.conv3(x)) + shortcut)
-        return y
+        return self.relu(self.norm3(self.conv3(x)) + shortcut)
 
 
 class ResNet(ImageModel):
@@ -103,8 +102,7 @@ class ResNet(ImageModel):
         x = self.stem(images)
         for stage in range(1, 5):
             x = getattr(self, f"layer{stage}")(x)
-        y: Tensor = self.fc(self.pool(x).flatten(1))
-        return y
+        return self.fc(self.pool(x).flatten(1))
 
 
 # DenseNet. Source: Huang et al., "Densely connected convolutional networks" (arXiv 1608.06993), Table 1.
@@ -154,5 +152,4 @@ class DenseNet(ImageModel):
         self.classifier = nn.Linear(channels, 1000)
 
     def forward(self, images: Tensor) -> Tensor:
-        y: Tensor = self.classifier(self.pool(self.features(images)).flatten(1))
-        return y
+        return self.classifier(self.pool(self.features(images)).flatten(1))

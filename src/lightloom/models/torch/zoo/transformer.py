@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-any-return"
 """The encoder-decoder Transformer. Source: Vaswani et al., "Attention is all you need" (arXiv 1706.03762), Table 3,
 "big".
 
@@ -20,18 +21,14 @@ class Attention(nn.Module):
     def __init__(self, hidden: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.q = nn.Linear(hidden, hidden, bias=False)
-        self.k = nn.Linear(hidden, hidden, bias=False)
-        self.v = nn.Linear(hidden, hidden, bias=False)
-        self.o = nn.Linear(hidden, hidden, bias=False)
+        self.q, self.k, self.v, self.o = (nn.Linear(hidden, hidden, bias=False) for _ in range(4))
 
     def forward(self, x: Tensor, memory: Tensor, causal: bool = False) -> Tensor:
         q, k, v = (
             layer(source).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for layer, source in ((self.q, x), (self.k, memory), (self.v, memory))
         )
-        y: Tensor = self.o(F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(2))
-        return y
+        return self.o(F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(2))
 
 
 class Layer(nn.Module):
@@ -52,8 +49,7 @@ class Layer(nn.Module):
         x = self.norm1(x + self.dropout(self.self_attention(x, x, self.causal)))
         if self.cross_attention is not None and self.norm2 is not None:
             x = self.norm2(x + self.dropout(self.cross_attention(x, memory)))
-        y: Tensor = self.norm3(x + self.dropout(self.feed_forward(x)))
-        return y
+        return self.norm3(x + self.dropout(self.feed_forward(x)))
 
 
 class Transformer(nn.Module):
@@ -79,8 +75,7 @@ class Transformer(nn.Module):
             memory = layer(memory)
         for layer in self.decoder:
             x = layer(x, memory)
-        y: Tensor = self.head(x)
-        return y
+        return self.head(x)
 
     def _embed(self, tokens: Tensor) -> Tensor:
         """Token vectors plus sine and cosine of the position, (B, T, C)."""
@@ -88,8 +83,7 @@ class Transformer(nn.Module):
         angles = torch.arange(tokens.shape[1], device=tokens.device)[:, None] * frequencies
         vectors = self.tokens(tokens)
         positions = torch.cat([angles.sin(), angles.cos()], -1).to(vectors.dtype)
-        y: Tensor = self.dropout(vectors * math.sqrt(self.hidden) + positions)
-        return y
+        return self.dropout(vectors * math.sqrt(self.hidden) + positions)
 
     def example_inputs(self, batch: int, sequence_length: int | None = None) -> tuple[Tensor, Tensor]:
         """Return source and target tokens, each (batch, sequence)."""
