@@ -96,6 +96,12 @@ def test_a_price_of_spares_is_not_held_against_an_incomplete_price_of_a_node() -
         assert spares == goodput(name).estimate.job.spares
 
 
+@pytest.mark.parametrize(("save", "blocks"), [(None, True), ("0 s", True), ("60 s", False)])
+def test_checkpoints_that_block_are_said_to(save: str | None, blocks: bool) -> None:
+    lines = goodput(SWITCH, stall="20 s", save=save).estimate.assumptions
+    assert ("checkpoints block: training waits until they are written" in lines) == blocks
+
+
 def test_options_that_are_missing_say_why() -> None:
     answers = goodput(SWITCH).estimate.answers
     said = {response.remedy: response.why for answer in answers for response, _ in answer.alternatives}

@@ -89,6 +89,13 @@ def test_nodes_that_fail_alone_and_racks_of_one_node_are_one_rate(spares: int, s
         assert getattr(played.shares, name) == pytest.approx(getattr(expected, name), rel=0.1), name
 
 
+def test_as_many_crews_as_nodes_are_any_number_of_them_and_one_is_kept_busy() -> None:
+    """Quick: a crew that has repaired a node repairs the next one, for as long as the job is played."""
+    job = replace(JOB, nodes=4, spares=0, node_rate=1e-5, fixed_interval=JOB.interval)
+    played = [simulate(job, 1e8, world=World(crews=crews)).goodput for crews in (0, 4, 2, 1)]
+    assert played[1] == played[0] and played[0] > played[2] > played[3] > 0.1
+
+
 def test_bad_worlds_are_refused() -> None:
     for fields, message in (
         ({"shape": 0.0}, "0.2 to 20"),

@@ -52,7 +52,7 @@ def test_joules_are_static_power_times_time_and_the_dynamic_part(
     assert value(step.energy.interface) == pytest.approx(value(ledger.fabric.static_power) * seconds * ledger.ranks)
     assert step.energy.known_j == pytest.approx(static + (sent or 0.0), rel=1e-9)
     if load == 1 and sent is not None:
-        assert sent == pytest.approx(value(ledger.dynamic_power) * seconds * ledger.ranks, rel=1e-9)
+        assert sent == pytest.approx(value(ledger.fabric.dynamic_power) * seconds * ledger.ranks, rel=1e-9)
     assert value(step.watts) * seconds * ledger.ranks == pytest.approx(step.energy.known_j)
     assert value(step.metered) == pytest.approx(1.4 * step.energy.known_j)
     paid = value(ledger.dollars) * ledger.ranks * seconds * (1 / (4 * YEAR) + 0.05 / YEAR)

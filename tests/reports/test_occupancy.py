@@ -18,6 +18,7 @@ from lightloom.reports.figures.links import (
     in_steps,
     lightpaths,
     link_use,
+    shared_links_figure,
     utilisation,
 )
 from tests.collectives.cost.reference import nbytes_of_rows
@@ -103,3 +104,14 @@ def test_large_maps_stay_small() -> None:
     assert amount.sum() == lightpaths(schedule, fabric).cells
     assert downsampled(amount, 1000).shape == (469, 600)
     assert downsampled(amount, 1000)[0, 0] == amount[0, :2].mean()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_many_links_those_of_several_jobs_and_then_those_that_carry_most_are_drawn(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    loads = random.permutation(np.arange(1, 61))[None, :] / 60 * np.array([[1.0], [0.0]])
+    loads[1, :3] = 1e-3
+    figure = shared_links_figure("links", ["a", "b"], loads, [str(link) for link in range(60)], "%")
+    drawn = [int(label.get_text()) for label in figure.axes[0].get_xticklabels()]
+    alone = [link for link in np.argsort(-loads[0]).tolist() if link > 2]
+    assert drawn == sorted([0, 1, 2, *alone[:45]])

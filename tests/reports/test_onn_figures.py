@@ -12,6 +12,7 @@ from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.figures.photonics import (
     WORDS,
     chain_figure,
+    link_figure,
     noise_figure,
     noise_steps,
     part_figure,
@@ -77,3 +78,14 @@ def test_meshes_of_a_part_say_their_counts(size: int) -> None:
 def test_training_shows_when_nothing_is_wrong() -> None:
     history = [{"epoch": e, "accuracy": a, "loss": 1 / (e + 1)} for e, a in ((0, 0.5), (10, 0.999), (20, 1.0))]
     assert "none of 28,561 wrong" in to_svg(training_figure(history, 28_561, "4-64-4"))
+
+
+@pytest.mark.parametrize("sweeps", [1, 2, 4])
+def test_a_panel_is_drawn_for_each_sweep_up_to_three_in_a_row(sweeps: int) -> None:
+    rows = [{"value": value, "word_error_rate": 0.1, "interval_95": [0.05, 0.2]} for value in (1.0, 2.0)]
+    facts = {"link": {"full_scale": 3e-3}, "word_error_rate": 0.1, "words": 1000, "servers": 4, "bits": 8}
+    sweep = {"option": "--phase-lock", "unit": "rad", "rows": rows}
+    figure = link_figure(facts | {"contributions": None, "sweeps": [sweep] * sweeps})
+    drawn = [axes for axes in figure.axes if axes.has_data()]
+    places = {axes.get_subplotspec().colspan.start for axes in figure.axes}  # type: ignore[union-attr]
+    assert len(drawn) == sweeps and len(places) == min(sweeps, 3)

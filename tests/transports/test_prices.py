@@ -20,7 +20,7 @@ from lightloom.machines.transports.price import (
     seconds_of_ways,
 )
 from lightloom.machines.transports.transport import Transport, load_transport, names
-from lightloom.machines.transports.ways import REDUCTION, LibraryTask, Tiers, task_of
+from lightloom.machines.transports.ways import REDUCTION, LibraryTask, Tasks, Tiers, task_of, ways
 
 NCCL = [name for name in names() if name != "ideal"]
 TIERS = Tiers(domain=8, bandwidth=370e9, network=48e9, reduction=True, memory=3.35e12)
@@ -180,3 +180,15 @@ def test_a_sum_in_the_switch_takes_its_own_start_whatever_protocols_are_calibrat
     assert reducing.any() and np.isfinite(before[reducing]).any()
     own = number in (9, 10)
     assert np.array_equal(before[reducing], after[reducing]) != own
+
+
+@pytest.mark.parametrize(("kind", "passes"), [("all-gather", 1), ("all-reduce", 2)])
+def test_a_ring_takes_each_hop_once_inside_of_domains_or_between_them(kind: str, passes: int) -> None:
+    """Without bytes to send, a ring around all ranks has n - 1 hops a pass, m - 1 of which leave a domain."""
+    transport, ranks, domains = load_transport("nccl-hopper"), 64, 8
+    ring = transport.protocols["Simple"].ring
+    for way in ways(Tasks(kind, *np.array([[ranks], [domains], [1.0]])), TIERS, transport):
+        if way.name == "ring Simple":
+            step = max(ring.domain_step, transport.protocols["Simple"].least_domain_step)
+            assert way.domain_steps == pytest.approx(passes * (ranks - domains) * step)
+            assert way.network_steps == pytest.approx(passes * (domains - 1) * ring.network_step)

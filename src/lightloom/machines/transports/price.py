@@ -86,7 +86,7 @@ def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) ->
     for kind, places in kinds.items():
         sizes = np.array([tasks[place][1:] for place in places], np.float64).T
         parts.append((places, columns_of(Tasks(kind, *sizes), tiers, transport)))
-    shape = max((len(part.protocol) for _, part in parts), default=0), len(tasks)
+    shape = max(len(part.protocol) for _, part in parts), len(tasks)
     protocol, terms = np.zeros(shape, np.int64), np.full((_TERMS, *shape), np.inf)
     names: list[tuple[str, ...]] = [()] * len(tasks)
     for places, part in parts:
