@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.files.msccl.program import Program, Step, ThreadBlock, read_xml, to_xml
 from lightloom.collectives.files.msccl.read import check_program, read_program
-from lightloom.collectives.files.msccl.write import NAMES, Buffers, program_of
+from lightloom.collectives.files.msccl.write import NAMES, ProgramWriter, program_of
+from lightloom.collectives.files.row_order import row_order
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
@@ -68,8 +69,8 @@ def test_a_program_comes_back_and_makes_the_same_deliveries(
 
 def chunks_of_places(schedule: Schedule) -> dict[tuple[int, tuple[str, int]], int]:
     """The chunk at each rank's place in input and output."""
-    buffers, ranks = Buffers.of(schedule), range(schedule.collective.ranks)
-    places = {(rank, buffers.place(rank, chunk)): chunk for rank in ranks for chunk in range(schedule.chunks)}
+    writer, ranks = ProgramWriter(schedule, row_order(schedule), [], 1), range(schedule.collective.ranks)
+    places = {(rank, writer.place(rank, chunk)): chunk for rank in ranks for chunk in range(schedule.chunks)}
     return {place: chunk for place, chunk in places.items() if place[1][0] != "s"}
 
 

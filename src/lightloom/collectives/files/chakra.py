@@ -91,51 +91,31 @@ def nodes_of(schedule: Schedule, advance: Callable[[int], None] = lambda _: None
     columns = {name: column.tolist() for name, column in schedule.columns().items()}
     table = list(zip(*columns.values(), strict=True))
     sizes = np.ceil(np.broadcast_to(schedule.row_nbytes, len(schedule))).astype(np.int64).tolist()
+
+    def message(kind: int, row: int, *, control: Sequence[int] = (), data: Sequence[int] = ()) -> Node:
+        """Return the send or the receive of a row."""
+        source, destination, chunk = (columns[name][row] for name in ("source", "destination", "chunk"))
+        attributes = {"is_cpu_op": False, "comm_src": source, "comm_dst": destination, "comm_size": sizes[row]}
+        return Node(
+            id=2 * row + (kind == RECEIVE),
+            name=f"{'send' if kind == SEND else 'receive'} chunk {chunk}, {source} to {destination}",
+            type=kind,
+            control=tuple(control),
+            data=tuple(data),
+            attributes={**attributes, "comm_tag": row, ROW: (row, *map(int, table[row]))},
+        )
+
     traces: list[list[Node]] = [[] for _ in range(schedule.collective.ranks)]
     for group in order.groups:
         for row in group:
-            traces[columns["source"][row]].append(
-                _message_node(SEND, row, table, sizes[row], data=_receive_ids(order.reads[row]))
-            )
+            data = sorted(2 * earlier + 1 for earlier in order.reads[row])
+            traces[columns["source"][row]].append(message(SEND, row, data=data))
         for row in group:
-            control = (*sorted(2 * reader for reader in order.after_reads[row]), *_receive_ids(order.after_writes[row]))
-            traces[columns["destination"][row]].append(_message_node(RECEIVE, row, table, sizes[row], control=control))
+            control = sorted(2 * reader for reader in order.after_reads[row])
+            control += sorted(2 * writer + 1 for writer in order.after_writes[row])
+            traces[columns["destination"][row]].append(message(RECEIVE, row, control=control))
         advance(len(group))
     return traces
-
-
-def _receive_ids(rows: list[int]) -> tuple[int, ...]:
-    """Return the ids of the receives of some rows, in order."""
-    return tuple(sorted(2 * row + 1 for row in rows))
-
-
-def _message_node(
-    kind: int,
-    row: int,
-    table: list[tuple[int, ...]],
-    size: int,
-    *,
-    control: tuple[int, ...] = (),
-    data: tuple[int, ...] = (),
-) -> Node:
-    """Return the send or the receive of a row; ``table`` holds the entries of all rows by column."""
-    entries = dict(zip(COLUMNS, table[row], strict=True))
-    verb = "send" if kind == SEND else "receive"
-    return Node(
-        id=2 * row + (kind == RECEIVE),
-        name=f"{verb} chunk {entries['chunk']}, {entries['source']} to {entries['destination']}",
-        type=kind,
-        control=control,
-        data=data,
-        attributes={
-            "is_cpu_op": False,
-            "comm_src": entries["source"],
-            "comm_dst": entries["destination"],
-            "comm_size": size,
-            "comm_tag": row,
-            ROW: (row, *map(int, table[row])),
-        },
-    )
 
 
 def read_traces(prefix: Path, fabric: Fabric | None = None) -> tuple[Schedule, Fabric]:
@@ -147,9 +127,17 @@ def read_traces(prefix: Path, fabric: Fabric | None = None) -> tuple[Schedule, F
         ConfigError: malformed, incomplete, of several schedules, written by another tool (which data moves is unknown),
             or wrong; names the file and the node.
     """
-    first, header = read_trace(trace_path(prefix, 0))
-    document = _header_document(header, trace_path(prefix, 0))
-    ranks = _ranks_in(document, trace_path(prefix, 0))
+    path = trace_path(prefix, 0)
+    first, header = read_trace(path)
+    text, place = header.get(HEADER), f"{path}: header: attribute {HEADER!r}"
+    if not isinstance(text, str):
+        raise ConfigError(
+            f"{path}: header: no attribute {HEADER!r}: the trace is of another tool and does not name chunks"
+        )
+    document = parse_header(text, place)
+    ranks = document.get("collective", {}).get("ranks") if isinstance(document, dict) else None
+    if type(ranks) is not int or ranks < 2:
+        raise ConfigError(f"{place}: no whole number of ranks")
     traces = [first]
     for rank in range(1, ranks):
         nodes, other = read_trace(path := trace_path(prefix, rank))
@@ -160,24 +148,6 @@ def read_traces(prefix: Path, fabric: Fabric | None = None) -> tuple[Schedule, F
     target = verified(schedule, fabric or own, str(prefix))
     _require_equal_nodes(traces, nodes_of(schedule), prefix)
     return schedule, target
-
-
-def _header_document(header: Mapping[str, Value], path: Path) -> object:
-    """Return the JSON document in the header of a trace that lightloom wrote."""
-    text = header.get(HEADER)
-    if not isinstance(text, str):
-        raise ConfigError(
-            f"{path}: header: no attribute {HEADER!r}: the trace is of another tool and does not name chunks"
-        )
-    return parse_header(text, f"{path}: header: attribute {HEADER!r}")
-
-
-def _ranks_in(document: object, path: Path) -> int:
-    """Return the number of ranks that a header states."""
-    ranks = document.get("collective", {}).get("ranks") if isinstance(document, dict) else None
-    if type(ranks) is not int or ranks < 2:
-        raise ConfigError(f"{path}: header: attribute {HEADER!r}: no whole number of ranks")
-    return ranks
 
 
 def _send_columns(traces: list[list[Node]], prefix: Path) -> dict[str, list[int]]:
@@ -197,8 +167,7 @@ def _send_columns(traces: list[list[Node]], prefix: Path) -> dict[str, list[int]
     missing = next((row for row in range(len(rows)) if row not in rows), None)
     if missing is not None:
         raise ConfigError(f"{prefix}: no node sends row {missing}")
-    table = [rows[row] for row in range(len(rows))]
-    columns = {name: [entry[i] for entry in table] for i, name in enumerate(COLUMNS)}
+    columns = {name: [rows[row][i] for row in range(len(rows))] for i, name in enumerate(COLUMNS)}
     return columns | {"reduces": [bool(value) for value in columns["reduces"]]}
 
 
@@ -212,7 +181,7 @@ def _require_equal_nodes(traces: list[list[Node]], expected: list[list[Node]], p
             if actual is None:
                 raise ConfigError(f"{path}: node {node.id} ({node.name!r}) is missing")
             for what in ("type", "control", "data", "attributes"):
-                has, needs = _comparable(getattr(actual, what)), _comparable(getattr(node, what))
+                has, needs = (_comparable(getattr(each, what)) for each in (actual, node))
                 if has != needs:
                     raise ConfigError(
                         f"{path}: node {node.id} ({node.name!r}): {what} {has}: its schedule needs {needs}"
@@ -237,15 +206,8 @@ def _comparable(value: object) -> object:
 #
 # The feeder takes neither ``ctrlDeps``, which name calls that such files have left out, nor shapes.
 
-_TYPES = {
-    "METADATA_NODE": 1,
-    "MEM_LOAD_NODE": 2,
-    "MEM_STORE_NODE": 3,
-    "COMP_NODE": 4,
-    "COMM_SEND_NODE": 5,
-    "COMM_RECV_NODE": 6,
-    "COMM_COLL_NODE": 7,
-}
+_NAMES = ("METADATA", "MEM_LOAD", "MEM_STORE", "COMP", "COMM_SEND", "COMM_RECV", "COMM_COLL")
+_TYPES = {f"{name}_NODE": number for number, name in enumerate(_NAMES, 1)}
 _OWN_KEYS = {"Id", "Name", "NodeType", "data_deps", "ctrlDeps", "runtime"}
 _FLOATING = ("doubleVal", "floatVal")
 _WHOLE = tuple(f"{kind}{bits}Val" for kind in ("int", "uint", "sint", "fixed", "sfixed") for bits in (32, 64))

@@ -45,8 +45,7 @@ def varint(value: int) -> bytes:
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    return bytes([*encoded, value])
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
@@ -172,15 +171,10 @@ _INT32, _INT64, _INT64_LIST, _BOOL, _TEXT = 7, 9, 10, 27, 29
 _INT32_END = 1 << 31
 
 
-def _zigzag(value: int) -> int:
-    """Decode an integer from protobuf's zigzag form."""
-    return (value >> 1) ^ -(value & 1)
-
-
 _VARINTS: Mapping[int, Callable[[int], int | bool]] = {
     **dict.fromkeys((7, 9), signed),
     **dict.fromkeys((11, 13), int),
-    **dict.fromkeys((15, 17), _zigzag),
+    **dict.fromkeys((15, 17), lambda value: (value >> 1) ^ -(value & 1)),  # protobuf's zigzag form
     27: bool,
 }
 """Functions that decode the kinds that are varints."""
@@ -236,8 +230,7 @@ def _scalar(kind: int, wire: int, value: int | bytes) -> Scalar:
         width = struct.calcsize(_FORMS[kind])
         if _WIDTHS.get(wire) != width or isinstance(value, int):
             raise WireError(f"wire type {wire} where {width} bytes are expected")
-        (number,) = struct.unpack(_FORMS[kind], value)
-        return cast(int | float, number)
+        return cast(int | float, struct.unpack(_FORMS[kind], value)[0])
     content = as_bytes(wire, value)
     return content.decode() if kind == _TEXT else content
 
@@ -282,15 +275,9 @@ def as_whole(value: int | bytes) -> int:
 
 VERSION = "1.0.0"
 METADATA, LOAD, STORE, COMPUTE, SEND, RECEIVE, COLLECTIVE = range(1, 8)
-TYPES: Mapping[int, str] = {
-    METADATA: "metadata",
-    LOAD: "load from memory",
-    STORE: "store to memory",
-    COMPUTE: "compute",
-    SEND: "send",
-    RECEIVE: "receive",
-    COLLECTIVE: "collective",
-}
+_TYPE_NAMES = ("metadata", "load from memory", "store to memory", "compute", "send", "receive", "collective")
+TYPES: Mapping[int, str] = dict(enumerate(_TYPE_NAMES, 1))
+"""Name of each type of a node."""
 LONGEST_MICROSECONDS = 10**12
 """Most microseconds of a node, eleven days: anything above is damage."""
 
@@ -394,12 +381,13 @@ def _decode_header(frame: bytes, path: Path) -> dict[str, Value]:
     version = ""
     attributes: dict[str, Value] = {}
     for number, wire, value in fields(frame):
-        if number == 1:
-            version = as_bytes(wire, value).decode()
-        elif number == 2:
-            attributes.update([decode_attribute(as_bytes(wire, value))])
-        else:
+        if number not in (1, 2):
             raise WireError(f"field {number}, which no header has")
+        content = as_bytes(wire, value)
+        if number == 1:
+            version = content.decode()
+        else:
+            attributes.update([decode_attribute(content)])
     if version and version.split(".")[0] not in ("1", "0"):
         raise ConfigError(f"{path}: header: version {version!r}: expected {VERSION}, 0.x, or none")
     return attributes
@@ -446,11 +434,9 @@ def check_nodes(nodes: list[Node], path: Path) -> None:
     nested = is_nested(nodes)
     waiting = {node.id: waits(node, nested=nested) for node in nodes}
     for number, befores in waiting.items():
-        for before in befores:
-            if before not in known:
-                raise ConfigError(
-                    f"{path}: node {number} ({known[number].name!r}): depends on node {before}, which does not exist"
-                )
+        if missing := [before for before in befores if before not in known]:
+            where = f"{path}: node {number} ({known[number].name!r})"
+            raise ConfigError(f"{where}: depends on node {missing[0]}, which does not exist")
     try:
         TopologicalSorter(waiting).prepare()
     except CycleError as error:

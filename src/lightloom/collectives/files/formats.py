@@ -29,24 +29,15 @@ LARGEST = 1e9
 """Bytes above which an export is refused, unless the caller allows more."""
 
 
-class _RowSizes(NamedTuple):
-    """Bytes that a row takes, as measured for schedules of 8,000 to 90,000 rows, rounded up."""
-
-    unfolded: bool
-    """True when the rows of all ranks, pieces and chunks are written out."""
-    written: int
-    """Bytes in the files."""
-    memory: int
-    """Bytes in memory while it is written."""
-
-
 _ROW_SIZES = {
-    ".json": _RowSizes(False, 40, 500),
-    ".parquet": _RowSizes(False, 20, 1000),
-    ".arrow": _RowSizes(False, 40, 700),
-    ".et": _RowSizes(True, 330, 2400),
-    ".xml": _RowSizes(True, 350, 3500),
+    ".json": (False, 40, 500),
+    ".parquet": (False, 20, 1000),
+    ".arrow": (False, 40, 700),
+    ".et": (True, 330, 2400),
+    ".xml": (True, 350, 3500),
 }
+"""Of each format: whether the rows of all ranks, pieces and chunks are written out, and the bytes that a row takes in
+the files and in memory while it is written, as measured for schedules of 8,000 to 90,000 rows, rounded up."""
 
 
 class ExportSize(NamedTuple):
@@ -69,10 +60,10 @@ def export_size(path: Path, schedule: Schedule) -> ExportSize:
     Raises:
         UnsupportedError: the suffix of no format.
     """
-    sizes = _ROW_SIZES[checked_suffix(path, FORMATS)]
-    rows = schedule.unfolded_rows if sizes.unfolded else len(schedule)
-    listed = 0 if sizes.unfolded or schedule.lists is None else 8 * len(schedule.lists.chunks)
-    return ExportSize(rows, rows * sizes.written + listed, rows * sizes.memory + listed)
+    unfolded, written, memory = _ROW_SIZES[checked_suffix(path, FORMATS)]
+    rows = schedule.unfolded_rows if unfolded else len(schedule)
+    listed = 0 if unfolded or schedule.lists is None else 8 * len(schedule.lists.chunks)
+    return ExportSize(rows, rows * written + listed, rows * memory + listed)
 
 
 def export_schedule(
@@ -122,11 +113,10 @@ def import_schedule(path: Path, fabric: Fabric | None = None, nbytes: float | No
         if nbytes is not None:
             raise ConfigError(f"{path}: states its size: do not give one")
         if path.suffix == ".et":
-            # The trace of one rank stands for those of all.
             prefix = path.with_suffix("")
-            return read_traces(
-                prefix.with_suffix("") if path.exists() and prefix.suffix[1:].isdecimal() else prefix, fabric
-            )
+            if path.exists() and prefix.suffix[1:].isdecimal():  # the trace of one rank stands for those of all
+                prefix = prefix.with_suffix("")
+            return read_traces(prefix, fabric)
         return read_schedule(path, fabric)
     if fabric is None or nbytes is None:
         raise ConfigError(

@@ -12,7 +12,7 @@ Rows are grouped: those of one step and one chunk are sent before any of them ar
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 import numpy as np
@@ -43,14 +43,6 @@ class RowOrder:
         return [row for group in self.groups for row in group]
 
 
-@dataclass(slots=True)
-class _Held:
-    """Rows that wrote the value of a cell, and rows that have read it since."""
-
-    writers: list[int] = field(default_factory=list)
-    readers: list[int] = field(default_factory=list)
-
-
 def row_order(schedule: Schedule) -> RowOrder:
     """Order the rows of a verified, unfolded schedule.
 
@@ -64,24 +56,26 @@ def row_order(schedule: Schedule) -> RowOrder:
         raise UnsupportedError(f"{schedule.algorithm}: this format cannot express a switch that reduces")
     groups = _queued_groups(schedule) if schedule.queued else _step_groups(schedule)
     source, destination, chunk, adds = row_lists(schedule)
-    held: dict[tuple[int, int], _Held] = defaultdict(_Held)
+    # Rows that wrote the value of a cell, and rows that have read it since.
+    writers: dict[tuple[int, int], list[int]] = defaultdict(list)
+    readers: dict[tuple[int, int], list[int]] = defaultdict(list)
     empty: list[Groups] = [[[] for _ in adds] for _ in range(4)]
     rows = RowOrder(groups, *empty)
     for group in groups:
         for row in group:
-            cell = held[source[row], chunk[row]]
-            rows.reads[row] = list(cell.writers)
-            cell.readers.append(row)
+            cell = source[row], chunk[row]
+            rows.reads[row] = list(writers[cell])
+            readers[cell].append(row)
         for row in group:
-            cell = held[destination[row], chunk[row]]
-            rows.after_reads[row] = list(cell.readers)
+            cell = destination[row], chunk[row]
+            rows.after_reads[row] = list(readers[cell])
             if adds[row]:
-                rows.after_writes[row] = [writer for writer in cell.writers if not adds[writer]]
-                rows.sums[row] = [writer for writer in cell.writers if adds[writer]]
-                cell.writers.append(row)
+                rows.after_writes[row] = [writer for writer in writers[cell] if not adds[writer]]
+                rows.sums[row] = [writer for writer in writers[cell] if adds[writer]]
+                writers[cell].append(row)
             else:
-                rows.after_writes[row] = cell.writers
-                cell.writers, cell.readers = [row], []
+                rows.after_writes[row] = writers[cell]
+                writers[cell], readers[cell] = [row], []
     return rows
 
 

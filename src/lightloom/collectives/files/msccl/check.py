@@ -8,8 +8,8 @@ Without races, values do not depend on the order of the run.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict, deque
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
@@ -82,9 +82,8 @@ class Run:
     @property
     def local_work(self) -> list[str]:
         """Counts of chunks copied and added inside GPUs, in words; those that are 0 are left out."""
-        return [
-            f"{count} {what}" for count, what in ((self.copies, "local copies"), (self.sums, "local sums")) if count
-        ]
+        counts = {"local copies": self.copies, "local sums": self.sums}
+        return [f"{count} {what}" for what, count in counts.items() if count]
 
 
 class _Piece(NamedTuple):
@@ -99,12 +98,8 @@ class _Piece(NamedTuple):
     clock: Clock
 
 
-class _Access(NamedTuple):
-    """One read or write of a chunk by a threadblock."""
-
-    block: int
-    tick: int
-    step: int
+_Access = tuple[int, int, int]
+"""One read or write of a chunk: the threadblock, the tick of its clock, and its step."""
 
 
 @dataclass(slots=True)
@@ -125,8 +120,11 @@ class _Block:
     """True when the dependency of the current step is met."""
     held: list[Content] = field(default_factory=list)
     """The content that the current step has received and still has to forward, at most one."""
-    announcing: list[int | None] = field(default_factory=list)
+    announcing: list[int | None] = field(init=False)
     """Step that announces the end of each step."""
+
+    def __post_init__(self) -> None:
+        self.announcing = [self.code.announced_by(i) for i in range(len(self.code.steps))]
 
     def name(self, step: int) -> str:
         """Return the name of a step for messages."""
@@ -147,16 +145,15 @@ class Machine:
     ) -> None:
         self._where, self._condition, self._done = where, condition, Run(condition)
         self._room, self._in_parts = room, in_parts
-        self._blocks: list[_Block] = []
-        self._blocks_of: list[list[_Block]] = []
-        count = sum(len(gpu.blocks) for gpu in program.gpus)
-        for rank, gpu in enumerate(program.gpus):
-            self._blocks_of.append([])
-            for number, code in enumerate(gpu.blocks):
-                block = _Block(rank, number, len(self._blocks), code, np.zeros(count, np.int32))
-                block.announcing = [code.announced_by(i) for i in range(len(code.steps))]
-                self._blocks.append(block)
-                self._blocks_of[rank].append(block)
+        index, count = itertools.count(), sum(len(gpu.blocks) for gpu in program.gpus)
+        self._blocks_of = [
+            [
+                _Block(rank, number, next(index), code, np.zeros(count, np.int32))
+                for number, code in enumerate(gpu.blocks)
+            ]
+            for rank, gpu in enumerate(program.gpus)
+        ]
+        self._blocks = list(itertools.chain(*self._blocks_of))
         self._memory = self._done.memory
         self._memory.update(condition.initial())
         self._under_way: dict[Connection, deque[_Piece]] = defaultdict(deque)
@@ -186,7 +183,7 @@ class Machine:
                     f"{self._where}: GPU {receiver} leaves a message of GPU {sender} on channel {channel}"
                 )
         self._done.written_on = {
-            place: self._blocks[last.block].code.steps[last.step].line for place, last in self._last_write.items()
+            place: self._blocks[number].code.steps[step].line for place, (number, _, step) in self._last_write.items()
         }
         return self._done
 
@@ -218,7 +215,9 @@ class Machine:
             block.held = [self._received(block, step, connection)]
         if step.type in SENDS:
             connection = (block.rank, block.code.send, block.code.channel)
-            if self._is_full(connection, block.piece):
+            held = self._under_way[connection]
+            messages = {piece.message for piece in held} if block.piece == 0 else ()
+            if len(held if self._in_parts else messages) >= self._room:
                 return "free", connection
             self._send(block, step, connection)
         elif step.type not in RECEIVES:
@@ -229,13 +228,6 @@ class Machine:
         if block.piece == step.count:
             self._end_step(block, step)
         return None
-
-    def _is_full(self, connection: Connection, piece: int) -> bool:
-        """Return True when a connection has no room for this chunk of a message."""
-        pieces = self._under_way[connection]
-        if self._in_parts:
-            return len(pieces) >= self._room
-        return piece == 0 and len({piece.message for piece in pieces}) >= self._room
 
     def _end_step(self, block: _Block, step: Step) -> None:
         """Announce the end of a step where others wait for it, and go to the next."""
@@ -298,14 +290,14 @@ class Machine:
 
     def _access(self, block: _Block) -> _Access:
         """Return the access of the current step to a chunk."""
-        return _Access(block.index, int(block.clock[block.index]) + 1, block.at)
+        return block.index, int(block.clock[block.index]) + 1, block.at
 
     def _ordered(self, block: _Block, place: Place, before: list[_Access]) -> None:
         """Refuse a step unless clocks order it after the accesses ``before``."""
-        for access in before:
-            if access.block != block.index and block.clock[access.block] < access.tick:
+        for number, tick, step in before:
+            if number != block.index and block.clock[number] < tick:
                 buffer, chunk = place[1:]
-                other = self._blocks[access.block].name(access.step)
+                other = self._blocks[number].name(step)
                 what = f"nothing orders it after {other}, which uses the same chunk {chunk} of {buffer!r}"
                 self._refuse(block, what)
 
@@ -362,12 +354,11 @@ def _runs_in_parts(program: Program, condition: Condition, where: str, room: int
 
     The runtime sends chunks together as long as they fit in a slot, and one by one where they are larger.
     """
-    if all(step.count <= 1 for gpu in program.gpus for block in gpu.blocks for step in block.steps):
-        return True
-    try:
-        Machine(program, condition, where, room, in_parts=True).run()
-    except WaitingError:
-        return False
+    if any(step.count > 1 for gpu in program.gpus for block in gpu.blocks for step in block.steps):
+        try:
+            Machine(program, condition, where, room, in_parts=True).run()
+        except WaitingError:
+            return False
     return True
 
 
@@ -375,7 +366,12 @@ def _check_result(run: Run, where: str) -> None:
     """Find the root, and check every chunk that must be there at the end."""
     condition = run.condition
     run.root = condition.root(run.memory)
-    wrong = list(_wrong(run))
+    wrong = []
+    for rank, k, chunk, contributors in condition.expected(run.root):
+        place = condition.place(rank, "o", k)
+        content = run.memory.get(place)
+        if not (isinstance(content, Value) and content[:2] == (chunk, contributors)):
+            wrong.append((rank, k, place, content, Value(chunk, contributors, frozenset())))
     if wrong:
         rank, k, place, content, expected = wrong[0]
         lying = "in place" if condition.in_place else "out of place"
@@ -383,15 +379,6 @@ def _check_result(run: Run, where: str) -> None:
         has, must = described(content, condition.ranks), described(expected, condition.ranks)
         what = f"chunk {k} of the output is {has}: {condition.collective} {lying} needs {must}{more}"
         refuse(where, run.written_on.get(place, 0), f"GPU {rank}", what)
-
-
-def _wrong(run: Run) -> Iterator[tuple[int, int, Place, Content, Value]]:
-    """Yield the chunks of the output that hold something else than they must."""
-    for rank, k, chunk, contributors in run.condition.expected(run.root):
-        place = run.condition.place(rank, "o", k)
-        content = run.memory.get(place)
-        if not (isinstance(content, Value) and content[:2] == (chunk, contributors)):
-            yield rank, k, place, content, Value(chunk, contributors, frozenset())
 
 
 # The outcome of a check, as text for the terminal and as a document for ``--json``.
@@ -436,9 +423,8 @@ def _chosen_sizes(program: Program) -> str:
     smallest, largest = format_size(program.min_bytes), format_size(program.max_bytes)
     sizes = f"from {smallest} to less than {largest}"
     if smallest == largest:
-        sizes = f"for {smallest} ({program.min_bytes:,} to {program.max_bytes - 1:,} bytes)"
-        if program.max_bytes == program.min_bytes + 1:
-            sizes = f"for {smallest} ({program.min_bytes:,} bytes)"
+        to = f" to {program.max_bytes - 1:,}" if program.max_bytes > program.min_bytes + 1 else ""
+        sizes = f"for {smallest} ({program.min_bytes:,}{to} bytes)"
     return f"{sizes}, where {program.chunks} divides the number of elements"
 
 

@@ -157,73 +157,55 @@ def described(content: Content, ranks: int) -> str:
     if len(members) == ranks:
         return f"chunk {content.chunk} summed over all {ranks} GPUs"
     missing = [str(rank) for rank in range(ranks) if rank not in members]
-    return f"chunk {content.chunk} summed over {len(members)} of {ranks} GPUs, without {_some(missing)}"
-
-
-def _some(names: list[str]) -> str:
-    """Return a list of names, of which at most six are named."""
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    named = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
+    return f"chunk {content.chunk} summed over {len(members)} of {ranks} GPUs, without {named}"
 
 
 # Programs as XML.
 
+_ALGO = {
+    "name": "name",
+    "proto": "protocol",
+    "nchannels": "channels",
+    "nchunksperloop": "chunks",
+    "ngpus": "gpus",
+    "coll": "collective",
+    "inplace": "in_place",
+    "outofplace": "out_of_place",
+    "minBytes": "min_bytes",
+    "maxBytes": "max_bytes",
+}
+"""Fields of a program by the attributes of the element ``algo``."""
+
+_MOST = (1 << 31) - 1
 LARGEST_SIZE = (1 << 63) - 1
 """Largest size in bytes that runtimes read."""
 
 
 def to_xml(program: Program) -> str:
     """Return the program as XML, one element per line."""
-    lines = [
-        _tag(
-            "algo",
-            0,
-            name=program.name,
-            proto=program.protocol,
-            nchannels=program.channels,
-            nchunksperloop=program.chunks,
-            ngpus=len(program.gpus),
-            coll=program.collective,
-            inplace=int(program.in_place),
-            outofplace=int(program.out_of_place),
-            minBytes=program.min_bytes,
-            maxBytes=program.max_bytes,
-        )
-    ]
+    fields = {name: getattr(program, field) for name, field in _ALGO.items()}
+    lines = [_tag("algo", 0, **fields | {"ngpus": len(program.gpus)})]
     for rank, gpu in enumerate(program.gpus):
         lines.append(_tag("gpu", 1, id=rank, **{f"{buffer}_chunks": gpu.chunks[buffer] for buffer in BUFFERS}))
         for number, block in enumerate(gpu.blocks):
             lines.append(_tag("tb", 2, id=number, send=block.send, recv=block.receive, chan=block.channel))
-            lines.extend(_step(i, step) for i, step in enumerate(block.steps))
+            for i, step in enumerate(block.steps):
+                buffers = dict(
+                    zip(("srcbuf", "srcoff", "dstbuf", "dstoff"), (*step.source, *step.destination), strict=True)
+                )
+                depid, deps = step.depends or (-1, -1)
+                waits = {"depid": depid, "deps": deps, "hasdep": step.awaited}
+                lines.append(_tag("step", 3, s=i, type=step.type, **buffers, cnt=step.count, **waits)[:-1] + "/>")
             lines.append("    </tb>")
         lines.append("  </gpu>")
     return "\n".join([*lines, "</algo>", ""])
 
 
-def _step(number: int, step: Step) -> str:
-    """Return a step as an XML element."""
-    depid, deps = step.depends or (-1, -1)
-    return (
-        _tag(
-            "step",
-            3,
-            s=number,
-            type=step.type,
-            srcbuf=step.source[0],
-            srcoff=step.source[1],
-            dstbuf=step.destination[0],
-            dstoff=step.destination[1],
-            cnt=step.count,
-            depid=depid,
-            deps=deps,
-            hasdep=int(step.awaited),
-        )[:-1]
-        + "/>"
-    )
-
-
 def _tag(element: str, depth: int, **values: object) -> str:
-    """Return the opening tag of an element with its attributes."""
-    attributes = " ".join(f"{key}={quoteattr(str(value))}" for key, value in values.items())
+    """Return the opening tag of an element with its attributes; truth values are 0 and 1."""
+    texts = {key: str(int(value) if isinstance(value, bool) else value) for key, value in values.items()}
+    attributes = " ".join(f"{key}={quoteattr(text)}" for key, text in texts.items())
     return f"{'  ' * depth}<{element} {attributes}>"
 
 
@@ -255,7 +237,8 @@ class _Reader:
         self.parser = expat.ParserCreate()
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
-        self.parser.StartDoctypeDeclHandler = self._no_doctype
+        # It could name other files.
+        self.parser.StartDoctypeDeclHandler = lambda *_: self._refuse("a program has no document type declaration")
         self._path, self._open = path, list[str]()
         self._announced = 0
         self._gpus: dict[int, Gpu] = {}
@@ -264,10 +247,6 @@ class _Reader:
     def _refuse(self, what: str) -> NoReturn:
         """Raise ConfigError about the current line."""
         raise ConfigError(f"{self._path}, line {self.parser.CurrentLineNumber}: {what}")
-
-    def _no_doctype(self, *_: object) -> None:
-        """Refuse a document type declaration, which could name other files."""
-        self._refuse("a program has no document type declaration")
 
     def _start(self, name: str, values: dict[str, str]) -> None:
         """Open an element inside the one that it belongs to."""
@@ -301,17 +280,12 @@ class _Reader:
         in_place = self._whole(values, "inplace", least=0, most=1)
         # Older files lack these attributes; the defaults are those of microsoft/msccl.
         values = {"outofplace": str(1 - in_place), "minBytes": "0", "maxBytes": str(1 << 27)} | values
-        self.program = Program(
-            name=self._text(values, "name"),
-            collective=self._text(values, "coll"),
-            protocol=self._text(values, "proto"),
-            channels=self._whole(values, "nchannels", least=0),
-            chunks=self._whole(values, "nchunksperloop", least=1),
-            in_place=bool(in_place),
-            out_of_place=bool(self._whole(values, "outofplace", least=0, most=1)),
-            min_bytes=self._whole(values, "minBytes", least=0, most=LARGEST_SIZE),
-            max_bytes=self._whole(values, "maxBytes", least=0, most=LARGEST_SIZE),
-        )
+        texts = {_ALGO[name]: self._text(values, name) for name in ("name", "coll", "proto")}
+        limits = {"nchannels": (0, _MOST), "nchunksperloop": (1, _MOST), "outofplace": (0, 1)}
+        limits |= dict.fromkeys(("minBytes", "maxBytes"), (0, LARGEST_SIZE))
+        numbers = {_ALGO[name]: self._whole(values, name, *limit) for name, limit in limits.items()}
+        ways = {"in_place": bool(in_place), "out_of_place": bool(numbers.pop("out_of_place"))}
+        self.program = Program(**texts, **numbers, **ways)  # type: ignore[arg-type]
 
     def _gpu(self, values: dict[str, str]) -> None:
         """Begin a GPU at its element ``gpu``."""
@@ -352,7 +326,7 @@ class _Reader:
             self._refuse(f"<{self._open[-1]}>: attribute {name!r} is missing: expected one, as msccl-tools writes it")
         return values[name]
 
-    def _whole(self, values: dict[str, str], name: str, least: int = -1, most: int = (1 << 31) - 1) -> int:
+    def _whole(self, values: dict[str, str], name: str, least: int = -1, most: int = _MOST) -> int:
         """Return an attribute that is a whole number within limits."""
         text = self._text(values, name)
         try:

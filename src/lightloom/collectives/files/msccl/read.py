@@ -72,19 +72,12 @@ def read_program(path: Path, fabric: Fabric, nbytes: float) -> Schedule:
     movement, chunks = movement_of(run, where), program.chunks * (ranks if kind == "all-to-all" else 1)
     collective = Collective(kind, ranks, nbytes)
     logical = _logical_steps(movement.rows, _levels(movement, where), collective, fabric, chunks, where)
-    schedule = assign_wavelengths(
-        program.name or path.stem, collective, fabric, chunks, logical, notes=(_reading_note(path, run),)
-    )
+    note = f"read from {path.name}"
+    if run.local_work:
+        note += f"; its {' and '.join(run.local_work)} are work of the GPUs, which a schedule leaves out"
+    schedule = assign_wavelengths(program.name or path.stem, collective, fabric, chunks, logical, notes=(note,))
     verified(schedule, fabric, where)
     return schedule
-
-
-def _reading_note(path: Path, run: Run) -> str:
-    """Describe the file, and the local work that a schedule leaves out, for the note of a schedule."""
-    if not run.local_work:
-        return f"read from {path.name}"
-    local = " and ".join(run.local_work)
-    return f"read from {path.name}; its {local} are work of the GPUs, which a schedule leaves out"
 
 
 class _Levels(NamedTuple):
@@ -191,7 +184,7 @@ class Row(NamedTuple):
     reduces: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Movement:
     """Rows of a run, and edges (before, after, 1 if the row after needs a later step) between nodes.
 
@@ -230,11 +223,10 @@ def movement_of(run: Run, where: str) -> Movement:
             what = "receives a chunk that it does not use: a schedule brings every value once; leave this receive"
             refuse(where, arrival.line, f"GPU {arrival.destination}", f"{what} and its send out", UnsupportedError)
         rows.append(Row(arrival.source, arrival.destination, arrival.content.chunk, number not in stored))
-    edges: list[tuple[int, int, int]] = []
-    nodes = len(rows)
+    movement = Movement(rows, [], len(rows))
     for chain in versions.values():
-        nodes = _order(chain, rows, edges, nodes)
-    return Movement(rows, edges, nodes)
+        _order(chain, movement)
+    return movement
 
 
 def _uses(run: Run) -> tuple[dict[Cell, Uses], dict[Cell, int]]:
@@ -260,10 +252,7 @@ def _versions(run: Run, cell: Cell, uses: Uses, final: int | None, where: str) -
     before, seen = OWN, set[int]()
     for parts in sorted(uses, key=lambda parts: (min(parts), len(parts))):
         contributors, readers = uses[parts]
-        if before <= parts:
-            brought, stored = parts - before, -1
-        else:
-            brought, stored = parts, min(parts)
+        brought, stored = (parts - before, -1) if before <= parts else (parts, min(parts))
         if brought >= OWN or brought & seen:
             _refuse_side_by_side(run, cell, seen | parts, where)
         if versions and versions[-1].contributors == contributors:
@@ -286,29 +275,25 @@ def _refuse_side_by_side(run: Run, cell: Cell, arrivals: Collection[int], where:
     refuse(where, run.arrivals[max(arrivals)].line, f"GPU {cell[0]}", complaint, UnsupportedError)
 
 
-def _order(chain: list[_Version], rows: list[Row], edges: list[tuple[int, int, int]], nodes: int) -> int:
-    """Append the edges that keep the versions of a chunk in order, and return the new number of nodes."""
+def _order(chain: list[_Version], movement: Movement) -> None:
+    """Append the edges that keep the versions of a chunk in order."""
+    rows, edges = movement.rows, movement.edges
 
-    def between(before: list[int], after: list[int], later: int) -> None:
-        nonlocal nodes
+    def between(before: Collection[int], after: Collection[int], later: int) -> None:
         if len(before) * len(after) <= len(before) + len(after):
             edges.extend((a, b, later) for a in before for b in after)
-            return
-        edges.extend((a, nodes, 0) for a in before)
-        edges.extend((nodes, b, later) for b in after)
-        nodes += 1
+        else:
+            edges.extend((a, movement.nodes, 0) for a in before)
+            edges.extend((movement.nodes, b, later) for b in after)
+            movement.nodes += 1
 
-    previous = None
-    for version in chain:
-        first = [version.stored] if version.stored >= 0 else list(version.brought)
-        added = [row for row in version.brought if row != version.stored] if version.stored >= 0 else []
-        between([version.stored], added, 1)
-        between(list(version.brought), version.readers, 1)
+    for previous, version in zip([None, *chain], chain, strict=False):
+        reduces = version.stored < 0
+        first = version.brought if reduces else [version.stored]
+        if not reduces:
+            between(first, [row for row in version.brought if row != version.stored], 1)
+        between(version.brought, version.readers, 1)
         if previous is not None:
-            reduces = version.stored < 0
             between([row for row in previous.readers if rows[row].reduces == reduces], first, 0)
             between([row for row in previous.readers if rows[row].reduces != reduces], first, 1)
-            if version.stored >= 0:
-                between(list(previous.brought), first, 1)
-        previous = version
-    return nodes
+            between([] if reduces else previous.brought, first, 1)

@@ -88,8 +88,8 @@ class Condition:
             return rank, buffer, chunk
         inputs, outputs = self.inputs[rank], self.outputs[rank]
         larger = "i" if inputs >= outputs else "o"
-        smaller = min(inputs, outputs)
-        return rank, larger, chunk + (rank * smaller if buffer != larger and inputs != outputs else 0)
+        moved = buffer != larger and inputs != outputs
+        return rank, larger, chunk + moved * rank * min(inputs, outputs)
 
     def initial(self) -> Iterator[tuple[Place, Value]]:
         """Yield what is stored before the program runs."""
@@ -106,13 +106,11 @@ class Condition:
             chunks = [value.chunk // self.chunks for value in values if isinstance(value, Value)]
             return max(set(chunks), key=chunks.count, default=0)
         if self.collective == "reduce":
-            summed = [self._has_sum(memory.get(self.place(rank, "o", 0))) for rank in range(self.ranks)]
-            return summed.index(True) if True in summed else 0
+            for rank in range(self.ranks):
+                value = memory.get(self.place(rank, "o", 0))
+                if isinstance(value, Value) and value.contributors == (1 << self.ranks) - 1:
+                    return rank
         return 0
-
-    def _has_sum(self, value: Content) -> bool:
-        """Return True when a content is a sum over all GPUs."""
-        return isinstance(value, Value) and value.contributors == (1 << self.ranks) - 1
 
     def expected(self, root: int) -> Iterator[tuple[int, int, int, int]]:
         """Yield (GPU, chunk of its output, chunk number, contributors) of everything that must be there at the end."""

@@ -13,9 +13,11 @@ scratch, and a rank copies what it has for itself.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from lightloom.collectives.files.msccl.check import check
 from lightloom.collectives.files.msccl.program import Gpu, Program, Step, ThreadBlock
@@ -31,56 +33,6 @@ from lightloom.collectives.files.row_order import RowOrder, row_lists, row_order
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
-
-# Where the program of a schedule holds the chunks of each rank: input, output or scratch.
-
-
-@dataclass(slots=True)
-class Buffers:
-    """Where each rank holds each chunk."""
-
-    kind: str
-    ranks: int
-    chunks: int
-    """Chunks of the collective that one rank holds at most, ``nchunksperloop``."""
-    scratch: list[dict[int, int]]
-    """Chunks that only pass through a rank, with their offset in its scratch buffer."""
-
-    @classmethod
-    def of(cls, schedule: Schedule) -> Buffers:
-        """Return empty buffers for a schedule."""
-        kind, ranks = schedule.collective.kind, schedule.collective.ranks
-        chunks = schedule.chunks // ranks if kind == "all-to-all" else schedule.chunks
-        return cls(kind, ranks, chunks, [{} for _ in range(ranks)])
-
-    def place(self, rank: int, chunk: int) -> tuple[str, int]:
-        """Return buffer and offset of a chunk at a rank."""
-        if self.kind == "all-gather":
-            return "o", chunk
-        if self.kind != "all-to-all":
-            return "i", chunk
-        own = self.chunks // self.ranks
-        source, inner = divmod(chunk, self.chunks)
-        if rank == source:
-            return "i", inner
-        if rank == inner // own:
-            return "o", source * own + inner % own
-        return "s", self.scratch[rank].setdefault(chunk, len(self.scratch[rank]))
-
-    def sizes(self, rank: int) -> dict[str, int]:
-        """Return the number of chunks in each buffer of a rank."""
-        own = self.chunks // self.ranks
-        inputs = own if self.kind == "all-gather" else self.chunks
-        outputs = own if self.kind == "reduce-scatter" else self.chunks
-        return {"i": inputs, "o": outputs, "s": len(self.scratch[rank])}
-
-    def kept(self) -> Iterator[tuple[int, tuple[str, int], tuple[str, int]]]:
-        """Yield (rank, place, place) of what an all-to-all leaves at its rank, and what is to be copied."""
-        own = self.chunks // self.ranks
-        for rank in range(self.ranks if self.kind == "all-to-all" else 0):
-            for k in range(rank * own, (rank + 1) * own):
-                yield rank, ("i", k), ("o", k)
-
 
 LARGEST_ELEMENT = 8
 """Bytes of the largest element of NCCL's types."""
@@ -121,12 +73,14 @@ def program_of(schedule: Schedule, fabric: Fabric, advance: Callable[[int], None
     order = row_order(schedule)
     advance(len(schedule))
     channels = _channels_of_rows(schedule)
-    writer = _Writer(schedule, order, channels, 1, Buffers.of(schedule))
     most_spread = MOST_CHANNELS // (1 + max(channels, default=0))
-    writer.write()
-    while writer.longest > MOST_STEPS and 2 * writer.spread <= most_spread:
-        writer = _Writer(schedule, order, channels, 2 * writer.spread, Buffers.of(schedule))
+    spread = 1
+    while True:
+        writer = ProgramWriter(schedule, order, channels, spread)
         writer.write()
+        spread *= 2
+        if max(map(len, writer.steps.values()), default=0) <= MOST_STEPS or spread > most_spread:
+            break
     advance(len(schedule))
     program = writer.program()
     _check_fits(program, schedule.algorithm)
@@ -160,26 +114,24 @@ def _channels_of_rows(schedule: Schedule) -> list[int]:
 
     Where a rank has too many peers for one channel, distant peers use further channels.
     """
-    ends = (schedule.source.tolist(), schedule.destination.tolist(), schedule.lightpath.tolist())
-    numbers: dict[tuple[int, int], dict[int, int]] = {}
-    peers: tuple[set[tuple[int, int]], set[tuple[int, int]]] = (set(), set())
-    for source, destination, path in zip(*ends, strict=True):
-        known = numbers.setdefault((source, destination), {})
-        known.setdefault(path if schedule.queued else 0, len(known))
-        peers[0].add((source, destination))
-        peers[1].add((destination, source))
-    most = max((count for side in peers for count in Counter(rank for rank, _ in side).values()), default=0)
+    path = schedule.lightpath if schedule.queued else np.zeros_like(schedule.lightpath)
+    rows = list(zip(schedule.source.tolist(), schedule.destination.tolist(), path.tolist(), strict=True))
+    numbers: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+    for source, destination, number in rows:
+        known = numbers[source, destination]
+        known.setdefault(number, len(known))
+    peers = Counter(end for source, destination in numbers for end in (("send", source), ("receive", destination)))
+    crowded = max(peers.values(), default=0) > MOST_PEERS
     paths = max(map(len, numbers.values()), default=1)
     row_channels = []
-    for source, destination, path in zip(*ends, strict=True):
-        distance = (destination - source) % schedule.collective.ranks - 1
-        far = distance // MOST_PEERS if most > MOST_PEERS else 0
-        row_channels.append(far * paths + (numbers[source, destination][path] if schedule.queued else 0))
+    for source, destination, number in rows:
+        far = crowded * ((destination - source) % schedule.collective.ranks - 1) // MOST_PEERS
+        row_channels.append(far * paths + numbers[source, destination][number])
     return row_channels
 
 
 @dataclass(slots=True)
-class _Writer:
+class ProgramWriter:
     """Threadblocks of a program while rows become their steps."""
 
     schedule: Schedule
@@ -187,16 +139,40 @@ class _Writer:
     channels: list[int]
     spread: int
     """Number of channels over which the chunks of one channel are spread."""
-    buffers: Buffers
-    steps: dict[Block, list[Step]] = field(default_factory=dict)
+    scratch: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    """Chunks that only pass through a rank, with their offset in its scratch buffer."""
+    steps: dict[Block, list[Step]] = field(default_factory=lambda: defaultdict(list))
     waits: dict[Place, Place] = field(default_factory=dict)
     _waited: dict[tuple[Block, Block], int] = field(default_factory=dict)
     """Step of the second threadblock that the first has waited for."""
 
-    @property
-    def longest(self) -> int:
-        """Number of steps of the longest threadblock."""
-        return max((len(steps) for steps in self.steps.values()), default=0)
+    kind: str = field(init=False)
+    ranks: int = field(init=False)
+    chunks: int = field(init=False)
+    """Chunks of the collective that one rank holds at most, ``nchunksperloop``."""
+
+    def __post_init__(self) -> None:
+        self.kind, self.ranks = self.schedule.collective.kind, self.schedule.collective.ranks
+        self.chunks = self.schedule.chunks // (self.ranks if self.kind == "all-to-all" else 1)
+
+    def place(self, rank: int, chunk: int) -> tuple[str, int]:
+        """Return buffer and offset of a chunk at a rank."""
+        if self.kind != "all-to-all":
+            return "o" if self.kind == "all-gather" else "i", chunk
+        own = self.chunks // self.ranks
+        source, inner = divmod(chunk, self.chunks)
+        if rank == source:
+            return "i", inner
+        if rank == inner // own:
+            return "o", source * own + inner % own
+        return "s", self.scratch[rank].setdefault(chunk, len(self.scratch[rank]))
+
+    def sizes(self, rank: int) -> dict[str, int]:
+        """Return the number of chunks in each buffer of a rank."""
+        own = self.chunks // self.ranks
+        inputs = own if self.kind == "all-gather" else self.chunks
+        outputs = own if self.kind == "reduce-scatter" else self.chunks
+        return {"i": inputs, "o": outputs, "s": len(self.scratch[rank])}
 
     def write(self) -> None:
         """Write every row as a send and a receive."""
@@ -206,11 +182,11 @@ class _Writer:
         numbers = {row: number for number, row in enumerate(self.order.rows)}
         for group in self.order.groups:
             for row in group:
-                here = self.buffers.place(source[row], chunk[row])
+                here = self.place(source[row], chunk[row])
                 block = (source[row], "send", destination[row], self._channel(row, chunk[row]))
                 sent[row] = self._add(block, "s", here, (arrived[earlier] for earlier in self.order.reads[row][-1:]))
             for row in group:
-                here = self.buffers.place(destination[row], chunk[row])
+                here = self.place(destination[row], chunk[row])
                 block = (destination[row], "receive", source[row], self._channel(row, chunk[row]))
                 # Sums are added one after the other: the last writer has waited for the earlier ones and their readers.
                 before = sorted({*self.order.after_writes[row], *self.order.sums[row]}, key=numbers.__getitem__)[-1:]
@@ -219,9 +195,11 @@ class _Writer:
                 waits = [*reads, *(arrived[earlier] for earlier in before)]
                 arrived[row] = self._add(block, "rrc" if adds[row] else "r", here, waits)
 
-        for rank, here, there in self.buffers.kept():
-            copies = self.steps.setdefault((rank, "copy", -1, 0), [])
-            copies.append(Step(type="cpy", source=here, destination=there))
+        # What an all-to-all leaves at its rank.
+        own = self.chunks // self.ranks if self.kind == "all-to-all" else 0
+        for rank in range(self.ranks):
+            for k in range(rank * own, (rank + 1) * own):
+                self.steps[rank, "copy", -1, 0].append(Step(type="cpy", source=("i", k), destination=("o", k)))
 
     def _channel(self, row: int, chunk: int) -> int:
         """Return the channel of a row, over which its chunk is spread."""
@@ -229,7 +207,7 @@ class _Writer:
 
     def _add(self, block: Block, kind: str, here: tuple[str, int], waits: Iterable[Place]) -> Place:
         """Append a step, after a nop for every dependency but the last."""
-        steps = self.steps.setdefault(block, [])
+        steps = self.steps[block]
         latest: dict[Block, int] = {}
         for other, step in waits:
             if other != block and step > self._waited.get((block, other), -1):
@@ -246,7 +224,7 @@ class _Writer:
     def program(self) -> Program:
         """Return the program: steps in threadblocks, numbered by peers and channel."""
         gpus = []
-        for rank in range(self.buffers.ranks):
+        for rank in range(self.ranks):
             mine = sorted(block for block in self.steps if block[0] == rank)
             if len(mine) > MOST_AWAITED + 1:
                 mine.sort(key=lambda block: not any(step.awaited for step in self.steps[block]))
@@ -260,14 +238,14 @@ class _Writer:
                         step.depends = number[other], awaited
                 ends = {"send": {"send": peer}, "receive": {"receive": peer}}.get(verb, {})
                 blocks.append(ThreadBlock(**ends, channel=channel, steps=self.steps[block]))
-            gpus.append(Gpu(chunks=self.buffers.sizes(rank), blocks=blocks))
-        smallest, largest = _chosen_sizes(self.schedule.collective.nbytes, self.buffers.chunks)
-        in_place = self.buffers.kind != "all-to-all"
+            gpus.append(Gpu(chunks=self.sizes(rank), blocks=blocks))
+        smallest, largest = _chosen_sizes(self.schedule.collective.nbytes, self.chunks)
+        in_place = self.kind != "all-to-all"
         return Program(
             name=self.schedule.algorithm,
-            collective=NAMES[self.buffers.kind],
+            collective=NAMES[self.kind],
             channels=1 + max((block[3] for block in self.steps), default=0),
-            chunks=self.buffers.chunks,
+            chunks=self.chunks,
             in_place=in_place,
             out_of_place=not in_place,
             min_bytes=smallest,
