@@ -133,10 +133,11 @@ def _shown(name: str, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _ring(ranks: int, kind: str, spread: float, seed: int) -> dict[str, Any]:
+    from tests.parallelism.circuits.granted import verify_granted
+
     from lightloom.machines.fabrics.wdm_ring import WdmRing
     from lightloom.planning.parallelism.circuits import ring
     from lightloom.planning.parallelism.circuits.circuits import Timing
-    from lightloom.planning.parallelism.circuits.verify import verify
 
     traffic, fabric = traffic_of(ranks, kind, spread, seed), WdmRing(ranks=ranks, wavelengths=WAVELENGTHS)
     ring.assign(traffic_of(8, kind, spread, seed), WdmRing(ranks=8, wavelengths=2))
@@ -145,7 +146,7 @@ def _ring(ranks: int, kind: str, spread: float, seed: int) -> dict[str, Any]:
     once, once_s = _timed(ring.assign, traffic, fabric, 1, relaxed)
     turns, turns_s = _timed(ring.assign_in_turns, traffic, fabric, relaxation=relaxed)
     for found in (once, turns):
-        verify(found.circuits, fabric, traffic, found.circuits.counts(traffic).sum(axis=0))
+        verify_granted(found.circuits, fabric, traffic, found.circuits.counts(traffic).sum(axis=0))
     duty = 1.0 if turns.circuits.holds == 1 else Timing(HOLD, RECONFIGURATION).duty_cycle
     return {
         "ranks": ranks,
@@ -234,10 +235,11 @@ def _large_switch(ranks: int, planes: int, holds: int) -> dict[str, Any]:
 
 def _holds(kind: str, ranks: int = 64) -> dict[str, Any]:
     """Seconds until all is sent over 64 wavelengths of 25 Gb/s, beside the bound while circuits stand."""
+    from benchmarks.support.replanned import play_replanned
     from lightloom.machines.fabrics.wdm_ring import WdmRing
     from lightloom.planning.parallelism.circuits import ring
     from lightloom.planning.parallelism.circuits.circuits import Timing
-    from lightloom.planning.parallelism.circuits.play import longest_first, play_once, play_replanned
+    from lightloom.planning.parallelism.circuits.play import play_once
 
     traffic = traffic_of(ranks, kind, 1.0, 0)
     fabric = WdmRing(ranks=ranks, wavelengths=WAVELENGTHS, wavelength_bandwidth=25e9 / 8)
@@ -250,10 +252,9 @@ def _holds(kind: str, ranks: int = 64) -> dict[str, Any]:
         "bound_s": lower,
         "bound_with_duty_s": lower / timing.duty_cycle,
     }
-    replanned, cpu = _timed(play_replanned, traffic, longest_first(fabric), fabric, timing)
+    replanned, cpu = _timed(play_replanned, traffic, fabric, timing)
     row |= {"replanned_s": replanned.makespan, "replanned_holds": replanned.holds, "replanned_cpu_s": cpu}
-    late = Timing(HOLD, RECONFIGURATION, controller_latency=50e-6)
-    row["replanned_50us_late_s"] = play_replanned(traffic, longest_first(fabric), fabric, late).makespan
+    row["replanned_50us_late_s"] = play_replanned(traffic, fabric, timing, controller_latency=50e-6).makespan
     cycle = play_once(traffic, turns.circuits, fabric, timing)
     row |= {"cycle_s": cycle.makespan, "cycle_of": turns.circuits.holds}
     try:

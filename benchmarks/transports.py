@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.support.accuracy_page import Check
 from benchmarks.support.measure import parse_no_options
-from benchmarks.support.shared_transports import fit_shared, with_constants
+from benchmarks.support.shared_transports import anchors, fit_shared, subset, with_constants
 from benchmarks.support.transports_page import page
 from lightloom.core.arrays import Floats, Mask
 from lightloom.machines.clusters.cluster import transport_tiers
@@ -124,7 +124,7 @@ def systems() -> list[System]:
     every = []
     for name, table in TABLES.items():
         cluster = load_cluster(table.cluster, table.settings)
-        rows = [row for file, gpus in table.files for row in read_collectives(file, gpus=gpus).rows]
+        rows = [row for file, gpus in table.files for row in read_collectives(file, gpus=gpus)]
         tiers = transport_tiers(cluster.fabric, cluster.accelerator)
         every.append(System(name, rows, tiers, load_transport(table.transport), table.machine))
     return every
@@ -148,8 +148,8 @@ def judged(every: Sequence[System]) -> Iterator[Judged]:
         ]
         foreign = fit_shared(others, system.transport)
         yield Judged(system, "left out", predicted_collectives(system, foreign), all_rows, foreign)
-        own = fit_scales(system.subset(system.anchors), foreign)
-        yield Judged(system, "calibrated", predicted_collectives(system, own), ~system.anchors, own)
+        own = fit_scales(subset(system, anchors(system)), foreign)
+        yield Judged(system, "calibrated", predicted_collectives(system, own), ~anchors(system), own)
 
 
 def _published() -> Constants:

@@ -8,10 +8,11 @@ that of a system that nobody measured.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from lightloom.core.arrays import Floats
+from lightloom.core.arrays import Floats, Mask
 from lightloom.core.errors import ConfigError
 from lightloom.machines.transports.price import FACTORS, SHARED, Constants, seconds
 from lightloom.machines.transports.transport import Corrections, Scales, Transport
@@ -117,3 +118,31 @@ def with_constants(transport: Transport, constants: Constants) -> Transport:
     common = dict(zip(SHARED, map(rounded, constants.shared.tolist()), strict=True))
     fitted = {"protocols": protocols, "reduction": reduction, "scales": Scales(**numbers), **common}
     return transport.model_copy(update=fitted)
+
+
+ANCHORS = 6
+"""Sizes that the four numbers of a system are fitted to, at most."""
+_FROM = 2.0**20
+
+
+def anchors(system: System) -> Mask:
+    """Rows of the sizes that the system's numbers are fitted to: [rows]."""
+    return np.isin(system.nbytes, list(anchor_sizes(system.nbytes)))
+
+
+def subset(system: System, rows: Mask) -> System:
+    """Return the same system with some of its rows."""
+    return replace(system, rows=[row for row, chosen in zip(system.rows, rows, strict=True) if chosen])
+
+
+def anchor_sizes(nbytes: Floats) -> set[float]:
+    """Return at most six sizes, and at most half of those that there are, rounded up.
+
+    The smallest, and the others spread evenly over the logarithms from 1 MiB (or the smallest, if that is larger) to
+    the largest.
+    """
+    sizes = np.unique(nbytes)
+    count = min(ANCHORS, (len(sizes) + 1) // 2)
+    first = [] if sizes[0] >= _FROM else [sizes[0]]
+    spread = np.geomspace(min(max(sizes[0], _FROM), sizes[-1]), sizes[-1], max(count - len(first), 1))
+    return {float(sizes[np.abs(np.log(sizes / size)).argmin()]) for size in [*first, *spread][:count]}

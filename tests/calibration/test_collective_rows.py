@@ -29,8 +29,8 @@ def test_what_nccl_tests_prints_is_read(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     path.write_text(PRINTED)
     measured = read_collectives(path)
-    assert [(row.nodes, row.gpus, row.collective) for row in measured.rows] == [(2, 2, "all-reduce")] * 2
-    assert [row.time_us for row in measured.rows] == pytest.approx([45.0, 54.0])
+    assert [(row.nodes, row.gpus, row.collective) for row in measured] == [(2, 2, "all-reduce")] * 2
+    assert [row.time_us for row in measured] == pytest.approx([45.0, 54.0])
     path.write_text(PRINTED.replace("55.00", "soon"))
     with pytest.raises(ConfigError, match=r"line 10: column 'time': 'soon'"):
         read_collectives(path)
@@ -40,7 +40,7 @@ def test_csv_of_sizes_needs_the_number_of_gpus(tmp_path: Path) -> None:
     path = tmp_path / "reduce.csv"
     heading = "size(B),count,type,time(ns),busbw(GB/s),time(ns),busbw(GB/s)"
     path.write_text(f"{heading}\n1048576,262144,float,44000,23,46000,22\n")
-    assert read_collectives(path, gpus=4).rows[0].time_us == pytest.approx(45)
+    assert read_collectives(path, gpus=4)[0].time_us == pytest.approx(45)
     with pytest.raises(ConfigError, match="--gpus"):
         read_collectives(path)
     path.write_text(f"{heading}\n1048576,262144,float,fast,23,46000,22\n")

@@ -6,7 +6,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-from benchmarks.support.shared_transports import fit_shared, machine_shares, with_constants
+from benchmarks.support.shared_transports import (
+    anchor_sizes,
+    anchors,
+    fit_shared,
+    machine_shares,
+    subset,
+    with_constants,
+)
 
 from lightloom.collectives.collective import Kind
 from lightloom.core.errors import ConfigError, UnsupportedError
@@ -18,7 +25,6 @@ from lightloom.machines.transports.ways import Tiers
 from lightloom.planning.calibration.collectives import (
     MeasuredCollective,
     System,
-    anchor_sizes,
     fit_scales,
     predicted_collectives,
 )
@@ -46,8 +52,8 @@ def made_up(transport: Transport, name: str = "made-up") -> System:
 def test_four_numbers_are_found_from_six_sizes() -> None:
     true = load_transport("nccl-hopper").model_copy(update={"scales": TRUE})
     system = made_up(true)
-    assert len(set(system.nbytes[system.anchors])) == 6
-    fitted = fit_scales(system.subset(system.anchors), load_transport("nccl-hopper"))
+    assert len(set(system.nbytes[anchors(system)])) == 6
+    fitted = fit_scales(subset(system, anchors(system)), load_transport("nccl-hopper"))
     for name in Scales.model_fields:
         assert getattr(fitted.scales, name) == pytest.approx(getattr(TRUE, name), rel=0.03), name
     assert np.abs(predicted_collectives(system, fitted) / system.measured - 1).max() < 0.03
@@ -66,10 +72,10 @@ def test_shared_constants_are_found_from_several_systems() -> None:
 
 def test_anchors_are_few_spread_and_the_same_every_time() -> None:
     sizes = np.array([2.0**power for power in range(9, 30)])
-    anchors = anchor_sizes(np.repeat(sizes, 3))
-    assert anchors == anchor_sizes(sizes[::-1])
-    assert len(anchors) == 6
-    assert {512.0, 2.0**20, 2.0**29} <= anchors
+    chosen = anchor_sizes(np.repeat(sizes, 3))
+    assert chosen == anchor_sizes(sizes[::-1])
+    assert len(chosen) == 6
+    assert {512.0, 2.0**20, 2.0**29} <= chosen
     assert len(anchor_sizes(np.array([4.0, 8.0, 16.0]) * 2**30)) == 2
     assert anchor_sizes(np.array([1e9])) == {1e9}
 
@@ -94,6 +100,6 @@ def test_tiers_are_those_of_the_cluster() -> None:
 def test_nothing_to_fit_is_refused() -> None:
     base = made_up(load_transport("nccl-hopper"))
     with pytest.raises(ConfigError, match="no rows"):
-        fit_scales(base.subset(np.zeros(len(base.rows), bool)), base.transport)
+        fit_scales(subset(base, np.zeros(len(base.rows), bool)), base.transport)
     with pytest.raises(ConfigError, match="no systems"):
         fit_shared([], base.transport)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from lightloom.core.errors import ConfigError
 from lightloom.models.graph import (
     KINDS,
-    TENSOR_KINDS,
     ComputeGraph,
     Operator,
 )
+from lightloom.planning.parallelism.placement import place
 from lightloom.planning.parallelism.placement.cuts import (
     SPLITS,
     Cut,
@@ -75,12 +75,7 @@ networks = st.lists(
     min_size=1,
     max_size=8,
 ).map(lambda kinds: network(*kinds))
-rules = st.builds(
-    PartitionRules,
-    power_of_two=st.booleans(),
-    follow=st.booleans(),
-    most_exchanging=st.sampled_from([None, 1, 2, 3]),
-)
+rules = st.builds(PartitionRules, most_exchanging=st.sampled_from([None, 1, 2, 3]))
 
 
 @given(graph=networks, k=st.integers(1, 17), quantum=st.sampled_from([0.0, 1e-6, 3e-6, 1.0]), rules=rules)
@@ -95,8 +90,7 @@ def test_time_and_parameters_are_shared_out_whole(
     assert sums(balanced, balanced.parameters).tolist() == [op.parameters for op in operators]
     parts = np.diff(balanced.first)
     assert parts.max() <= k
-    if not rules.follow:
-        assert np.all(parts <= np.maximum(1, seconds(graph)[1:, 0] / max(quantum, 1e-12) + 1e-6))
+    assert np.all(parts <= np.maximum(1, seconds(graph)[1:, 0] / max(quantum, 1e-12) + 1e-6))
     least = np.array([op.parameters * rules.state_bytes + op.activation_bytes for op in operators])
     assert np.all(sums(balanced, balanced.memory) >= least * (1 - 1e-12))
 
@@ -109,23 +103,6 @@ def test_a_split_has_as_many_parts_as_its_dimension_is_long(kind: str, split: Sp
     assert split_size(whole, split) == 6
     assert split_size(grouped, split) == (0 if split.dimension == "in_channel" else 6)
     assert split_size(Operator(name="x", kind=kind, dimensions={}), split) == 0
-
-
-@given(graph=networks, k=st.integers(1, 17), power_of_two=st.booleans())
-def test_an_operator_follows_its_producers_in_the_first_way_that_exchanges_nothing(
-    graph: ComputeGraph, k: int, power_of_two: bool
-) -> None:
-    """In as many parts; one that no split lets follow, or that multiplies tensors, is split as without the rule."""
-    rules = PartitionRules(follow=True, power_of_two=power_of_two)
-    following, alone = (Partitions(graph, seconds(graph), each) for each in (rules, replace(rules, follow=False)))
-    cuts, chosen = following._cuts, following._choose_all(k, 0.0, None)
-    for number, operator in enumerate(cuts.operators):
-        most = max((chosen[source].parts for source in cuts.producers[number] if source >= 0), default=1)
-        ways = [Cut(split, most) for split in rules.splits[operator.kind] if split_size(operator, split) >= most]
-        free = [cut for cut in ways if not cuts.exchanged_bytes(number, cut, chosen[:number])]
-        wish = k if not power_of_two else 1 << k.bit_length() - 1
-        expected = free[0] if free and operator.kind not in TENSOR_KINDS else alone._choose(number, wish, None, chosen)
-        assert chosen[number] == expected
 
 
 @given(graph=networks, k=st.integers(1, 17), rules=rules, groups=st.integers(1, 8))
@@ -231,14 +208,14 @@ def test_parameters_are_copied_unless_they_are_cut_along_one_of_their_own_axes()
             assert split.partial == (split.dimension == "in_channel"), (kind, split)
 
 
-def test_aligned_slices_stay_and_broadcasts_go_everywhere() -> None:
+def test_aligned_slices_stay_and_broadcasts_go_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = network("linear", "activation", parameters=10)
     balanced = partition(graph, seconds(graph), 4, 0.0)
     assert balanced.parent.tolist() == [0, 1, 2, 3]
     graph = network("activation", "linear")
     columns = [split for split in SPLITS["linear"] if split.dimension == "channel"]
-    rules = PartitionRules(splits={**SPLITS, "linear": tuple(columns)})
-    balanced = partition(graph, seconds(graph), 4, 0.0, rules)
+    monkeypatch.setattr(place, "SPLITS", {**SPLITS, "linear": tuple(columns)})
+    balanced = partition(graph, seconds(graph), 4, 0.0)
     assert np.diff(balanced.parent_start)[4:].tolist() == [4, 4, 4, 4]
     assert len(set(balanced.content.tolist())) == 1
 

@@ -217,22 +217,11 @@ def test_sending_takes_energy_once_a_lightpath_and_once_a_link_of_packets() -> N
     assert sending_energy(RING, nbytes, source, destination) is None
 
 
-def test_the_document_of_a_step_holds_its_figures() -> None:
+def test_a_step_holds_its_figures() -> None:
     result = step(plan("ddp", chain([(1_000_000, 10**12, 10)])), linear(1e9, setup=1e-3, codec=1e-3))
-    document = result.to_json()
-    assert document["step_time_s"] == result.step_time
-    assert document["communication_time_s"] == pytest.approx(1e-3 * (1 + 1.5) + 4e6 / 1e9)
-    assert document["breakdown"] == result.timeline.breakdown()
-    assert document["memory_bytes"]["total"] == result.memory.total
-    assert document["fits"] is (result.memory.total <= 1e10)
-    idle = simulate_step(plan("ddp", chain([(0, 0, 0)])), CHIP, RING, FREE)
-    assert (idle.step_time, idle.samples_per_second, idle.to_json()["samples_per_second"]) == (0.0, math.inf, None)
-
-
-def test_memory_and_throughput_are_reported() -> None:
-    result = step(plan("ddp", chain([(1_000_000_000, 10**12, 10)])), linear(1e9))
-    assert result.fits is False
-    assert result.samples_per_second == pytest.approx(8 * 32 / result.step_time)
+    assert result.communication_time == pytest.approx(1e-3 * (1 + 1.5) + 4e6 / 1e9)
+    assert result.breakdown == result.timeline.breakdown()
+    assert simulate_step(plan("ddp", chain([(0, 0, 0)])), CHIP, RING, FREE).step_time == 0.0
 
 
 def test_ranks_must_agree() -> None:

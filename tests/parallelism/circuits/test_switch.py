@@ -12,8 +12,9 @@ from lightloom.machines.fabrics.switches import CircuitSwitch
 from lightloom.planning.parallelism.circuits import switch
 from lightloom.planning.parallelism.circuits.circuits import Traffic, least_service
 from lightloom.planning.parallelism.circuits.switch import Objective
-from lightloom.planning.parallelism.circuits.verify import verify, verify_permutations
+from lightloom.planning.parallelism.circuits.verify import verify_permutations
 from tests.parallelism.circuits.exhaustive import best_permutations
+from tests.parallelism.circuits.granted import verify_granted
 from tests.parallelism.circuits.permutations import solve_permutations
 from tests.parallelism.circuits.strategies import matrices, neighbours, traffics
 
@@ -31,7 +32,7 @@ def test_what_is_granted_can_be_set(traffic: Traffic, spare: int, holds: int, ob
     degree = -(-peers(traffic) // holds) + spare
     fabric = CircuitSwitch(ranks=traffic.ranks, degree=degree)
     found = switch.assign(traffic, fabric, objective, holds)
-    verify(found.circuits, fabric, traffic, found.circuits.counts(traffic).sum(axis=0))
+    verify_granted(found.circuits, fabric, traffic, found.circuits.counts(traffic).sum(axis=0))
     verify_permutations(switch.permutations(found.circuits, fabric), found.circuits)
     if objective == "max-min":
         assert 0 < found.max_min <= found.bound * (1 + 1e-12)

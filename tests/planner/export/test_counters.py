@@ -19,7 +19,7 @@ from tests.planner.jobs import cluster
 def plan_of(name: str) -> Plan:
     """A strategy of the step's traces as a plan."""
     job, step, _ = taken_apart(name)
-    memory = step.result.memory.total if step.result else float(stage_memory(job, Strategies.of(STRATEGIES[name]))[0])
+    memory = step.result.plan.memory.total if step.result else float(stage_memory(job, Strategies.of(STRATEGIES[name]))[0])
     return Plan(
         cluster=cluster(RANKS),
         job=job,

@@ -77,7 +77,7 @@ def test_every_algorithm_is_simulated_at_every_batch_that_divides_without_and_wi
         method = methods[choice.exchange - 1] if choice.exchange else None
         assert each.gradient_exchange is method
         kept = 0 if method is None else method.state_bytes * of.job.parameters
-        assert each.memory == result.memory.total + kept
+        assert each.memory == result.plan.memory.total + kept
         if method is None:
             assert each.uncompressed is None
         else:

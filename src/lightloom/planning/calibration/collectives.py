@@ -67,19 +67,10 @@ class MeasuredCollective(Config):
         return self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredCollectives:
-    """A file of timed collectives."""
-
-    name: str
-    sha256: str
-    rows: tuple[MeasuredCollective, ...]
-
-
 def read_collectives(
     name: Path | str, *, gpus: int | None = None, collective: Kind = "all-reduce"
-) -> MeasuredCollectives:
-    """Read a file of timed collectives in any of the three forms.
+) -> list[MeasuredCollective]:
+    """Return the rows of a file of timed collectives in any of the three forms.
 
     Args:
         name: the file, also by its name in the folder ``LIGHTLOOM_MEASURED``.
@@ -90,7 +81,7 @@ def read_collectives(
         ConfigError: the file cannot be read, or a row; the message names file, row and column.
     """
     path = measured_file(name)
-    text, digest = read_measured(path)
+    text, _ = read_measured(path)
     if gpus is not None and gpus < 2:
         raise ConfigError(f"--gpus {gpus}: expected at least 2 for a collective")
     if text.startswith(_SIZES_OF_CSV):
@@ -103,7 +94,7 @@ def read_collectives(
         rows = list(_rows_of_terminal(text, path, gpus, collective))
     if not rows:
         raise ConfigError(f"{path}: no rows of timed collectives")
-    return MeasuredCollectives(name=path.stem, sha256=digest, rows=tuple(rows))
+    return rows
 
 
 def _rows_of_csv(text: str, path: Path, gpus: int | None, collective: Kind) -> Iterator[MeasuredCollective]:
@@ -113,16 +104,15 @@ def _rows_of_csv(text: str, path: Path, gpus: int | None, collective: Kind) -> I
     lines = list(csv.reader(StringIO(text)))
     for number, cells in enumerate(lines[1:], 1):
         place = f"{path}, row {number}"
-        times = [_column_number(cells, column, place, lines[0]) for column in (3, 5) if column < len(lines[0])]
-        nbytes = _column_number(cells, 0, place, lines[0])
-        yield _collective_row(1, gpus, collective, nbytes, sum(times) / len(times) / 1e3)
-
-
-def _column_number(cells: list[str], column: int, place: str, names: list[str]) -> float:
-    name = names[column]
-    if column >= len(cells):
-        raise ConfigError(f"{place}: column {name!r}: no cell, the row is too short")
-    return _positive_number(cells[column], f"{place}: column {name!r}")
+        numbers = []
+        for column in (0, 3, 5)[: 2 + (len(lines[0]) > 5)]:
+            where = f"{place}: column {lines[0][column]!r}"
+            if column >= len(cells):
+                raise ConfigError(f"{where}: no cell, the row is too short")
+            numbers.append(_positive_number(cells[column], where))
+        nbytes, *times = numbers
+        time_us = sum(times) / len(times) / 1e3
+        yield MeasuredCollective(nodes=1, gpus=gpus, collective=collective, nbytes=nbytes, time_us=time_us)
 
 
 def _positive_number(cell: str, place: str) -> float:
@@ -160,11 +150,8 @@ def _rows_of_terminal(text: str, path: Path, gpus: int | None, collective: Kind)
         starts = [len(cells) - 4 * half for half in range(count, 0, -1)]
         times = [_positive_number(cells[start], f"{place}: column 'time'") for start in starts]
         if float(cells[0]) > 0:
-            yield _collective_row(len(set(hosts)) or 1, ranks, kind, float(cells[0]), sum(times) / len(times))
-
-
-def _collective_row(nodes: int, gpus: int, collective: Kind, nbytes: float, time_us: float) -> MeasuredCollective:
-    return MeasuredCollective(nodes=nodes, gpus=gpus, collective=collective, nbytes=nbytes, time_us=time_us)
+            nodes, time_us = len(set(hosts)) or 1, sum(times) / len(times)
+            yield MeasuredCollective(nodes=nodes, gpus=ranks, collective=kind, nbytes=float(cells[0]), time_us=time_us)
 
 
 # A transport fitted to timed collectives of one system: four numbers.
@@ -173,9 +160,6 @@ def _collective_row(nodes: int, gpus: int, collective: Kind, nbytes: float, time
 # collectives repeat within a few per cent, small ones do not: a row's error is taken to be 20 % at the smallest sizes
 # and 3 % at the largest, half way at 4 MiB.
 
-ANCHORS = 6
-"""Sizes that the four numbers of a system are fitted to, at most."""
-_FROM = 2.0**20
 _SMALL_ERROR, _LARGE_ERROR, _HALF_WAY = 0.2, 0.03, 4 * 2.0**20
 _SCALE_SPREADS = np.array([PARAMETERS[name].spread for name in Scales.model_fields])
 """Standard deviations of the logarithms of a system's four numbers around those of the transport."""
@@ -217,30 +201,6 @@ class System:
     def across(self) -> Mask:
         """Rows that cross domains: [rows]."""
         return np.array([task.domains > 1 for task in self.tasks])
-
-    @cached_property
-    def anchors(self) -> Mask:
-        """Rows of the sizes that the system's numbers are fitted to: [rows]."""
-        chosen = anchor_sizes(self.nbytes)
-        return np.array([size in chosen for size in self.nbytes])
-
-    def subset(self, rows: Mask) -> System:
-        """Return the same system with some of its rows."""
-        some = [row for row, chosen in zip(self.rows, rows, strict=True) if chosen]
-        return System(self.name, some, self.tiers, self.transport, self.machine)
-
-
-def anchor_sizes(nbytes: Floats) -> set[float]:
-    """Return at most six sizes, and at most half of those that there are, rounded up.
-
-    The smallest, and the others spread evenly over the logarithms from 1 MiB (or the smallest, if that is larger) to
-    the largest.
-    """
-    sizes = np.unique(nbytes)
-    count = min(ANCHORS, (len(sizes) + 1) // 2)
-    first = [] if sizes[0] >= _FROM else [sizes[0]]
-    spread = np.geomspace(min(max(sizes[0], _FROM), sizes[-1]), sizes[-1], max(count - len(first), 1))
-    return {float(sizes[np.abs(np.log(sizes / size)).argmin()]) for size in [*first, *spread][:count]}
 
 
 def fit_scales(system: System, transport: Transport) -> Transport:
@@ -331,9 +291,12 @@ def read_systems(
         text, digest = read_measured(path)
         digests.append(digest)
         if "cluster" in text.split("\n", 1)[0].strip().split(","):
-            systems += list(_systems_of_rows(read_table(text, SystemCollective, path), path))
+            named = read_table(text, SystemCollective, path)
+            for system in dict.fromkeys((row.cluster, row.transport) for row in named):
+                own = [row for row in named if (row.cluster, row.transport) == system]
+                systems.append(_system_of_cluster(f"{path.stem}, {system[0]}", own, *system))
             continue
-        rows = read_collectives(path, gpus=gpus).rows
+        rows = read_collectives(path, gpus=gpus)
         if cluster is not None:
             systems.append(_system_of_cluster(path.stem, rows, cluster, transport))
         elif accelerator is not None:
@@ -343,12 +306,6 @@ def read_systems(
                 f"{path}: nothing says what was measured: expected --cluster (calibrate takes --accelerator for a node)"
             )
     return systems, digests
-
-
-def _systems_of_rows(rows: Sequence[SystemCollective], path: Path) -> Iterator[System]:
-    for cluster, transport in dict.fromkeys((row.cluster, row.transport) for row in rows):
-        own = [row for row in rows if (row.cluster, row.transport) == (cluster, transport)]
-        yield _system_of_cluster(f"{path.stem}, {cluster}", own, cluster, transport)
 
 
 def _system_of_cluster(name: str, rows: Sequence[MeasuredCollective], cluster: str, transport: str | None) -> System:

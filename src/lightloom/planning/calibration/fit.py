@@ -206,9 +206,9 @@ def scatter_of(errors: Floats) -> float:
 FOLDS = 10
 
 
-def random_folds(rows: int, folds: int = FOLDS, seed: int = 0) -> Ints:
+def random_folds(rows: int) -> Ints:
     """Return a fold for each row, drawn at random, of sizes as equal as they can be: [rows]."""
-    return np.random.default_rng(seed).permutation(rows) % min(folds, rows)
+    return np.random.default_rng(0).permutation(rows) % min(FOLDS, rows)
 
 
 def model_folds(jobs: Jobs) -> Ints:

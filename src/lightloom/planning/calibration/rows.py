@@ -8,11 +8,11 @@ import os
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from io import StringIO
 from math import log
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
@@ -28,7 +28,6 @@ from lightloom.machines.clusters.cluster import Attention, TrainingSettings
 from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
 from lightloom.machines.transports.transport import Transport, load_transport
 from lightloom.models.decoder import TransformerSizes, transformer_graph
-from lightloom.models.graph import ComputeGraph
 from lightloom.planning.parallelism.strategy_space import Sharding, Strategies, Strategy
 from lightloom.planning.pricing.collective_prices import LIBRARY, LibraryPricing
 from lightloom.planning.pricing.job import Job
@@ -156,14 +155,6 @@ def _cells(reader: csv.DictReader[str], path: Path, name: str) -> Iterator[tuple
         raise ConfigError(f"{path}: not CSV: {error}") from error
 
 
-def _expectation(message: str) -> str:
-    """Return a complaint of pydantic in the words of ours: what was expected."""
-    message = message.removeprefix("Value error, ").partition(", unable to parse")[0]
-    for theirs, ours in _WORDS.items():
-        message = message.replace(theirs, ours)
-    return message
-
-
 def _parsed_line(cells: Mapping[str, Any], kind: type[Line], place: str) -> Line:
     given = {column: cell for column, cell in cells.items() if cell != ""}
     try:
@@ -171,7 +162,9 @@ def _parsed_line(cells: Mapping[str, Any], kind: type[Line], place: str) -> Line
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         column = str(first["loc"][0]) if first["loc"] else ""
-        message = _expectation(str(first["msg"]))
+        message = str(first["msg"]).removeprefix("Value error, ").partition(", unable to parse")[0]
+        for theirs, ours in _WORDS.items():
+            message = message.replace(theirs, ours)
         if not column:
             raise ConfigError(f"{place}: {message}") from error
         shown = "the cell is empty" if first["type"] == "missing" else f"{cells[column]!r}: {message}"
@@ -320,35 +313,32 @@ class MeasuredStep(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.gpus != self.dp * self.tp * self.pp:
-            raise ValueError(f"column 'gpus': {self.gpus}: expected dp · tp · pp, {self.dp * self.tp * self.pp}")
-        if self.hidden % self.heads:
-            raise ValueError(f"column 'heads': {self.heads}: expected a divisor of hidden, {self.hidden}")
-        if self.heads % self.tp:
-            raise ValueError(f"column 'tp': {self.tp}: expected a divisor of heads, {self.heads}")
-        if self.global_batch < self.dp:
-            raise ValueError(f"column 'global_batch': {self.global_batch}: expected at least dp, {self.dp}")
-        if self.layers < self.pp * (self.virtual_stages or 1):
-            stages = self.pp * (self.virtual_stages or 1)
-            raise ValueError(f"column 'layers': {self.layers}: expected one for each of {stages} pipeline stages")
-        if self.sequence_parallel == "yes" and self.tp == 1:
-            raise ValueError("column 'sequence_parallel': 'yes': expected 'no' without tensor parallelism (tp = 1)")
-        if self.pp == 1 and (self.virtual_stages or 1) > 1:
-            raise ValueError(f"column 'virtual_stages': {self.virtual_stages}: expected 1 without a pipeline (pp = 1)")
-        if (self.virtual_stages or 1) > 1 and self.global_batch % (self.dp * (self.micro_batch or 1) * self.pp):
-            raise ValueError(
-                f"column 'virtual_stages': {self.virtual_stages}: interleaved stages take pp = {self.pp} micro-batches "
-                f"at a time: expected global_batch, {self.global_batch}, to be a multiple of dp · micro_batch · pp"
-            )
-        if self.micro_batch is None and self.global_batch % self.dp:
-            raise ValueError(
-                f"column 'micro_batch': empty, and dp, {self.dp}, does not divide global_batch, {self.global_batch}: "
-                "expected the sequences of a micro-batch"
-            )
-        if self.gpus > self.gpus_per_node and self.gpus % self.gpus_per_node:
-            raise ValueError(
-                f"column 'gpus_per_node': {self.gpus_per_node}: expected a divisor of the {self.gpus} GPUs"
-            )
+        virtual, micro = self.virtual_stages or 1, self.micro_batch or 1
+        ranks, stages = self.dp * self.tp * self.pp, self.pp * virtual
+        contradictions = {
+            f"column 'gpus': {self.gpus}: expected dp · tp · pp, {ranks}": self.gpus != ranks,
+            f"column 'heads': {self.heads}: expected a divisor of hidden, {self.hidden}": self.hidden % self.heads,
+            f"column 'tp': {self.tp}: expected a divisor of heads, {self.heads}": self.heads % self.tp,
+            f"column 'global_batch': {self.global_batch}: expected at least dp, {self.dp}": self.global_batch < self.dp,
+            f"column 'layers': {self.layers}: expected one for each of {stages} pipeline stages": self.layers < stages,
+            "column 'sequence_parallel': 'yes': expected 'no' without tensor parallelism (tp = 1)": (
+                self.sequence_parallel == "yes" and self.tp == 1
+            ),
+            f"column 'virtual_stages': {self.virtual_stages}: expected 1 without a pipeline (pp = 1)": (
+                self.pp == 1 and virtual > 1
+            ),
+            f"column 'virtual_stages': {self.virtual_stages}: interleaved stages take pp = {self.pp} micro-batches at "
+            f"a time: expected global_batch, {self.global_batch}, to be a multiple of dp · micro_batch · pp": (
+                virtual > 1 and self.global_batch % (self.dp * micro * self.pp)
+            ),
+            f"column 'micro_batch': empty, and dp, {self.dp}, does not divide global_batch, {self.global_batch}: "
+            "expected the sequences of a micro-batch": self.micro_batch is None and self.global_batch % self.dp,
+            f"column 'gpus_per_node': {self.gpus_per_node}: expected a divisor of the {self.gpus} GPUs": (
+                self.gpus > self.gpus_per_node and self.gpus % self.gpus_per_node
+            ),
+        }
+        if found := [text for text, contradicts in contradictions.items() if contradicts]:
+            raise ValueError(found[0])
         return self
 
     @property
@@ -436,17 +426,6 @@ class PlannedStep:
     """Equal for steps whose jobs are."""
 
 
-class JobGroup(NamedTuple):
-    """Strategies of one job, of as many stages each."""
-
-    which: Ints
-    """Their places among all jobs: [strategies]."""
-    job: Job
-    strategies: tuple[Strategy, ...]
-    rows: Strategies
-    """Columns of these strategies."""
-
-
 @dataclass(frozen=True)
 class Jobs:
     """The jobs of measured rows."""
@@ -465,19 +444,18 @@ class Jobs:
         return tuple(planned.step for planned in self.planned)
 
     @cached_property
-    def groups(self) -> tuple[JobGroup, ...]:
-        """Jobs that are priced together."""
+    def groups(self) -> tuple[tuple[Ints, Strategies], ...]:
+        """Jobs that are priced together, of as many stages each: their places among all jobs, and their strategies."""
         groups: dict[object, list[int]] = {}
         for index, planned in enumerate(self.planned):
             strategy = planned.strategy
             alone = strategy.plain or strategy.micro_batch
             key = planned.shared, strategy.pp, strategy.virtual_stages, index if alone else -1
             groups.setdefault(key, []).append(index)
-        return tuple(self._group(indices) for indices in groups.values())
-
-    def _group(self, indices: list[int]) -> JobGroup:
-        strategies = tuple(self.planned[index].strategy for index in indices)
-        return JobGroup(np.array(indices), self.planned[indices[0]].job, strategies, Strategies.of(*strategies))
+        return tuple(
+            (np.array(indices), Strategies.of(*(self.planned[index].strategy for index in indices)))
+            for indices in groups.values()
+        )
 
     @cached_property
     def measured(self) -> Floats:
@@ -511,36 +489,24 @@ def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
         ConfigError: no usual micro-batch divides what a rank works on.
     """
     choices = [(index, choice) for index, step in enumerate(steps) for choice in _open_choices(step)]
-    planner = _Planner(accelerator)
+    graph_of, known = cache(partial(transformer_graph, batch=1)), dict[tuple[TransformerSizes, str, bool], Job]()
+
+    def planned(step: MeasuredStep) -> PlannedStep:
+        """Return the job of one step, priced by the priors; those of one model share its graph and its columns."""
+        sizes, settings, fabric = sizes_of(step), settings_of(step), fabric_of(step, accelerator)
+        machine = accelerator.model_copy(update={"memory_bandwidth": step.memory_bandwidth_gbs * 1e9})
+        key, prices = (sizes, settings.model_dump_json(), overlaps(step)), LibraryPricing(fabric)
+        if key not in known:
+            known[key] = Job.of(graph_of(sizes), machine, fabric, settings, prices, overlap=key[2])
+        shared = key, step.memory_bandwidth_gbs, fabric.ranks, fabric.domain_size, fabric.bandwidth
+        return PlannedStep(step, known[key].repriced(machine, fabric, prices), strategy_of(step), shared)
+
     return Jobs(
-        planned=tuple(planner.planned(choice) for _, choice in choices),
+        planned=tuple(planned(choice) for _, choice in choices),
         row=np.array([index for index, _ in choices], np.int64),
         rows=len(steps),
         accelerator=accelerator,
     )
-
-
-class _Planner:
-    """Maker of jobs, in which those of one model share its graph and the columns of its operators."""
-
-    def __init__(self, accelerator: Accelerator) -> None:
-        self._accelerator = accelerator
-        self._graphs: dict[TransformerSizes, ComputeGraph] = {}
-        self._jobs: dict[tuple[TransformerSizes, str, bool], Job] = {}
-
-    def planned(self, step: MeasuredStep) -> PlannedStep:
-        """The job of one step, priced by the priors, and its strategy."""
-        sizes, settings, fabric = sizes_of(step), settings_of(step), fabric_of(step, self._accelerator)
-        accelerator = self._accelerator.model_copy(update={"memory_bandwidth": step.memory_bandwidth_gbs * 1e9})
-        key = sizes, settings.model_dump_json(), overlaps(step)
-        if key not in self._jobs:
-            if sizes not in self._graphs:
-                self._graphs[sizes] = transformer_graph(sizes, 1)
-            graph, prices = self._graphs[sizes], LibraryPricing(fabric)
-            self._jobs[key] = Job.of(graph, accelerator, fabric, settings, prices, overlap=key[2])
-        job = self._jobs[key].repriced(accelerator, fabric, LibraryPricing(fabric))
-        shared = key, step.memory_bandwidth_gbs, fabric.ranks, fabric.domain_size, fabric.bandwidth
-        return PlannedStep(step, job, strategy_of(step), shared)
 
 
 def sizes_of(step: MeasuredStep) -> TransformerSizes:
@@ -652,17 +618,12 @@ def step_seconds(jobs: Jobs, values: Mapping[str, float]) -> Floats:
     kernels = kernels_with(jobs.accelerator, values)
     transport = transport_of(jobs.accelerator).with_parameters(values)
     seconds = np.zeros(len(jobs.planned))
-    for group in jobs.groups:
-        seconds[group.which] = _group_seconds(group, kernels, transport)
+    for which, rows in jobs.groups:
+        planned = jobs.planned[which[0]]
+        accelerator = planned.job.accelerator.model_copy(update={"kernels": kernels})
+        fabric = planned.job.fabric.model_copy(update={"transport": transport})
+        pricing = LibraryPricing(fabric)
+        job, first = planned.job.repriced(accelerator, fabric, pricing), planned.strategy
+        alone = first.plain or first.micro_batch
+        seconds[which] = strategy_seconds(job, first) if alone else planned_seconds(job, rows, pricing.exchange_time)
     return seconds
-
-
-def _group_seconds(group: JobGroup, kernels: KernelModel, transport: Transport) -> Floats:
-    """Seconds of each strategy of a group."""
-    accelerator = group.job.accelerator.model_copy(update={"kernels": kernels})
-    fabric = group.job.fabric.model_copy(update={"transport": transport})
-    pricing = LibraryPricing(fabric)
-    job, first = group.job.repriced(accelerator, fabric, pricing), group.strategies[0]
-    if first.plain or first.micro_batch:
-        return np.array([strategy_seconds(job, first)])
-    return planned_seconds(job, group.rows, pricing.exchange_time)

@@ -383,19 +383,13 @@ def responses(
         price: whether damage is priced by synthesis, which takes seconds.
     """
     restart = Response(remedy="restart", restart=recovery.seconds("node"), why="the node leaves until it is repaired")
-    return (restart, _rewire(fabric, recovery, options), _damaged(cause, fabric, recovery, options, price))
-
-
-def _rewire(fabric: Fabric, recovery: Recovery, options: GoodputOptions) -> Response:
-    possible = False
+    rewire = Response(remedy="rewire", possible=False, why="no rank has a spare channel (spare_channels is 0)")
     if not (recovery.circuits or fabric.wavelength_routed):
-        why = f"a fabric of kind {fabric.kind_name} has no circuits to rewire"
-    elif options.spare_channels == 0:
-        why = "no rank has a spare channel (spare_channels is 0)"
-    else:
-        possible, why = True, f"{options.spare_channels} spare channels of every rank"
-    restart = recovery.seconds("rewire") if possible else 0.0
-    return Response(remedy="rewire", restart=restart, possible=possible, why=why)
+        rewire = replace(rewire, why=f"a fabric of kind {fabric.kind_name} has no circuits to rewire")
+    elif options.spare_channels:
+        spare = f"{options.spare_channels} spare channels of every rank"
+        rewire = Response(remedy="rewire", restart=recovery.seconds("rewire"), why=spare)
+    return restart, rewire, _damaged(cause, fabric, recovery, options, price)
 
 
 def _damaged(cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool) -> Response:

@@ -182,7 +182,9 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
         ConfigError: a remedy that the fabric does not offer; a price of spares beside no price of nodes.
     """
     recovery = recovery_of(machine, options)
-    price = _node_price(machine, options)
+    price = machine.bill.dollars.times(machine.node_ranks)
+    if options.node_price is not None:
+        price = Total("dollars", options.node_price, options.node_price, options.node_price)
     ratio = _spare_ratio(options, price)
     result_with = partial(
         Estimate, machine=machine, options=options, recovery=recovery, spare_ratio=ratio, node_price=price
@@ -200,7 +202,12 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
         for cause in causes
         if cause.group == "network" and cause.rate
     }
-    chosen = {name: _first_response(given, options) for name, given in choices.items()}
+    # To begin with the response that is asked for, or a restart.
+    wanted = options.remedy or "restart"
+    chosen = {name: next(r for r in given if r.remedy == wanted) for name, given in choices.items()}
+    for response in chosen.values():
+        if not response.possible:
+            raise ConfigError(f"remedy {response.remedy}: {response.why}")
 
     def job_with(picked: Mapping[str, Response]) -> Estimate:
         job, speed = _job_and_speed(machine, options, recovery, causes, picked, ratio)
@@ -227,14 +234,6 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
 
 def _restart_seconds(cause: Cause, recovery: Recovery) -> float:
     return recovery.seconds("node" if cause.group in _OUT else "software")
-
-
-def _first_response(given: tuple[Response, ...], options: GoodputOptions) -> Response:
-    """Return the response to begin with: the one asked for, or a restart."""
-    response = next(r for r in given if r.remedy == (options.remedy or "restart"))
-    if not response.possible:
-        raise ConfigError(f"remedy {response.remedy}: {response.why}")
-    return response
 
 
 def _job_and_speed(
@@ -286,13 +285,6 @@ def best_spares(job: Job, ratio: float) -> int:
         if 1 / (job.nodes + (spares + 1) * ratio) <= most or available > 1 - 1e-12:
             break
     return best
-
-
-def _node_price(machine: Machine, options: GoodputOptions) -> Total:
-    """Return the dollars of a node in use."""
-    if options.node_price is not None:
-        return Total("dollars", options.node_price, options.node_price, options.node_price)
-    return machine.bill.dollars.times(machine.node_ranks)
 
 
 def _spare_ratio(options: GoodputOptions, node: Total) -> float:
@@ -463,7 +455,10 @@ def changes(base: Estimate) -> tuple[Change, ...]:
     if options.interruption_time is None:
         changed["one more spare node"] = job.with_spares(job.spares + 1)
     goodputs = {name: better.goodput * base.speed for name, better in changed.items()}
-    if options.interruption_time is None and _spare_channels_help(base):
+    links = [answer.cause.rate for answer in base.answers if answer.cause.group == "network"]
+    circuits = base.recovery.circuits or base.machine.fabric.wavelength_routed
+    settled = options.spare_channels or options.remedy is not None or options.interruption_time is not None
+    if not settled and circuits and links and all(links):
         fields = {"spare_channels": 1, "spares": job.spares, "spare_price": None}
         spare = estimate(base.machine, options.model_copy(update=fields), price_damage=False)
         channel = "wavelength" if base.machine.fabric.wavelength_routed else "port"
@@ -475,14 +470,6 @@ def changes(base: Estimate) -> tuple[Change, ...]:
         dollars = None if base.dollars is None else gain * base.dollars
         found.append(Change(name=name, goodput=goodput, gain=gain, dollars=dollars))
     return tuple(sorted(found, key=lambda change: -change.gain))
-
-
-def _spare_channels_help(base: Estimate) -> bool:
-    """Return True if rewiring to spare channels is possible, not yet chosen, and failures of links are known."""
-    links = [answer.cause for answer in base.answers if answer.cause.group == "network"]
-    if base.options.spare_channels or base.options.remedy is not None or not links:
-        return False
-    return all(cause.rate for cause in links) and (base.recovery.circuits or base.machine.fabric.wavelength_routed)
 
 
 def spare_counts(base: Estimate) -> tuple[SpareCount, ...]:

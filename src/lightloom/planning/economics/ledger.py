@@ -178,11 +178,6 @@ class ClusterLedger:
         return self.bill.static_power
 
     @cached_property
-    def dynamic_power(self) -> Total:
-        """Watts per rank that the fabric adds while every part of it carries all that it can."""
-        return self.fabric.dynamic_power
-
-    @cached_property
     def cost_rate(self) -> Total:
         """Dollars a second of a rank, for its price and its maintenance."""
         return self.dollars.times(self.site.cost_rate)
@@ -531,18 +526,23 @@ def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tu
     :func:`ledger_notes` names these.
     """
     steps = list(ledgers.values())
-    figures: dict[str, Callable[[StepLedger], str]] = {
-        "dollars a rank": lambda step: amount(step.cluster.dollars),
-        "watts a rank": lambda step: amount(step.watts),
-        f"joules a {run}": lambda step: amount(step.energy.total),
-        "at the meter": lambda step: amount(step.metered),
-        f"dollars a {run}": lambda step: amount(step.dollars),
+    totals: dict[str, Callable[[StepLedger], Total]] = {
+        "dollars a rank": lambda step: step.cluster.dollars,
+        "watts a rank": lambda step: step.watts,
+        f"joules a {run}": lambda step: step.energy.total,
+        "at the meter": lambda step: step.metered,
+        f"dollars a {run}": lambda step: step.dollars,
     }
-    if any(step.samples for step in steps):
-        figures["samples per dollar"] = lambda step: amount(step.samples_per_dollar)
-        figures["samples per joule"] = lambda step: amount(step.samples_per_joule)
-        figures["goodput"] = _goodput_text
-    return [(name, *map(text, steps)) for name, text in figures.items()]
+    trains = any(step.samples for step in steps)
+    if trains:
+        totals["samples per dollar"] = lambda step: step.samples_per_dollar
+        totals["samples per joule"] = lambda step: step.samples_per_joule
+    rows: list[tuple[str, ...]] = [(name, *(amount(total(step)) for step in steps)) for name, total in totals.items()]
+    shown = (
+        "not computed" if step.goodput is None else f"{'≤ ' if step.goodput_missing else ''}{step.goodput:.2%}"
+        for step in steps
+    )
+    return [*rows, ("goodput", *shown)] if trains else rows
 
 
 def ledger_notes(ledgers: Mapping[str, StepLedger]) -> list[str]:
@@ -586,21 +586,14 @@ def assumption_lines(steps: Sequence[StepLedger]) -> list[str]:
     return lines
 
 
-def _goodput_text(step: StepLedger) -> str:
-    if step.goodput is None:
-        return "not computed"
-    return f"{'≤ ' if step.goodput_missing else ''}{step.goodput:.2%}"
-
-
 def amount(total: Total) -> str:
     """Return a total with its range, marked where it is a bound (:data:`MARKS`)."""
     if total.value is None or total.low is None or total.high is None:
         return "unknown"
-    shown, low, high = (_amount_text(value, total) for value in (total.value, total.low, total.high))
+    shown, low, high = (
+        format_quantity(100 * value, "price").replace("$", "ct")
+        if total.unit == "dollars" and 0 < value < 0.01
+        else format_amount(value, total.unit)
+        for value in (total.value, total.low, total.high)
+    )
     return MARKS[total.bound] + (shown if low == high else f"{shown} ({low} to {high})")
-
-
-def _amount_text(value: float, total: Total) -> str:
-    if total.unit == "dollars" and 0 < value < 0.01:
-        return format_quantity(100 * value, "price").replace("$", "ct")
-    return format_amount(value, total.unit)

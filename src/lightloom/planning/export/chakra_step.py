@@ -317,16 +317,37 @@ def _plain(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
             carriers[operation.use] = carried(step.prices, operation.use)
     often = _count_collectives([operations])
     lines = {"data": [(use.nbytes * often[use], carrier.line) for use, carrier in carriers.items()]}
-    network, notes = network_of([("data", ranks)], lines, around=goes_around(carriers, ranks))
-    notes += _library_notes(carriers)
-    return StepTraces(ranks=ranks, stages=(tuple(operations),), carriers=carriers, network=network, notes=tuple(notes))
+    return _traces(ranks, [operations], carriers, [("data", ranks)], lines, around=goes_around(carriers, ranks))
+
+
+def _traces(
+    ranks: int,
+    stages: Sequence[Sequence[Operation]],
+    carriers: dict[CollectiveUse, CarriedCollective],
+    sizes: Sequence[tuple[str, int]],
+    lines: Mapping[str, Sequence[tuple[float, Line]]],
+    *,
+    around: bool,
+) -> StepTraces:
+    """Return the traces of stages with their network, whose arguments are those of :func:`network_of`."""
+    network, notes = network_of(sizes, lines, around=around)
+    without = {carrier.algorithm for carrier in carriers.values() if carrier.schedule is None}
+    if "library" in without:
+        notes.append(
+            "the fabric's collective library has no schedule: ASTRA-sim runs its own ring, over pairs that are as fast "
+            "as a ring of the library's time needs"
+        )
+    if "ring" in without:
+        notes.append("tied tables are added up by ASTRA-sim's own ring among their stages")
+    listed = tuple(tuple(operations) for operations in stages)
+    return StepTraces(ranks=ranks, stages=listed, carriers=carriers, network=network, notes=tuple(notes))
 
 
 def _staged(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
     assert step.stages is not None
     job = on_divided_channels(job, strategy)
     staged = StagedOperations(job, strategy, step.stages)
-    stages = tuple(tuple(staged.of_stage(stage)) for stage in range(strategy.pp))
+    stages = [staged.of_stage(stage) for stage in range(strategy.pp)]
     carriers: dict[CollectiveUse, CarriedCollective] = {}
     shared = {payload.use: payload.shared for payload in staged.payloads}
     lines, often = defaultdict[str, list[tuple[float, Line]]](list), _count_collectives(stages)
@@ -344,9 +365,7 @@ def _staged(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
         carriers[use] = CarriedCollective("ring", float(table.seconds[0]), Line(rate, latency, use.nbytes / use.ranks))
         lines["pipeline"].append((use.nbytes, carriers[use].line))
     sizes = [("tensor", strategy.tp), ("data", strategy.replicas), ("pipeline", strategy.pp)]
-    network, notes = network_of(sizes, lines, around=False)
-    notes += _library_notes(carriers)
-    return StepTraces(ranks=job.fabric.ranks, stages=stages, carriers=carriers, network=network, notes=tuple(notes))
+    return _traces(job.fabric.ranks, stages, carriers, sizes, lines, around=False)
 
 
 def _count_collectives(stages: Sequence[Sequence[Operation]]) -> Counter[CollectiveUse]:
@@ -359,16 +378,3 @@ def _price(job: Job, strategy: Strategy, use: CollectiveUse) -> Price:
     pricing = job.pricing if job.shares is None else job.shares.pricing(use.axis)
     stride = int(distance(job.fabric, np.array([use.stride]))[0])
     return pricing.price(strategy.algorithm, use.ranks, 0, stride)
-
-
-def _library_notes(carriers: dict[CollectiveUse, CarriedCollective]) -> list[str]:
-    without = dict.fromkeys(carrier.algorithm for carrier in carriers.values() if carrier.schedule is None)
-    notes = []
-    if "library" in without:
-        notes.append(
-            "the fabric's collective library has no schedule: ASTRA-sim runs its own ring, over pairs that are as fast "
-            "as a ring of the library's time needs"
-        )
-    if "ring" in without:
-        notes.append("tied tables are added up by ASTRA-sim's own ring among their stages")
-    return notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -97,25 +98,16 @@ def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
 
 def common_notes(job: ExportedJob) -> list[str]:
     """Return sentences on parts of the split that no framework's settings state."""
-    strategy = job.strategy
-    notes = []
-    if strategy.micro_batch:
-        notes.append(
-            f"the last of {strategy.micro_batches} micro-batches has {strategy.last_samples} samples instead of "
-            f"{strategy.samples}: frameworks want equal ones"
-        )
-    if strategy.cp > 1:
-        notes.append(
-            "ranks of a context group are taken to have equal work: each takes one piece from either end of a causal "
-            "sequence"
-        )
-    if strategy.exchange:
-        notes.append("gradients are exchanged by a method of lightloom.exchange: attach its hook yourself")
-    if job.algorithms:
-        notes.append(
-            f"collectives run {', '.join(job.algorithms)}; which algorithm runs is the communication library's choice"
-        )
-    return notes
+    strategy, algorithms = job.strategy, ", ".join(job.algorithms)
+    notes = {
+        f"the last of {strategy.micro_batches} micro-batches has {strategy.last_samples} samples instead of "
+        f"{strategy.samples}: frameworks want equal ones": strategy.micro_batch,
+        "ranks of a context group are taken to have equal work: each takes one piece from either end of a causal "
+        "sequence": strategy.cp > 1,
+        "gradients are exchanged by a method of lightloom.exchange: attach its hook yourself": strategy.exchange,
+        f"collectives run {algorithms}; which algorithm runs is the communication library's choice": algorithms,
+    }
+    return [note for note, applies in notes.items() if applies]
 
 
 # A split as arguments of Megatron-LM's ``pretrain_*.py``, in a shell script to be sourced.
@@ -124,6 +116,7 @@ def common_notes(job: ExportedJob) -> list[str]:
 
 _PRECISIONS = {"bf16": ["--bf16"], "fp16": ["--fp16"], "fp8": ["--bf16", "--fp8-format hybrid"]}
 _DISTRIBUTED_OPTIMIZER = "--use-distributed-optimizer"
+_FULL_RECOMPUTATION = ("--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1")
 _FSDP_SHARDING = {"zero-2": "optim_grads", "zero-3": "optim_grads_params", "hybrid": "optim_grads_params"}
 _FSDP = (
     "--use-megatron-fsdp",
@@ -136,39 +129,36 @@ _FSDP = (
 
 def arguments(job: ExportedJob) -> list[str]:
     """Return one option an entry, with its value; Megatron takes the data-parallel degree from the number of ranks."""
-    strategy = job.strategy
-    found = [
+    strategy, replicated = job.strategy, job.strategy.replicas > 1
+    fully = _FSDP_SHARDING.get(strategy.sharding) if replicated else None
+    overlaps = replicated and strategy.sharding not in _FSDP_SHARDING and (job.overlaps_gradients or strategy.plain)
+    # Megatron pads the table to a multiple of this number and of the tensor degree: to the rows of the plan's.
+    padded = -(-(job.vocabulary or 0) // strategy.tp)
+    chosen: list[tuple[object, Sequence[str]]] = [
+        (job.sequence_length is not None, [f"--seq-length {job.sequence_length}"]),
+        (job.vocabulary is not None, [f"--make-vocab-size-divisible-by {padded}"]),
+        (strategy.sequence_parallel, ["--sequence-parallel"]),
+        (strategy.cp > 1, [f"--context-parallel-size {strategy.cp}", "--cp-comm-type p2p"]),
+        (strategy.ep > 1, [f"--expert-model-parallel-size {strategy.ep}"]),
+        (True, _stage_arguments(job)),
+        (strategy.recomputation == "full", _FULL_RECOMPUTATION),
+        (strategy.recomputation == "selective", ["--recompute-granularity selective"]),
+        (fully, [option.format(fully) for option in _FSDP]),
+        (
+            fully and strategy.sharding == "hybrid",
+            [f"--num-distributed-optimizer-instances {strategy.replicas // job.node_replicas}"],
+        ),
+        (strategy.sharding == "zero-1" and replicated, [_DISTRIBUTED_OPTIMIZER]),
+        (overlaps, ["--overlap-grad-reduce"]),
+    ]
+    return [
         f"--tensor-model-parallel-size {strategy.tp}",
         f"--pipeline-model-parallel-size {strategy.pp}",
         f"--micro-batch-size {strategy.samples}",
         f"--global-batch-size {strategy.global_batch}",
+        *(option for applies, options in chosen if applies for option in options),
+        *_PRECISIONS.get(job.precision, []),
     ]
-    if job.sequence_length is not None:
-        found.append(f"--seq-length {job.sequence_length}")
-    if job.vocabulary is not None:
-        # Megatron pads the table to a multiple of this number and of the tensor degree: to the rows of the plan's.
-        found.append(f"--make-vocab-size-divisible-by {-(-job.vocabulary // strategy.tp)}")
-    if strategy.sequence_parallel:
-        found.append("--sequence-parallel")
-    if strategy.cp > 1:
-        found += [f"--context-parallel-size {strategy.cp}", "--cp-comm-type p2p"]
-    if strategy.ep > 1:
-        found.append(f"--expert-model-parallel-size {strategy.ep}")
-    found += _stage_arguments(job)
-    if strategy.recomputation == "full":
-        found += ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"]
-    elif strategy.recomputation == "selective":
-        found.append("--recompute-granularity selective")
-    if strategy.sharding in _FSDP_SHARDING and strategy.replicas > 1:
-        found += [option.format(_FSDP_SHARDING[strategy.sharding]) for option in _FSDP]
-        if strategy.sharding == "hybrid":
-            found.append(f"--num-distributed-optimizer-instances {strategy.replicas // job.node_replicas}")
-    elif strategy.sharding == "zero-1" and strategy.replicas > 1:
-        found.append(_DISTRIBUTED_OPTIMIZER)
-    overlaps = job.overlaps_gradients or strategy.plain
-    if strategy.replicas > 1 and strategy.sharding not in _FSDP_SHARDING and overlaps:
-        found.append("--overlap-grad-reduce")
-    return found + _PRECISIONS.get(job.precision, [])
 
 
 def _stage_arguments(job: ExportedJob) -> list[str]:
@@ -247,30 +237,35 @@ def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
 def torchtitan_notes(job: ExportedJob) -> list[str]:
     """Return sentences on what these settings do not say, or say otherwise."""
     strategy = job.strategy
-    found = common_notes(job)
-    if strategy.sharding == "zero-1":
-        found.append("torchtitan does not shard the optimizer's state alone: its replicas keep all of it")
-    if strategy.sharding in ("none", "zero-1") and strategy.dp > 1 and strategy.tp * strategy.pp > 1:
-        found.append("replicas with tensor or pipeline parallelism: some releases refuse that without sharding")
-    if strategy.ep > 1 and strategy.sharding in ("none", "zero-1"):
-        found.append("torchtitan takes the ranks of expert groups from sharded replicas; the plan's are not sharded")
-    accumulates = strategy.pp == 1 and strategy.micro_batches > 1
-    if strategy.sharding == "zero-2" and job.zero_2_exchange == "step" and accumulates:
-        found.append("without stages torchtitan gathers and reduces for every micro-batch; the plan does once a step")
-    if strategy.cp > 1 and strategy.sharding in ("none", "zero-1"):
-        found.append("torchtitan shards over the ranks of a context group; the plan's hold everything")
-    if strategy.cp > 1 and strategy.sharding == "hybrid" and job.node_replicas % strategy.cp:
-        found.append("torchtitan shards over whole context groups; the plan's nodes have a part of one each")
-    if strategy.tp > 1 and not strategy.sequence_parallel:
-        found.append("torchtitan's tensor parallelism is sequence-parallel too; the plan's is not")
-    if job.vocabulary is not None and job.vocabulary % strategy.tp:
-        found.append(
-            f"torchtitan pads no vocabulary: of {job.vocabulary:,} rows the fullest of {strategy.tp} ranks holds "
-            f"{-(-job.vocabulary // strategy.tp):,}, as priced"
-        )
-    if job.precision not in ("bf16", "fp32", "tf32"):
-        found.append(f"the plan computes in {job.precision}: set it up yourself")
-    return found
+    unsharded, accumulates = strategy.sharding in ("none", "zero-1"), strategy.pp == 1 and strategy.micro_batches > 1
+    stepwise = strategy.sharding == "zero-2" and job.zero_2_exchange == "step"
+    rows, padded = job.vocabulary or 0, -(-(job.vocabulary or 0) // strategy.tp)
+    notes = {
+        "torchtitan does not shard the optimizer's state alone: its replicas keep all of it": (
+            strategy.sharding == "zero-1"
+        ),
+        "replicas with tensor or pipeline parallelism: some releases refuse that without sharding": (
+            unsharded and strategy.dp > 1 and strategy.tp * strategy.pp > 1
+        ),
+        "torchtitan takes the ranks of expert groups from sharded replicas; the plan's are not sharded": (
+            unsharded and strategy.ep > 1
+        ),
+        "without stages torchtitan gathers and reduces for every micro-batch; the plan does once a step": (
+            stepwise and accumulates
+        ),
+        "torchtitan shards over the ranks of a context group; the plan's hold everything": unsharded
+        and strategy.cp > 1,
+        "torchtitan shards over whole context groups; the plan's nodes have a part of one each": (
+            strategy.cp > 1 and strategy.sharding == "hybrid" and job.node_replicas % strategy.cp
+        ),
+        "torchtitan's tensor parallelism is sequence-parallel too; the plan's is not": (
+            strategy.tp > 1 and not strategy.sequence_parallel
+        ),
+        f"torchtitan pads no vocabulary: of {rows:,} rows the fullest of {strategy.tp} ranks holds {padded:,}, as "
+        "priced": rows % strategy.tp,
+        f"the plan computes in {job.precision}: set it up yourself": job.precision not in ("bf16", "fp32", "tf32"),
+    }
+    return common_notes(job) + [note for note, applies in notes.items() if applies]
 
 
 def to_toml(job: ExportedJob) -> str:

@@ -382,8 +382,7 @@ class OperatorColumns:
     def key_value_bytes(self, samples: Ints, tp: Ints, cp: Ints) -> Floats:
         """Return the bytes of the keys and values of a rank's own tokens and heads: [rows, operators]."""
         elements = self["key_values"] * samples[:, None] / (self.batch * tp * cp)[:, None]
-        nbytes: Floats = elements * self.element_bytes
-        return nbytes
+        return elements * self.element_bytes
 
     def times(
         self,
@@ -407,12 +406,26 @@ class OperatorColumns:
         forward, backward = (accelerator.operator_times(work, precision) for work in works)
         if self.measured is None:
             return forward, backward
-        references = self.measured_references(self.measured, accelerator, precision)
         part = samples[:, None] / (self.measured.batch * (1 if cp is None else cp[:, None]))
-        share = np.where(self["sampled"] == 1, part, 1.0)
-        columns = [self.values[name].view(np.float64) for name in MEASURED_COLUMNS]
+        return self.corrected((forward, backward), accelerator, precision, np.where(self["sampled"] == 1, part, 1.0))
+
+    def corrected(
+        self, times: tuple[Floats, Floats], accelerator: Accelerator, precision: Precision, share: Floats, *at: Ints
+    ) -> tuple[Floats, Floats]:
+        """Return seconds forward and backward with measured ones in place of priced ones, as :func:`scaled`.
+
+        Args:
+            times: by the model.
+            accelerator: what a rank computes on.
+            precision: number format of the arithmetic.
+            share: part of the trace's samples and tokens.
+            at: the operators that ``times`` are of, where not all in order.
+        """
+        assert self.measured is not None
+        references = self.measured_references(self.measured, accelerator, precision)
         forward, backward = (
-            scaled(*entry, share) for entry in zip((forward, backward), columns, references, strict=True)
+            scaled(priced, self[name].view(np.float64)[at or ...], reference[at or ...], share)
+            for priced, name, reference in zip(times, MEASURED_COLUMNS, references, strict=True)
         )
         return forward, backward
 
@@ -583,17 +596,12 @@ def part_times(
     """Return the seconds of parts forward and backward, without launches, each [parts]."""
     one = np.ones(1, np.int64)
     shaped = replace(columns, values=_part_columns(columns, parts), measured=None)
-    times = shaped.times(accelerator, precision, one, one)
+    forward, backward = (seconds[0] for seconds in shaped.times(accelerator, precision, one, one))
     if columns.measured is None:
-        return times[0][0], times[1][0]
-    references = columns.measured_references(columns.measured, accelerator, precision)
+        return forward, backward
     sampled = np.where(columns["sampled"][parts.operator] == 1, parts.samples / columns.measured.batch, 1.0)
-    forward, backward = (
-        scaled(priced[0], columns[name].view(np.float64)[parts.operator], reference[parts.operator], share)
-        for priced, name, reference in zip(times, MEASURED_COLUMNS, references, strict=True)
-        for share in [sampled * parts.slice / parts.size]
-    )
-    return forward, backward
+    share = sampled * parts.slice / parts.size
+    return columns.corrected((forward, backward), accelerator, precision, share, parts.operator)
 
 
 def _part_columns(columns: OperatorColumns, parts: Parts) -> dict[str, Ints]:

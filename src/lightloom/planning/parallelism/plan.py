@@ -46,14 +46,13 @@ class ParameterGroup:
     """Parameters of all these operators together."""
 
     def exchange(
-        self, kind: Kind, index: int, parameter_bytes: int, starts_after: int, needed_by: int, *, suffix: str = ""
+        self, kind: Kind, parameter_bytes: int, starts_after: int, needed_by: int, *, suffix: str = ""
     ) -> Exchange:
-        """Return the collective of this group, which is number ``index``, with so many bytes for each parameter."""
+        """Return the collective of this group with so many bytes for each parameter."""
         return Exchange(
             name=f"{kind} {self.name}{suffix}",
             kind=kind,
             nbytes=float(self.parameters * parameter_bytes),
-            group=index,
             starts_after=starts_after,
             needed_by=needed_by,
         )
@@ -67,8 +66,6 @@ class Exchange:
     kind: Kind
     nbytes: float
     """Bytes at every rank at the end of an all-gather, at the start of the other kinds (``Collective.nbytes``)."""
-    group: int
-    """Index of its parameter group."""
     starts_after: int
     """Position that must be done before it may start; ``START`` for none."""
     needed_by: int
@@ -97,10 +94,6 @@ class MemoryUse:
     def parts(self) -> dict[str, float]:
         """Return the bytes by what they are for, without parts of none."""
         return {name: nbytes for name, nbytes in asdict(self).items() if nbytes}
-
-    def fits(self, memory: float | None) -> bool | None:
-        """Return whether a memory of so many bytes holds it; None when the accelerator's memory is unknown."""
-        return None if memory is None else self.total <= memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,19 +169,34 @@ def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -
     groups = buckets(local, settings)
     end = 2 * len(local.operators)
     exchanges = tuple(
-        group.exchange("all-reduce", index, settings.gradient_bytes, end - 1 - group.first, end)
-        for index, group in enumerate(groups)
+        group.exchange("all-reduce", settings.gradient_bytes, end - 1 - group.first, end) for group in groups
     )
     held = float(local.parameters + local.unused_parameters)
+    return _plan("ddp", local, ranks, settings, groups, exchanges, held, settings.gradient_bytes)
+
+
+def _plan(
+    strategy: str,
+    local: ComputeGraph,
+    ranks: int,
+    settings: TrainingSettings,
+    groups: tuple[ParameterGroup, ...],
+    exchanges: tuple[Exchange, ...],
+    held: float,
+    gradient_bytes: int,
+    gathered: float = 0.0,
+) -> ParallelPlan:
+    """Return the plan of a rank that holds and updates so many parameters, with gradients of so many bytes each."""
     memory = MemoryUse(
         parameters=held * settings.stored_parameter_bytes,
-        gradients=held * settings.gradient_bytes,
+        gradients=held * gradient_bytes,
         optimizer=held * settings.optimizer_state_bytes,
         activations=float(local.saved_bytes),
+        gathered=gathered,
         loss=transient_loss(local),
     )
     return ParallelPlan(
-        strategy="ddp",
+        strategy=strategy,
         graph=local,
         ranks=ranks,
         settings=settings,
@@ -236,29 +244,14 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
     groups = units(local, settings)
     shard = (local.parameters + local.unused_parameters) / ranks
     largest = sorted((group.parameters for group in groups), reverse=True)
-    memory = MemoryUse(
-        parameters=shard * settings.stored_parameter_bytes,
-        gradients=shard * settings.stored_parameter_bytes,
-        optimizer=shard * settings.optimizer_state_bytes,
-        activations=float(local.saved_bytes),
-        loss=transient_loss(local),
-        # The unit that computes and those gathered ahead, plus the gradient that is being reduced: at most
-        # the largest.
-        gathered=float(
-            sum(largest[: settings.prefetch + 1]) * settings.sharded_parameter_bytes
-            + sum(largest[:1]) * settings.sharded_gradient_bytes
-        ),
+    # The unit that computes and those gathered ahead, plus the gradient that is being reduced: at most the largest.
+    gathered = float(
+        sum(largest[: settings.prefetch + 1]) * settings.sharded_parameter_bytes
+        + sum(largest[:1]) * settings.sharded_gradient_bytes
     )
-    return ParallelPlan(
-        strategy="fsdp",
-        graph=local,
-        ranks=ranks,
-        settings=settings,
-        groups=groups,
-        exchanges=(*_forward_gathers(groups, settings), *_backward_exchanges(groups, len(local.operators), settings)),
-        memory=memory,
-        updated_parameters=shard,
-    )
+    exchanges = (*_forward_gathers(groups, settings), *_backward_exchanges(groups, len(local.operators), settings))
+    stored = settings.stored_parameter_bytes
+    return _plan("fsdp", local, ranks, settings, groups, exchanges, shard, stored, gathered)
 
 
 def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
@@ -285,7 +278,7 @@ def _forward_gathers(groups: Sequence[ParameterGroup], settings: TrainingSetting
         behind = index - settings.prefetch - 1
         starts = groups[behind].last if behind >= 0 else START
         nbytes = settings.sharded_parameter_bytes
-        gathers.append(group.exchange("all-gather", index, nbytes, starts, group.first, suffix=" forward"))
+        gathers.append(group.exchange("all-gather", nbytes, starts, group.first, suffix=" forward"))
     return gathers
 
 
@@ -298,11 +291,11 @@ def _backward_exchanges(groups: Sequence[ParameterGroup], operators: int, settin
         while waiting >= max(0, index - settings.prefetch):
             unit, nbytes = groups[waiting], settings.sharded_parameter_bytes
             needed = end - 1 - unit.last
-            issued.append(unit.exchange("all-gather", waiting, nbytes, begins - 1, needed, suffix=" backward"))
+            issued.append(unit.exchange("all-gather", nbytes, begins - 1, needed, suffix=" backward"))
             waiting -= 1
         unit = groups[index]
         starts = end - 1 - unit.first
-        issued.append(unit.exchange("reduce-scatter", index, settings.sharded_gradient_bytes, starts, end))
+        issued.append(unit.exchange("reduce-scatter", settings.sharded_gradient_bytes, starts, end))
     return issued
 
 
@@ -545,22 +538,16 @@ def attention_scores(graph: ComputeGraph) -> Ints:
     return np.array(scores, np.int64)
 
 
-def read_within(graph: ComputeGraph, which: Mask) -> Mask:
-    """Return the operators of ``which`` whose output no other operators read: [operators]."""
-    within = {operator.name for operator, chosen in zip(graph.operators, which, strict=True) if chosen}
-    readers = graph.consumers()
-    alone = [bool(readers[operator.name]) and within.issuperset(readers[operator.name]) for operator in graph.operators]
-    return which & np.array(alone, np.bool_)
-
-
 def recomputation_columns(graph: ComputeGraph, *, unfused: bool) -> dict[str, Ints]:
     """Return columns of what is repeated and dropped, each [operators].
 
     Whether an operator lies ``in_block``, in the ``core`` of attention or ``inside_core`` (nothing else reads it), as 0
     or 1; and the ``scores`` that it keeps, where attention is unfused.
     """
-    core = attention_core(graph)
-    masks = {"in_block": in_blocks(graph), "core": core, "inside_core": read_within(graph, core)}
+    core, readers = attention_core(graph), graph.consumers()
+    names = {operator.name for operator, chosen in zip(graph.operators, core, strict=True) if chosen}
+    alone = [bool(readers[operator.name]) and names.issuperset(readers[operator.name]) for operator in graph.operators]
+    masks = {"in_block": in_blocks(graph), "core": core, "inside_core": core & np.array(alone, np.bool_)}
     columns: dict[str, Ints] = {name: mask.astype(np.int64) for name, mask in masks.items()}
     return columns | {"scores": attention_scores(graph) * int(unfused)}
 

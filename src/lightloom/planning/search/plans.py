@@ -355,7 +355,7 @@ class Plan:
     def memory_use(self) -> MemoryUse | None:
         """Parts of the memory, where they are known: of data parallelism alone that keeps all activations."""
         plain = isinstance(self.choice, Strategy) and self.choice.recomputation == "none"
-        return self.result.memory if self.result is not None and plain else None
+        return self.result.plan.memory if self.result is not None and plain else None
 
     @property
     def global_batch(self) -> int:

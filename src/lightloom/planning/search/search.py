@@ -491,7 +491,7 @@ class Comparison:
             step=step,
             breakdown=step.result.breakdown,
             ledger=step_ledger(self.ledger, self.goodput, step, strategy, step.result.sent_joules),
-            memory=step.result.memory.total + self.job.state_bytes(strategy) * self.job.parameters,
+            memory=step.result.plan.memory.total + self.job.state_bytes(strategy) * self.job.parameters,
             gradient_exchange=method,
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any
 
@@ -24,7 +24,7 @@ from lightloom.core.timeline import Interval, Timeline
 from lightloom.machines.accelerators.accelerator import Accelerator
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.parallelism.operators import passes, times_and_launches
-from lightloom.planning.parallelism.plan import START, Exchange, MemoryUse, ParallelPlan
+from lightloom.planning.parallelism.plan import START, Exchange, ParallelPlan
 
 
 class DeadlockError(AssertionError):
@@ -64,17 +64,15 @@ def run(tasks: Sequence[Task]) -> Timeline:
             followers[earlier].append(index)
 
     ready: dict[str, list[tuple[int, int]]] = {task.resource: [] for task in tasks}
-    idle = dict.fromkeys(ready, True)
+    idle, touched = dict.fromkeys(ready, True), dict[str, None].fromkeys(ready)
     ending: list[tuple[float, int]] = []
     starts: list[float] = [math.nan] * len(tasks)
-    touched: dict[str, None] = {}
-    for index, task in enumerate(tasks):
-        if not task.after:
-            heappush(ready[task.resource], (task.priority, index))
-            touched[task.resource] = None
-
+    released = [index for index, count in enumerate(waits) if not count]
     now, done = 0.0, 0
     while True:
+        for index in released:
+            heappush(ready[tasks[index].resource], (tasks[index].priority, index))
+            touched[tasks[index].resource] = None
         for resource in touched:
             if idle[resource] and ready[resource]:
                 index = heappop(ready[resource])[1]
@@ -82,7 +80,7 @@ def run(tasks: Sequence[Task]) -> Timeline:
                 heappush(ending, (now + tasks[index].duration, index))
         if not ending:
             break
-        now, touched = ending[0][0], {}
+        now, touched, released = ending[0][0], {}, []
         while ending and ending[0][0] == now:
             index = heappop(ending)[1]
             done += 1
@@ -91,9 +89,7 @@ def run(tasks: Sequence[Task]) -> Timeline:
             for follower in followers[index]:
                 waits[follower] -= 1
                 if waits[follower] == 0:
-                    resource = tasks[follower].resource
-                    heappush(ready[resource], (tasks[follower].priority, follower))
-                    touched[resource] = None
+                    released.append(follower)
     if done < len(tasks):
         raise DeadlockError(f"tasks wait for each other: {' → '.join(_circle(tasks, waits))}")
     return Timeline.of(
@@ -160,14 +156,12 @@ _LEAST_RATE = 1e-12
 def waiting(computing: Floats, exchanging: Floats, share: float) -> Floats:
     """Return by how many seconds exchanges prolong the computing with which they begin: in the arguments' shape."""
     # An exchange that nothing serves takes infinitely long, of which no share is no number.
-    prolonged: Floats = np.maximum(exchanging - computing, share * exchanging if share else 0.0)
-    return prolonged
+    return np.maximum(exchanging - computing, share * exchanging if share else 0.0)
 
 
 def slowing(computing: Floats, exchanging: Floats, share: float) -> Floats:
     """Return the same without what is left of the exchanges once computing has ended."""
-    slower: Floats = share * np.minimum(exchanging, computing / max(1 - share, _LEAST_RATE))
-    return slower
+    return share * np.minimum(exchanging, computing / max(1 - share, _LEAST_RATE))
 
 
 class SlowedComputing:
@@ -439,12 +433,12 @@ class _Clock:
             self._position, self._now = position, self._computing.end(self._now, seconds)
 
 
-# One training step, simulated: the plan's tasks run by the engine, then time, energy and memory read off.
+# One training step, simulated: the plan's tasks run by the engine, then time and energy read off.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """Times, joules of sending and memory of one step of a plan, in the steady state."""
+    """Times and joules of sending of one step of a plan, in the steady state."""
 
     plan: ParallelPlan
     timeline: Timeline
@@ -456,16 +450,6 @@ class StepResult:
     """Seconds by category, whether hidden or not."""
     sent_joules: float | None
     """Joules that sending takes over all ranks; None where the fabric states no energy of a bit."""
-    memory: MemoryUse
-    """Bytes that a rank holds."""
-    fits: bool | None
-    """True when the accelerator's memory holds that; None when its size is unknown."""
-
-    @property
-    def samples_per_second(self) -> float:
-        """Throughput of all ranks together; infinite for a step that takes no time."""
-        samples = self.plan.ranks * self.plan.settings.batch_per_rank
-        return samples / self.step_time if self.step_time else float("inf")
 
     @property
     def compute_time(self) -> float:
@@ -476,20 +460,6 @@ class StepResult:
     def communication_time(self) -> float:
         """Seconds that the network transmits, changes circuits or waits for a codec, hidden or not."""
         return self.busy_time["transmission"] + self.busy_time["reconfiguration"] + self.busy_time["codec"]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures of the step in plain types and SI units, without its timeline."""
-        return {
-            "strategy": self.plan.strategy,
-            "step_time_s": self.step_time,
-            "samples_per_second": self.samples_per_second if self.step_time else None,
-            "breakdown": dict(self.breakdown),
-            "busy_time_s": dict(self.busy_time),
-            "communication_time_s": self.communication_time,
-            "transmission_j": self.sent_joules,
-            "memory_bytes": asdict(self.memory) | {"total": self.memory.total},
-            "fits": self.fits,
-        }
 
 
 def simulate_step(
@@ -524,6 +494,4 @@ def simulate_step(
         breakdown=timeline.breakdown(),
         busy_time=timeline.busy_time(),
         sent_joules=sum(sourced) if len(sourced) == len(sent) else None,
-        memory=plan.memory,
-        fits=plan.memory.fits(accelerator.memory),
     )

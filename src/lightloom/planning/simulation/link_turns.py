@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -69,8 +69,7 @@ class Pass:
         left = whole - busy
         hidden = (load <= left) & (left > 0)
         stretched = np.divide(whole * load, left, out=busy + load, where=hidden)
-        longest: Floats = np.where(exchanging > 0, np.maximum(exchanging, stretched.max(axis=-1)), 0.0)
-        return longest
+        return np.where(exchanging > 0, np.maximum(exchanging, stretched.max(axis=-1)), 0.0)
 
 
 class LinkTurns:
@@ -80,15 +79,14 @@ class LinkTurns:
         self._fabric = fabric
         self._apart = fabric.exclusive or fabric.in_network_reduction
         """True when exchanges share no links: circuits are divided among them."""
-        self._shares: dict[tuple[int, int, bool], Floats] = {}
-        self._levels: dict[tuple[int, int, bool], Ints] = {}
-        """Which links have equal shares: a number of each."""
-        self._sets: dict[tuple[tuple[int, int, bool], ...], Floats] = {}
+        self._shares = cache(self._shares_of)
+        self._sets = cache(self._sets_of)
 
     @classmethod
     def on(cls, fabric: Fabric) -> LinkTurns:
         """Return what is known of the links of a fabric, whatever its collective library."""
-        return _on(_Wires(fabric))
+        key = *fabric.implementation, fabric.model_dump_json(exclude={"sources", "transport"})
+        return _on(derived.Keyed(key, fabric))
 
     def pass_of(
         self, rows: Strategies, seconds: Floats, share: float, within: Sequence[Floats], beside: Sequence[Groups]
@@ -110,7 +108,7 @@ class LinkTurns:
         keys = np.stack([column for group in groups for column in (group.ranks, group.stride)], axis=1)
         different, row = np.unique(keys, axis=0, return_inverse=True)
         kinds = [group.all_to_all for group in groups]
-        sets = [self._of_groups(tuple(zip(key[::2], key[1::2], kinds, strict=True))) for key in different.tolist()]
+        sets = [self._sets(tuple(zip(key[::2], key[1::2], kinds, strict=True))) for key in different.tolist()]
         loads = np.zeros((len(sets), max(map(len, sets)), len(inside) + 1))
         for table, own in zip(loads, sets, strict=True):
             table[: len(own)] = own
@@ -118,42 +116,24 @@ class LinkTurns:
         busy = np.einsum("arc,rsa->rcs", np.stack(within), of_rows[:, :, :-1])
         return Pass(seconds, share, busy, of_rows[:, None, :, -1])
 
-    def _of_groups(self, groups: tuple[tuple[int, int, bool], ...]) -> Floats:
+    def _sets_of(self, groups: tuple[tuple[int, int, bool], ...]) -> Floats:
         """Shares of links that the exchanges of a pass load, and all those beside it: [set, axis + 1]; only sets of
         links that no others exceed."""
-        if groups not in self._sets:
-            shares = [self._share(*group) for group in groups]
-            alike = _first_alike([self._levels[group] for group in groups])
-            table = np.stack([*(share[alike] for share in shares[:3]), np.max([s[alike] for s in shares[3:]], axis=0)])
-            self._sets[groups] = _undominated(np.unique(table.T, axis=0))
-        return self._sets[groups]
+        shares, levels = zip(*(self._shares(*group) for group in groups), strict=True)
+        alike = _first_alike(levels)
+        table = np.stack([*(share[alike] for share in shares[:3]), np.max([s[alike] for s in shares[3:]], axis=0)])
+        return _undominated(np.unique(table.T, axis=0))
 
-    def _share(self, ranks: int, stride: int, all_to_all: bool) -> Floats:
-        """Share of each link that all groups of so many ranks load while they exchange, rounded: [link]."""
-        key = ranks, stride, all_to_all
-        if key not in self._shares:
-            self._shares[key] = link_shares(self._fabric, *key).round(9)
-            self._levels[key] = np.unique(self._shares[key], return_inverse=True)[1]
-        return self._shares[key]
-
-
-class _Wires:
-    """Makes a fabric without its library the key of a cache."""
-
-    def __init__(self, fabric: Fabric) -> None:
-        self.fabric = fabric
-        self._text = (*fabric.implementation, fabric.model_dump_json(exclude={"sources", "transport"}))
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Wires) and self._text == other._text
+    def _shares_of(self, ranks: int, stride: int, all_to_all: bool) -> tuple[Floats, Ints]:
+        """Share of each link that all groups of so many ranks load while they exchange, rounded, and a number of each
+        that links of equal shares have: [link]."""
+        shares = link_shares(self._fabric, ranks, stride, all_to_all).round(9)
+        return shares, np.unique(shares, return_inverse=True)[1]
 
 
 @lru_cache(maxsize=64)
-def _on(wires: _Wires) -> LinkTurns:
-    return LinkTurns(wires.fabric)
+def _on(keyed: derived.Keyed[Fabric]) -> LinkTurns:
+    return LinkTurns(keyed.fabric)
 
 
 def link_shares(fabric: Fabric, ranks: int, stride: int, all_to_all: bool = False) -> Floats:

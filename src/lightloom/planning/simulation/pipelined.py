@@ -253,7 +253,7 @@ class _StageTasks:
             if direction == "backward" and micro == last_micro_batch:
                 gradients = self._gradients(chunk, before, unit, computed, last)
                 exchanged = exchanged if gradients is None else gradients
-        ends = exchanged, self._gone(stage, stage), last
+        ends: tuple[int | None, ...] = (exchanged, self._gone(stage, stage), last)
         turn = self._turn(stage, "for what follows", turns.exchange, *ends)
         ends = ends if turn is None else (turn,)
         end = self._once("exchange", f"exchange {stage}", stage, *ends)
@@ -352,11 +352,10 @@ class _StageTasks:
             unit = last
             seconds = part * compute + slowed - head - (tail if number == len(parts) else 0.0)
             last = self._task(name, f"stage {stage}", direction, seconds, last, *waits, part=direction, **details)
-            for kind, resource, waited in (("ring", "context", ring), ("exchange", "shards", shared)):
+            for kind, resource, waited in (("ring", f"context {stage}", ring), ("exchange", f"shards {stage}", shared)):
                 if waited:
-                    said = {"part": f"{direction}_{kind}", **details, "share": part}
-                    words = f"{kind} in {name}", f"{resource} {stage}", "transmission"
-                    last = self._task(*words, part * waited, last, **said)
+                    said: dict[str, float | str] = {"part": f"{direction}_{kind}", **details, "share": part}
+                    last = self._task(f"{kind} in {name}", resource, "transmission", part * waited, last, **said)
             head, waits, exchanged = 0.0, (), last
         if tail:
             self._task(name, f"stage {stage}", direction, tail, last)

@@ -574,8 +574,8 @@ def simulate_placed(
         circuits: with ``timing``, holds come round, the first after a reconfiguration at time 0.
         compression_ratio: bytes of a gradient for each byte sent between groups.
         accumulates: whether these are the passes of a micro-batch that neither exchanges gradients nor updates.
-        regrant: grants every hold but the first from what waits when the counters are read, the controller's latency
-            before the reconfiguration; the first from all that the step sends. See ``circuits.regrant.regrants``.
+        regrant: grants every hold but the first from what waits when the hold before ends; the first from all that the
+            step sends. See ``circuits.group.regrants``.
 
     Raises:
         UnsupportedError: two devices that exchange data have no path over the circuits, or the step has no end.
@@ -603,24 +603,13 @@ def _check_inputs(plan: HybridPlan, circuits: GroupCircuits, ratio: float, regra
         raise ConfigError(f"compression ratio of {ratio}: expected more than 0, and finite")
 
 
-def simulate_best(
-    plan: HybridPlan,
-    fabric: Fabric,
-    accelerator: Accelerator,
-    settings: TrainingSettings,
-    *,
-    compression_ratio: float = 1.0,
-    timing: Timing | None = None,
-) -> PlacedStep:
+def simulate_best(plan: HybridPlan, fabric: Fabric, accelerator: Accelerator, settings: TrainingSettings) -> PlacedStep:
     """Return the shortest step of all that the fabric can grant (``circuits.group.grants``).
 
     Raises:
         UnsupportedError: as :func:`simulate_placed`, or the fabric grants no circuits.
     """
-    steps = [
-        simulate_placed(plan, circuits, accelerator, settings, compression_ratio=compression_ratio)
-        for circuits in grants(plan, fabric, timing)
-    ]
+    steps = (simulate_placed(plan, circuits, accelerator, settings) for circuits in grants(plan, fabric))
     return min(steps, key=lambda step: step.step_time)
 
 
@@ -636,15 +625,14 @@ def _run_cycle(run: PlacedRun, circuits: GroupCircuits, timing: Timing) -> None:
 
 
 def _replan(run: PlacedRun, timing: Timing, regrant: Regrant) -> None:
-    """Every hold is granted from what waited when its counters were read; where nothing did, circuits stay."""
+    """Every hold is granted from what waited when the one before ended; where nothing did, circuits stay."""
     rate, changed = regrant(run.sent), True
-    early = max(timing.hold - timing.controller_latency, 0.0)
     for hold in range(MOST_HOLDS):
         start = hold * timing.period
         lit = start + timing.reconfiguration
         if run.reconfigure(start, timing) if changed else run.advance(lit, rate):
             return
-        if run.advance(lit + early, rate):
+        if run.advance(lit + timing.hold, rate):
             return
         waiting = run.waiting
         if run.advance(start + timing.period, rate):

@@ -14,38 +14,36 @@ from dataclasses import replace
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Column, Floats, Ints
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.machines.fabrics.fabric import NEEDS_CIRCUITS, NEEDS_OWN_LINKS, Fabric
 from lightloom.planning.parallelism.circuits import ring, switch
 from lightloom.planning.parallelism.circuits.circuits import Assignment, GroupCircuits, Timing, Traffic
 from lightloom.planning.parallelism.circuits.play import longest_first
-from lightloom.planning.parallelism.circuits.ring import assign_tiled, cached_relaxation, longest_tiled
+from lightloom.planning.parallelism.circuits.ring import ENOUGH, assign_tiled, cached_relaxation, longest_tiled
 from lightloom.planning.parallelism.circuits.verify import verify
 from lightloom.planning.parallelism.placement.place import start_order
 from lightloom.planning.parallelism.placement.placement import HybridPlan, Neighbours
 
 CYCLES = (1, 2, 4, 8, 16, 32, 64)
 """Numbers of holds of the cycles tried on a ring, until one is good enough."""
-ENOUGH = 0.1
-"""Gap to the bound at which longer cycles are not tried: they make transfers wait longer for their turn."""
 LONG = 4
 """Holds from which on any gap is enough, once every pair has a circuit."""
 HOLD_RECONFIGURATIONS = 10
 """Length of a hold in reconfiguration times, where nothing else is said (SiP-ML, section 3.1)."""
 
 
-def grant(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> GroupCircuits:
+def grant(plan: HybridPlan, fabric: Fabric) -> GroupCircuits:
     """Return the circuits of :func:`grants` that should be fastest.
 
     They are compared by how long the busiest pipe sends, relays included, and by how long each transfer of the longest
     chain waits for its hold on average.
     """
-    granted = grants(plan, fabric, timing)
+    granted = grants(plan, fabric)
     return granted[0] if len(granted) == 1 else min(granted, key=lambda circuits: _expected_seconds(plan, circuits))
 
 
-def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> list[GroupCircuits]:
+def grants(plan: HybridPlan, fabric: Fabric) -> list[GroupCircuits]:
     """Return the circuits that can serve a plan's traffic, as every group sees them.
 
     * circuit switch: max-min, set once; where a rank has more peers than planes, circuits go to the longest transfers,
@@ -54,8 +52,7 @@ def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> li
       some pair has no circuit yet; the same in every group;
     * packets: pairs at the speed of their ports, links that several ports share as if all of these were busy.
 
-    Args:
-        timing: of the holds of a ring; by default a hold of ten reconfigurations.
+    Holds of a ring are ten reconfigurations long.
 
     Raises:
         UnsupportedError: the fabric has none of these or another number of ranks, or some pair is out of reach
@@ -71,7 +68,7 @@ def grants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> li
     if fabric.switch_planes:
         candidates = [worst_group(plan, _assign_on_switch(traffic, fabric), fabric)]
     elif fabric.assigns_circuits:
-        candidates = _grants_on_ring(plan, traffic, fabric, timing)
+        candidates = _grants_on_ring(plan, traffic, fabric)
     else:
         candidates = [_grant_ports(plan, traffic, fabric)]
     return _reaching(plan, candidates)
@@ -90,10 +87,9 @@ def worst_group(
     traffic, circuits = assignment.traffic, assignment.circuits
     verify(circuits, fabric)
     pipe, source, destination = pipes_of(plan.k, traffic)
-    latency = np.zeros(len(source))
-    serving = traffic.find(circuits.source, circuits.destination)
+    serving = pipe[traffic.find(circuits.source, circuits.destination)]
     seconds = fabric.latency(circuits.source, circuits.destination, circuits.route) + fabric.step_overhead
-    np.maximum.at(latency, pipe[serving], seconds)
+    latency = _largest(seconds, serving, len(source))
     bandwidth = least_of_groups(plan, circuits.counts(traffic), pipe).astype(np.float64) * fabric.channel_bandwidth
     return GroupCircuits.with_own_ports(plan.k, source, destination, bandwidth, latency, timing, assignment)
 
@@ -136,8 +132,8 @@ def _assign_on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
     return Assignment(traffic, switch.realise(traffic, fabric, counts), switch.bound(traffic, fabric))
 
 
-def _grants_on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric, timing: Timing | None) -> list[GroupCircuits]:
-    timing = timing or default_timing(fabric)
+def _grants_on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> list[GroupCircuits]:
+    timing = default_timing(fabric)
     try:
         relaxation = cached_relaxation(traffic, fabric)
     except InputError as error:
@@ -204,25 +200,28 @@ def _grant_ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCir
         raise UnsupportedError(f"placed plans on {fabric.kind_name}: {NEEDS_OWN_LINKS}")
     pipe, source, destination = pipes_of(plan.k, traffic)
     pipes = len(source)
-    bandwidth, latency = np.full(pipes, np.inf), np.zeros(pipes)
-    port, entry = np.zeros((2, pipes), np.int64)
+    bandwidth = np.full(pipes, np.inf)
     np.minimum.at(bandwidth, pipe, ports.rate)
     route = fabric.route(traffic.source, traffic.destination)
     seconds = fabric.latency(traffic.source, traffic.destination, route)
     if fabric.library is not None:
         seconds = seconds + fabric.library.message_latencies(traffic.source, traffic.destination)
-    np.maximum.at(latency, pipe, seconds)
-    np.maximum.at(port, pipe, ports.port)
-    np.maximum.at(entry, pipe, ports.entry)
     return GroupCircuits(
         plan.k,
         source,
         destination,
         bandwidth=bandwidth[None],
-        latency=latency,
-        port=source + plan.k * port,
-        entry=destination % plan.k + plan.k * entry,
+        latency=_largest(seconds, pipe, pipes),
+        port=source + plan.k * _largest(ports.port, pipe, pipes),
+        entry=destination % plan.k + plan.k * _largest(ports.entry, pipe, pipes),
     )
+
+
+def _largest(values: Column, pipe: Ints, pipes: int) -> Column:
+    """Return the largest value of the pairs of each pipe, at least 0: [pipe]."""
+    largest = np.zeros(pipes, values.dtype)
+    np.maximum.at(largest, pipe, values)
+    return largest
 
 
 # Circuits granted anew before every hold, from what waits: SiP-ML's dynamic traffic estimate (section 3.3).
@@ -256,13 +255,13 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
         if fabric.wavelength_routed and plan.groups > 1:
             circuits = longest_tiled(known, fabric, plan.k, np.ceil(known.nbytes / circuit_bytes).astype(np.int64))
         else:
-            circuits = longest_first(fabric)(known, circuit_bytes)
+            circuits = longest_first(known, fabric, circuit_bytes)
         verify(circuits, fabric)
         granted: Floats = least_of_groups(plan, circuits.counts(traffic), pipe)[0].astype(np.float64)
         return granted * fabric.channel_bandwidth
 
-    latency = np.zeros(len(source))
     route = fabric.route(traffic.source, traffic.destination)
-    np.maximum.at(latency, pipe, fabric.latency(traffic.source, traffic.destination, route) + fabric.step_overhead)
+    seconds = fabric.latency(traffic.source, traffic.destination, route) + fabric.step_overhead
+    latency = _largest(seconds, pipe, len(source))
     bandwidth = np.full((1, len(source)), fabric.channel_bandwidth, np.float64)
     return GroupCircuits.with_own_ports(plan.k, source, destination, bandwidth, latency, timing), regrant

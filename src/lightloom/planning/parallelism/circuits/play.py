@@ -7,7 +7,6 @@ share circuits get max-min fair rates. One that has a circuit in another hold wa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,7 @@ from scipy import sparse
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import InputError
-from lightloom.machines.fabrics.fabric import NEEDS_CIRCUITS, Fabric
+from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.parallelism.circuits import ring, switch
 from lightloom.planning.parallelism.circuits.circuits import Circuits, Timing, Traffic
 
@@ -106,25 +105,26 @@ def share(sharing: Sharing, active: NDArray[np.bool_]) -> Floats:
     return rate
 
 
-Planner = Callable[[Traffic, float], Circuits]
-"""Circuits of the next hold from what is still to send and the bytes that one circuit carries in a hold."""
-
-_DONE = 1e-9
+DONE = 1e-9
 """Share of a demand below which the rest is round-off."""
+_MOST_HOLDS = 100_000
 
 
-@dataclass(frozen=True, slots=True)
 class Played:
-    """When and how every pair of the traffic was served; arrays have shape [pair]."""
+    """When and how every pair of the traffic was served, and what is still to send; arrays have shape [pair]."""
 
-    finish: Floats
-    """Seconds from the first reconfiguration's start, or from the first reading of the counters, to the last byte."""
-    hops: Ints
-    """Circuits in a row that the bytes pass: 1 direct, more relayed (in the hold that sent last)."""
-    carried: Floats
-    """Bytes moved, hops counted once each."""
-    holds: int
-    """Number of holds that were begun."""
+    def __init__(self, traffic: Traffic) -> None:
+        self._total = traffic.nbytes
+        self.left = traffic.nbytes.copy()
+        """Bytes still to send."""
+        self.finish = np.full(len(traffic), np.inf)
+        """Seconds from the first reconfiguration's start to the last byte."""
+        self.hops = np.ones(len(traffic), np.int64)
+        """Circuits in a row that the bytes pass: 1 direct, more relayed (in the hold that sent last)."""
+        self.carried = np.zeros(len(traffic))
+        """Bytes moved, hops counted once each."""
+        self.holds = 0
+        """Number of holds that were begun."""
 
     @property
     def makespan(self) -> float:
@@ -136,90 +136,6 @@ class Played:
         """Pairs that had to relay, by position in the traffic."""
         return np.flatnonzero(self.hops > 1)
 
-
-def play_once(
-    traffic: Traffic, circuits: Circuits, fabric: Fabric, timing: Timing, most_holds: int = 100_000
-) -> Played:
-    """Play traffic on one assignment, planned from a whole iteration: set once, or a cycle of holds repeated.
-
-    A cycle of a single hold is reconfigured once and then stays; longer ones pay every hold's reconfiguration. The
-    controller's latency is not charged: circuits are planned before the iteration.
-
-    Raises:
-        InputError: a pair has no circuit in any hold and no path over others' circuits, or ``most_holds`` is too few.
-    """
-    shares = _share_holds(traffic, circuits, fabric)
-    length = np.inf if circuits.holds == 1 else timing.hold
-    state = _State(traffic)
-    for hold in range(most_holds):
-        start = hold * timing.period + timing.reconfiguration if hold else timing.reconfiguration
-        _advance(state, shares[hold % circuits.holds], start, length)
-        if not len(state.waiting):
-            return Played(state.finish, state.hops, state.carried, hold + 1)
-    raise _unfinished(state, traffic, most_holds)
-
-
-def play_replanned(
-    traffic: Traffic, planner: Planner, fabric: Fabric, timing: Timing, most_holds: int = 100_000
-) -> Played:
-    """Play traffic on circuits planned anew for every hold, from what was still to send when the counters were read.
-
-    The counters of a hold are read ``controller_latency`` seconds before its reconfiguration begins, while the hold
-    before still sends; the first are read at time 0. Pairs without a circuit wait: as others finish, theirs becomes the
-    longest transfer.
-
-    Raises:
-        InputError: the planner grants no circuit to any pair that has bytes left, or ``most_holds`` is too few.
-    """
-    state = _State(traffic)
-    capacity = fabric.channel_bandwidth * timing.hold
-    estimate = traffic.nbytes
-    for hold in range(most_holds):
-        start = timing.controller_latency + hold * timing.period + timing.reconfiguration
-        estimated = traffic.with_bytes(np.where(estimate > _DONE * traffic.nbytes, estimate, 0.0))
-        granted = planner(estimated, capacity).counts(traffic).sum(axis=0)
-        if not granted[state.waiting].any() and not (timing.controller_latency and hold):
-            raise InputError("the planner granted no circuit to any pair with bytes left: expected at least one")
-        sharing = direct(granted, fabric.channel_bandwidth)
-        # The counters of the next hold are read before this one ends.
-        early = max(timing.hold - timing.controller_latency, 0.0)
-        _advance(state, sharing, start, early)
-        estimate = state.left.copy()
-        _advance(state, sharing, start + early, timing.hold - early)
-        if not len(state.waiting):
-            return Played(state.finish, state.hops, state.carried, hold + 1)
-    raise _unfinished(state, traffic, most_holds)
-
-
-def longest_first(fabric: Fabric) -> Planner:
-    """Return a planner that gives each circuit to the longest transfer, and none that a pair cannot fill.
-
-    Raises:
-        InputError: the fabric has neither wavelengths around a ring nor switch planes.
-    """
-
-    def plan(traffic: Traffic, circuit_bytes: float) -> Circuits:
-        most = np.ceil(traffic.nbytes / circuit_bytes).astype(np.int64)
-        if fabric.wavelength_routed:
-            return ring.assign_longest(traffic, fabric, most)
-        none = np.zeros(len(traffic), np.int64)
-        return switch.realise(traffic, fabric, switch.fill_ports(traffic, fabric.channels, none, most))
-
-    if not fabric.assigns_circuits:
-        raise InputError(f"circuits on a {fabric.kind_name}: {NEEDS_CIRCUITS}")
-    return plan
-
-
-class _State:
-    """Bytes left of every pair, and what was seen so far."""
-
-    def __init__(self, traffic: Traffic) -> None:
-        self.total = traffic.nbytes
-        self.left = traffic.nbytes.copy()
-        self.finish = np.full(len(traffic), np.inf)
-        self.hops = np.ones(len(traffic), np.int64)
-        self.carried = np.zeros(len(traffic))
-
     @property
     def waiting(self) -> Ints:
         """Pairs with bytes left."""
@@ -229,28 +145,72 @@ class _State:
         """Take ``moved`` bytes, sent at ``rate`` from time ``now`` on, off what is left."""
         before = self.left
         after = before - moved
-        done = (before > 0) & (moved > 0) & (after <= _DONE * self.total)
+        done = (before > 0) & (moved > 0) & (after <= DONE * self._total)
         self.carried += np.where(done, before, moved) * self.hops
         self.finish[done] = now + before[done] / rate[done]
         self.left = np.where(done, 0.0, after)
 
+    def unfinished(self) -> InputError:
+        """Return the refusal of traffic that takes more holds."""
+        share_left = float(self.left.sum() / self._total.sum())
+        return InputError(
+            f"{len(self.waiting)} pairs still have {share_left:.1%} of the bytes to send after {self.holds} holds: "
+            "expected a longer hold period, or more holds allowed (most_holds)"
+        )
 
-def _advance(state: _State, sharing: Sharing, start: float, length: float) -> None:
+
+def play_once(traffic: Traffic, circuits: Circuits, fabric: Fabric, timing: Timing) -> Played:
+    """Play traffic on one assignment, planned from a whole iteration: set once, or a cycle of holds repeated.
+
+    A cycle of a single hold is reconfigured once and then stays; longer ones pay every hold's reconfiguration.
+    Circuits are planned before the iteration.
+
+    Raises:
+        InputError: a pair has no circuit in any hold and no path over others' circuits, or all holds are too few.
+    """
+    shares = _share_holds(traffic, circuits, fabric)
+    length = np.inf if circuits.holds == 1 else timing.hold
+    played = Played(traffic)
+    for hold in range(_MOST_HOLDS):
+        played.holds = hold + 1
+        start = hold * timing.period + timing.reconfiguration if hold else timing.reconfiguration
+        advance(played, shares[hold % circuits.holds], start, length)
+        if not len(played.waiting):
+            return played
+    raise played.unfinished()
+
+
+def longest_first(traffic: Traffic, fabric: Fabric, circuit_bytes: float) -> Circuits:
+    """Return circuits of one hold, each given to the longest transfer, and none that a pair cannot fill.
+
+    Args:
+        traffic: what is still to send.
+        fabric: wavelengths around a ring, or switch planes.
+        circuit_bytes: bytes that one circuit carries in a hold.
+    """
+    most = np.ceil(traffic.nbytes / circuit_bytes).astype(np.int64)
+    if fabric.wavelength_routed:
+        return ring.assign_longest(traffic, fabric, most)
+    none = np.zeros(len(traffic), np.int64)
+    return switch.realise(traffic, fabric, switch.fill_ports(traffic, fabric.channels, none, most))
+
+
+def advance(played: Played, sharing: Sharing, start: float, length: float) -> None:
     """Send for ``length`` seconds; rates are shared anew whenever a pair that shares circuits has finished."""
     now, end = start, start + length
     while now < end:
-        rate = share(sharing, state.left > 0)
+        rate = share(sharing, played.left > 0)
         active = rate > 0
         if not active.any():
             return
-        state.hops = np.where(active, sharing.hops, state.hops)
+        played.hops = np.where(active, sharing.hops, played.hops)
         needs = np.full(len(rate), np.inf)
-        needs[active] = state.left[active] / rate[active]
+        needs[active] = played.left[active] / rate[active]
         shared = needs[sharing.shared & active]
         # Direct pairs do not disturb each other, so that only those that share mark a moment at which rates change.
         until = min(end, now + float(shared.min())) if len(shared) else end
         step = np.minimum(needs, until - now)
-        state.send(rate * np.where(active, step, 0.0), rate, now)
+        played.send(rate * np.where(active, step, 0.0), rate, now)
         now = until
 
 
@@ -282,11 +242,3 @@ def _share_holds(traffic: Traffic, circuits: Circuits, fabric: Fabric) -> list[S
             "more circuits a rank, or the max-min objective"
         )
     return shares
-
-
-def _unfinished(state: _State, traffic: Traffic, holds: int) -> InputError:
-    share_left = float(state.left.sum() / traffic.nbytes.sum())
-    return InputError(
-        f"{len(state.waiting)} pairs still have {share_left:.1%} of the bytes to send after {holds} holds: expected a "
-        "longer hold period, or more holds allowed (most_holds)"
-    )

@@ -30,8 +30,8 @@ import numpy as np
 from scipy import sparse
 
 from lightloom.core.arrays import Floats, Ints
-from lightloom.core.cache import cache_directory, read_entry, write_entry
 from lightloom.core.errors import InputError
+from lightloom.core.files import cache_directory, read_entry, write_entry
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 from lightloom.planning.parallelism.circuits.circuits import (
     Assignment,
@@ -157,6 +157,8 @@ def _link_equations(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_a
     return sparse.csc_array((values, (rows, columns)), shape=(row, t + 1))
 
 
+ENOUGH = 0.1
+"""Gap to the bound at which longer cycles are not tried: they make transfers wait longer for their turn."""
 _BISECTIONS = 12
 """Halvings of the interval in which the best service is sought: 1/4096 of the bound."""
 _CUTS = 16
@@ -185,19 +187,17 @@ def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxat
 
 
 def assign_in_turns(
-    traffic: Traffic, fabric: Fabric, gap: float = 0.1, most_holds: int = 256, relaxation: Relaxation | None = None
+    traffic: Traffic, fabric: Fabric, most_holds: int = 256, relaxation: Relaxation | None = None
 ) -> Assignment:
-    """Return the shortest cycle of 1, 2, 4, ... holds with at most this gap to the bound, else one of ``most_holds``.
+    """Return the shortest cycle of 1, 2, 4, ... holds within 10 % of the bound, else one of ``most_holds``.
 
     Raises:
-        InputError: as :func:`assign`, or ``gap`` is not between 0 and 1.
+        InputError: as :func:`assign`.
     """
-    if not 0 < gap < 1:
-        raise InputError(f"a gap of {gap} to the bound: expected more than 0 and less than 1")
     relaxation = relax(traffic, fabric) if relaxation is None else relaxation
     holds = 1
     while 2 * holds <= most_holds:
-        least = (1 - gap) * (relaxation.service * holds)
+        least = (1 - ENOUGH) * (relaxation.service * holds)
         if _fit(traffic, least, relaxation, fabric.channels * holds) is not None:
             return _assign_from(traffic, fabric, holds, relaxation, least)
         holds *= 2
@@ -527,7 +527,10 @@ def cached_relaxation(traffic: Traffic, fabric: Fabric) -> Relaxation:
         InputError: the sizes differ, or transceivers bind before the links do.
     """
     check_ring(traffic, fabric)
-    path = _cache_file(traffic, fabric)
+    digest = sha256(f"{_source_hash()} {traffic.ranks} {fabric.channels}".encode())
+    for array in (traffic.source, traffic.destination, traffic.nbytes):
+        digest.update(array.tobytes())
+    path = cache_directory() / "circuits" / f"{digest.hexdigest()[:16]}.npz"
     relaxation = _read_cached(path, len(traffic))
     if relaxation is None:
         relaxation = relax(traffic, fabric)
@@ -535,13 +538,6 @@ def cached_relaxation(traffic: Traffic, fabric: Fabric) -> Relaxation:
         np.savez(content, service=relaxation.service, clockwise=relaxation.clockwise)
         write_entry(path, content.getvalue())
     return relaxation
-
-
-def _cache_file(traffic: Traffic, fabric: Fabric) -> Path:
-    digest = sha256(f"{_source_hash()} {traffic.ranks} {fabric.channels}".encode())
-    for array in (traffic.source, traffic.destination, traffic.nbytes):
-        digest.update(array.tobytes())
-    return cache_directory() / "circuits" / f"{digest.hexdigest()[:16]}.npz"
 
 
 def _read_cached(path: Path, pairs: int) -> Relaxation | None:

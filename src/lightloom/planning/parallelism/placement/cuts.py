@@ -7,7 +7,7 @@ is computed once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.planning.parallelism.operators import logits_of, loss_bytes
-from lightloom.planning.parallelism.placement.placement import BalancedGraph
+from lightloom.planning.parallelism.placement.placement import BalancedGraph, crossing_edges
 from lightloom.planning.parallelism.plan import in_blocks, numbered_block
 
 # Recomputation in placed plans: each device repeats its own passes of a block before their backward passes.
@@ -65,12 +65,9 @@ def repeated_memory(graph: ComputeGraph, balanced: BalancedGraph, device: Int32s
 
 def _received(balanced: BalancedGraph, device: Int32s, dropped: Mask, k: int) -> Floats:
     """Bytes [k] of outputs of dropped sub-operators that devices have from others, each once."""
-    reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
-    crossing = np.flatnonzero((device[balanced.parent] != device[reader]) & dropped[balanced.parent])
-    keys = np.stack([balanced.parent[crossing], balanced.content[crossing], device[reader[crossing]]])
-    _, first = np.unique(keys, axis=1, return_index=True)
-    once = crossing[first]
-    return np.bincount(device[reader[once]], balanced.nbytes[once], k).astype(np.float64)
+    edge, target = crossing_edges(balanced, device, k)
+    kept = dropped[balanced.parent[edge]]
+    return np.bincount(target[kept], balanced.nbytes[edge[kept]], k).astype(np.float64)
 
 
 def _leaving(graph: ComputeGraph) -> Mask:
@@ -215,8 +212,7 @@ def axis_size(operator: Operator, axis: str) -> int:
 
 def bounds(size: int, parts: int, unit: int = 1) -> Ints:
     """Return the edges [parts + 1] of slices as equal as whole units allow."""
-    edges: Ints = np.arange(parts + 1, dtype=np.int64) * (size // unit) // parts * unit
-    return edges
+    return np.arange(parts + 1, dtype=np.int64) * (size // unit) // parts * unit
 
 
 def split_size(operator: Operator, split: Split) -> int:
@@ -325,11 +321,6 @@ def exchanged_fraction(produced: Layout, consumed: Need, sent: Transfers) -> flo
 class PartitionRules:
     """How operators are split, and what a parameter costs."""
 
-    power_of_two: bool = True
-    """Round the number of parts down to a power of two, as the authors' simulator does."""
-    follow: bool = False
-    """Operators that wait for memory keep the parts of the operator that they read, where nothing need then be
-    exchanged, however short they are. The paper counts every operator against the quantum."""
     most_exchanging: int | None = None
     """Most parts of an operator whose parts each read all of its input: more than fit within reach of one another
     cannot compute at once (``Reach.clique``). None for no limit but k."""
@@ -342,8 +333,6 @@ class PartitionRules:
     """Count what the cross entropy of a model that was traced without its loss holds at its worst moment."""
     gradient_bytes: int = 4
     """Bytes of one gradient element when copies of a parameter add theirs up."""
-    splits: Mapping[str, tuple[Split, ...]] = field(default_factory=lambda: SPLITS)
-    """Dimensions by kind, in the order that decides ties."""
 
 
 PartSeconds = Callable[[int, Split, int], Floats]

@@ -15,8 +15,16 @@ import numpy as np
 from lightloom.core.arrays import Effort, Floats, Int32s, Ints
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
-from lightloom.models.graph import TENSOR_KINDS, ComputeGraph
-from lightloom.planning.parallelism.placement.cuts import Cut, Cuts, PartitionRules, PartSeconds, Split, split_size
+from lightloom.models.graph import ComputeGraph
+from lightloom.planning.parallelism.placement.cuts import (
+    SPLITS,
+    Cut,
+    Cuts,
+    PartitionRules,
+    PartSeconds,
+    Split,
+    split_size,
+)
 from lightloom.planning.parallelism.placement.placement import (
     BalancedGraph,
     Link,
@@ -421,7 +429,7 @@ class Partitions:
         """The cut of every operator, producers first."""
         sort, chosen = self._cuts.sort, list[Cut]()
         for number, (seconds, producers) in enumerate(zip(self._forward, self._cuts.producers, strict=True)):
-            wish = self._rounded(max(1, k if quantum * k <= seconds else int(seconds / quantum)))
+            wish = _power_of_two(max(1, k if quantum * k <= seconds else int(seconds / quantum)))
             read = tuple((sort[source], chosen[source]) if source >= 0 else None for source in producers)
             key = sort[number], wish, most_exchanging, read
             if key not in self._chosen:
@@ -431,19 +439,13 @@ class Partitions:
 
     def _choose(self, number: int, wish: int, most_exchanging: int | None, chosen: Sequence[Cut]) -> Cut:
         """Return, of the splits with the most parts up to the wish, the one that exchanges least."""
-        operator, splits = self._cuts.operators[number], self.rules.splits
-        if self.rules.follow and operator.kind not in TENSOR_KINDS:
-            most = max((chosen[source].parts for source in self._cuts.producers[number] if source >= 0), default=1)
-            for split in splits[operator.kind]:
-                cut = Cut(split, most)
-                if split_size(operator, split) >= most and self._cuts.exchanged_bytes(number, cut, chosen) == 0:
-                    return cut
+        operator = self._cuts.operators[number]
         best, least = Cut(None, 1), (-1, 0.0)
-        for split in splits[operator.kind]:
+        for split in SPLITS[operator.kind]:
             parts = min(wish, split_size(operator, split))
             if most_exchanging is not None and reads_everything(split):
                 parts = min(parts, most_exchanging)
-            parts = self._rounded(parts)
+            parts = _power_of_two(parts)
             if -parts > least[0]:
                 continue
             cost = (-parts, self._cuts.exchanged_bytes(number, Cut(split, parts), chosen))
@@ -451,8 +453,10 @@ class Partitions:
                 best, least = Cut(split, parts), cost
         return best
 
-    def _rounded(self, parts: int) -> int:
-        return 1 << (parts.bit_length() - 1) if self.rules.power_of_two and parts > 1 else parts
+
+def _power_of_two(parts: int) -> int:
+    """Return a number of parts rounded down to a power of two, as the authors' simulator does."""
+    return 1 << (parts.bit_length() - 1) if parts > 1 else parts
 
 
 def reads_everything(split: Split) -> bool:

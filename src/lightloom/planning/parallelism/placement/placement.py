@@ -294,8 +294,7 @@ class HybridPlan:
     @cached_property
     def all_reduce_bytes(self) -> Floats:
         """Bytes [k] that a device sends to its successor: 2 (l − 1)/l of its gradients, a ring all-reduce."""
-        sent: Floats = 2 * (self.groups - 1) / self.groups * self.gradient_bytes
-        return sent
+        return 2 * (self.groups - 1) / self.groups * self.gradient_bytes
 
     @cached_property
     def traffic(self) -> Traffic:
@@ -338,13 +337,19 @@ def _activation_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_ar
     """Return the bytes [k, k] of activations and their gradients inside a group."""
     from scipy.sparse import csr_array
 
+    edge, target = crossing_edges(balanced, device, k)
+    sent = csr_array((balanced.nbytes[edge], (device[balanced.parent[edge]], target)), shape=(k, k))
+    return csr_array(sent + sent.T)
+
+
+def crossing_edges(balanced: BalancedGraph, device: Int32s, k: int) -> tuple[Ints, Int32s]:
+    """Return the edges between devices, one of those that carry the same elements to a device, and these devices."""
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
     crossing = np.flatnonzero(device[balanced.parent] != device[reader])
-    source, target = balanced.parent[crossing], device[reader[crossing]]
-    pair = source.astype(np.int64) * k + target
-    order = np.lexsort((balanced.content[crossing], pair))
+    target, content = device[reader[crossing]], balanced.content[crossing]
+    pair = balanced.parent[crossing].astype(np.int64) * k + target
+    order = np.lexsort((content, pair))
     fresh = np.ones(len(order), np.bool_)
-    fresh[1:] = (np.diff(pair[order]) != 0) | (np.diff(balanced.content[crossing][order]) != 0)
+    fresh[1:] = (np.diff(pair[order]) != 0) | (np.diff(content[order]) != 0)
     once = order[fresh]
-    sent = csr_array((balanced.nbytes[crossing][once], (device[source[once]], target[once])), shape=(k, k))
-    return csr_array(sent + sent.T)
+    return crossing[once], target[once]
