@@ -57,6 +57,22 @@ def test_rows_are_paired_and_the_front_is_not_beaten(
     assert not any(a.ratio > b.ratio and a.loss < b.loss for a in rows for b in front)
 
 
+def test_what_seeds_share_is_no_spread_of_a_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evidence holds the spread of the differences from plain training, seed by seed."""
+    plain, method = {0: 1.0, 1: 2.0, 2: 4.0}, {0: 1.1, 1: 2.2, 2: 4.3}
+    runs = [
+        result(name, seed, loss, 1e3)
+        for name, losses in ((REFERENCE, plain), ("int8", method))
+        for seed, loss in losses.items()
+    ]
+    monkeypatch.setattr("lightloom.app.cli.exchange_training.run_all", lambda *_, **__: runs)
+    monkeypatch.setattr("lightloom.app.cli.exchange_training.default_steps", lambda *_: 4)
+    table = tmp_path / "evidence.json"
+    compare(methods=["int8"], seeds=3, steps=4, ranks=2, folder=tmp_path, evidence=table)
+    (row,) = json.loads(table.read_text())["rows"]
+    assert row["loss_difference"] == pytest.approx(0.2) and row["spread"] == pytest.approx(0.1)
+
+
 def test_a_seed_without_plain_training_is_refused() -> None:
     with pytest.raises(ConfigError, match="no plain run of seed 1"):
         compare_runs([result(REFERENCE, 0, 1, 1), result("a", 1, 1, 1)], 1e6)
