@@ -150,3 +150,10 @@ def test_pandas_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ll.LightloomError, match="pip install pandas"):
         Odd().to_dataframe()
+
+
+def test_a_module_that_the_tracer_lacks_is_not_taken_for_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setitem(sys.modules, "lightloom.models.torch.trace", None)
+    with pytest.raises(ModuleNotFoundError, match=r"lightloom\.models\.torch\.trace"):
+        ll.plan(torch.nn.Linear(3, 3), "terarack-64")
