@@ -7,9 +7,18 @@ from pathlib import Path
 import pytest
 
 from lightloom.core.errors import InputError
-from lightloom.models.files.model_file import FileRequest, parameters
+from lightloom.models.decoder import DecoderSizes
+from lightloom.models.files.model_file import FileRequest
 from lightloom.models.files.read import read_model_file
 from lightloom.models.files.torchtitan import sizes_of
+
+
+def parameters(sizes: DecoderSizes) -> int:
+    """Parameters of a decoder without a trace: the sum of its tables, products, norms and biases."""
+    torch, pretrained = pytest.importorskip("torch"), pytest.importorskip("lightloom.models.torch.pretrained")
+    with torch.device("meta"):
+        return sum(each.numel() for each in pretrained.Decoder(sizes).parameters())
+
 
 NEW = """
 [model]

@@ -99,17 +99,3 @@ def trace_decoder(sizes: DecoderSizes, *, name: str, batch: int) -> ComputeGraph
         visits = sizes.sequence_length * sizes.visited
         samples *= sizes.experts // gcd(visits, sizes.experts)
     return trace_factory(lambda: Decoder(sizes), name=name, batch=samples).with_batch(batch)
-
-
-def parameters(sizes: DecoderSizes) -> int:
-    """Return the number of parameters of a decoder without a trace: the sum of its tables, products, norms and biases.
-
-    Raises:
-        WorkloadError: PyTorch is missing.
-    """
-    import torch
-
-    from lightloom.models.torch.pretrained import Decoder
-
-    with torch.device("meta"):
-        return sum(each.numel() for each in Decoder(sizes).parameters())

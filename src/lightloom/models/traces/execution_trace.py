@@ -283,12 +283,6 @@ class _TraceGraph:
         clock = KERNELS if self._recording.on_device else HOST
         return MeasuredTimes(batch=self._batch, forward=forward, backward=backward, machine=self._machine, clock=clock)
 
-    def _times(self, call: Call) -> tuple[float, float | None]:
-        """Return the measured seconds of an operator forward and backward; None where no backward pass is in the
-        trace."""
-        backward = self._seconds_of(self._backward_calls(call)) if self._matched else None
-        return self._seconds_of([call]), backward
-
     def _seconds_of(self, calls: Sequence[Call]) -> float:
         """Return the seconds of calls on what the trace has timed, the accelerator or the host."""
         return seconds_of(calls, on_device=self._recording.on_device)
@@ -371,15 +365,15 @@ class _TraceGraph:
         inputs = {(tensor.storage, tensor.offset, tensor.shape): tensor for tensor in call.reads}
         shared = sum(t.elements for t in inputs.values() if t.storage in self._parameters and kind != "embedding")
         read = sum(t.elements for t in inputs.values() if t.storage not in self._parameters) + shared
-        if kind == "embedding":
-            read += written
+        read += written if kind == "embedding" else 0
         if not sampled or not has_samples(kind, written, self._batch):
             shared += written
         for tensor in computed:
             self._producer[tensor.storage] = name
             (self._sampled.add if sampled else self._sampled.discard)(tensor.storage)
         if self._recording.timed:
-            self._seconds.append(self._times(call))
+            backward = self._seconds_of(self._backward_calls(call)) if self._matched else None
+            self._seconds.append((self._seconds_of([call]), backward))
         multiplies = kind in TENSOR_KINDS
         forward = product_flops(call) if multiplies else other_flops(call, kind)
         size = self._element_bytes

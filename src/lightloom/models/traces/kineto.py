@@ -333,10 +333,8 @@ class TimedCall(Call):
     """Seconds on the trace's clock."""
     seconds: float = 0.0
     """Duration on the host, inner calls included."""
-    device_seconds: float = 0.0
-    """Duration of the GPU's work that it launched, that of inner calls left out."""
     kernels: list[str] = field(default_factory=list)
-    """Names of that work."""
+    """Names of the GPU's work that it launched."""
 
     @property
     def end(self) -> float:

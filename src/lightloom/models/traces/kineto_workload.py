@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from math import prod
 from pathlib import Path
 
@@ -53,10 +54,9 @@ class Wiring:
         """``gradients`` are the shapes of the gradients that the backward pass kept; none without a backward pass."""
         self._left = Counter(gradients)
         self._known = bool(gradients)
-        self._next = 1
+        self._storages = count(2)
         self._made: dict[int, int] = {}
         """The storage that was made last with so many elements."""
-        self._latest = 0
 
     def connect(self, call: Call) -> None:
         """Give the tensors of a call of the forward pass their storages, and those that it returns."""
@@ -75,21 +75,17 @@ class Wiring:
             return
         like = next((tensor for tensor in call.reads if tensor.floating), call.reads[0])
         shape = result_shape(call)
-        made = replace(like, storage=self._fresh(), offset=0, shape=shape, argument="", strides=())
-        self._made[made.elements] = self._latest = made.storage
+        made = replace(like, storage=next(self._storages), offset=0, shape=shape, argument="", strides=())
+        self._made[made.elements] = made.storage
         call.returns = [made]
 
     def _read(self, tensor: TraceTensor, place: int, *, is_parameter: bool, is_statistic: bool) -> TraceTensor:
         if is_statistic:
-            return replace(tensor, storage=self._fresh(), argument=f"running_{place}")
+            return replace(tensor, storage=next(self._storages), argument=f"running_{place}")
         if is_parameter and tensor.floating and (not self._known or self._left[tensor.shape] > 0):
             self._left[tensor.shape] -= self._known
-            return replace(tensor, storage=self._fresh(), argument="weight")
-        return replace(tensor, storage=self._made.get(tensor.elements) or self._fresh())
-
-    def _fresh(self) -> int:
-        self._next += 1
-        return self._next
+            return replace(tensor, storage=next(self._storages), argument="weight")
+        return replace(tensor, storage=self._made.get(tensor.elements) or next(self._storages))
 
 
 def is_view(call: Call) -> bool:
@@ -192,8 +188,8 @@ def _precision(calls: Iterator[Call]) -> str:
 
 def _unrecorded(profile: Profile) -> Iterator[str]:
     yield "edges, outputs and which tensors are parameters: taken from shapes (an execution trace states them)"
-    for name, count in profile.left_out.items():
-        yield f"{count} events of category {name} are left out"
+    for name, events in profile.left_out.items():
+        yield f"{events} events of category {name} are left out"
     unattributed = profile.unattributed_seconds - sum(piece.seconds for piece in profile.work if piece.exchange)
     if unattributed > 0.01 * profile.device_seconds:
         share = unattributed / profile.device_seconds
