@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -225,6 +226,12 @@ def test_a_ring_over_a_librarys_pairs_takes_the_librarys_time(kind: Kind, nbytes
     assert carrier.schedule is None and carrier.seconds == prices(kind, nbytes).cost.time
     messages = 15 * (2 if kind == "all-reduce" else 1)
     assert messages * carrier.line.seconds == pytest.approx(carrier.seconds)
+    # Around this size as well: the line grows as the closed form does, unless that starts with no latency at all.
+    around = prices.seconds(kind, nbytes * np.array([0.5, 2.0]))
+    slope = float(np.diff(around)[0]) / (1.5 * nbytes)
+    if 1.2 * slope * nbytes < carrier.seconds:
+        assert carrier.line.latency > 0
+        assert messages / (16 * carrier.line.rate) == pytest.approx(slope, rel=0.5)
 
 
 def test_pairs_of_an_axis_are_as_fast_as_all_its_messages_together() -> None:
