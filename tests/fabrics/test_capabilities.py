@@ -19,6 +19,7 @@ CLASSES = {kind.__name__ for kind in kinds().values()} | {
     "StarGeometry",
     "PacketFabric",
     "RingGeometry",
+    "SharedRing",
     "WavelengthRing",
     "GroupFabric",
 }

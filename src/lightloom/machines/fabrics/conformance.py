@@ -21,6 +21,8 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 _CLOSE = 1e-9
 """Relative difference that rounding may cause."""
+_DISTANCES = ("neighbour_latency", "diameter_latency", "diameter")
+"""Figures that follow from footprints and latencies; channels that are blocked may make the diameter longer."""
 
 
 def check_fabric(fabric: Fabric) -> None:
@@ -130,15 +132,14 @@ def _check_latencies(fabric: Fabric) -> Iterator[str]:
         if not np.allclose(forth, back, rtol=_CLOSE, atol=0):
             row = int(np.argmax(np.abs(forth - back)))
             yield f"latency of {source[row]}→{destination[row]} is {forth[row]} s, of the way back {back[row]} s"
-    for name in ("neighbour_latency", "diameter_latency", "diameter"):
-        own, expected = getattr(fabric, name)(), getattr(derived, name)(fabric)
-        blocked = fabric.damaged and name == "diameter"
-        if not blocked and not np.isclose(own, expected, rtol=_CLOSE, atol=0):
-            yield f"{name} is {own}: footprints and latency give {expected}"
+    names = ("neighbour_latency", "diameter_latency") if fabric.damaged else _DISTANCES
+    figures = [(name, getattr(fabric, name)(), getattr(derived, name)(fabric)) for name in names]
     for to_root in (False, True):
         own, expected = fabric.root_latency(to_root=to_root), derived.root_latency(fabric, to_root=to_root)
+        figures.append((f"root_latency(to_root={to_root})", own, expected))
+    for name, own, expected in figures:
         if not np.isclose(own, expected, rtol=_CLOSE, atol=0):
-            yield f"root_latency(to_root={to_root}) is {own}: footprints and latency give {expected}"
+            yield f"{name} is {own}: footprints and latency give {expected}"
 
 
 def _check_channels(fabric: Fabric) -> Iterator[str]:

@@ -534,7 +534,8 @@ class Fabric(Described):
         from lightloom.machines.fabrics.bills.links import stated_bill
         from lightloom.machines.parts.bill import BillChoices
 
-        return stated_bill(self.bill_of_parts(choices or BillChoices()), self)
+        bill = self.bill_of_parts(choices or BillChoices())
+        return stated_bill(bill, self.power_per_rank, self.stated_power_of, self.energy_per_bit, self.sources)
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
         """Return the parts alone, from the fabric's fields; of a kind that does not say, a bill that names them as

@@ -405,16 +405,6 @@ class DamagedWdmRing(WavelengthRing):
         """None: blocks differ with where they lie."""
         return []
 
-    def share_unit(self, ranks: int, stride: int) -> int:
-        """Nothing: which channels are left differs from link to link."""
-        return 0
-
-    def shift_unit(self, stride: int) -> int:
-        return 0
-
-    def group(self, ranks: int, stride: int = 1) -> None:
-        """Groups differ with where they lie."""
-
 
 @overload
 def damaged(fabric: WavelengthRing, failures: Iterable[Failure]) -> DamagedWdmRing: ...

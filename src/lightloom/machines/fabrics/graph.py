@@ -316,7 +316,7 @@ class Graph(PacketFabric):
         return ("nic",) if len(self._network.names) > self.ranks else None
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
-        from lightloom.machines.fabrics.bills.graphs import graph_bill
+        from lightloom.machines.fabrics.bills.links import graph_bill
 
         return graph_bill(self.ranks, self._network.tail, self._network.head, self._network.bandwidth, choices)
 

@@ -149,10 +149,6 @@ class WavelengthRing(RingGeometry):
         sending = 2 * self.channels if self.transceivers is None else self.transceivers
         return wavelength_ring_bill(self.ranks, sending, self.wavelength_bandwidth, 2 * self.fibres, light, choices)
 
-    def group(self, ranks: int, stride: int = 1) -> Fabric | None:
-        """Return a ring of as many ranks."""
-        return self._with(ranks=ranks)
-
     def pair(self, stride: int) -> tuple[float, float]:
         """Return all bytes per second that a rank can receive: circuits go where they are needed."""
         if stride % self.ranks == 0:
@@ -162,6 +158,23 @@ class WavelengthRing(RingGeometry):
     def channel_sharing(self, stride: Ints) -> Ints:
         """Return the stride: groups that interleave share the wavelengths of as many rings."""
         return stride
+
+    @property
+    def link_rate(self) -> float:
+        return self.channels * self.wavelength_bandwidth
+
+    @property
+    def rank_rate(self) -> float:
+        usable = 2 * self.channels if self.transceivers is None else min(2 * self.channels, self.transceivers)
+        return usable * self.wavelength_bandwidth
+
+
+class SharedRing(WavelengthRing):
+    """A ring of wavelengths that all links have, so that groups of its ranks can divide them."""
+
+    def group(self, ranks: int, stride: int = 1) -> Fabric | None:
+        """Return a ring of as many ranks."""
+        return self._with(ranks=ranks)
 
     @property
     def closes(self) -> bool:
@@ -238,17 +251,8 @@ class WavelengthRing(RingGeometry):
         """Return whether groups of so many ranks at a stride reach around the whole ring."""
         return self.closes and ranks * stride == self.ranks
 
-    @property
-    def link_rate(self) -> float:
-        return self.channels * self.wavelength_bandwidth
 
-    @property
-    def rank_rate(self) -> float:
-        usable = 2 * self.channels if self.transceivers is None else min(2 * self.channels, self.transceivers)
-        return usable * self.wavelength_bandwidth
-
-
-class WdmRing(WavelengthRing):
+class WdmRing(SharedRing):
     """A ring of wavelengths on which everything works."""
 
     kind: Literal["wdm-ring"] = "wdm-ring"
@@ -258,11 +262,11 @@ class WdmRing(WavelengthRing):
         return ("wavelength", "transceiver", "segment", "cable", "node", "dark-node")
 
 
-class RingGroup(WavelengthRing):
+class RingGroup(SharedRing):
     """The wavelengths that one group of a ring's ranks has, as a ring.
 
     Lightpaths pass ``hop_latency`` from rank to rank of the group. Where the group does not reach around the ring,
-    those that pass its end really go back the long way (:meth:`WavelengthRing.embedded`), and take as long.
+    those that pass its end really go back the long way (:meth:`SharedRing.embedded`), and take as long.
     """
 
     kind: Literal["ring-group"] = "ring-group"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -48,13 +47,17 @@ class Turn(NamedTuple):
     at_high: float
     """Saving at the greatest value."""
     break_even: float | None
-    """Value nearest to the constant's own at which both rivals need the same, in its unit; None if none is in range,
-    so that the verdict does not turn."""
+    """Value nearest to the constant's own at which both rivals need the same, in its unit; None if none is in range."""
 
     @property
     def swing(self) -> float:
         """Distance between the two savings; infinite where no light suffices at one end."""
         return abs(self.at_high - self.at_low)
+
+    @property
+    def turns(self) -> bool:
+        """True if the verdict differs within the range."""
+        return self.break_even is not None
 
 
 def tornado(saving: Saving, constants: Mapping[str, Constant], least: float = 1e-4) -> list[Turn]:
@@ -69,7 +72,7 @@ def tornado(saving: Saving, constants: Mapping[str, Constant], least: float = 1e
             return saving({**values, name: constant.draw(share)})
 
         turn = Turn(constant=constant, at_low=at(0.0), at_high=at(1.0), break_even=_break_even(at, constant))
-        if turn.swing >= least or turn.break_even is not None:
+        if turn.swing >= least or turn.turns:
             turns.append(turn)
     return sorted(turns, key=lambda turn: -turn.swing)
 
@@ -134,6 +137,11 @@ class ReducerComparison(Result):
     """The comparison in words."""
 
     @property
+    def proof(self) -> tuple[str, ...]:
+        """Steps of the proof that digit sums average exactly."""
+        return DigitSum(servers=self.setting.servers, bits=self.setting.bits, rounding="floor").steps()
+
+    @property
     def path_loss_db(self) -> float:
         """Loss of a lane's path that the lasers of plain lanes imply, from modulator to detector, margin included."""
         return Lanes(setting=self.setting, values=nominal(self.constants)).path_loss_db
@@ -171,7 +179,6 @@ class ReducerComparison(Result):
     def to_json(self) -> Document:
         """Return the document that ``lightloom onn compare-reducers --json`` prints."""
         setting = self.setting
-        proof = DigitSum(servers=setting.servers, bits=setting.bits, rounding="floor").steps()
         given = {name: constant.value for name, constant in self.constants.items() if constant.given}
         identity = [setting.servers, setting.bits, setting.symbol_rate, setting.word_errors]
         document = {
@@ -191,7 +198,7 @@ class ReducerComparison(Result):
             "verdict": list(self.verdict),
             "best_case_ratios": dict(self.best_cases),
             "most_servers_within_limits": dict(self.most_servers),
-            "digit_sum": {"proof": list(proof), "tried": self.tried_sums[0], "wrong": self.tried_sums[1]},
+            "digit_sum": {"proof": list(self.proof), "tried": self.tried_sums[0], "wrong": self.tried_sums[1]},
             "constants": [
                 {name: getattr(constant, name) for name in _CONSTANT_FIELDS} | {"assumption": constant.assumed}
                 for constant in self.constants.values()
@@ -288,7 +295,7 @@ def _sums(made: ReducerComparison) -> list[str]:
 
 def _turning(made: ReducerComparison) -> str:
     first, second = made.pair
-    turning = [turn for turn in made.turns if turn.break_even is not None]
+    turning = [turn for turn in made.turns if turn.turns]
     if not turning:
         return f"No single assumption within its range turns the verdict between {first} and {second}."
     names = ", ".join(
@@ -327,18 +334,16 @@ def _pj(joules: float) -> str:
     return f"{1e12 * joules:.3g}"
 
 
-RIVALS: Mapping[str, Callable[[Setting, Values], Rival]] = MappingProxyType(
-    {
-        "paper-network": paper_network,
-        "row-gain-network": row_gain_network,
-        "digit-sum": digit_sum,
-        "digit-sum-nrz": partial(digit_sum, levels=2),
-        "homodyne-sum": homodyne_sum,
-        "reducer-asic": reducer_asic,
-        "broadcasting-asic": broadcasting_asic,
-        "packet-switch": packet_switch,
-    }
-)
+RIVALS: Mapping[str, Callable[[Setting, Values], Rival]] = {
+    "paper-network": paper_network,
+    "row-gain-network": row_gain_network,
+    "digit-sum": digit_sum,
+    "digit-sum-nrz": partial(digit_sum, levels=2),
+    "homodyne-sum": homodyne_sum,
+    "reducer-asic": reducer_asic,
+    "broadcasting-asic": broadcasting_asic,
+    "packet-switch": packet_switch,
+}
 """Every rival by name."""
 DRAWS = 200
 _SIZES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32)

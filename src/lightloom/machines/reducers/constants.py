@@ -27,23 +27,16 @@ from lightloom.photonics.link.simulate import design_chip
 from lightloom.photonics.link.word_errors import word_errors
 from lightloom.photonics.meshes.mapping import BALANCED, MeshMapping
 
-_SCALES: Mapping[str, float] = MappingProxyType(
-    {
-        "": 1.0,
-        "bits": 1.0,
-        "pi": 1.0,
-        "rad": 1.0,
-        "dB": 1.0,
-        "dB/Hz": 1.0,
-        "pJ/bit": 1e-12,
-        "fJ": 1e-15,
-        "mW": 1e-3,
-        "ns": 1e-9,
-        "ps": 1e-12,
-        "pA/rtHz": 1e-12,
-        "mm2": 1e-6,
-    }
-)
+_SCALES: Mapping[str, float] = {
+    **dict.fromkeys(("", "bits", "pi", "rad", "dB", "dB/Hz"), 1.0),
+    "pJ/bit": 1e-12,
+    "fJ": 1e-15,
+    "mW": 1e-3,
+    "ns": 1e-9,
+    "ps": 1e-12,
+    "pA/rtHz": 1e-12,
+    "mm2": 1e-6,
+}
 """SI value of one of each unit of the file."""
 
 Values = Mapping[str, float]

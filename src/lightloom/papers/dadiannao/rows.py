@@ -100,9 +100,8 @@ def _impossible() -> Iterator[Claim]:
     bound, mixed = largest_ratio(BOTH_DIRECTIONS), largest_ratio(MIXED)
     for what, suffix in (("time_average", ""), ("time_batch256", "_batch256")):
         paper = round(HEADLINE[f"{what}_400"] / HEADLINE[f"{what}_100"], 3)
-        yield PAPER.claim(
-            "headline.saved_400_over_100{suffix}", round(bound, 3), paper=paper, suffix=suffix, bound=bound, mixed=mixed
-        )
+        values = {"paper": paper, "suffix": suffix, "bound": bound, "mixed": mixed}
+        yield PAPER.claim("headline.saved_400_over_100{suffix}", round(bound, 3), **values)
     least = round(HEADLINE["time_best_400"] / bound, 1)
     yield PAPER.claim("headline.time_best_100_at_least", least, paper=HEADLINE["time_best_100"], bound=bound)
 
@@ -314,22 +313,13 @@ _TABLE_2_UNITS = {
 
 
 def _rows_of_table_2(name: str, counts: Network, suffix: str = "") -> list[Claim]:
-    paper, ours = TABLE_2[name], sizes(counts)
-    return [
-        PAPER.claim(
-            "table2.{what}_{network}{suffix}",
-            getattr(ours, what),
-            paper=getattr(paper, what),
-            unit=unit,
-            tolerance=tolerance,
-            **({"basis": "derived"} if what == "ratio" else {}),
-            what=what,
-            network=_identifier(name),
-            suffix=suffix,
-            zoo=ZOO[name],
-        )
-        for what, (unit, tolerance) in _TABLE_2_UNITS.items()
-    ]
+    paper, ours, rows = TABLE_2[name], sizes(counts), []
+    for what, (unit, tolerance) in _TABLE_2_UNITS.items():
+        values = {"what": what, "network": _identifier(name), "suffix": suffix, "zoo": ZOO[name]}
+        values |= {"paper": getattr(paper, what), "unit": unit, "tolerance": tolerance}
+        values |= {"basis": "derived"} if what == "ratio" else {}
+        rows.append(PAPER.claim("table2.{what}_{network}{suffix}", getattr(ours, what), **values))
+    return rows
 
 
 def _identifier(name: str) -> str:
@@ -338,13 +328,8 @@ def _identifier(name: str) -> str:
 
 def _without_one_tensor(name: str) -> Claim:
     ours = stored()[name].neurons * NEURON_BATCH / MIB - _LAST_TENSOR + _SOFTMAX
-    return PAPER.claim(
-        "table2.neuron_{network}_without_one_tensor",
-        round(ours, 2),
-        paper=TABLE_2[name].neuron,
-        network=_identifier(name),
-        last_tensor=_LAST_TENSOR,
-    )
+    values = {"paper": TABLE_2[name].neuron, "network": _identifier(name), "last_tensor": _LAST_TENSOR}
+    return PAPER.claim("table2.neuron_{network}_without_one_tensor", round(ours, 2), **values)
 
 
 # Beyond the paper: faster links, other topologies, and a broadcast that uses both axes of the mesh.

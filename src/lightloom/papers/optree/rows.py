@@ -7,7 +7,7 @@ from functools import cache
 from itertools import combinations_with_replacement, groupby, pairwise
 from math import ceil, e, log2, prod
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lightloom.collectives.algorithms.direct import one_stage_steps
 from lightloom.collectives.algorithms.optree import (
@@ -182,12 +182,11 @@ def reduction(rival: str, settings: Settings) -> float:
     return fmean(100 * (1 - counts["OpTree"] / counts[rival]) for counts in steps)
 
 
-def _reductions(what: str, averages: Mapping[str, float], settings: Settings, **values: str) -> Iterator[Claim]:
+def _reductions(what: str, averages: Mapping[str, float], settings: Settings, **values: Any) -> Iterator[Claim]:
     for rival in RIVALS:
         ours = round(reduction(rival, settings), 4)
-        yield PAPER.claim(
-            "headline.{rival}_reduction_" + what, ours, paper=averages[rival], rival=rival.lower(), **values
-        )
+        values |= {"paper": averages[rival], "rival": rival.lower()}
+        yield PAPER.claim("headline.{rival}_reduction_" + what, ours, **values)
 
 
 def _other_counts() -> Iterator[Claim]:
@@ -212,24 +211,17 @@ def _averages_over_wavelengths() -> Iterator[Claim]:
     yield from _reductions("wavelengths", LIGHT, BY_WAVELENGTHS, printed=printed)
     built = [sum(stage_steps(n, w, best_radices(n, w))) for n, w in BY_WAVELENGTHS]
     implied = {rival: 2 * (100 - LIGHT[rival]) / 100 * paper_steps(RANKS, 96)[rival] for rival in ("Ring", "NE")}
-    yield PAPER.claim(
-        "headline.optree_steps_wavelengths_sum",
-        sum(paper_steps(n, w)["OpTree"] for n, w in BY_WAVELENGTHS),
-        paper=round(fmean(implied.values())),
-        implied=implied,
-        built=built,
-        sum=sum(built),
-    )
+    steps = sum(paper_steps(n, w)["OpTree"] for n, w in BY_WAVELENGTHS)
+    values = {"paper": round(fmean(implied.values())), "implied": implied, "built": built, "sum": sum(built)}
+    yield PAPER.claim("headline.optree_steps_wavelengths_sum", steps, **values)
 
 
 def _headline() -> Iterator[Claim]:
     for rival in RIVALS:
         ours = (reduction(rival, BY_RANKS) + reduction(rival, BY_WAVELENGTHS)) / 2
-        values = {"paper": HEADLINE[rival], "rival": rival.lower()}
-        averages = (NODES[rival], LIGHT[rival])
-        yield PAPER.claim(
-            "headline.{rival}_reduction_midpoint", round(sum(averages) / 2, 4), averages=averages, **values
-        )
+        values = {"paper": HEADLINE[rival], "rival": rival.lower(), "averages": (NODES[rival], LIGHT[rival])}
+        midpoint = round((NODES[rival] + LIGHT[rival]) / 2, 4)
+        yield PAPER.claim("headline.{rival}_reduction_midpoint", midpoint, **values)
         yield PAPER.claim("headline.{rival}_reduction", round(ours, 4), **values)
 
 

@@ -187,8 +187,8 @@ def speedup_figure(measured: Comparison) -> Figure:
         for line in _LINES[3:]:
             for today, width in widths.items():
                 speedups = [measured.speedup(model, line.system, gbps, today) for gbps in BANDWIDTHS]
-                style = {"color": line.colour, "label": f"{line.label} over {today:g} Gb/s"}
-                axes.plot(BANDWIDTHS, speedups, line.style, lw=width, ms=4, **style)
+                label = f"{line.label} over {today:g} Gb/s"
+                axes.plot(BANDWIDTHS, speedups, line.style, color=line.colour, label=label, lw=width, ms=4)
         for today, width in widths.items():
             speedups = [measured.script_speedup(model, gbps, today) for gbps in BANDWIDTHS]
             axes.plot(BANDWIDTHS, speedups, ":", color=INK, lw=width, label=f"scripts' model over {today:g} Gb/s")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from math import ceil
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError
 from lightloom.core.units import format_bandwidth, format_quantity
 from lightloom.machines.parts.bill import Bill, BillChoices, Line, Medium, Total
@@ -136,33 +138,68 @@ def fibres(per_rank: float, why: str, choices: BillChoices) -> Line:
     return Line(metre.model_copy(update={"name": name, "dollars": dollars}), per_rank, why)
 
 
+# Bills of graphs, link by link: cards at ranks, ports at switches, and a cable for every link both ways.
+
+
+def graph_bill(ranks: int, tail: Ints, head: Ints, bandwidth: Floats, choices: BillChoices) -> Bill:
+    """Return the bill of a graph; a link to a switch ends at a card, one between ranks at the chip itself.
+
+    Args:
+        ranks: of the graph, its first vertices.
+        tail, head: vertices that each link joins, [link].
+        bandwidth: bytes per second of each link, [link].
+        choices: of the bill.
+    """
+    # Cables by how many of their ends are ranks, and by rate; each has a link both ways.
+    ways = Counter(zip(tail.tolist(), head.tolist(), bandwidth.tolist(), strict=True))
+    counts: Counter[tuple[int, float]] = Counter()
+    for (one, other, rate), links in ways.items():
+        back = ways.get((other, one, rate), 0)
+        if one < other or not back:
+            counts[(one < ranks) + (other < ranks), rate] += max(links, back)
+    lines: list[Line] = []
+    for (at_ranks, rate), count in sorted(counts.items()):
+        ports = ports_for(rate, choices)
+        per_rank = ports.number * count / ranks
+        kind = ("between switches", "from ranks to switches", "between ranks")[at_ranks]
+        why = f"{count} links of {format_bandwidth(rate)} {kind} x {ports.why} / {ranks:,} ranks"
+        if at_ranks and (at_ranks < 2 or choices.cards):
+            lines.append(port_line("nic", ports, at_ranks * per_rank, why, choices))
+        if at_ranks < 2:
+            lines.append(port_line("switch-port", ports, (2 - at_ranks) * per_rank, why, choices))
+        medium = (choices.grid_links, choices.host_links)[at_ranks == 1] if at_ranks else "optical"
+        lines += cables(ports, per_rank, why, medium, choices)
+    chips = any(at_ranks == 2 for at_ranks, _ in counts) and not choices.cards
+    notes = ["assumption: ports of links between ranks are on the chips, without cards"] * chips
+    if any(at_ranks < 2 for at_ranks, _ in counts):
+        notes += used_ports(choices)
+    sent = float(bandwidth[tail < ranks].sum()) / ranks
+    return Bill(ranks, tuple(lines), notes=tuple(notes), bandwidth=sent, kind="graph")
+
+
 # Figures that a fabric's own file states, in place of those of its parts: no joule counts twice.
 
 
-class Stated(Protocol):
-    """A fabric that may state figures of its own."""
+def stated_bill(
+    bill: Bill, power: float | None, kinds: tuple[Kind, ...] | None, joules: float | None, sources: Mapping[str, str]
+) -> Bill:
+    """Return the bill with what a fabric states in place of the figures of its parts.
 
-    @property
-    def power_per_rank(self) -> float | None: ...
-    @property
-    def energy_per_bit(self) -> float | None: ...
-    @property
-    def sources(self) -> Mapping[str, str]: ...
-    @property
-    def stated_power_of(self) -> tuple[Kind, ...] | None: ...
-
-
-def stated_bill(bill: Bill, fabric: Stated) -> Bill:
-    """Return the bill with the watts and the joules per bit that the fabric states, in place of those of its parts."""
-    power, joules, given = fabric.power_per_rank, fabric.energy_per_bit, "given, without a source"
+    Args:
+        bill: of the parts.
+        power: ``power_per_rank`` of the fabric, watts that stand for those of parts of these ``kinds``; None: of all.
+        joules: ``energy_per_bit`` of the fabric.
+        sources: of the fabric's fields.
+    """
+    given = "given, without a source"
     if power is not None:
-        source, kinds = fabric.sources.get("power_per_rank", given), fabric.stated_power_of
+        source = sources.get("power_per_rank", given)
         figure = Power(value=power, confidence=_confidence(source), source=source)
         held = "all parts" if kinds is None else f"every {', '.join(kinds)}"
         note = f"power_per_rank of the fabric stands for the power of {held}"
         bill = _with_stated(bill, "power_per_rank", "static_power", figure, note, kinds)
     if joules is not None:
-        static, source = bill.static_power.value, fabric.sources.get("energy_per_bit", given)
+        static, source = bill.static_power.value, sources.get("energy_per_bit", given)
         energy = EnergyPerBit(value=joules, confidence=_confidence(source), source=source)
         note = "energy_per_bit of the fabric stands for the dynamic energy of all parts"
         bill = _with_stated(bill, "energy_per_bit", "dynamic_energy", energy, note, None)

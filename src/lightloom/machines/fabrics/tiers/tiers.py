@@ -524,17 +524,11 @@ class TwoTierSwitch(TieredFabric):
     oversubscription: Annotated[float, Field(ge=1)] = 1.0
     """Ratio of the bytes per second that a domain's ports can send to those that the tree carries for them."""
 
-    rate_fields: ClassVar[frozenset[str]] = frozenset(
-        {
-            "domain_bandwidth",
-            "domain_wire_efficiency",
-            "bandwidth",
-            "wire_efficiency",
-            "oversubscription",
-            "energy_per_bit",
-            "power_per_rank",
-        }
-    )
+    rate_fields: ClassVar[frozenset[str]] = Tiers.rate_fields | {
+        "domain_bandwidth",
+        "domain_wire_efficiency",
+        "oversubscription",
+    }
 
     def tier_list(self) -> tuple[Tier, ...]:
         """Return a switch of ranks, and a tapered switch of domains that each rank reaches through a port of its
