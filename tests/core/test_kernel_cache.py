@@ -89,8 +89,7 @@ def test_what_is_compiled_ahead_does_not_depend_on_what_was_searched_before(
         assert list(Path(caches[-1]).iterdir()) == []
 
     monkeypatch.setattr(compile_ahead, "_search", search)
-    for name in ("_vary", "_average", "_compress"):
-        monkeypatch.setattr(compile_ahead, name, lambda: None)
+    monkeypatch.setattr(compile_ahead, "_encode", lambda: None)
     monkeypatch.setattr(kernels, "AHEAD", ahead)
     monkeypatch.setattr(KernelCache, "fills_ahead", False)
     monkeypatch.setattr(cache, "SCALE", cache.SCALE)

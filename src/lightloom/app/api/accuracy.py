@@ -167,21 +167,6 @@ class StepComparison(Result):
             for row in self.rows()
         ]
 
-    def exchange_rows(self) -> list[Document]:
-        """Return a row for each kind, size and group of exchanges."""
-        return [
-            {
-                "exchange": row.exchange.kind,
-                "ranks": row.exchange.ranks,
-                "group": row.exchange.group,
-                "nbytes": row.exchange.nbytes,
-                "count_per_step": row.times,
-                "measured_s": row.measured,
-                "predicted_s": row.predicted,
-            }
-            for row in self.step.exchanges
-        ]
-
     def lines(self) -> Iterator[str]:
         """Yield what is said beside the table."""
         yield self.summary()
@@ -229,7 +214,18 @@ class StepComparison(Result):
             "predicted_s": self.step.predicted,
             "overlapped_s": self.step.overlapped,
             "parts": self.rows(),
-            "exchanges": self.exchange_rows(),
+            "exchanges": [
+                {
+                    "exchange": row.exchange.kind,
+                    "ranks": row.exchange.ranks,
+                    "group": row.exchange.group,
+                    "nbytes": row.exchange.nbytes,
+                    "count_per_step": row.times,
+                    "measured_s": row.measured,
+                    "predicted_s": row.predicted,
+                }
+                for row in self.step.exchanges
+            ],
             "operators": [
                 {
                     "operator": operator.key.name,

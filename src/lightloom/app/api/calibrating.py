@@ -459,19 +459,6 @@ def calibrate(
 def calibrate(*, accelerator: str, profile: str | Path) -> ProfileCalibration: ...
 
 
-@overload
-def calibrate(
-    rows: str | Path | None = None,
-    *,
-    accelerator: str | None = None,
-    collectives: str | Path | None = None,
-    profile: str | Path | None = None,
-    cluster: str | None = None,
-    transport: str | None = None,
-    gpus: int | None = None,
-) -> Fitted: ...
-
-
 def calibrate(
     rows: str | Path | None = None,
     *,

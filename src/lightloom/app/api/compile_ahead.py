@@ -55,17 +55,29 @@ def main() -> int:
         KernelCache.fills_ahead = True
         cache.SCALE = _EFFORT
         _search()
-        _vary()
-        _average()
-        _compress()
+        _encode()
     return 0 if any(AHEAD.rglob("*.nbc")) else 1
 
 
 def _search() -> None:
+    """Plan and rank collectives, and price what these do not ask for.
+
+    That is placements of few operators, codecs within collectives, failures, stragglers, steps that nothing orders, and
+    small shares on circuits that stand.
+    """
+    from dataclasses import replace
+
+    import numpy as np
+
     from lightloom.app.api.collectives import collective
     from lightloom.app.api.planning import plan
-    from lightloom.collectives.collective import KINDS
+    from lightloom.collectives.bounds.lower_bound import lower_bound
+    from lightloom.collectives.collective import KINDS, Collective
+    from lightloom.collectives.cost.stepped import cost, straggling
+    from lightloom.collectives.registry import around_failures, build, find
     from lightloom.core.errors import LightloomError
+    from lightloom.machines.fabrics.failures import Failure
+    from lightloom.machines.fabrics.load import load_fabric
     from lightloom.models.decoder import TransformerSizes, transformer_graph
 
     sizes = TransformerSizes(hidden=256, layers=2, heads=4, ffn=1024, vocabulary=1000, sequence_length=64)
@@ -77,23 +89,6 @@ def _search() -> None:
             # A fabric need not carry every kind.
             with suppress(LightloomError):
                 collective(kind, fabric=fabric, ranks=_RANKS, nbytes=1e6, set=fields)
-
-
-def _vary() -> None:
-    """Price what those plans and collectives do not ask for: placements of few operators, codecs within collectives,
-    failures, stragglers, steps that nothing orders, and small shares on circuits that stand."""
-    from dataclasses import replace
-
-    import numpy as np
-
-    from lightloom.app.api.planning import plan
-    from lightloom.collectives.bounds.lower_bound import lower_bound
-    from lightloom.collectives.collective import Collective
-    from lightloom.collectives.cost.stepped import cost, straggling
-    from lightloom.collectives.registry import around_failures, build, find
-    from lightloom.machines.fabrics.failures import Failure
-    from lightloom.machines.fabrics.load import load_fabric
-    from lightloom.models.decoder import TransformerSizes, transformer_graph
 
     sizes = TransformerSizes(hidden=64, layers=1, heads=1, ffn=64, vocabulary=100, sequence_length=16)
     graph = transformer_graph(sizes, batch=4)
@@ -110,13 +105,16 @@ def _vary() -> None:
     lower_bound(Collective("all-gather", 4 * _RANKS, 1e3), load_fabric("wdm-ring", 4 * _RANKS, {"wavelengths": 4}))
 
 
-def _average() -> None:
-    """Compile what averagers of codes call.
+def _encode() -> None:
+    """Call what averagers of codes call, and encode and decode gradients.
 
     Kernels of meshes are left to each machine: how it rounds decides phases of elements that are zero but for rounding.
     """
     import numpy as np
 
+    from lightloom.exchange.compression.inceptionn import Inceptionn
+    from lightloom.exchange.compression.kernels import current
+    from lightloom.exchange.compression.stream import tag_histogram
     from lightloom.photonics.averaging.block_quantisation import CodeBuffers, mean_codes
 
     for bits in (16, 32):
@@ -126,21 +124,10 @@ def _average() -> None:
         buffers.encode(values, scales, codes)
         buffers.decode(codes, scales, values)
         mean_codes(codes[None], "floor", np.empty_like(codes))
-
-
-def _compress() -> None:
-    """Encode and decode gradients."""
-    import numpy as np
-
-    from lightloom.exchange.compression.inceptionn import Inceptionn
-    from lightloom.exchange.compression.kernels import current
-    from lightloom.exchange.compression.stream import tag_histogram
-
-    codec = Inceptionn()
-    values = np.ones(24, np.float32)
-    encoded = codec.encode_leaving(values)
+    codec, gradients = Inceptionn(), np.ones(24, np.float32)
+    encoded = codec.encode_leaving(gradients)
     codec.decode(encoded)
-    codec.decode_adding(encoded, values)
+    codec.decode_adding(encoded, gradients)
     tag_histogram(encoded)
     current().xxh64(np.ones(24, np.uint8), 0)
 

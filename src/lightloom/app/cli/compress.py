@@ -38,58 +38,6 @@ if TYPE_CHECKING:
 _PIECE = 1 << 20
 
 
-def encode_file(source: Path, target: Path, codec: str) -> tuple[int, int]:
-    """Compress ``.npy`` or raw little-endian float32; returns the bytes of values and of the stream.
-
-    Raises:
-        ConfigError: not readable as float32, or the target cannot be written.
-        UnsupportedError: the codec has no stream of frames.
-    """
-    chosen = find(codec)
-    if not isinstance(chosen, FramedCodec):
-        raise ConfigError(f"codec {codec!r} does not write a stream of frames")
-    values = _values(source)
-    check_writable(target)
-    written = 0
-    with progress("Values", values.size) as advance, atomic_file(target) as file:
-        for piece in chosen.iter_encode(values):
-            file.write(piece)
-            written += len(piece)
-            advance(chosen.chunk)
-    return values.nbytes, written
-
-
-def decode_file(source: Path, target: Path) -> tuple[str, int]:
-    """Decompress a stream to ``.npy``, or else raw little-endian float32; returns the codec's name and the values.
-
-    Raises:
-        ConfigError: unreadable, or the target cannot be written.
-        CodecError: no stream, malformed, corrupted, truncated, or of a codec that is not installed here.
-    """
-    check_writable(target)
-    try:
-        stream = source.open("rb")
-    except OSError as error:
-        raise cannot_read(source, error) from error
-    with stream:
-        header, codec = _codec_of(stream.read(HEADER_BYTES), source)
-        stream.seek(0)
-        decoder, done = StreamDecoder(codec), 0
-        with progress("Values", header.count) as advance, atomic_file(target) as file:
-            if target.suffix == ".npy":
-                np.lib.format.write_array_header_1_0(
-                    file, {"descr": "<f4", "fortran_order": False, "shape": (header.count,)}
-                )
-            while piece := stream.read(_PIECE):
-                values = decoder.feed(piece)
-                file.write(values.astype("<f4", copy=False).data)
-                done += values.size
-                advance(values.size)
-            if not decoder.finished:
-                raise CodecError(f"{str(source)!r} ends early: {done} of {header.count} values")
-    return codec.name, done
-
-
 def _values(path: Path) -> NDArray[np.float32]:
     """The values of a file, mapped and not read."""
     try:
@@ -252,8 +200,18 @@ def compress_file(
     codec: Annotated[str, option("E.g. inceptionn:2^-10, truncate:16.")] = _DEFAULT,
 ) -> None:
     """Compress a file of floats."""
-    read, written = encode_file(source, target, codec)
-    typer.echo(f"{target}: {format_size(read)} of values in {format_size(written)}, {read / written:.2f} times smaller")
+    chosen = find(codec)
+    if not isinstance(chosen, FramedCodec):
+        raise ConfigError(f"codec {codec!r} does not write a stream of frames")
+    values, written = _values(source), 0
+    check_writable(target)
+    with progress("Values", values.size) as advance, atomic_file(target) as file:
+        for piece in chosen.iter_encode(values):
+            file.write(piece)
+            written += len(piece)
+            advance(chosen.chunk)
+    sizes = f"{format_size(values.nbytes)} of values in {format_size(written)}"
+    typer.echo(f"{target}: {sizes}, {values.nbytes / written:.2f} times smaller")
 
 
 @compress.command()
@@ -262,5 +220,24 @@ def decompress(
     target: Annotated[Path, typer.Argument(metavar="OUT", help="float32 values: .npy, else raw little-endian bytes.")],
 ) -> None:
     """Decompress a file; the stream says which codec made it, and every frame is checked."""
-    codec, values = decode_file(source, target)
-    typer.echo(f"{target}: {values:,} values from {codec}")
+    check_writable(target)
+    try:
+        stream = source.open("rb")
+    except OSError as error:
+        raise cannot_read(source, error) from error
+    with stream:
+        header, codec = _codec_of(stream.read(HEADER_BYTES), source)
+        stream.seek(0)
+        decoder, done = StreamDecoder(codec), 0
+        with progress("Values", header.count) as advance, atomic_file(target) as file:
+            if target.suffix == ".npy":
+                shape = {"descr": "<f4", "fortran_order": False, "shape": (header.count,)}
+                np.lib.format.write_array_header_1_0(file, shape)
+            while piece := stream.read(_PIECE):
+                values = decoder.feed(piece)
+                file.write(values.astype("<f4", copy=False).data)
+                done += values.size
+                advance(values.size)
+            if not decoder.finished:
+                raise CodecError(f"{str(source)!r} ends early: {done} of {header.count} values")
+    typer.echo(f"{target}: {done:,} values from {codec.name}")

@@ -31,7 +31,6 @@ from lightloom.exchange.method import Evidence, merge_evidence
 from lightloom.exchange.methods import compared, find
 from lightloom.reports.console import rows_table
 from lightloom.reports.figures.comparisons import ExchangePoint, exchange_figure
-from lightloom.reports.html import DrawnResult
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
@@ -46,8 +45,8 @@ TASKS = {
 """Description of each training task."""
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
-class _Comparison(DrawnResult):
+@dataclass(frozen=True, kw_only=True)
+class _Comparison:
     """Each method beside plain training on one task."""
 
     task: str
@@ -66,25 +65,15 @@ class _Comparison(DrawnResult):
         """The task in a few words."""
         return f"{self.task}, {self.ranks} ranks, {self.steps} steps, {self.seeds} seed" + "s" * (self.seeds > 1)
 
-    def summary(self) -> str:
-        front = ", ".join(row.method for row in self.methods if row.on_front)
-        return f"{self.title}: no method saves more bytes at a lower loss than {front}"
-
     def to_json(self) -> Document:
         return {
             "schema": "lightloom.exchange-comparison/1",
-            "task": self.task,
-            "ranks": self.ranks,
-            "steps": self.steps,
-            "seeds": self.seeds,
+            **{name: getattr(self, name) for name in ("task", "ranks", "steps", "seeds")},
             "link_bytes_per_second": self.link,
             "methods": [asdict(row) for row in self.methods],
             "runs": [{"method": method, "seed": seed, "loss": list(loss)} for method, seed, loss in self.losses],
             "provenance": self.origin,
         }
-
-    def rows(self) -> list[Document]:
-        return [asdict(row) for row in self.methods]
 
     def display_rows(self) -> list[dict[str, str]]:
         return [

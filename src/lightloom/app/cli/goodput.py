@@ -210,7 +210,7 @@ def _shares(result: Goodput) -> Table:
 
 
 def _causes(result: Goodput) -> Iterator[str | Table]:
-    rows = [tuple(str(value) for value in row.values()) for row in result.display_rows()]
+    rows = [map(str, row.values()) for row in result.display_rows()]
     title = f"{result.interruptions:.4g} interruptions in {result.months:g} months of 30 days"
     yield plain_table(("cause", "interruptions", "restart", "then"), rows, title=title)
     said: dict[str, list[str]] = {}
@@ -289,13 +289,10 @@ def _bill_parts(found: PricedBill, document: Document, explain: bool) -> Iterato
     for part in dict.fromkeys(line.part.name for line in made.lines):
         lines = [line for line in made.lines if line.part.name == part]
         count = sum(line.per_rank for line in lines)
-        cells = (
-            _cell(summed(lines[0].total(name).unit, (line.total(name) for line in lines))) for name in shown.values()
-        )
+        totals = ([line.total(name) for line in lines] for name in shown.values())
+        cells = (_cell(summed(each[0].unit, each)) for each in totals)
         rows.append((part, f"{count:.4g}", f"{count * made.ranks:,.6g}", *cells))
-    yield plain_table(
-        ("part", "a rank", "in all", *shown), rows, title=f"{found.name}, {made.ranks:,} ranks", left=("part",)
-    )
+    yield plain_table(("part", "a rank", "in all", *shown), rows, title=f"{found.name}, {made.ranks:,} ranks")
     yield ""
     sums = {"price": made.dollars, "power, busy or idle": made.static_power}
     sums |= {"power of load besides": made.dynamic_power, "failures": made.failure_rate}

@@ -71,63 +71,37 @@ def load_command(name: str, entry: Entry) -> Any:
     return command
 
 
-_COMMANDS = {
-    "plan": ("plan", "Rank every plan for training this model on these clusters."),
-    "collective": ("collective", "Build, verify and cost schedules of one collective."),
-    "circuits": ("circuits", "Assign circuits to a traffic matrix, verify them, and play the traffic through them."),
-    "traffic": (
-        "traffic",
-        "Place several jobs on one cluster: each one's step alone, and while the others use the same links.",
-    ),
-    "compare": (
-        "compare",
-        "Compare two saved plans: what was asked differently, which plans changed, and by which part of the step.",
-    ),
-    "damage": ("collective", "Synthesize around failures; every rank's share stays as large as it was."),
-    "goodput": (
-        "goodput",
-        "Show how much of a month trains, what interrupts it, and what spares and faster checkpoints are worth.",
-    ),
-    "execute": (
-        "schedule",
-        "Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own collective.",
-    ),
-    "budget": ("budget", "Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs."),
-    "bill": (
-        "goodput",
-        "Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks them.",
-    ),
-    "design": (
-        "design",
-        "Search fabrics and their fields for the most samples per dollar and per joule, after failures.",
-    ),
-    "sweep": ("sweep", "Compute every point of an experiment that its folder lacks; results as Parquet, and one page."),
-    "reproduce": (
-        "reproduce",
-        "Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why.",
-    ),
-    "accuracy": (
-        "accuracy",
-        "Predict steps, collectives or a profiled step that were measured, and show how near the predictions are.",
-    ),
-    "calibrate": (
-        "accuracy",
-        "Fit an accelerator's parameters to measured steps or a profile, or a transport to timed collectives.",
-    ),
-    "catalog": (
-        "catalog",
-        "List models, clusters, fabrics, accelerators, parts, codecs, algorithms; or show one entry with its sources.",
-    ),
-    "schema": ("schema", "Print the JSON Schema of a cluster file, of an experiment, or of a schedule."),
-    "compress": ("compress", "Measure codecs on gradients; compress files of floats."),
-    "exchange": ("exchange", "Compare the ways in which replicas exchange gradients."),
-    "onn": (
-        "onn.app",
-        "Build, train, verify, map, disturb and calibrate networks that average inside the light (OptINC).",
-    ),
-    "schedule": ("schedule", "Write schedules to files that other tools read, read them back, check them."),
+_HELP = {
+    "plan": "Rank every plan for training this model on these clusters.",
+    "collective": "Build, verify and cost schedules of one collective.",
+    "circuits": "Assign circuits to a traffic matrix, verify them, and play the traffic through them.",
+    "traffic": "Place several jobs on one cluster: each one's step alone, and while the others use the same links.",
+    "compare": "Compare two saved plans: what was asked differently, which plans changed, and by which part of the "
+    "step.",
+    "damage": "Synthesize around failures; every rank's share stays as large as it was.",
+    "goodput": "Show how much of a month trains, what interrupts it, and what spares and faster checkpoints are worth.",
+    "execute": "Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own "
+    "collective.",
+    "budget": "Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs.",
+    "bill": "Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks "
+    "them.",
+    "design": "Search fabrics and their fields for the most samples per dollar and per joule, after failures.",
+    "sweep": "Compute every point of an experiment that its folder lacks; results as Parquet, and one page.",
+    "reproduce": "Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why.",
+    "accuracy": "Predict steps, collectives or a profiled step that were measured, and show how near the predictions "
+    "are.",
+    "calibrate": "Fit an accelerator's parameters to measured steps or a profile, or a transport to timed collectives.",
+    "catalog": "List models, clusters, fabrics, accelerators, parts, codecs, algorithms; or show one entry with its "
+    "sources.",
+    "schema": "Print the JSON Schema of a cluster file, of an experiment, or of a schedule.",
+    "compress": "Measure codecs on gradients; compress files of floats.",
+    "exchange": "Compare the ways in which replicas exchange gradients.",
+    "onn": "Build, train, verify, map, disturb and calibrate networks that average inside the light (OptINC).",
+    "schedule": "Write schedules to files that other tools read, read them back, check them.",
 }
-COMMANDS = {name: Entry(f"lightloom.app.cli.{module}", words) for name, (module, words) in _COMMANDS.items()}
+_MODULES = {"damage": "collective", "execute": "schedule", "bill": "goodput", "calibrate": "accuracy", "onn": "onn.app"}
+"""Modules of commands that have none of their own names."""
+COMMANDS = {name: Entry(f"lightloom.app.cli.{_MODULES.get(name, name)}", words) for name, words in _HELP.items()}
 
 app = typer.Typer(
     name="lightloom",

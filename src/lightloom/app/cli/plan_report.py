@@ -269,17 +269,6 @@ def place_ledgers(search: PlanSearch) -> dict[str, StepLedger]:
     return places | {f"reference {plan.cluster.fabric.kind_name}": search.ledger_of(plan) for plan in reference}
 
 
-def ledger_table(search: PlanSearch) -> Table:
-    """Dollars, watts and joules of every place, with what they leave out and assume."""
-    ledgers = place_ledgers(search)
-    return Table(
-        title=TITLE,
-        columns=("of the first plan", *ledgers),
-        rows=tuple(ledger_rows(ledgers)),
-        caption=" ".join(f"{line[0].upper()}{line[1:]}." for line in ledger_notes(ledgers)),
-    )
-
-
 def _in_step(in_step: InStep) -> str:
     """How often the switch turns within a step, how much of that is hidden, and what it gains."""
     best, standing, time = in_step.best, in_step.standing, format_time(in_step.reconfiguration_time)
@@ -530,6 +519,7 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
     winner, rows = search.winner, ranking_rows(search)
     exchange, drawn = winner.exchanges[0] if winner.exchanges and winner.prices else None, drawn_schedule(search)
     fits = "" if winner.fits is not False else "no plan fits; the fastest: "
+    compared_with, ledgers = search.clusters[0].reference, place_ledgers(search)
     refused = ((row.strategy, row.algorithm, row.compression or "", row.why) for row in search.refused)
     absent = tuple(dict.fromkeys([*(("", "", "", reason) for reason in search.refusals), *refused]))
     return Report(
@@ -540,7 +530,7 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
         facts=_facts(search),
         ranking=rows,
         reference=ranking_rows(search, search.reference[:5]),
-        reference_name=f"Electrical reference: {_kind(search.clusters[0].reference)}",
+        reference_name=f"Electrical reference: {'fabric' if compared_with is None else compared_with.kind_name}",
         not_sourced=_not_sourced(search),
         notes=(
             *_notes(search),
@@ -560,7 +550,12 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
         explored=_explored(search) if draws() else {},
         light=light_map(drawn[1], drawn[0].cluster.fabric) if drawn is not None and draws() else None,
         tables=(
-            ledger_table(search),
+            Table(
+                title=TITLE,
+                columns=("of the first plan", *ledgers),
+                rows=tuple(ledger_rows(ledgers)),
+                caption=" ".join(f"{line[0].upper()}{line[1:]}." for line in ledger_notes(ledgers)),
+            ),
             *algorithm_tables(search),
             *circuit_tables(search),
             *spent_tables(search, document),
@@ -598,7 +593,9 @@ def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
     winner, counts = search.winner, search.counts
     cluster, fabric, calibration = winner.cluster, winner.cluster.fabric, winner.cluster.accelerator.calibration
     batches = ", ".join(f"{samples:,}" for samples in search.global_batches)
-    exchanges: list[tuple[str, str]] = []
+    energy, exchanges = winner.energy, list[tuple[str, str]]()
+    joules = f"{format_energy(energy.known_j)}; {len(energy.missing)} parts not sourced"
+    joules = joules if energy.total_j is None else format_energy(energy.total_j)
     for exchange in _exchanges(search):
         engine = exchange.coder
         rates = f"{format_bandwidth(engine.encode)} in, {format_bandwidth(engine.decode)} out"
@@ -607,7 +604,7 @@ def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
         ("model", f"{search.graph.name}, {search.graph.parameters:,} parameters"),
         ("cluster", f"{cluster.name}: {cluster.ranks} × {cluster.accelerator.name}"),
         *([] if calibration is None else [("calibration", str(calibration))]),
-        ("fabric", _kind(fabric)),
+        ("fabric", fabric.kind_name),
         ("collectives", fabric.software),
         ("bandwidth", bandwidths(fabric)),
         ("circuit set-up", format_time(fabric.setup_time) if fabric.exclusive else "none, packets"),
@@ -619,7 +616,7 @@ def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
         ("arithmetic", str(cluster.training.precision)),
         ("cost model", search.request.cost_model),
         *exchanges,
-        ("energy a step", _energy(winner)),
+        ("energy a step", f"{energy.total.bound} {joules}".strip()),
         ("plans", f"{counts.rows:,}, {counts.bounded:,} bounded, {counts.simulated:,} simulated"),
     )
 
@@ -649,17 +646,6 @@ def bandwidths(fabric: Fabric) -> str:
     return "; ".join(
         f"{format_bandwidth(cut.capacity / ranks)} a rank: {cut.name}" for ranks, cut in sorted(narrowest.items())
     )
-
-
-def _kind(fabric: Fabric | None) -> str:
-    return "fabric" if fabric is None else fabric.kind_name
-
-
-def _energy(winner: Plan) -> str:
-    energy = winner.energy
-    if energy.total_j is not None:
-        return f"{energy.total.bound} {format_energy(energy.total_j)}".strip()
-    return f"{energy.total.bound} {format_energy(energy.known_j)}; {len(energy.missing)} parts not sourced"
 
 
 def _not_sourced(search: PlanSearch) -> tuple[str, ...]:
