@@ -19,8 +19,7 @@ from benchmarks.support.reconfiguration_page import Swept, page, reconfiguration
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.models.zoo import load_workload
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planning.pricing.division import PlanePrices
-from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planning.pricing.group_prices import AUTO, GroupPrices, PlanePrices
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.reconfiguration.in_step import InStep, follow_the_step, switched_timeline

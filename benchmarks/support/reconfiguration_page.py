@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lightloom.core.units import format_size, format_time
 from lightloom.planning.parallelism.strategy_space import Strategy
-from lightloom.planning.pricing.division import Planes
+from lightloom.planning.pricing.group_prices import Planes
 from lightloom.planning.reconfiguration.in_step import InStep
 from lightloom.planning.search.plans import Plan, label
 from lightloom.reports.figures.canvas import single_panel, styled

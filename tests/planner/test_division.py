@@ -16,8 +16,7 @@ from lightloom.collectives.verify.verifier import verify_joint
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.parallelism.strategy_space import Strategy
-from lightloom.planning.pricing.division import DividedChannels, Division, Divisions, live_axes
-from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.group_prices import DividedChannels, Division, Divisions, GroupPrices, live_axes
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.strategy_step import joint_parts, on_divided_channels, simulate, strategy_seconds
 from tests.collectives.joint.joint_bound import demands_of, joint_bound

@@ -242,7 +242,7 @@ def test_the_winner_gives_way_to_faster_forms_of_itself_alone(factor: float, mon
     other = SimpleNamespace(step_time=factor)
     monkeypatch.setattr(made, "_strategy_plan", lambda *_: other)
     monkeypatch.setattr(made, "_placed_plan", lambda *_: other)
-    made._prices = SimpleNamespace(with_choices=lambda _: made.job.pricing)
+    made.prices = SimpleNamespace(with_choices=lambda _: made.job.pricing)
     made._plans = SimpleNamespace(simulate_replaced=lambda _: other)
 
     def refined(choice: Any, *algorithms: str) -> bool:
@@ -256,7 +256,7 @@ def test_the_winner_gives_way_to_faster_forms_of_itself_alone(factor: float, mon
     assert refined(split, "ring") == refined(placed) == faster
     assert not refined(plain, "ring") and not refined(split) and not refined(split, LIBRARY.name)
     for changes in ({"algorithms": ("ring",)}, {"cost_model": "paper"}):
-        made._request = replace(SearchRequest(), **changes)
+        made.request = replace(SearchRequest(), **changes)
         assert not refined(split, "ring") and refined(placed) == faster
 
 
@@ -265,7 +265,7 @@ def test_plans_say_what_their_steps_take_and_no_less_than_their_rows() -> None:
     in_line = coded(3.0, "nic", 3.2e9)
     made = made_on(strategies=("ddp", "tensor-pipeline", "placed"), quanta=(1e-8, 1e-3), exchanges=(in_line,))
     first, uneven, alike, ratios, numbers = made.first((16,)), 0, 0, set(), set()
-    searched = searched_rows(made.job, made._request, (16,))
+    searched = searched_rows(made.job, made.request, (16,))
     bounds = dict(enumerate((searched.bound / searched.rows.global_batch).tolist()))
     assert {row.number: row.per_sample for row in first if row.kind == 3} == bounds
     random = Random(2)
@@ -282,7 +282,7 @@ def test_plans_say_what_their_steps_take_and_no_less_than_their_rows() -> None:
         plan = made.simulated(row)
         assert plan is not None
         assert plan.bound / plan.global_batch == pytest.approx(row.per_sample) and plan.bound <= plan.step_time
-        assert plan.cluster is made._cluster and plan.breakdown == plan.step.breakdown
+        assert plan.cluster is made.cluster and plan.breakdown == plan.step.breakdown
         ledger = plan.ledger
         assert (ledger.step_time, ledger.samples, ledger.cluster) == (plan.step_time, 16, made.ledger)
         goodput = made.goodput.most, made.goodput.missing, made.goodput.spare_share

@@ -137,15 +137,6 @@ _PALEST = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class _Panel:
-    title: str
-    values: Floats
-    """[row, column]; nothing is drawn where 0."""
-    words: Callable[[float], str]
-    """A value for people."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Ground:
     """Cells, colours and edges that both panels of a figure share."""
 
@@ -216,15 +207,14 @@ def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: NDArray[np.boo
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    panels = (
-        _Panel("traffic of a step" if ground.edges else "traffic", sent, format_size),
-        _Panel("circuits granted", served, format_bandwidth),
-    )
     rows, columns = sent.shape
     figure = Figure(figsize=(9.0, 1.1 + 3.3 * rows / columns), layout="constrained")
-    for axes, panel in zip(figure.subplots(1, 2), panels, strict=True):
-        _matrix(figure, axes, panel, ground)
-    _cross(figure.axes[1], relayed)
+    traffic, circuits = figure.subplots(1, 2)
+    _matrix(traffic, "traffic of a step" if ground.edges else "traffic", sent, format_size, ground)
+    _matrix(circuits, "circuits granted", served, format_bandwidth, ground)
+    row, column = np.nonzero(relayed)
+    size = max(2.0, min(36.0, (140.0 / max(relayed.shape)) ** 2))
+    circuits.scatter(column, row, s=size, marker="x", color=RELAYED, linewidth=0.8, zorder=3)
     handles: list[Any] = [
         Patch(color=PARALLELISM[index], label=name)
         for index, name in enumerate(ground.names)
@@ -238,49 +228,36 @@ def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: NDArray[np.boo
     return figure
 
 
-def _matrix(figure: Any, axes: Axes, panel: _Panel, ground: _Ground) -> None:
+def _matrix(axes: Axes, title: str, values: Floats, words: Callable[[float], str], ground: _Ground) -> None:
+    """Draw values [row, column], nothing where 0; ``words`` writes a value for people."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import FixedLocator, MaxNLocator
 
-    largest = float(panel.values.max()) or 1.0
-    present = panel.values[panel.values > 0]
+    largest = float(values.max()) or 1.0
+    present = values[values > 0]
     # At least a decade, lest small differences look large.
     least = min(max(float(present.min(initial=largest)), largest / 10**_DECADES), largest / 10)
     norm = LogNorm(least, largest, clip=True)
-    rows, columns = panel.values.shape
+    rows, columns = values.shape
     image = np.zeros((rows, columns, 4))
     for index in range(len(ground.names)):
-        drawn = (panel.values > 0) & (ground.second == (index == 1))
-        image[drawn] = ramp(PARALLELISM[index], _PALEST)(norm(panel.values[drawn]))
+        drawn = (values > 0) & (ground.second == (index == 1))
+        image[drawn] = ramp(PARALLELISM[index], _PALEST)(norm(values[drawn]))
     axes.imshow(image, aspect="equal", interpolation="nearest", extent=(-0.5, columns - 0.5, rows - 0.5, -0.5))
     for edge in ground.edges:
         axes.axvline(edge - 0.5, color=FAINT, linewidth=0.6)
         if edge < rows:
             axes.axhline(edge - 0.5, color=FAINT, linewidth=0.6)
-    axes.set_title(panel.title)
-    axes.set_ylabel(ground.origins[0])
-    axes.set_xlabel(ground.origins[1])
+    axes.set(title=title, ylabel=ground.origins[0], xlabel=ground.origins[1])
     for axis in (axes.xaxis, axes.yaxis):
         few = FixedLocator([0, *ground.edges]) if 0 < len(ground.edges) < 10 else None
         axis.set_major_locator(few or MaxNLocator(8, integer=True, min_n_ticks=1))
     colour = PARALLELISM[0] if len(ground.names) == 1 else FAINT
-    beside = axes.inset_axes((1.03, 0.0, 0.045, 1.0))
-    bar = figure.colorbar(ScalarMappable(norm, ramp(colour, _PALEST)), cax=beside)
+    beside: Any = axes.inset_axes((1.03, 0.0, 0.045, 1.0))
+    bar = beside.figure.colorbar(ScalarMappable(norm, ramp(colour, _PALEST)), cax=beside)
     bar.ax.minorticks_off()
-    values, words = _ticks(least, largest, panel.words)
-    bar.set_ticks(values, labels=words)
+    # At most four ticks, evenly apart on the logarithm, ends included.
+    ticks = np.geomspace(largest, least, min(4, 2 + int(np.log10(largest / least)))).tolist()
+    bar.set_ticks(ticks, labels=[words(value) for value in ticks])
     bar.outline.set_visible(False)
-
-
-def _ticks(least: float, largest: float, words: Callable[[float], str]) -> tuple[list[float], list[str]]:
-    """At most four, evenly apart on the logarithm, ends included."""
-    count = min(4, 2 + int(np.log10(largest / least)))
-    values = [float(value) for value in np.geomspace(largest, least, count)]
-    return values, [words(value) for value in values]
-
-
-def _cross(axes: Axes, relayed: NDArray[np.bool_]) -> None:
-    row, column = np.nonzero(relayed)
-    size = max(2.0, min(36.0, (140.0 / max(relayed.shape)) ** 2))
-    axes.scatter(column, row, s=size, marker="x", color=RELAYED, linewidth=0.8, zorder=3)

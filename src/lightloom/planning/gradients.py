@@ -9,18 +9,15 @@ spread evenly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import inf, nextafter
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
 from lightloom.collectives.collective import Kind
-from lightloom.core.arrays import Floats
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.fields import Bandwidth, ComputeRate, Config, Seconds
@@ -47,7 +44,6 @@ from lightloom.exchange.methods import (
     TwoLevelExchange,
 )
 from lightloom.machines.accelerators.accelerator import Accelerator
-from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.models.graph import ComputeGraph
 
 # Where gradients are coded, and how fast: this host as measured, the paper's network card, a file, or an assumption.
@@ -206,13 +202,6 @@ def check_engine_name(name: str) -> None:
         raise UnknownNameError("exchange engine", name, [ACCELERATOR, LOCAL, NIC, "a .yaml file"])
 
 
-class Coding(NamedTuple):
-    """Seconds of coding in one exchange."""
-
-    encode: float
-    decode: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedExchange:
     """A method on a model's gradients."""
@@ -231,11 +220,9 @@ class PricedExchange:
         Raises:
             ConfigError: the accelerator's memory bandwidth is unknown.
         """
-        return (
-            self
-            if self.engine is not None
-            else replace(self, engine=assumed_engine(accelerator, fused=self.method.coding.fused))
-        )
+        if self.engine is not None:
+            return self
+        return replace(self, engine=assumed_engine(accelerator, fused=self.method.coding.fused))
 
     @property
     def coder(self) -> CodecEngine:
@@ -312,14 +299,15 @@ class PricedExchange:
         phases = [scaled(phase, share) for phase in self.method.phases(self.gradient, ranks)]
         return phases[:1] if kind == "reduce-scatter" else phases
 
-    def coding(self, kind: Kind, values: float, ranks: int) -> Coding:
-        """Return the seconds in which a rank codes what it exchanges in the place of a collective of ``kind``."""
+    def coding(self, kind: Kind, values: float, ranks: int) -> tuple[float, float]:
+        """Return the seconds in which a rank encodes and decodes what it exchanges in the place of a collective of
+        ``kind``."""
         work, engine = self._work(kind, values, ranks), self.coder
         products = work.flops / engine.flops if engine.flops else 0.0
         encoding = VALUE_BYTES * work.encoded_values / engine.encode
         encoding += (work.encoded_messages + work.calls) * engine.encode_message
         decoding = VALUE_BYTES * work.decoded_values / engine.decode + work.decoded_messages * engine.decode_message
-        return Coding(encoding + products, decoding)
+        return encoding + products, decoding
 
     def _work(self, kind: Kind, values: float, ranks: int) -> Work:
         work, share = self.method.work(self.gradient, ranks), values / max(self.gradient.values, 1)
@@ -384,17 +372,6 @@ def scaled(phase: Phase, share: float) -> Phase:
     return replace(phase, nbytes=phase.nbytes * share, nbytes_by_terms=sizes)
 
 
-def gradient_element_bytes(training: TrainingSettings) -> Mapping[Kind, int]:
-    """Return the kinds of collectives that carry gradients, and the bytes of one gradient in each."""
-    return {"all-reduce": training.gradient_bytes, "reduce-scatter": training.sharded_gradient_bytes}
-
-
-def sent_ratio(training: TrainingSettings, ratio: Floats) -> Floats:
-    """Return the bytes of gradients for each byte sent; codecs count float32, in which narrower gradients are
-    larger."""
-    return np.where(ratio == 1, 1.0, ratio * training.gradient_bytes / VALUE_BYTES)
-
-
 def model_gradient(graph: ComputeGraph) -> Gradient:
     """Return the shapes of a model's gradients, as far as its graph tells: matrices of linear layers and convolutions,
     with a vector of what is left; vocabulary by width for embeddings; vectors of everything else."""
@@ -443,14 +420,14 @@ def sized(
     gradient, sizes = model_gradient(graph), _FORMAT
     profiled: tuple[CompressionProfile, CodecProfile] | None = None
     if method.needs_values:
-        codec = ring_codec_of(method)
+        codec = ring_codec_of(method).codec
+        bits: tuple[tuple[int, float], ...]
         if ratio is not None:
-            bits: tuple[tuple[int, float], ...] = ((1, _BITS / ratio),)
-            sizes = _STATED
+            bits, sizes = ((1, _BITS / ratio),), _STATED
         else:
-            profiled = held, entry = profile_of(model, graph, codec.codec, profile)
+            profiled = held, entry = profile_of(model, graph, codec, profile)
             bits, sizes = bits_by_terms(entry), f"measured: {held.gradients}{_sums_note(entry)}"
-        gradient = Gradient(gradient.shapes, (CodedSums(codec.codec, bits),))
+        gradient = Gradient(gradient.shapes, (CodedSums(codec, bits),))
     coder = _engine(method, engine, profiled, ratio)
     return PricedExchange(method=method, gradient=gradient, sizes=sizes, engine=coder)
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from lightloom.core.arrays import Floats, Mask
 from lightloom.core.errors import UnsupportedError
-from lightloom.planning.pricing.division import Planes
-from lightloom.planning.pricing.job import Axis
+from lightloom.planning.pricing.group_prices import Axis, Planes
 from lightloom.planning.reconfiguration import in_step
 from lightloom.planning.reconfiguration import phases as phases_module
 from lightloom.planning.reconfiguration.in_step import InStep, _Notes, _phase_seconds, _Search

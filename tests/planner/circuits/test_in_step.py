@@ -23,9 +23,16 @@ from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.clusters.cluster import Cluster, TrainingSettings
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planning.pricing.division import Division, PlanePrices, Planes, divisions, live_axes
-from lightloom.planning.pricing.group_prices import GroupPrices
-from lightloom.planning.pricing.job import Axis, Job
+from lightloom.planning.pricing.group_prices import (
+    Axis,
+    Division,
+    GroupPrices,
+    PlanePrices,
+    Planes,
+    divisions,
+    live_axes,
+)
+from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.strategy_step import simulate, strategy_joules
 from lightloom.planning.reconfiguration import phases as settings_module
 from lightloom.planning.reconfiguration.in_step import (

@@ -19,14 +19,14 @@ from tests.planner.jobs import cluster
 def plan_of(name: str) -> Plan:
     """A strategy of the step's traces as a plan."""
     job, step, _ = taken_apart(name)
-    memory = step.result.plan.memory.total if step.result else float(stage_memory(job, Strategies.of(STRATEGIES[name]))[0])
+    held = stage_memory(job, Strategies.of(STRATEGIES[name]))
+    memory = step.result.plan.memory.total if step.result else float(held[0])
     return Plan(
         cluster=cluster(RANKS),
         job=job,
         choice=STRATEGIES[name],
         bound=0.0,
         step=step,
-        breakdown=step.breakdown,
         ledger=None,  # type: ignore[arg-type]
         memory=memory,
     )

@@ -25,13 +25,12 @@ from lightloom.planning.gradients import (
     PricedExchange,
     check_engine_name,
     engine_from_file,
-    gradient_element_bytes,
     model_key,
     nic_engine,
     sized,
 )
 from lightloom.planning.pricing.collective_prices import SchedulePrices
-from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.group_prices import GroupPrices, gradient_element_bytes
 from lightloom.planning.search.document import explain, plan_row, verdict
 from lightloom.planning.search.plans import Plan, PlanSearch
 from lightloom.planning.search.request import (

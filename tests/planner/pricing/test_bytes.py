@@ -8,7 +8,7 @@ import pytest
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import TiedTable
 from lightloom.planning.pricing.job import Crossing, Job
-from lightloom.planning.pricing.step import _faster, _Gathers, tied_seconds, tied_sums
+from lightloom.planning.pricing.step import _faster, tied_seconds, tied_sums
 from lightloom.planning.reconfiguration.in_step import _sends
 from lightloom.planning.reconfiguration.phases import StepBytes, step_bytes
 from tests.planner.circuits.test_in_step import switched
@@ -74,16 +74,16 @@ def test_stages_send_the_faster_of_everything_and_of_slices_that_are_gathered(se
     rows, tp = Strategies.of(*(_strategy(tp, 2) for tp in (1, 2, 4))), (1, 2, 4)
     total = 1e3 * rng.integers(1, 9, (3, 3)).astype(np.float64)
     sliced = total * rng.integers(0, 3, (3, 3)).astype(np.float64) / 2
-    gather = _Gathers(total - sliced, rng.choice([1e-7, 5e-7, np.inf], (3, 3)))
+    gathering = rng.choice([1e-7, 5e-7, np.inf], (3, 3))
     rate, latency = np.array([1e9, 2e9, 5e9]), np.array([1e-6, 0.0, 3e-6])
-    found = _faster(rows, Crossing(total, sliced), gather, rate, latency)
+    found = _faster(rows, Crossing(total, sliced), gathering, rate, latency)
     for row in range(3):
         for chunk in range(3):
             whole = total[row, chunk] - sliced[row, chunk] + sliced[row, chunk] / tp[row]
             ways = [(whole / rate[row] + latency[row], whole, 0.0)]
             slices = total[row, chunk] / tp[row]
-            seconds = slices / rate[row] + latency[row] + gather.seconds[row, chunk]
-            ways.append((seconds, slices, gather.nbytes[row, chunk]))
+            seconds = slices / rate[row] + latency[row] + gathering[row, chunk]
+            ways.append((seconds, slices, total[row, chunk] - sliced[row, chunk]))
             best = min(ways, key=lambda way: way[0]) if chunk else (0.0, 0.0, 0.0)
             assert [column[row, chunk] for column in found] == pytest.approx(best)
 

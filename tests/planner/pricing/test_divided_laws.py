@@ -12,15 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.planning.pricing import division as divided_prices
-from lightloom.planning.pricing.division import (
-    DividedChannels,
-    Divisions,
-    ScaledChannels,
-    _DivisionSearch,
-    divided,
-    slope,
-)
+from lightloom.planning.pricing import group_prices as divided_prices
+from lightloom.planning.pricing.group_prices import DividedChannels, Divisions, ScaledChannels, slope
+from lightloom.planning.pricing.strategy_step import _DivisionSearch, divided
 from tests.planner.test_division import RING, job, strategy
 
 Found = tuple[str, tuple[int, ...]]

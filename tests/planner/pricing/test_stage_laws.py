@@ -20,10 +20,10 @@ from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
 from lightloom.planning.parallelism.placement.placement import Reach
 from lightloom.planning.parallelism.strategy_space import SHARDINGS, Strategies, Strategy
-from lightloom.planning.pricing import collective_prices, division
+from lightloom.planning.pricing import collective_prices, group_prices
 from lightloom.planning.pricing import strategy_step as step_energy
 from lightloom.planning.pricing.collective_prices import LibraryPrices
-from lightloom.planning.pricing.division import (
+from lightloom.planning.pricing.group_prices import (
     Division,
     circuits_stand,
     divides,
@@ -277,7 +277,7 @@ def test_channels_that_are_divided_bound_bytes_and_sends_by_all_of_them(monkeypa
         )
 
     monkeypatch.setattr(
-        division, "bandwidth_bound", lambda collective, part: (collective.ranks, collective.nbytes, part)
+        group_prices, "bandwidth_bound", lambda collective, part: (collective.ranks, collective.nbytes, part)
     )
     packets, circuits = made(False), made(True)
     assert seconds_a_byte(packets, "all-gather", 4, 2) == 0 and seconds_a_byte(circuits, "all-gather", 1, 2) == 0

@@ -20,7 +20,7 @@ from lightloom.machines.fabrics.load import load_fabric
 from lightloom.planning.parallelism.placement.cuts import SPLITS, split_size
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.collective_prices import LibraryPricing, read_prices, write_prices
-from lightloom.planning.pricing.division import PlanePrices
+from lightloom.planning.pricing.group_prices import PlanePrices
 from lightloom.planning.pricing.job import DividedModel, Held, divided_model
 from lightloom.planning.pricing.placed_space import PartTable, PlacedChoice, PlacedRows
 from lightloom.planning.pricing.strategy_step import (

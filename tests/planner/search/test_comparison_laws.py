@@ -15,13 +15,10 @@ from lightloom.collectives.registry import algorithms, build_with_loads
 from lightloom.collectives.registry import find as find_algorithm
 from lightloom.exchange.methods import find
 from lightloom.machines.clusters.load import load_cluster
-from lightloom.planning.economics.estimate import goodput_of
-from lightloom.planning.economics.ledger import ClusterLedger
 from lightloom.planning.gradients import PricedExchange
 from lightloom.planning.pricing import collective_prices
 from lightloom.planning.pricing.collective_prices import LIBRARY
 from lightloom.planning.pricing.group_prices import GroupPrices
-from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.placed_space import PlacedChoice
 from lightloom.planning.search.bounds import bounds
 from lightloom.planning.search.document import (
@@ -35,7 +32,8 @@ from lightloom.planning.search.document import (
     verdict,
 )
 from lightloom.planning.search.request import Pins, SearchRequest
-from lightloom.planning.search.search import Comparison
+from lightloom.planning.search.rows import ClusterRows
+from lightloom.planning.search.search import _carriers, compared_plans
 from lightloom.planning.simulation.placed_step import PlacedStep
 from tests.planner.gradients.exchanges import by_name, coded
 from tests.planner.jobs import space, transformer
@@ -44,14 +42,12 @@ from tests.planner.search.test_plans import found
 NAMES = ("ring", "one-stage")
 
 
-def comparison(ranks: int = 4, exchanges: tuple[PricedExchange, ...] = (), **asked: Any) -> Comparison:
+def comparison(ranks: int = 4, exchanges: tuple[PricedExchange, ...] = (), **asked: Any) -> ClusterRows:
     """Of a small transformer on rings."""
     on = load_cluster("terarack-64", {"ranks": ranks})
     prices = GroupPrices(on.fabric, on.training, exchanges=exchanges, choices=NAMES)
-    of = Job.of(transformer(1), on.accelerator, on.fabric, on.training, prices, exchanges=exchanges)
-    ledger = ClusterLedger.of(on, SearchRequest().site)
     request = SearchRequest(**{"algorithms": NAMES, "strategies": ("ddp", "fsdp"), "exchanges": exchanges} | asked)
-    return Comparison(on, ledger, goodput_of(on, ledger), of, prices, request)
+    return ClusterRows(transformer(1), on, request, prices)
 
 
 def test_every_algorithm_is_simulated_at_every_batch_that_divides_without_and_with_each_method(
@@ -61,7 +57,7 @@ def test_every_algorithm_is_simulated_at_every_batch_that_divides_without_and_wi
     methods = by_name("int8"), by_name("topk")
     of = comparison(exchanges=methods)
     told: list[None] = []
-    plans, refused = of.run((4, 6, 8), lambda: told.append(None))
+    plans, refused = compared_plans(of, (4, 6, 8), lambda: told.append(None))
     assert len(told) == len(NAMES)
     choices: list[Any] = [plan.choice for plan in plans]
     made = [(each.algorithm, each.sharding, each.global_batch, each.exchange) for each in choices]
@@ -102,16 +98,16 @@ def test_every_algorithm_is_simulated_at_every_batch_that_divides_without_and_wi
 
 def test_only_what_is_pinned_is_compared() -> None:
     def compared(**pins: Any) -> set[tuple[str, int]]:
-        plans, _ = comparison(algorithms=NAMES[:1], pins=Pins(**pins)).run((4, 8))
+        plans, _ = compared_plans(comparison(algorithms=NAMES[:1], pins=Pins(**pins)), (4, 8))
         return {(plan.strategy, plan.global_batch) for plan in plans}
 
     every = {*product(("ddp", "fsdp"), (4, 8))}
     assert compared() == compared(dp=4, tp=1, micro_batches=1, recomputation="none") == every
     assert compared(sharding="ddp") == {("ddp", 4), ("ddp", 8)} and compared(micro_batch=2) == {("ddp", 8), ("fsdp", 8)}
     assert compared(recomputation="full") == compared(dp=2) == compared(micro_batches=2) == set()
-    only, _ = comparison(algorithms=NAMES[:1], strategies=("fsdp",)).run((4,))
+    only, _ = compared_plans(comparison(algorithms=NAMES[:1], strategies=("fsdp",)), (4,))
     assert {plan.strategy for plan in only} == {"fsdp"}
-    assert comparison(ranks=1).run((4,)) == ([], [])
+    assert compared_plans(comparison(ranks=1), (4,)) == ([], [])
 
 
 def test_a_row_of_the_document_tells_the_figures_of_its_plan() -> None:
@@ -178,7 +174,7 @@ def test_the_document_lists_the_ranking_its_front_and_the_best_of_each_kind() ->
 
 def test_documents_tell_what_a_method_sends_and_what_it_saves() -> None:
     methods = by_name("int4", rate=5e9), coded(4.0, rate=5e9)
-    plans, _ = comparison(exchanges=methods, algorithms=NAMES[:1]).run((4,))
+    plans, _ = compared_plans(comparison(exchanges=methods, algorithms=NAMES[:1]), (4,))
     seen = set()
     for plan in plans:
         method = plan.gradient_exchange
@@ -225,7 +221,7 @@ def test_schedules_whose_loads_are_unknown_are_built_once_for_steps_and_bounds(
     monkeypatch.setattr(collective_prices, "build_with_loads", building)
     monkeypatch.setattr(collective_prices, "_of_structures", OrderedDict())
     of: Any = comparison(algorithms=NAMES, strategies=("ddp",))
-    of.run((4,))
+    compared_plans(of, (4,))
     assert sorted(built) == sorted(product(NAMES, ("all-reduce", "all-gather", "reduce-scatter")))
     for name in NAMES:
         rows = space(of.job, (8,), (name,))
@@ -236,17 +232,17 @@ def test_schedules_whose_loads_are_unknown_are_built_once_for_steps_and_bounds(
     monkeypatch.setattr(of.prices, "failure", lambda kind, *_: built.append((kind, "")))
     built.clear()
     carried = replace(by_size, name="ring")
-    monkeypatch.setattr(Comparison, "_carriers", lambda _: [carried])
-    monkeypatch.setattr(Comparison, "_of_algorithm", lambda *_: [])
-    of.run((4,))
+    monkeypatch.setattr("lightloom.planning.search.search._carriers", lambda _: [carried])
+    monkeypatch.setattr("lightloom.planning.search.search._with_algorithm", lambda *_: [])
+    compared_plans(of, (4,))
     assert not built
 
 
 def test_named_algorithms_are_compared_else_the_library_else_all() -> None:
     of = comparison()
-    assert [each.name for each in of._carriers()] == list(NAMES)
-    free = replace(of, request=SearchRequest())
-    assert free._carriers() == list(algorithms().values())
+    assert [each.name for each in _carriers(of)] == list(NAMES)
+    of.request = SearchRequest()
+    assert _carriers(of) == list(algorithms().values())
     nodes = load_cluster("h100-512-two-tier", {"ranks": 4})
-    by_library: Any = replace(free, job=replace(of.job, fabric=nodes.fabric))
-    assert by_library._carriers() == [LIBRARY]
+    of.job = replace(of.job, fabric=nodes.fabric)
+    assert _carriers(of) == [LIBRARY]

@@ -57,7 +57,7 @@ def choice_of(row: Row) -> Strategy | PlacedChoice:
 class Rows:
     """Rows with made-up bounds and times; some turn out to be impossible when they are refined or simulated."""
 
-    name = "made up"
+    cluster = SimpleNamespace(name="made up")
 
     def __init__(self, random: Random) -> None:
         self.looks: list[tuple[str, Row]] = []
@@ -107,7 +107,7 @@ def search_of(rows: Rows, advance: Any, compared: tuple[list[Any], list[Any]], *
     """A search over such rows."""
     of: Any = object.__new__(_Search)
     of._rows, of._request, of._advance = rows, SearchRequest(**asked), advance
-    of._comparison = SimpleNamespace(run=lambda *_: compared)
+    rows.compared = compared
     of._best, of._refined, of._found = inf, 0, []
     return of
 
@@ -161,6 +161,7 @@ def test_rows_are_simulated_in_the_order_of_their_bounds_until_none_can_win(
     random, refused, soon, ranked, stays = Random(4), 0, 0, 0, 0
     verified: list[Any] = []
     monkeypatch.setattr(searching, "verify_winner", verified.append)
+    monkeypatch.setattr(searching, "compared_plans", lambda rows, *_: rows.compared)
     for _ in range(250):
         rows = Rows(random)
         told: list[None] = []
@@ -187,22 +188,20 @@ def test_rows_are_simulated_in_the_order_of_their_bounds_until_none_can_win(
             refused, soon = refused + 1, soon + early
             assert rows.looks == replay.looks
             continue
-        found = of.run(())
+        ranking, without, counts, _ = of.run(())
         assert rows.looks == replay.looks and len(told) == len(rows.looks)
-        assert verified[-1] is found.ranking[0]
+        assert verified[-1] is ranking[0]
         refined = [plans[0], min(plans, key=lambda plan: (plan.fits is False, plan.sample_time))]
         refined = [plan for plan in refined if plan.fits is not False and rows.refined_as is not None]
-        assert (found.ranking[0] is plans[0]) != bool(refined) and found.ranking[0].sample_time == plans[0].sample_time
+        assert (ranking[0] is plans[0]) != bool(refined) and ranking[0].sample_time == plans[0].sample_time
         # A runnable plan with other schedules stands beside itself, a placed one that is placed again in its own place.
         kept = bool(refined) and plans[0].runnable
-        made = [plan for plan in found.ranking if all(plan is not each for each in plans)]
+        made = [plan for plan in ranking if all(plan is not each for each in plans)]
         assert sorted(plan.sample_time for plan in made) == sorted({id(p): p.sample_time for p in refined}.values())
         rest = [plan for plan in plans if plan.runnable or all(plan is not each for each in refined)]
-        assert [plan for plan in found.ranking if plan not in made] == rest and found.ranking == sorted(
-            found.ranking, key=order
-        )
-        assert found.counts == Counts(rows=3 + len(alone) + len(why), refused=len(why), simulated=len(found.ranking))
-        assert found.refused == why
+        assert [plan for plan in ranking if plan not in made] == rest and ranking == sorted(ranking, key=order)
+        assert counts == Counts(rows=3 + len(alone) + len(why), refused=len(why), simulated=len(ranking))
+        assert without == why
         possible = {
             kind: [
                 plan.sample_time
@@ -299,8 +298,9 @@ def test_each_strategy_is_ranked_once_with_the_same_algorithms() -> None:
     assert [id(plan) for plan in _distinct(found, compared)] == [id(plan) for plan in kept]
 
 
-def test_compared_plans_have_their_largest_batch_that_fits() -> None:
+def test_compared_plans_have_their_largest_batch_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or their largest one, where none fits."""
+    monkeypatch.setattr(searching, "compared_plans", lambda rows, *_: rows.compared)
     random = Random(6)
     for _ in range(20):
         base = Strategy(1, 1, 1, 1, 1, "none", "none", "ring", 0)
@@ -375,13 +375,11 @@ def test_the_electrical_reference_is_simulated_at_one_batch_of_the_one_cluster(m
     on, asked, saved = load_cluster("terarack-64", {"ranks": 4}), [], []
     slow, fast = (plan_of(Strategy(4, 1, 1, 1, 8, "none", "none", "ring", 0), time) for time in (2.0, 1.0))
 
-    class Recorded(SimpleNamespace):
-        def run(self, batches: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
-            asked.append((self.cluster, self.request, batches, self.job.fabric, self.prices.fabric))
-            return [slow, fast], []
+    def recorded(rows: Any, batches: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
+        asked.append((rows.cluster, rows.request, batches, rows.job.fabric, rows.prices.fabric))
+        return [slow, fast], []
 
-    names = ("cluster", "ledger", "goodput", "job", "prices", "request")
-    monkeypatch.setattr(searching, "Comparison", lambda *given: Recorded(**dict(zip(names, given, strict=True))))
+    monkeypatch.setattr(searching, "compared_plans", recorded)
     monkeypatch.setattr(GroupPrices, "save", lambda self: saved.append(self.fabric))
     request, graph = SearchRequest(algorithms=("ring",)), transformer(1)
     assert searching._reference(graph, (on,), request, 8) == (fast, slow)

@@ -31,8 +31,7 @@ from lightloom.planning.traffic.jobs import (
     TrafficJob,
     Work,
     check_jobs,
-    link_flows,
-    link_seconds,
+    link_load,
     plan_exchanges,
     sort_of,
     splits,
@@ -123,7 +122,7 @@ def test_flows_on_a_link_are_the_pairs_of_ranks_whose_bytes_cross_it(algorithm: 
         steps = [pairs for (_, crossed), pairs in crossing.items() if crossed == link]
         if steps:
             wanted[link] = sum(len(pairs) * len(set(pairs)) for pairs in steps) / sum(map(len, steps))
-    assert link_flows(schedule, ring) == pytest.approx(wanted)
+    assert link_load(schedule, ring)[1] == pytest.approx(wanted)
     assert (wanted.max() > 1) == (algorithm == "one-stage")
 
 
@@ -217,17 +216,17 @@ def test_a_collective_asks_for_the_algorithm_that_is_named_or_for_all(
     assert (len(found.parts), len(found.exchanges), found.channels) == ((0, 1, None) if held is None else (1, 0, 2))
     if held is None:
         assert found.exchanges[0].busy == 2.0
-        assert found.exchanges[0].usage == pytest.approx(link_seconds(schedule, part) / 2.0)
+        assert found.exchanges[0].usage == pytest.approx(link_load(schedule, part)[0] / 2.0)
 
 
 def test_links_are_busy_with_all_bytes_that_cross_them() -> None:
     ring = load_fabric("ring", 5, {"bandwidth": "1GB/s"})
-    around = link_seconds(build(find("ring"), Collective("all-reduce", 5, 5e6), ring), ring)
+    around = link_load(build(find("ring"), Collective("all-reduce", 5, 5e6), ring), ring)[0]
     assert sorted(around)[-5:] == pytest.approx([2 * 4 * 1e6 / ring.link_bandwidth()[0]] * 5)
     assert around.sum() == pytest.approx(around.max() * 5)
     switch = PacketSwitch(ranks=8, bandwidth=1e9)
     for name in ("ring", "halving-doubling", "double-binary-tree"):
-        found = link_seconds(build(find(name), Collective("all-reduce", 8, 8e6), switch), switch)
+        found = link_load(build(find(name), Collective("all-reduce", 8, 8e6), switch), switch)[0]
         # Every rank's sum needs what all others have, and they its.
         assert found.sum() == pytest.approx(2 * 2 * 7 * 8e6 / switch.link_bandwidth()[0], rel=1e-6)
     nothing = exchanges_module.collective_exchange(SimpleNamespace(schedule=None), switch, 0.0)  # type: ignore[arg-type]
@@ -309,7 +308,7 @@ def test_a_collective_uses_links_for_the_share_of_its_time_in_which_it_sends() -
         use = ExchangeUse("all-reduce", ranks, stride, 8e6, "ring")
         group = ring if ranks == 8 else ring.group(ranks, stride)
         assert group is not None
-        seconds = link_seconds(build(find("ring"), Collective("all-reduce", ranks, 8e6), group), group)
+        seconds = link_load(build(find("ring"), Collective("all-reduce", ranks, 8e6), group), group)[0]
         for longer in (0.5, 4.0):
             time = longer * float(seconds.max())
             price = SimpleNamespace(cost=SimpleNamespace(time=time))

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from math import inf
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import get_args
 
 from lightloom.collectives.registry import algorithms
 from lightloom.core.errors import InputError, UnsupportedError
@@ -354,11 +354,11 @@ def explore(
     for technology in TECHNOLOGIES:
         own = [each for each in affordable if each.design.technology == technology]
         front = Front(by_speed=by_speed) if prune else None
-        for wave in _waves(question, own, run, front, jobs):
-            found += wave.candidates
-            beaten += wave.beaten
-            refused += wave.refused
-            advance(sum(len(group) for group in wave))
+        for candidates, left_out, without in _waves(question, own, run, front, jobs):
+            found += candidates
+            beaten += left_out
+            refused += without
+            advance(len(candidates) + len(left_out) + len(without))
     if not found:
         raise _no_design_left(refused, [], dollars, watts)
     return Exploration(
@@ -377,11 +377,9 @@ def _with_batch(question: Question, designs: Sequence[Bounded]) -> Question:
     if question.batch_per_rank:
         return question
     batches = [1 << power for power in reversed(range(LARGEST.bit_length()))]
-    for batch in batches:
-        asked = replace(question, batch_per_rank=batch)
-        if batch == batches[-1] or _fits(asked, [each.design for each in designs]):
-            return asked
-    raise AssertionError("the least batch ends the search")
+    asked = (replace(question, batch_per_rank=batch) for batch in batches)
+    fitting = (each for each in asked if each.batch_per_rank == 1 or _fits(each, [one.design for one in designs]))
+    return next(fitting)
 
 
 def _fits(question: Question, designs: Sequence[Design]) -> bool:
@@ -414,19 +412,11 @@ def _no_design_left(
     )
 
 
-class _Wave(NamedTuple):
-    """Designs that one wave evaluated, left out and refused."""
-
-    candidates: list[Candidate]
-    beaten: list[Bounded]
-    refused: list[Bounded]
-
-
 def _waves(
     question: Question, designs: Sequence[Bounded], run: Runner, front: Front | None, jobs: int
-) -> Iterator[_Wave]:
-    """Bound and evaluate designs of one technology, the most promising first; yield what became of those of each
-    wave. Without a ``front`` none is left out."""
+) -> Iterator[tuple[list[Candidate], list[Bounded], list[Bounded]]]:
+    """Bound and evaluate designs of one technology, the most promising first; yield those that each wave evaluated,
+    left out and refused. Without a ``front`` none is left out."""
     waiting = list(designs)
     while waiting:
         cutoffs = {id(each): inf if front is None else front.cutoff(_worth(each)) for each in waiting}
@@ -452,12 +442,11 @@ def _waves(
             elif result.sample_time == inf:
                 beaten.append(each)
             else:
-                worth = _worth(each)
+                worth, least = _worth(each), each.least_time
                 if front is not None:
                     front.add(worth, result.sample_time, result.sent)
-                found = Candidate(design=each.design, worth=worth, least_time=each.least_time, evaluated=result)
-                candidates.append(found)
-        yield _Wave(candidates, beaten, refused)
+                candidates.append(Candidate(design=each.design, worth=worth, least_time=least, evaluated=result))
+        yield candidates, beaten, refused
 
 
 def _unfinished(bounded: Bounded, left_out: str) -> Bounded:

@@ -167,8 +167,21 @@ def design_page(
         ),
         tables=(
             *(_designs_table(exploration, name) for name in TECHNOLOGIES),
-            _beaten_table(exploration),
-            _refused_table(exploration),
+            Table(
+                title="Designs that proved bounds leave out",
+                columns=("design", "ranks", "step for each sample, at least"),
+                rows=tuple(
+                    (each.design.name, f"{each.design.ranks:,}", format_time(each.least_time))
+                    for each in exploration.beaten
+                ),
+                caption="Even at the bound, a design that was evaluated trains as many samples for a dollar and for a "
+                "joule.",
+            ),
+            Table(
+                title="Designs without a plan",
+                columns=("design", "ranks", "why"),
+                rows=tuple((each.design.name, f"{each.design.ranks:,}", each.why) for each in exploration.refused),
+            ),
         ),
         provenance={},
     )
@@ -252,23 +265,4 @@ def _design_row(each: Candidate, alike: int, exploration: Exploration) -> tuple[
         f"{worth.goodput:.4f}",
         missing_text([*worth.variables, *worth.unknown_rates]),
         each.evaluated.plan,
-    )
-
-
-def _beaten_table(exploration: Exploration) -> Table:
-    return Table(
-        title="Designs that proved bounds leave out",
-        columns=("design", "ranks", "step for each sample, at least"),
-        rows=tuple(
-            (each.design.name, f"{each.design.ranks:,}", format_time(each.least_time)) for each in exploration.beaten
-        ),
-        caption="Even at the bound, a design that was evaluated trains as many samples for a dollar and for a joule.",
-    )
-
-
-def _refused_table(exploration: Exploration) -> Table:
-    return Table(
-        title="Designs without a plan",
-        columns=("design", "ranks", "why"),
-        rows=tuple((each.design.name, f"{each.design.ranks:,}", each.why) for each in exploration.refused),
     )

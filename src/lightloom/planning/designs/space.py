@@ -25,7 +25,7 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.fields import Config, Dollars
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import cluster_from
-from lightloom.machines.parts.bill import Bill, Total
+from lightloom.machines.parts.bill import Bill
 from lightloom.machines.parts.part import FigureName
 from lightloom.planning.economics.estimate import goodput_of
 from lightloom.planning.economics.ledger import ClusterLedger, Site, StepLedger
@@ -200,13 +200,13 @@ class Worth:
         return cls(
             goodput=goodput.most,
             spare_share=goodput.spare_share,
-            capital=_known(ledger.dollars) * cluster.ranks,
+            capital=(ledger.dollars.value or 0.0) * cluster.ranks,
             cost_rate=site.cost_rate,
-            watts=_known(second.metered),
+            watts=second.metered.value or 0.0,
             electricity=site.electricity,
             pue=site.pue,
-            fabric_dollars=_known(fabric.dollars),
-            fabric_watts=_known(fabric.static_power),
+            fabric_dollars=fabric.dollars.value or 0.0,
+            fabric_watts=fabric.static_power.value or 0.0,
             fabric_bandwidth=fabric.bandwidth,
             unknown=_unknown(fabric, "dollars") | _unknown(fabric, "static_power") | _unknown_energy(cluster, fabric),
             unknown_rates=_unknown(ledger.bill, "mtbf"),
@@ -317,11 +317,6 @@ def _unknown_energy(cluster: Cluster, fabric: Bill) -> dict[str, float]:
         return {}
     names = energy.missing or ("fabric.energy_per_bit",)
     return {f"{name} of {cluster.name}": float(cluster.ranks) for name in names}
-
-
-def _known(total: Total) -> float:
-    """Return the sum of what is known; what is missing is named beside it."""
-    return total.value or 0.0
 
 
 # The front: designs that no other one beats, whatever the prices are that nobody states.

@@ -20,8 +20,8 @@ from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import UnsupportedError
 from lightloom.planning.parallelism.plan import one_forward_one_backward
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy, node_replicas
-from lightloom.planning.pricing.division import DividedChannels
-from lightloom.planning.pricing.job import Axis, Job
+from lightloom.planning.pricing.group_prices import Axis
+from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.step import (
     GATHER,
     AxisTimes,
@@ -185,7 +185,7 @@ def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
         strategy: other than data parallelism alone.
         by_unit: whether a chunk exchanges gradients unit by unit: [1, chunks].
     """
-    rows, sharing = Strategies.of(strategy), not isinstance(job.shares, DividedChannels)
+    rows, sharing = Strategies.of(strategy), job.shares is None
     priced: dict[_Priced, None] = {}
 
     def counts(exchange_time: AxisTimes) -> StageExchanges:

@@ -21,8 +21,7 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.core.timeline import SHARES, Counter, Interval, Timeline
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planning.pricing.division import DividedChannels
-from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.group_prices import DividedChannels, GroupPrices
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.step import stage_sends
 from lightloom.planning.pricing.strategy_step import StrategyStep, exchange_seconds, memory_parts
@@ -68,13 +67,13 @@ def _memory_counter(plan: Plan, timeline: Timeline) -> Counter:
     name, end = "memory of the fullest rank (bytes)", timeline.step_time
     if not isinstance(plan.choice, Strategy) or not isinstance(plan.step, StrategyStep):
         return Counter(name, (0.0, end), (plan.memory, plan.memory))
-    parts = memory_parts(plan.job, Strategies.of(plan.choice))
+    state, kept, passing = memory_parts(plan.job, Strategies.of(plan.choice))
     if plan.step.result is not None:
-        changes = list(_operators_memory(plan.step, timeline, float(parts.kept[0, 0])))
+        changes = list(_operators_memory(plan.step, timeline, float(kept[0, 0])))
         return _filled(name, changes, plan.memory, end)
-    stages, state = plan.choice.pp, parts.state[0] + parts.passing[0]
-    found = [list(_passes_memory(timeline, stage, parts.kept[0].tolist())) for stage in range(stages)]
-    peaks = [state[stage] + _peak(changes) for stage, changes in enumerate(found)]
+    stages, held = plan.choice.pp, state[0] + passing[0]
+    found = [list(_passes_memory(timeline, stage, kept[0].tolist())) for stage in range(stages)]
+    peaks = [held[stage] + _peak(changes) for stage, changes in enumerate(found)]
     return _filled(name, found[int(np.argmax(peaks))], plan.memory, end)
 
 

@@ -83,8 +83,27 @@ _of_structures: OrderedDict[object, _Built] = OrderedDict()
 fabric."""
 
 
-class SchedulePrices:
-    """Calls as the simulator's ``Price``; builds and verifies on first use of a kind, costs on first use of a size."""
+class CostedPrices:
+    """Prices that hold each cost against a bound; calls as the simulator's ``Price``."""
+
+    def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
+        raise NotImplementedError
+
+    def __call__(self, kind: Kind, nbytes: float) -> Priced:
+        return self._entry(kind, nbytes)[0]
+
+    def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
+        """Return the cost of one collective, and the bound it was held against; of an exchange a step's share of both.
+
+        Raises:
+            BoundError: the closed form of a library lies below a proved bound.
+        """
+        priced, bound = self._entry(kind, nbytes)
+        return priced.cost, bound
+
+
+class SchedulePrices(CostedPrices):
+    """Prices of one algorithm: builds and verifies on first use of a kind, costs on first use of a size."""
 
     def __init__(self, algorithm: Algorithm, fabric: Fabric, model: CostModel) -> None:
         self.algorithm = algorithm
@@ -139,14 +158,6 @@ class SchedulePrices:
             return nbytes
         ring = self.algorithm.name.startswith(_RING)
         return self.exchange.along_schedule(kind, values / VALUE_BYTES, self.fabric.ranks, ring=ring)
-
-    def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        return self._entry(kind, nbytes)[0]
-
-    def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
-        """Return the cost of one collective, and the bound it was held against."""
-        priced, bound = self._entry(kind, nbytes)
-        return priced.cost, bound
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
         """Return the verified schedule of one collective."""
@@ -502,7 +513,7 @@ def carrier(name: str) -> Algorithm:
     return LIBRARY if name == LIBRARY.name else find(name)
 
 
-class LibraryPrices:
+class LibraryPrices(CostedPrices):
     """Prices of a group of ranks that is a fabric of its own; stands in the place of ``SchedulePrices``."""
 
     algorithm = LIBRARY
@@ -513,27 +524,14 @@ class LibraryPrices:
         self.model: CostModel = model
         self._library = fabric.library
         self._carried = fabric.as_carried()
-        self._costs: dict[tuple[Kind, float], tuple[Cost, Bound]] = {}
-
-    def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        return Priced(cost=self.cost(kind, nbytes)[0], algorithm=LIBRARY.name)
-
-    def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
-        """Return the cost of one collective, and the bound it was held against.
-
-        Raises:
-            BoundError: the closed form lies below a proved bound.
-        """
-        if (kind, nbytes) not in self._costs:
-            self._costs[kind, nbytes] = self._cost(kind, nbytes)
-        return self._costs[kind, nbytes]
+        self._entry = cache(self._priced)  # type: ignore[method-assign]
 
     def seconds(self, kind: Kind, nbytes: Floats) -> Floats:
         """Return the seconds of collectives, in the shape of ``nbytes``: [sizes]."""
         ranks = np.full(len(nbytes), self.fabric.ranks)
         return self._library.seconds(kind, ranks, np.ones_like(ranks), nbytes)
 
-    def _cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
+    def _priced(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
         group = np.array([self.fabric.ranks]), np.ones(1, np.int64)
         seconds = float(self.seconds(kind, np.array([nbytes]))[0])
         collective, adds = Collective(kind, self.fabric.ranks, nbytes), self._library.tiers.reduction
@@ -541,7 +539,7 @@ class LibraryPrices:
         if seconds < bound.time * (1 - _BOUND_TOLERANCE):
             raise BoundError(f"{LIBRARY.name}: {kind} costs {seconds} s, below the lower bound of {bound.time} s")
         energy = self._energy(kind, nbytes, int(ranks_in_domain(self._library.domain, *group)[0]))
-        return _priced(seconds, energy).cost, bound
+        return _priced(seconds, energy), bound
 
     def _energy(self, kind: Kind, nbytes: float, inside: int) -> float | None:
         """Return the joules of a ring through all nodes; None where the energy per bit has no source."""
@@ -609,16 +607,9 @@ class LibraryPricing:
 
 
 def _priced(seconds: float, energy: float | None) -> Priced:
-    cost = Cost(
-        steps=1,
-        time=seconds,
-        transmission=seconds,
-        conversion=0.0,
-        reconfiguration=0.0,
-        setup=0.0,
-        static=True,
-        energy=energy,
-    )
+    """Return the price of a collective that takes so long and sends all the while."""
+    nothing = {"conversion": 0.0, "reconfiguration": 0.0, "setup": 0.0}
+    cost = Cost(steps=1, time=seconds, transmission=seconds, static=True, energy=energy, **nothing)
     return Priced(cost=cost, algorithm=LIBRARY.name)
 
 
@@ -643,8 +634,8 @@ def line_below(prices: CollectivePrices, kind: Kind, *, hidden_setup: bool) -> L
     return price_line(prices, kind, hidden_setup=hidden_setup)
 
 
-class CheapestPrices:
-    """Prices of the cheapest of several algorithms for each collective; calls as the simulator's ``Price``."""
+class CheapestPrices(CostedPrices):
+    """Prices of the cheapest of several algorithms for each collective."""
 
     def __init__(self, candidates: Callable[[Kind], Sequence[tuple[CollectivePrices, LowerPrice]]]) -> None:
         """``candidates`` are the prices that may serve a kind of collective, each with a lower bound."""
@@ -657,12 +648,9 @@ class CheapestPrices:
             self._choices[kind, nbytes] = _cheapest(self._candidates(kind), kind, nbytes)
         return self._choices[kind, nbytes]
 
-    def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        return self.choice(kind, nbytes)(kind, nbytes)
-
-    def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
-        """Return the cost of one collective, and the bound it was held against."""
-        return self.choice(kind, nbytes).cost(kind, nbytes)
+    def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
+        prices = self.choice(kind, nbytes)
+        return prices(kind, nbytes), prices.cost(kind, nbytes)[1]
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
         """Return the verified schedule of one collective."""
@@ -741,8 +729,8 @@ def group_phases(
     return found
 
 
-class ExchangePrices:
-    """Prices of a method among a group of ranks; calls as the simulator's ``Price``."""
+class ExchangePrices(CostedPrices):
+    """Prices of a method among a group of ranks."""
 
     def __init__(
         self,
@@ -770,14 +758,6 @@ class ExchangePrices:
         self._group = ranks, stride
         self._in_network = in_network
         self._costs: dict[tuple[Kind, float], tuple[Priced, Bound]] = {}
-
-    def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        return self._entry(kind, nbytes)[0]
-
-    def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
-        """Return a step's share of the cost of one exchange, and of the bounds that its phases were held against."""
-        priced, bound = self._entry(kind, nbytes)
-        return priced.cost, bound
 
     def choice(self, kind: Kind, nbytes: float) -> CollectivePrices | ExchangePrices:
         """Return these prices for a collective that the method carries, otherwise those of the algorithm that does."""
@@ -808,9 +788,9 @@ class ExchangePrices:
         that."""
         if kind not in self._element_bytes:
             return (self._plain(*self._group).choice(kind, nbytes).algorithm.name,)
-        carriers = (self._plain(phase.ranks, phase.stride) for phase in self.phases(kind, nbytes))
-        phases = zip(carriers, self.phases(kind, nbytes), strict=True)
-        return tuple(carrier.choice(phase.kind, phase.nbytes).algorithm.name for carrier, phase in phases)
+        phases = self.phases(kind, nbytes)
+        chosen = (self._plain(each.ranks, each.stride).choice(each.kind, each.nbytes) for each in phases)
+        return tuple(prices.algorithm.name for prices in chosen)
 
     def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
         """Return the bytes of float32 that are exchanged in the place of a collective; None where this kind is left as

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from itertools import product
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from itertools import accumulate, combinations, product
 from math import inf
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm
-from lightloom.collectives.collective import Kind
+from lightloom.collectives.bounds.lower_bound import bandwidth_bound
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.registry import Refusal, algorithms, attempt, find
-from lightloom.core.arrays import Effort
+from lightloom.core.arrays import Effort, Mask
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.clusters.cluster import TrainingSettings
-from lightloom.machines.fabrics.fabric import Fabric
-from lightloom.planning.gradients import PricedExchange, gradient_element_bytes
+from lightloom.machines.fabrics.fabric import AxisShare, Fabric
+from lightloom.planning.gradients import VALUE_BYTES, PricedExchange
+from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.collective_prices import (
     LIBRARY,
     LINE_SIZES,
@@ -33,8 +38,11 @@ from lightloom.planning.pricing.collective_prices import (
     read_prices,
     write_prices,
 )
-from lightloom.planning.simulation.engine import Price
+from lightloom.planning.simulation.engine import Price, Priced
 
+Axis = Literal["tensor", "expert", "context", "pipeline", "data", "expert-data"]
+"""Groups of a strategy that exchange: ranks that share operators, experts, tokens; neighbouring stages; replicas of
+what all hold and of experts."""
 AUTO = "auto"
 """In the place of an algorithm: each exchange takes the cheapest for its kind, group and size."""
 _STRAIGHT = ("one-stage-striped", "one-stage")
@@ -44,6 +52,11 @@ _ALL_LISTED: Effort = 8192
 """Ranks of a fabric up to which plans build schedules of as many rows as fit in memory."""
 MOST_ROWS: Effort = 1 << 21
 """Rows of schedules that are built among more ranks: those of an all-reduce of 1,024 that lists every transfer."""
+
+
+def gradient_element_bytes(training: TrainingSettings) -> Mapping[Kind, int]:
+    """Return the kinds of collectives that carry gradients, and the bytes of one gradient in each."""
+    return {"all-reduce": training.gradient_bytes, "reduce-scatter": training.sharded_gradient_bytes}
 
 
 class Pricing(Protocol):
@@ -342,3 +355,302 @@ class GroupPrices(Pricing):
 def _draw(all_prices: Sequence[CollectivePrices], kind: Kind) -> None:
     for prices, nbytes in product(all_prices, LINE_SIZES):
         prices(kind, nbytes)
+
+
+# Channels of a circuit-switched fabric divided among the axes of a strategy whose circuits stand at the same time.
+#
+# axis           groups                                channels of every link
+# tensor         tp neighbours                         0 ... 2
+# data           replicas, tp apart                    3 ... 6        planes of a switch, wavelengths of a ring
+# pipeline       every rank and that of the next stage 7
+#
+# Circuits are set once, so every axis keeps its own from the first step on; a plane that carries circuits of tensor
+# groups carries none of data groups. Sends of the pipeline go both ways at once, and copies of tied tables use their
+# circuits.
+
+
+class AxisGroups(NamedTuple):
+    """Groups of one axis of parallelism."""
+
+    name: Axis
+    ranks: int
+    stride: int
+    """Distance between neighbouring ranks of a group; of the pipeline, from a stage to the next."""
+
+    def unit(self, fabric: Fabric) -> int:
+        """Return the number of channels of which every share is a multiple; 0 where channels cannot be shared."""
+        if self.name == "pipeline":
+            return fabric.shift_unit(self.stride)
+        return fabric.share_unit(self.ranks, self.stride)
+
+
+def live_axes(strategy: Strategy) -> tuple[AxisGroups, ...]:
+    """Return the axes along which a strategy exchanges anything."""
+    tp, replicas, ep = strategy.tp, strategy.replicas, strategy.ep
+    axes = (
+        AxisGroups("tensor", tp, 1),
+        AxisGroups("context", strategy.cp, tp),
+        AxisGroups("expert", ep, tp),
+        AxisGroups("data", replicas, tp),
+        AxisGroups("expert-data", replicas // ep if ep > 1 else 1, tp * ep),
+        AxisGroups("pipeline", strategy.pp, replicas * tp),
+    )
+    return tuple(axis for axis in axes if axis.ranks > 1)
+
+
+def least_channels(fabric: Fabric, axes: Sequence[AxisGroups]) -> int | None:
+    """Return the channels of a link without which the axes' circuits cannot stand at once; None where channels cannot
+    be shared."""
+    units = [axis.unit(fabric) for axis in axes]
+    return sum(units) if units and all(units) else None
+
+
+def divides(fabric: Fabric) -> bool:
+    """Return whether axes of parallelism can divide the channels of a fabric."""
+    return fabric.exclusive and fabric.shift_unit(1) > 0
+
+
+def seconds_a_byte(fabric: Fabric, kind: Kind, ranks: int, stride: int) -> float:
+    """Return the seconds for each byte of a collective that no schedule beats, were all channels the axis' own; 0 where
+    nothing is divided."""
+    if not divides(fabric) or ranks == 1:
+        return 0.0
+    unit = fabric.share_unit(ranks, stride)
+    part = fabric.share(ranks, stride, fabric.shared_channels // unit * unit)
+    return inf if part is None else bandwidth_bound(Collective(kind, ranks, 1.0), part)
+
+
+def undivided_pair(fabric: Fabric, stride: int) -> tuple[float, float]:
+    """Return the bytes per second and seconds of latency from each stage to the next, were all channels the pipeline's
+    own."""
+    if not divides(fabric) or stride % fabric.ranks == 0:
+        return fabric.message(stride)
+    shift = fabric.shift(stride, fabric.shared_channels)
+    return shift.rate, shift.latency
+
+
+def circuits_stand(fabric: Fabric, rows: Strategies) -> Mask:
+    """Return whether there are channels enough for the circuits of all axes of a strategy at once, or channels cannot
+    be shared: [rows]."""
+    if not fabric.exclusive:
+        return np.ones(len(rows), np.bool_)
+    degrees = np.stack([rows.dp, rows.tp, rows.pp, rows.ep, rows.cp])
+    _, first, row = np.unique(degrees, axis=1, return_index=True, return_inverse=True)
+    needed = [0 if rows[at].plain else least_channels(fabric, live_axes(rows[at])) or 0 for at in first.tolist()]
+    return (np.array(needed, np.int64) <= fabric.shared_channels)[row]
+
+
+@dataclass(frozen=True)
+class Division:
+    """Channels of every link that the groups of each axis hold."""
+
+    fabric: Fabric
+    axes: tuple[AxisGroups, ...]
+    channels: tuple[int, ...]
+    """Number of channels of each axis: [axis]."""
+
+    def by_axis(self) -> dict[str, int]:
+        """Return the channels by the name of the axis."""
+        return {axis.name: count for axis, count in zip(self.axes, self.channels, strict=True)}
+
+    def __str__(self) -> str:
+        held = ", ".join(f"{name} {count}" for name, count in self.by_axis().items())
+        what = "planes" if self.fabric.switch_planes else "wavelengths of every link"
+        return f"of {self.fabric.shared_channels} {what}: {held}"
+
+    def shares(self) -> list[tuple[AxisGroups, AxisShare]]:
+        """Where the channels of each axis lie."""
+        first = accumulate(self.channels, initial=0)
+        return [
+            (axis, AxisShare(axis.ranks, axis.stride, begin, count))
+            for axis, begin, count in zip(self.axes, first, self.channels, strict=False)
+        ]
+
+    def number(self, axis: Axis) -> int | None:
+        """Return the place of an axis among those that are alive; None where it exchanges nothing."""
+        names = [each.name for each in self.axes]
+        return names.index(axis) if axis in names else None
+
+    def part(self, number: int) -> Fabric | None:
+        """Return a group of an axis as a fabric of the channels that reach it."""
+        axis = self.axes[number]
+        return self.fabric.share(axis.ranks, axis.stride, self.channels[number])
+
+
+@dataclass(frozen=True)
+class Divisions:
+    """All divisions of a fabric's channels among axes, in parts of which each holds a whole number."""
+
+    fabric: Fabric
+    axes: tuple[AxisGroups, ...]
+
+    PARTS = 8
+    """Parts of the channels that are divided, where there are more channels than that."""
+
+    @cached_property
+    def units(self) -> tuple[int, ...]:
+        """Unit of channels of which each axis holds a multiple: [axis]."""
+        return tuple(axis.unit(self.fabric) for axis in self.axes)
+
+    @cached_property
+    def counts(self) -> int:
+        """Parts of the channels."""
+        return min(self.fabric.shared_channels, self.PARTS)
+
+    def channels(self, parts: Sequence[int]) -> tuple[int, ...] | None:
+        """Return the channels of each axis that has so many parts, whole units of it, one at least; None where that is
+        too many."""
+        total = self.fabric.shared_channels
+        counts = [
+            max(part * total // self.counts // unit, 1) * unit for part, unit in zip(parts, self.units, strict=True)
+        ]
+        for number in sorted(range(len(counts)), key=lambda axis: -counts[axis]):
+            over = sum(counts) - total
+            if over > 0:
+                unit = self.units[number]
+                counts[number] = max(counts[number] - -(-over // unit) * unit, unit)
+        return tuple(counts) if sum(counts) <= total else None
+
+    def equal(self) -> tuple[int, ...]:
+        """Return the parts of each axis, as many of each as of others but one."""
+        count, more = divmod(self.counts, len(self.axes))
+        return tuple(count + (number < more) for number in range(len(self.axes)))
+
+    def neighbours(self, parts: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Return the divisions in which one part belongs to another axis."""
+        ways = [(giver, taker) for giver in range(len(parts)) for taker in range(len(parts)) if giver != taker]
+        return [
+            tuple(count - (number == giver) + (number == taker) for number, count in enumerate(parts))
+            for giver, taker in ways
+            if parts[giver] > 0
+        ]
+
+
+class DividedChannels:
+    """The channels that each axis of a strategy has, and prices on them."""
+
+    def __init__(self, prices: GroupPrices, division: Division) -> None:
+        self._prices = prices
+        self.division = division
+        self._of_axis: dict[Axis, GroupPrices] = {}
+
+    def pricing(self, axis: Axis) -> Pricing:
+        """Return the prices of the collectives of an axis."""
+        if axis not in self._of_axis:
+            self._of_axis[axis] = self._prices.on(self.fabric(axis))
+        return self._of_axis[axis]
+
+    def fabric(self, axis: Axis) -> Fabric:
+        """Return a group of an axis as a fabric; the whole fabric for an axis that has no groups of its own."""
+        number = self.division.number(axis)
+        part = None if number is None or axis == "pipeline" else self.division.part(number)
+        return self.division.fabric if part is None else part
+
+    def shift(self, stride: int) -> tuple[float, float]:
+        """Return the bytes per second and seconds of latency each way between stages whose ranks lie ``stride`` apart:
+        over the circuits from each stage to the next, several times where they are not neighbours."""
+        number = self.division.number("pipeline")
+        assert number is not None
+        axis = self.division.axes[number]
+        shift = self.division.fabric.shift(axis.stride, self.division.channels[number])
+        stages = stride // axis.stride % axis.ranks
+        times = max(min(stages, axis.ranks - stages), 1)
+        return shift.rate / times, shift.latency * times
+
+
+class ScaledChannels(DividedChannels):
+    """Prices on all channels, what bytes take longer by as much as an axis has fewer: what a division is chosen by,
+    before schedules are built for it."""
+
+    def pricing(self, axis: Axis) -> Pricing:
+        part = super().pricing(axis)
+        assert isinstance(part, GroupPrices)
+        return _ScaledPrices(self._prices, part)
+
+
+class _ScaledPrices(Pricing):
+    def __init__(self, whole: GroupPrices, part: GroupPrices) -> None:
+        self._whole, self._part = whole, part
+
+    def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
+        return self._part.refusal(kind, algorithm, ranks, exchange, stride)
+
+    def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
+        whole = self._whole.price(algorithm, ranks, exchange, stride)
+        longer = self._whole.fabric.usable_channels / self._part.fabric.usable_channels - 1
+
+        def priced(kind: Kind, nbytes: float) -> Priced:
+            if (refusal := self.refusal(kind, algorithm, ranks, exchange, stride)) is not None:
+                raise UnsupportedError(refusal)
+            price, nothing = whole(kind, nbytes), whole(kind, 0.0)
+            more = longer * (price.cost.repeated_time - nothing.cost.repeated_time)
+            return Priced(cost=replace(price.cost, time=price.cost.time + more), algorithm=price.algorithm)
+
+        return priced
+
+    def lines(
+        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
+    ) -> Sequence[LowerPrice]:
+        return self._whole.lines(kind, algorithm, ranks, exchange, stride, hidden_setup=hidden_setup)
+
+
+def slope(prices: GroupPrices, kind: Kind, ranks: int, exchange: int, stride: int = 1) -> float:
+    """Return the seconds for each byte of a collective at least, were all channels the axis' own; 0 where nothing is
+    divided."""
+    seconds, sizes = seconds_a_byte(prices.fabric, kind, ranks, stride), prices.element_bytes
+    if exchange == 0 or kind not in sizes:
+        return seconds
+    method = prices.exchange(exchange)
+    return seconds * VALUE_BYTES / sizes[kind] * method.least_share() if method.in_schedule else 0.0
+
+
+# Switch planes shared out among the groups of a strategy, and how long setting one anew takes.
+#
+# 8 planes    tensor tensor tensor tensor tensor data pipeline pipeline       5, 1 and 2
+#
+# A group's collectives run on its own planes alone: a schedule of the same kind of fabric with as many planes.
+
+Planes = Mapping[Axis, int]
+"""Switch planes of each axis; their sum is at most the planes of the fabric."""
+
+
+class PlanePrices:
+    """Prices of collectives on some of the planes of a circuit switch."""
+
+    def __init__(self, prices: GroupPrices, reconfiguration_time: float | None = None) -> None:
+        """Set up the prices of groups that share the planes of one switch.
+
+        Args:
+            prices: those on all planes.
+            reconfiguration_time: seconds in which a plane is set anew, where others than those of the fabric are asked
+                for: right for collectives whose own circuits stand.
+
+        Raises:
+            UnsupportedError: the fabric has no switch planes.
+        """
+        fabric = prices.fabric
+        if not fabric.switch_planes or not fabric.share_unit(fabric.ranks, 1):
+            raise UnsupportedError(
+                f"circuits set anew within a step (--reconfigure-in-step) on {fabric.kind_name}: expected switch "
+                "planes that groups share (circuit-switch), or for placed plans wavelengths around a ring (wdm-ring)"
+            )
+        self.fabric = fabric
+        self.planes = fabric.shared_channels
+        """Planes of the switch."""
+        self.reconfiguration_time = fabric.setup_time if reconfiguration_time is None else reconfiguration_time
+        """Seconds in which a plane is set anew."""
+        self.prices = prices
+
+    def shared(self, strategy: Strategy, planes: Planes) -> DividedChannels:
+        """Return the part of the fabric that every axis of a strategy has; axes that are left out have all planes."""
+        axes = live_axes(strategy)
+        return DividedChannels(
+            self.prices, Division(self.fabric, axes, tuple(planes.get(axis.name, self.planes) for axis in axes))
+        )
+
+
+@cache
+def divisions(planes: int, axes: int) -> list[tuple[int, ...]]:
+    """Return every way to share out all planes among so many axes, none of them without: compositions of ``planes``."""
+    edges = combinations(range(1, planes), axes - 1)
+    return [tuple(b - a for a, b in zip((0, *cut), (*cut, planes), strict=True)) for cut in edges]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from lightloom.machines.accelerators.kernels import Prior
 from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.models.graph import ComputeGraph
-from lightloom.planning.gradients import PricedExchange
+from lightloom.planning.gradients import VALUE_BYTES, PricedExchange
 from lightloom.planning.parallelism.operators import (
     OperatorColumns,
     Parts,
@@ -58,16 +58,9 @@ from lightloom.planning.parallelism.tensor_parallel import (
     tensor_split,
     tied_tables,
 )
-from lightloom.planning.pricing.group_prices import AUTO, Pricing
+from lightloom.planning.pricing.group_prices import AUTO, Axis, DividedChannels, Pricing
 from lightloom.planning.simulation.engine import Task, compute_tasks
 from lightloom.planning.simulation.link_turns import LinkTurns
-
-Axis = Literal["tensor", "expert", "context", "pipeline", "data", "expert-data"]
-"""Groups of a strategy that exchange: ranks that share operators, experts, tokens; neighbouring stages; replicas of
-what all hold and of experts."""
-
-
-AXES: tuple[Axis, ...] = get_args(Axis)
 
 # Seconds of a model's operators on an accelerator: of their kernels, of launching them, of whole passes.
 
@@ -118,15 +111,8 @@ class OperatorTimes:
 
     def of_sorts(self, rows: Strategies) -> tuple[Floats, Floats]:
         """Return the seconds of an operator of each sort without what is repeated, each [rows, sorts]."""
-        return self.sorts.times(
-            self.accelerator,
-            self.precision,
-            rows.samples,
-            rows.tp,
-            sequence_parallel=rows.sequence_parallel,
-            ep=rows.ep,
-            cp=rows.cp,
-        )
+        divided: dict[str, Any] = {"sequence_parallel": rows.sequence_parallel, "ep": rows.ep, "cp": rows.cp}
+        return self.sorts.times(self.accelerator, self.precision, rows.samples, rows.tp, **divided)
 
     @property
     def launches_of_sorts(self) -> tuple[Floats, Floats]:
@@ -363,20 +349,6 @@ def divided_model(graph: ComputeGraph, settings: TrainingSettings, accelerator: 
     return _latest[0]
 
 
-class AxisShares(Protocol):
-    """The channels that every axis of one strategy has to itself."""
-
-    def pricing(self, axis: Axis) -> Pricing:
-        """Return the prices of the collectives of an axis."""
-
-    def fabric(self, axis: Axis) -> Fabric:
-        """Return the part of the fabric that an axis has."""
-
-    def shift(self, stride: int) -> tuple[float, float]:
-        """Return the bytes per second and seconds of latency each way between stages whose ranks lie ``stride``
-        apart."""
-
-
 @dataclass(frozen=True)
 class Job:
     """A model, ready to be split, where it runs, and what its exchanges cost there."""
@@ -387,7 +359,7 @@ class Job:
     pricing: Pricing
     overlap: bool = True
     """True where data parallelism communicates while computing."""
-    shares: AxisShares | None = None
+    shares: DividedChannels | None = None
     """The channels of each axis, where they are shared out; without, every axis is priced on all of them."""
     exchanges: tuple[PricedExchange, ...] = ()
     """Methods by which replicas may exchange gradients; strategies number them from 1 on."""
@@ -537,6 +509,12 @@ class Job:
             most_micro_batches=most_micro_batches,
             most_virtual_stages=most_virtual_stages,
         )
+
+
+def sent_ratio(training: TrainingSettings, ratio: Floats) -> Floats:
+    """Return the bytes of gradients for each byte sent; codecs count float32, in which narrower gradients are
+    larger."""
+    return np.where(ratio == 1, 1.0, ratio * training.gradient_bytes / VALUE_BYTES)
 
 
 # Spreads of the parameters that price a plan, and the intervals that follow.

@@ -39,9 +39,8 @@ from lightloom.planning.parallelism.strategy_space import (
     state_sharers,
 )
 from lightloom.planning.parallelism.tensor_parallel import TiedTable, holding_stages
-from lightloom.planning.pricing.division import undivided_pair
-from lightloom.planning.pricing.group_prices import GroupPrices, Pricing
-from lightloom.planning.pricing.job import Axis, Crossing, Held, Job
+from lightloom.planning.pricing.group_prices import Axis, GroupPrices, Pricing, undivided_pair
+from lightloom.planning.pricing.job import Crossing, Held, Job
 from lightloom.planning.simulation.engine import waiting
 from lightloom.planning.simulation.link_turns import Groups, Pass
 from lightloom.planning.simulation.pipelined import StageTimes
@@ -582,24 +581,21 @@ class Sends(NamedTuple):
     """Bytes that a tensor group gathers from slices afterwards."""
 
 
-class _Gathers(NamedTuple):
-    """The all-gathers that would make slices whole, each [rows, chunks]."""
-
-    nbytes: Floats
-    seconds: Floats
-    """Infinite where a tensor group has no all-gather."""
-
-
 def stage_sends(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Sends:
     """Return what is sent to each chunk from the one before it; all rows have the same stages and chunks."""
     combination, row = combinations(rows)
     crossing = job.model.crossing(combination, job.model.chunks(rows)[:-1])
-    gather = _gathers(combination, crossing, job.pricing, exchange_time)
+    gathered = crossing.total - crossing.sliced
+    seconds = np.full(gathered.shape, np.inf)
+    which = np.flatnonzero((combination.tp > 1) & (combination.pp > 1))
+    one, groups = np.ones(len(which), np.int64), combination.rows(which)
+    which = which[served(job.pricing, GATHER, rows.algorithms, groups.algorithm, groups.tp, one, np.zeros_like(one))]
+    if len(which):
+        seconds[which] = tensor_exchange(GATHER, combination.rows(which), gathered[which], exchange_time)
     if job.shares is not None:
         # The tensor group's planes serve a pass meanwhile.
-        gather = gather._replace(seconds=np.full_like(gather.seconds, np.inf))
-    gather = _Gathers(*(column[row] for column in gather))
-    return _faster(rows, Crossing(*(column[row] for column in crossing)), gather, *send_rate(job, rows))
+        seconds[:] = np.inf
+    return _faster(rows, Crossing(*(column[row] for column in crossing)), seconds[row], *send_rate(job, rows))
 
 
 def send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
@@ -616,28 +612,23 @@ def send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
     return rate[row], latency[row]
 
 
-def _gathers(rows: Strategies, crossing: Crossing, pricing: Pricing, exchange_time: ExchangeTime) -> _Gathers:
-    """Return what tensor groups gather when slices are sent."""
-    nbytes = crossing.total - crossing.sliced
-    seconds = np.full(nbytes.shape, np.inf)
-    which = np.flatnonzero((rows.tp > 1) & (rows.pp > 1))
-    groups = rows.rows(which)
-    one = np.ones(len(which), np.int64)
-    columns = (groups.algorithm, groups.tp, one, np.zeros_like(one))
-    which = which[served(pricing, GATHER, rows.algorithms, *columns)]
-    if len(which):
-        seconds[which] = tensor_exchange(GATHER, rows.rows(which), nbytes[which], exchange_time)
-    return _Gathers(nbytes, seconds)
+def _faster(rows: Strategies, crossing: Crossing, gathering: Floats, rate: Floats, latency: Floats) -> Sends:
+    """Return what is sent the faster way.
 
-
-def _faster(rows: Strategies, crossing: Crossing, gather: _Gathers, rate: Floats, latency: Floats) -> Sends:
-    """Return what is sent the faster way, at ``rate`` bytes per second and with ``latency`` seconds, each [rows]."""
+    Args:
+        rows: strategies.
+        crossing: bytes that are sent.
+        gathering: seconds in which a tensor group gathers slices, infinite where it cannot: [rows, chunks].
+        rate: bytes per second of each rank's link: [rows].
+        latency: seconds of the link: [rows].
+    """
     tp = rows.tp[:, None]
     whole, slices = crossing.total - (1 - 1 / tp) * crossing.sliced, crossing.total / tp
     direct, scattered = (nbytes / rate[:, None] + latency[:, None] for nbytes in (whole, slices))
-    scattered = scattered + gather.seconds
+    scattered = scattered + gathering
     chosen = scattered < direct
-    columns = (np.where(chosen, scattered, direct), np.where(chosen, slices, whole), np.where(chosen, gather.nbytes, 0))
+    gathered = np.where(chosen, crossing.total - crossing.sliced, 0)
+    columns = np.where(chosen, scattered, direct), np.where(chosen, slices, whole), gathered
     for column in columns:
         column[:, 0] = 0.0
     return Sends(*columns)
@@ -675,16 +666,6 @@ class StageExchanges(NamedTuple):
         return self.tensor.backward + self.experts.backward
 
 
-class _Passes(NamedTuple):
-    """Seconds of one micro-batch, each [rows, chunks]."""
-
-    forward: Floats
-    backward: Floats
-    forward_ring: Floats
-    """Seconds that attention waits for blocks of its context group."""
-    backward_ring: Floats
-
-
 def stage_times(
     job: Job, rows: Strategies, exchange_time: ExchangeTime, sends: Sends | None = None, *, sharing: bool = True
 ) -> StageTimes:
@@ -694,21 +675,28 @@ def stage_times(
     not ``sharing``. ``sends`` takes the place of :func:`stage_sends`.
     """
     edges, stages = job.model.chunks(rows), rows.stages
-    passes = _passes(job, rows, edges, sharing=sharing)
+    forward, backward, forward_ring, backward_ring = _passes(job, rows, edges, sharing=sharing)
     exchanges = stage_exchanges(job, rows, exchange_time, sharing=sharing)
     within, units = exchanges.replicas, job.model.units(edges)
     after = exchanges.token_gradients if within.unit_exchange else within.exchange + exchanges.token_gradients
-    forward, backward, closing = _beside(job, rows, passes, exchanges)
-    gradients = overlapped(closing, within, units)
+    # Passes behind which replicas gather parameters, forward and backward, and the one that gradients leave.
+    share, turns = job.fabric.arithmetic_share, job.turns
+    groups, gradient_groups = replica_groups(rows, job.fabric.node_ranks)
+    sent = exchanges.tensor.forward, exchanges.experts.forward, forward_ring
+    sent_back = exchanges.tensor.backward, exchanges.experts.backward, backward_ring
+    whole, whole_back = forward + (exchanges.forward + forward_ring), backward + (exchanges.backward + backward_ring)
+    beside_forward = turns.pass_of(rows, whole, share, sent, groups)
+    beside_backward = turns.pass_of(rows, whole_back, share, sent_back, groups)
+    gradients = overlapped(turns.pass_of(rows, whole_back, share, sent_back, gradient_groups), within, units)
     return StageTimes(
-        forward=passes.forward,
-        backward=passes.backward,
+        forward=forward,
+        backward=backward,
         forward_exchange=exchanges.forward,
         backward_exchange=exchanges.backward,
-        forward_ring=passes.forward_ring,
-        backward_ring=passes.backward_ring,
-        forward_gather=exposed_forward(forward, within, units),
-        backward_gather=exposed_backward(backward, within, units),
+        forward_ring=forward_ring,
+        backward_ring=backward_ring,
+        forward_gather=exposed_forward(beside_forward, within, units),
+        backward_gather=exposed_backward(beside_backward, within, units),
         send=(stage_sends(job, rows, exchange_time) if sends is None else sends).seconds,
         early_exchange=gradients.early,
         late_exchange=gradients.late,
@@ -720,37 +708,20 @@ def stage_times(
     )
 
 
-def _passes(job: Job, rows: Strategies, edges: Ints, *, sharing: bool) -> _Passes:
-    """Return the seconds that each chunk computes of a micro-batch, at least those of launching its operators."""
+def _passes(job: Job, rows: Strategies, edges: Ints, *, sharing: bool) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the seconds that each chunk computes of a micro-batch forward and backward, at least those of launching
+    its operators, and that attention waits for blocks of its context group, likewise: each [rows, chunks]."""
     model, times = job.model, job.operators
     combination, row = combinations(rows)
     seconds = times.of_sorts(combination)
     ring = ring_waits(model.sorts, combination, job.on("context"), seconds, sharing=sharing)
     launches = times.repeating(times.launches_of_sorts, combination.recomputation)
-    passes = [
+    forward, backward = (
         np.maximum(model.sums(computed, edges), model.sums(np.atleast_2d(launched), edges))[row]
         for computed, launched in zip(times.repeating(seconds, combination.recomputation), launches, strict=True)
-    ]
-    waits = [model.sums(waited, edges)[row] for waited in times.repeating(ring, combination.recomputation)]
-    return _Passes(*passes, *waits)
-
-
-def _beside(job: Job, rows: Strategies, passes: _Passes, exchanges: StageExchanges) -> tuple[Pass, Pass, Pass]:
-    """Return the passes behind which replicas gather parameters, forward and backward, and the one that gradients
-    leave."""
-    share, turns = job.fabric.arithmetic_share, job.turns
-    groups, gradient_groups = replica_groups(rows, job.fabric.node_ranks)
-    forward = exchanges.tensor.forward, exchanges.experts.forward, passes.forward_ring
-    backward = exchanges.tensor.backward, exchanges.experts.backward, passes.backward_ring
-    there, back = (
-        passes.forward + (exchanges.forward + forward[2]),
-        passes.backward + (exchanges.backward + backward[2]),
     )
-    return (
-        turns.pass_of(rows, there, share, forward, groups),
-        turns.pass_of(rows, back, share, backward, groups),
-        turns.pass_of(rows, back, share, backward, gradient_groups),
-    )
+    waits, waits_back = (model.sums(waited, edges)[row] for waited in times.repeating(ring, combination.recomputation))
+    return forward, backward, waits, waits_back
 
 
 def _update(job: Job, rows: Strategies, held: Held) -> Floats:

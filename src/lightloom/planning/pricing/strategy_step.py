@@ -4,8 +4,9 @@ stages; and the proof that circuits of all axes stand at once."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -17,15 +18,23 @@ from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify_joint
 from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.errors import UnsupportedError
 from lightloom.core.timeline import Timeline
-from lightloom.planning.gradients import sent_ratio
 from lightloom.planning.parallelism.operators import bytes_of_logit
 from lightloom.planning.parallelism.plan import RECOMPUTATIONS, SCORE_TENSORS, in_flight, repetitions
 from lightloom.planning.parallelism.strategy_space import NONE, ZERO_1, ZERO_2, Strategies, Strategy, state_sharers
 from lightloom.planning.pricing.collective_prices import CheapestPrices, SchedulePrices
-from lightloom.planning.pricing.division import DividedChannels, Division, divided
-from lightloom.planning.pricing.group_prices import GroupPrices
-from lightloom.planning.pricing.job import Axis, Held, Job
+from lightloom.planning.pricing.group_prices import (
+    Axis,
+    DividedChannels,
+    Division,
+    Divisions,
+    GroupPrices,
+    ScaledChannels,
+    divides,
+    live_axes,
+)
+from lightloom.planning.pricing.job import Held, Job, sent_ratio
 from lightloom.planning.pricing.step import (
     GATHER,
     AxisTimes,
@@ -52,24 +61,17 @@ from lightloom.planning.simulation.placed_step import PlacedStep
 # Bytes that a rank of a stage holds at the worst moment of a step, for columns of strategies at once.
 
 
-class MemoryParts(NamedTuple):
-    """Bytes that ranks of stages hold."""
+def memory_parts(job: Job, rows: Strategies) -> tuple[Floats, Floats, Floats]:
+    """Return the bytes that ranks of stages hold, which :func:`stage_memory` adds up.
 
-    state: Floats
-    """Parameters, gradients, the optimizer's state and what exchanges keep, throughout: [rows, stages]."""
-    kept: Floats
-    """For each micro-batch in flight: [rows, chunks]."""
-    passing: Floats
-    """For the micro-batch whose pass runs, at most: [rows, stages]."""
-
-
-def memory_parts(job: Job, rows: Strategies) -> MemoryParts:
-    """Return what :func:`stage_memory` adds up."""
+    Parameters, gradients, the optimizer's state and what exchanges keep, throughout [rows, stages]; for each
+    micro-batch in flight [rows, chunks]; for the micro-batch whose pass runs, at most [rows, stages].
+    """
     edges = job.model.chunks(rows)
     combination, row = combinations(rows)
     kept, passing = (nbytes[row] for nbytes in _activations(job, combination, edges))
     state = _state(job, rows, edges)
-    return MemoryParts(state, kept, passing.reshape(len(rows), -1, state.shape[1]).max(axis=1))
+    return state, kept, passing.reshape(len(rows), -1, state.shape[1]).max(axis=1)
 
 
 def stage_memory(job: Job, rows: Strategies) -> Floats:
@@ -78,9 +80,8 @@ def stage_memory(job: Job, rows: Strategies) -> Floats:
     As ``MemoryUse`` counts; a pipeline's first stages hold the activations of as many micro-batches as there are
     stages to come (interleaved: of more).
     """
-    parts = memory_parts(job, rows)
-    state = parts.state + _flying(rows, parts.kept)
-    fullest: Floats = (state + parts.passing).max(axis=1)
+    state, kept, passing = memory_parts(job, rows)
+    fullest: Floats = (state + _flying(rows, kept) + passing).max(axis=1)
     return fullest
 
 
@@ -221,13 +222,103 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
         exchanges=largest_uses(uses),
         stages=stages,
         spent=played.spent,
-        division=job.shares.division if isinstance(job.shares, DividedChannels) else None,
+        division=None if job.shares is None else job.shares.division,
     )
 
 
 def on_divided_channels(job: Job, strategy: Strategy) -> Job:
     """Return the job as the strategy is priced there: its axes divide the channels of circuits that stand at once."""
     return job if strategy.plain else divided(job, strategy, lambda priced: stage_seconds(priced, strategy))
+
+
+_CLOSE = 0.99
+"""Divisions are not priced by schedules that would be faster by less than this."""
+
+
+def divided(job: Job, strategy: Strategy, step_time: Callable[[Job], float]) -> Job:
+    """Return the job on channels that the strategy's axes divide as is best for it; the job itself where nothing is
+    divided.
+
+    Args:
+        job: at prices of groups on all channels.
+        strategy: other than data parallelism alone.
+        step_time: seconds of the strategy's step at a job's prices.
+
+    Raises:
+        UnsupportedError: there are fewer channels than the axes need.
+    """
+    axes, fabric = live_axes(strategy), job.fabric
+    if not axes or job.shares is not None or not isinstance(job.pricing, GroupPrices) or not divides(fabric):
+        return job
+    if len(axes) == 1 and job.phased(np.array(strategy.exchange)):
+        # Its collectives follow each other, with circuits of their own on all channels.
+        return job
+    needed = sum(axis.unit(fabric) for axis in axes)
+    if needed > fabric.shared_channels:
+        names, what = " and ".join(axis.name for axis in axes), "planes" if fabric.switch_planes else "wavelengths"
+        raise UnsupportedError(
+            f"circuits of {names} groups that stand at once need {needed} {what} of every link; the fabric has "
+            f"{fabric.shared_channels}"
+        )
+    return _DivisionSearch(job, job.pricing, Divisions(fabric, axes), step_time).best()
+
+
+class _DivisionSearch:
+    """The search for the division of least step time.
+
+    Divisions are taken in the order of the step at :class:`ScaledChannels`, from equal parts on, from each to those
+    that differ by one part; each is priced by schedules of its own, until no other could be faster.
+    """
+
+    def __init__(self, job: Job, pricing: GroupPrices, space: Divisions, step_time: Callable[[Job], float]) -> None:
+        self._job, self._pricing, self._space, self._step_time = job, pricing, space, step_time
+        self._scaled: dict[tuple[int, ...], float] = {}
+
+    def best(self) -> Job:
+        """Return the job on the best division; on one part where no algorithm serves any.
+
+        Raises:
+            UnsupportedError: no algorithm serves the axes on any division.
+        """
+        parts = self._space.equal()
+        if len(parts) == 1:
+            return self._divided(DividedChannels, self._channels(parts))
+        while (nearest := min([parts, *self._space.neighbours(parts)], key=self._estimate)) != parts:
+            parts = nearest
+        best: tuple[float, Job] | None = None
+        failure: UnsupportedError | None = None
+        for channels, estimate in sorted(self._scaled.items(), key=lambda entry: entry[1]):
+            if best is not None and estimate > _CLOSE * best[0]:
+                break
+            job = self._divided(DividedChannels, channels)
+            try:
+                seconds = self._step_time(job)
+            except UnsupportedError as error:
+                failure = error
+                continue
+            best = (seconds, job) if best is None or seconds < best[0] else best
+        if best is None:
+            raise failure or UnsupportedError("no algorithm serves the axes on any division of the channels")
+        return best[1]
+
+    def _channels(self, parts: tuple[int, ...]) -> tuple[int, ...]:
+        channels = self._space.channels(parts)
+        assert channels is not None  # there are as many as the axes need at least
+        return channels
+
+    def _estimate(self, parts: tuple[int, ...]) -> float:
+        """Return the seconds of the step at scaled prices; infinite where no algorithm serves the axes."""
+        channels = self._channels(parts)
+        if channels not in self._scaled:
+            try:
+                self._scaled[channels] = self._step_time(self._divided(ScaledChannels, channels))
+            except UnsupportedError:
+                return inf
+        return self._scaled[channels]
+
+    def _divided(self, channels_of: type[DividedChannels], channels: tuple[int, ...]) -> Job:
+        division = Division(self._space.fabric, self._space.axes, channels)
+        return replace(self._job, shares=channels_of(self._pricing, division))
 
 
 def stage_seconds(job: Job, strategy: Strategy) -> float:
@@ -263,7 +354,7 @@ def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | No
     """
     rows = Strategies.of(strategy)
     sends = stage_sends(job, rows, exchange_seconds(job, strategy.algorithm))
-    sharing = not isinstance(job.shares, DividedChannels)
+    sharing = job.shares is None
     times = stage_times(job, rows, exchange_seconds(job, strategy.algorithm), sends, sharing=sharing)
     if uses is not None:
         recorded = exchange_seconds(job, strategy.algorithm, uses)
@@ -426,7 +517,8 @@ def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float |
 def _staged(job: Job, strategy: Strategy) -> float:
     """Return joules counted as the stages' seconds are, each rank's in the place of seconds; not-a-number where those
     of any part are not known."""
-    rows, joules = Strategies.of(strategy), exchange_costs(job, strategy.algorithm, _joules_of_rank)
+    rows = Strategies.of(strategy)
+    joules = exchange_costs(job, strategy.algorithm, lambda cost, ranks: cost.energy and cost.energy / ranks)
     # The same bytes unit by unit or all at once.
     at_once = np.zeros((1, strategy.pp * strategy.virtual_stages), np.bool_)
     exchanges = stage_exchanges(job, rows, joules, sharing=False, by_unit=at_once)
@@ -456,11 +548,6 @@ def _ring_bytes(job: Job, rows: Strategies) -> float:
     repeated = repetitions(columns["in_block"], columns["core"], rows.recomputation)
     passes = sent * (1 + repeated) + 2 * sent + 1
     return float((nbytes * passes).sum()) if sent else 0.0
-
-
-def _joules_of_rank(cost: Cost, ranks: int) -> float | None:
-    """Return the joules of one of the ranks; None without a source."""
-    return None if cost.energy is None else cost.energy / ranks
 
 
 def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float:

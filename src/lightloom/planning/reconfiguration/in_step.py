@@ -24,8 +24,8 @@ from lightloom.planning.parallelism.circuits.circuits import GroupCircuits, Timi
 from lightloom.planning.parallelism.circuits.group import Regrant, regrants
 from lightloom.planning.parallelism.placement.placement import HybridPlan
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planning.pricing.division import PlanePrices, Planes, divisions
-from lightloom.planning.pricing.job import Axis, Job
+from lightloom.planning.pricing.group_prices import Axis, PlanePrices, Planes, divisions
+from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.step import AxisTimes, stage_sends
 from lightloom.planning.pricing.strategy_step import (
     ExchangeUse,

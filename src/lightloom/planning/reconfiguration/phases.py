@@ -23,8 +23,8 @@ from lightloom.collectives.collective import Kind
 from lightloom.core.arrays import Effort, Floats, Ints, Mask
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import holding_stages
-from lightloom.planning.pricing.division import PlanePrices, Planes, divisions, live_axes
-from lightloom.planning.pricing.job import Axis, Job
+from lightloom.planning.pricing.group_prices import Axis, PlanePrices, Planes, divisions, live_axes
+from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.step import (
     AxisTimes,
     ExchangeTime,

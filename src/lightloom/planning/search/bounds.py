@@ -24,7 +24,6 @@ from lightloom.collectives.collective import Kind
 from lightloom.core.arrays import Effort, Floats, Ints, Mask, packed
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.models.graph import ComputeGraph
-from lightloom.planning.gradients import sent_ratio
 from lightloom.planning.parallelism.circuits.circuits import GroupCircuits
 from lightloom.planning.parallelism.placement.placement import HybridPlan
 from lightloom.planning.parallelism.plan import START, in_flight, make_plan
@@ -39,9 +38,8 @@ from lightloom.planning.parallelism.strategy_space import (
     node_replicas,
 )
 from lightloom.planning.pricing.collective_prices import LowerPrice, PriceLine, undominated
-from lightloom.planning.pricing.division import circuits_stand, divides, slope
-from lightloom.planning.pricing.group_prices import GroupPrices, Pricing
-from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.group_prices import GroupPrices, Pricing, circuits_stand, divides, slope
+from lightloom.planning.pricing.job import Job, sent_ratio
 from lightloom.planning.pricing.placed_space import PartTable, PlacedRows, blocks, shared_state_bytes, state_bytes
 from lightloom.planning.pricing.step import Group, distance, has_ring, served, stage_times, unique_groups
 from lightloom.planning.pricing.strategy_step import stage_memory
@@ -250,7 +248,10 @@ class PriceLines:
     def _slope(self, kind: Kind, group: Group) -> float:
         """Return the seconds for each byte that no share of the channels beats; 0 where groups have all of them."""
         _, ranks, stride, exchange = group
-        return slope(self._pricing, kind, ranks, exchange, stride) if self._divided else 0.0
+        if not self._divided:
+            return 0.0
+        assert isinstance(self._pricing, GroupPrices)
+        return slope(self._pricing, kind, ranks, exchange, stride)
 
     def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
         if group[1] == 1:
@@ -521,7 +522,7 @@ def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> tupl
     bound = np.maximum.reduce([working, end, exchanging]) + update
     # A part may hold copies and own no parameter itself.
     holds = np.bincount(balanced.operator[owner], minlength=len(balanced.operators))[balanced.operator] > 0
-    return _Path(float(bound.max()), float(backward_end[holds].min()) if owner.any() else 0.0)
+    return float(bound.max()), float(backward_end[holds].min()) if owner.any() else 0.0
 
 
 def _busiest(circuits: GroupCircuits, nbytes: Floats) -> float:

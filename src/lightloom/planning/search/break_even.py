@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from lightloom.core.arrays import Effort
 from lightloom.core.errors import UnsupportedError
@@ -26,7 +27,7 @@ ALGORITHMS = ("ring", "one-stage")
 _BISECTIONS: Effort = 14
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SetUp:
     """One model on one number of ranks at one speed of links."""
 
@@ -82,15 +83,11 @@ def set_ups(
 ) -> list[SetUp]:
     """Return all set-ups: every model on every number of ranks at every speed of links, in bytes per second."""
     rows = []
-    for trial in trials:
-        for count in ranks:
-            for bandwidth in bandwidths:
-                plain, *others = trial.seconds(cluster(count, bandwidth))
-                names = [exchange.name for exchange in trial.exchanges]
-                methods = tuple(zip(names, others, strict=True))
-                model = trial.graph.name
-                rows.append(SetUp(model=model, ranks=count, bandwidth=bandwidth, plain=plain, methods=methods))
-                advance()
+    for trial, count, bandwidth in product(trials, ranks, bandwidths):
+        plain, *others = trial.seconds(cluster(count, bandwidth))
+        methods = tuple(zip((exchange.name for exchange in trial.exchanges), others, strict=True))
+        rows.append(SetUp(trial.graph.name, count, bandwidth, plain, methods))
+        advance()
     return rows
 
 

@@ -7,18 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from lightloom.collectives.collective import Kind
 from lightloom.collectives.cost.price import Cost
 from lightloom.core.units import format_size, format_time
 from lightloom.exchange.method import accuracy_note, evidence_of
-from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.gradients import PricedExchange
-from lightloom.planning.parallelism.operators import operator_columns
-from lightloom.planning.parallelism.plan import Exchange, repeated_operators
+from lightloom.planning.parallelism.plan import repeated_operators
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planning.parallelism.tensor_parallel import expert_split, tensor_split
 from lightloom.planning.pricing.collective_prices import CheapestPrices, ExchangePrices, SchedulePrices, phase_document
-from lightloom.planning.pricing.job import LEVEL, belief_of
+from lightloom.planning.pricing.job import LEVEL, belief_of, divided_model
 from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep
 from lightloom.planning.search.plans import Counts, Plan, PlanSearch, priced_lines
 from lightloom.planning.search.request import KINDS, measured_lines
@@ -80,34 +78,29 @@ def verdict(plan: Plan) -> Verdict | None:
     if not isinstance(plan.prices, CheapestPrices | ExchangePrices):
         return None
     saved = encode = decode = nbytes = compressed = 0.0
-    for exchange in other.result.plan.exchanges:
-        if _carried(plan.prices, exchange) is not None:
-            saved += other.prices.cost(exchange.kind, exchange.nbytes)[0].transmission
-            nbytes += exchange.nbytes
-    for exchange in plan.result.plan.exchanges:
-        prices = _carried(plan.prices, exchange)
+    for kind, size in ((each.kind, each.nbytes) for each in other.result.plan.exchanges):
+        if _carried(plan.prices, kind, size) is not None:
+            saved += other.prices.cost(kind, size)[0].transmission
+            nbytes += size
+    for kind, size in ((each.kind, each.nbytes) for each in plan.result.plan.exchanges):
+        prices = _carried(plan.prices, kind, size)
         if prices is not None:
-            ours = prices.cost(exchange.kind, exchange.nbytes)[0]
+            ours = prices.cost(kind, size)[0]
             saved -= ours.transmission
             encode, decode = encode + ours.encode, decode + ours.decode
-            compressed += prices.sent_nbytes(exchange.kind, exchange.nbytes)
-    return Verdict(
-        gained=other.step_time - plan.step_time,
-        saved=saved,
-        encode=encode,
-        decode=decode,
-        nbytes=nbytes,
-        compressed_nbytes=compressed,
-        step_time=other.step_time,
-    )
+            compressed += prices.sent_nbytes(kind, size)
+    gained = other.step_time - plan.step_time
+    return Verdict(gained, saved, encode, decode, nbytes, compressed, other.step_time)
 
 
-def _carried(prices: CheapestPrices | ExchangePrices, exchange: Exchange) -> SchedulePrices | ExchangePrices | None:
-    """Return the prices that carry the gradients of an exchange; None where it carries none."""
-    choice = prices.choice(exchange.kind, exchange.nbytes)
+def _carried(
+    prices: CheapestPrices | ExchangePrices, kind: Kind, nbytes: float
+) -> SchedulePrices | ExchangePrices | None:
+    """Return the prices that carry the gradients of a collective; None where it carries none."""
+    choice = prices.choice(kind, nbytes)
     if not isinstance(choice, SchedulePrices | ExchangePrices):
         return None
-    return None if choice.values_nbytes(exchange.kind, exchange.nbytes) is None else choice
+    return None if choice.values_nbytes(kind, nbytes) is None else choice
 
 
 _WAITS = {
@@ -270,18 +263,15 @@ def _why(winner: Plan, other: Plan) -> str:
 
 
 def _pruned(counts: Counts) -> str:
-    left = [
-        f"{count:,} {word}"
-        for count, word in (
-            (counts.refused, "infeasible"),
-            (counts.too_fine, "cut too finely"),
-            (counts.too_large, "too large for the memory"),
-        )
-        if count
-    ]
-    decided = max(counts.rows - counts.refused - counts.too_fine - counts.too_large - counts.simulated, 0)
+    left = {
+        "infeasible": counts.refused,
+        "cut too finely": counts.too_fine,
+        "too large for the memory": counts.too_large,
+    }
+    decided = max(counts.rows - sum(left.values()) - counts.simulated, 0)
+    words = "".join(f"{count:,} {word}, " for word, count in left.items() if count)
     return (
-        f"of {counts.rows:,} plans {''.join(each + ', ' for each in left)}{decided:,} were decided by their bounds, "
+        f"of {counts.rows:,} plans {words}{decided:,} were decided by their bounds, "
         f"{counts.placed:,} placements made and {counts.simulated:,} simulated"
     )
 
@@ -314,44 +304,24 @@ def costly_operators(graph: ComputeGraph, plan: Plan) -> tuple[CostlyOperator, .
     choice, accelerator, settings = plan.choice, plan.cluster.accelerator, plan.cluster.training
     if not isinstance(choice, Strategy):
         return ()
-    split, row = tensor_split(graph), Strategies.of(choice)
-    element_bytes = ELEMENT_BYTES[settings.precision]
-    columns = operator_columns(graph, split, expert_split(graph, split), element_bytes, settings.attention)
-    forward, backward = columns.work(
-        accelerator, row.samples, row.tp, sequence_parallel=row.sequence_parallel, ep=row.ep, cp=row.cp
-    )
+    columns, row = divided_model(graph, settings, accelerator).columns, Strategies.of(choice)
+    sizes: tuple[Any, ...] = row.samples, row.tp
+    split: dict[str, Any] = {"sequence_parallel": row.sequence_parallel, "ep": row.ep, "cp": row.cp}
+    forward, backward = columns.work(accelerator, *sizes, **split)
+    forward_time, backward_time = columns.times(accelerator, settings.precision, *sizes, **split)
     times = 1 + repeated_operators(graph, choice.recomputation)
-    passes = [
-        times[0]
-        for times in columns.times(
-            accelerator,
-            settings.precision,
-            row.samples,
-            row.tp,
-            sequence_parallel=row.sequence_parallel,
-            ep=row.ep,
-            cp=row.cp,
-        )
-    ]
-    seconds = times * passes[0] + passes[1]
+    seconds = times * forward_time[0] + backward_time[0]
     arithmetic = accelerator.compute_time(times * forward.flops[0] + backward.flops[0], settings.precision)
     memory = accelerator.memory_time(times * forward.nbytes[0] + backward.nbytes[0])
     groups: dict[tuple[str, str], list[int]] = {}
     for index, operator in enumerate(graph.operators):
         groups.setdefault((re.sub(r"\d+", "*", operator.name), operator.kind), []).append(index)
-    rows = [
-        CostlyOperator(
-            name=name,
-            kind=kind,
-            operators=len(members),
-            share=float(seconds[members].sum() / seconds.sum()) if seconds.any() else 0.0,
-            bound=_bound(
-                *(float(part[members].sum()) for part in (seconds, arithmetic, memory)),
-                launched=accelerator.kernel_launch > 0,
-            ),
-        )
-        for (name, kind), members in groups.items()
-    ]
+    rows = []
+    for (name, kind), members in groups.items():
+        sums = (float(part[members].sum()) for part in (seconds, arithmetic, memory))
+        share = float(seconds[members].sum() / seconds.sum()) if seconds.any() else 0.0
+        bound = _bound(*sums, launched=accelerator.kernel_launch > 0)
+        rows.append(CostlyOperator(name, kind, len(members), share, bound))
     return tuple(sorted(rows, key=lambda row: (-row.share, row.name))[:MOST_OPERATORS])
 
 

@@ -35,7 +35,7 @@ from lightloom.planning.pricing.collective_prices import (
     LibraryPricing,
     SchedulePrices,
 )
-from lightloom.planning.pricing.division import Division
+from lightloom.planning.pricing.group_prices import Division
 from lightloom.planning.pricing.job import Belief, Job, belief_of, half_widths, told_apart
 from lightloom.planning.pricing.placed_space import PlacedChoice, PlacedRows
 from lightloom.planning.pricing.strategy_step import ExchangeUse, StrategyStep, strategy_seconds
@@ -232,7 +232,7 @@ INTERVALS = 12
 INTERVALS_OF_THE_REFERENCE = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """One plan that was simulated with verified schedules or circuits."""
 
@@ -245,9 +245,6 @@ class Plan:
     """Lower bound of the step's duration before it was simulated, in seconds."""
     step: StrategyStep | PlacedStep
     """Simulated step of the plan."""
-    breakdown: Mapping[str, float]
-    """Seconds of the step by what it waits for, as :meth:`Timeline.breakdown`; with stages, the mean over their
-    ranks."""
     ledger: StepLedger
     """Joules and dollars of a step."""
     memory: float
@@ -261,6 +258,12 @@ class Plan:
     def step_time(self) -> float:
         """Duration of a step, in seconds."""
         return self.step.step_time
+
+    @property
+    def breakdown(self) -> Mapping[str, float]:
+        """Seconds of the step by what it waits for, as :meth:`Timeline.breakdown`; with stages, the mean over their
+        ranks."""
+        return self.step.breakdown
 
     @property
     def fits(self) -> bool | None:

@@ -176,17 +176,13 @@ class SearchRequest:
         for quantum in self.quanta:
             if not quantum > 0:
                 raise ConfigError(f"quantum of {quantum} s: expected more than 0")
-        for strategy in self.strategies:
-            if strategy not in KINDS:
-                raise UnknownNameError("strategy", strategy, KINDS)
-        for algorithm in self.algorithms:
-            carrier(algorithm)
-        for name, value, known in (
-            ("recomputation", self.pins.recomputation, RECOMPUTATIONS),
-            ("sharding", self.pins.sharding, SHARDINGS),
-        ):
+        named = [("strategy", strategy, KINDS) for strategy in self.strategies]
+        pins = (("recomputation", self.pins.recomputation, RECOMPUTATIONS), ("sharding", self.pins.sharding, SHARDINGS))
+        for name, value, known in (*named, *pins):
             if value is not None and value not in known:
                 raise UnknownNameError(name, value, known)
+        for algorithm in self.algorithms:
+            carrier(algorithm)
         degrees = {name: value for name, value in self.pins if name in ("tp", "pp", "cp", "ep")}
         split = [f"--{name} {value}" for name, value in degrees.items() if isinstance(value, int) and value > 1]
         if split and set(self.strategies) <= set(DATA_PARALLEL):

@@ -27,8 +27,7 @@ from lightloom.planning.parallelism.placement.placement import BalancedGraph, Hy
 from lightloom.planning.parallelism.plan import RECOMPUTATIONS, local_graph
 from lightloom.planning.parallelism.strategy_space import SHARDINGS, Strategies, Strategy
 from lightloom.planning.pricing.collective_prices import LIBRARY
-from lightloom.planning.pricing.division import PlanePrices
-from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.group_prices import GroupPrices, PlanePrices
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.placed_space import (
     MOST_SUB_OPERATORS,
@@ -383,35 +382,15 @@ class Row(NamedTuple):
         return self.bounded == (_PLACED_BOUNDS if self.kind == _PLACED else _STRATEGY_BOUNDS)
 
 
-def step_ledger(
-    cluster: ClusterLedger,
-    goodput: ClusterGoodput,
-    step: StrategyStep | PlacedStep,
-    choice: Strategy | PlacedChoice,
-    sent_joules: float | None,
-) -> StepLedger:
-    """Return what a step costs on a cluster; ``sent_joules`` over all ranks, None where they are not known."""
-    return StepLedger(
-        cluster=cluster,
-        step_time=step.step_time,
-        sent_joules=sent_joules,
-        samples=choice.global_batch,
-        goodput=goodput.most,
-        goodput_missing=goodput.missing,
-        spare_share=goodput.spare_share,
-    )
-
-
 class ClusterRows:
     """All rows of one model on one cluster."""
 
     def __init__(self, graph: ComputeGraph, cluster: Cluster, request: SearchRequest, prices: GroupPrices) -> None:
-        self._cluster, self._request = cluster, request
+        self.cluster, self.request, self.prices = cluster, request, prices
         exchanges = request.exchanges_on(cluster.accelerator)
         accelerator, fabric, training = cluster.accelerator, cluster.fabric, cluster.training
         self.job = Job.of(graph, accelerator, fabric, training, prices, overlap=request.overlap, exchanges=exchanges)
         self._in_line = {method.placed_ratio: method for method in exchanges if method.in_line}
-        self._prices = prices
         anew = request.reconfigure_in_step
         if anew and cluster.fabric.wavelength_routed and "placed" not in request.kinds:
             raise UnsupportedError(
@@ -437,20 +416,15 @@ class ClusterRows:
         """Why placed rows have no circuits."""
         self._refusals: list[str] = []
 
-    @property
-    def name(self) -> str:
-        """Name of the cluster."""
-        return self._cluster.name
-
     @cached_property
     def ledger(self) -> ClusterLedger:
         """Dollars, watts and failures of the cluster; bounds ask for none of them."""
-        return ClusterLedger.of(self._cluster, self._request.site)
+        return ClusterLedger.of(self.cluster, self.request.site)
 
     @cached_property
     def goodput(self) -> ClusterGoodput:
         """Share of the time that trains, of the cluster."""
-        return goodput_of(self._cluster, self.ledger)
+        return goodput_of(self.cluster, self.ledger)
 
     @property
     def counts(self) -> Counts:
@@ -472,7 +446,7 @@ class ClusterRows:
         Raises:
             ConfigError: no strategy has all that is pinned.
         """
-        if self._request.pins and (why := self._request.pins.contradiction(self.job, batches)):
+        if self.request.pins and (why := self.request.pins.contradiction(self.job, batches)):
             raise ConfigError(why)
         rows = [*self._strategy_rows(batches), *self._placed_rows(batches)]
         self._counts += Counts(bounded=len(rows))
@@ -534,14 +508,14 @@ class ClusterRows:
         if isinstance(plan.choice, PlacedChoice):
             step = self._plans.simulate_replaced(plan.choice)
             return self._placed_plan(plan.choice, step, plan.bound) if step.step_time < plan.step_time else plan
-        searched = self._request.algorithms
-        if searched or self._request.cost_model == "paper" or len(plan.algorithms) == 0 or plan.choice.plain:
+        searched = self.request.algorithms
+        if searched or self.request.cost_model == "paper" or len(plan.algorithms) == 0 or plan.choice.plain:
             return plan
         if LIBRARY.name in plan.algorithms:
             return plan
-        prices = self._prices.with_choices(tuple(algorithms()))
+        prices = self.prices.with_choices(tuple(algorithms()))
         job = self.job.repriced(self.job.accelerator, self.job.fabric, prices)
-        planes = _planes(prices) if self._request.reconfigure_in_step else None
+        planes = _planes(prices) if self.request.reconfigure_in_step else None
         other = self._strategy_plan(job, planes, plan.choice, plan.bound)
         return other if other.step_time < plan.step_time else plan
 
@@ -552,62 +526,68 @@ class ClusterRows:
         else:
             job = on_divided_channels(job, choice)
             step = simulate(job, choice)
-        return Plan(
-            cluster=self._cluster,
-            job=job,
-            choice=choice,
-            bound=bound,
-            step=step,
-            breakdown=step.breakdown,
-            ledger=step_ledger(self.ledger, self.goodput, step, choice, strategy_joules(job, choice, step)),
-            memory=memory(job, Strategies.of(choice)).item(),
-            gradient_exchange=job.exchange(choice),
-        )
+        held, joules = memory(job, Strategies.of(choice)).item(), strategy_joules(job, choice, step)
+        return self.plan(job, choice, step, bound, held, joules, job.exchange(choice))
 
     def _placed_plan(self, choice: PlacedChoice, step: PlacedStep, bound: float) -> Plan:
-        return Plan(
-            cluster=self._cluster,
-            job=self.job,
-            choice=choice,
-            bound=bound,
-            step=step,
-            breakdown=step.breakdown,
-            ledger=step_ledger(self.ledger, self.goodput, step, choice, placed_joules(self.job, step, choice.ratio)),
-            memory=float(step.memory.max()),
-            gradient_exchange=self._in_line.get(choice.ratio),
+        joules, method = placed_joules(self.job, step, choice.ratio), self._in_line.get(choice.ratio)
+        return self.plan(self.job, choice, step, bound, float(step.memory.max()), joules, method)
+
+    def plan(
+        self,
+        job: Job,
+        choice: Strategy | PlacedChoice,
+        step: StrategyStep | PlacedStep,
+        bound: float,
+        memory: float,
+        sent_joules: float | None,
+        method: PricedExchange | None,
+    ) -> Plan:
+        """Return the plan of a simulated row, with what its step costs on the cluster."""
+        ledger = StepLedger(
+            cluster=self.ledger,
+            step_time=step.step_time,
+            sent_joules=sent_joules,
+            samples=choice.global_batch,
+            goodput=self.goodput.most,
+            goodput_missing=self.goodput.missing,
+            spare_share=self.goodput.spare_share,
         )
+        return Plan(self.cluster, job, choice, bound, step, ledger, memory, method)
 
     def strategies(self, batches: tuple[int, ...]) -> Strategies:
         """Return every strategy of these global batches that is searched, whether it fits or not."""
-        kinds = [KINDS.index(kind) for kind in self._request.kinds if kind != "placed"]
-        pins = self._request.pins
+        kinds = [KINDS.index(kind) for kind in self.request.kinds if kind != "placed"]
+        pins = self.request.pins
+        # Selective recomputation pays where attention keeps scores that it can recompute.
+        searched = RECOMPUTATIONS if self.job.model.columns["scores"].any() else ("none", "full")
         space = self.job.space(
             batches,
             exchanges=range(len(self.job.exchanges) + 1),
             shardings=SHARDINGS if pins.sharding is None else tuple(dict.fromkeys(("none", pins.sharding))),
-            recomputations=self._recomputations() if pins.recomputation is None else (pins.recomputation,),
+            recomputations=searched if pins.recomputation is None else (pins.recomputation,),
             micro_batch=pins.micro_batch,
             cp=pins.cp,
-            most_micro_batches=self._request.most_micro_batches,
-            most_virtual_stages=self._request.most_virtual_stages,
+            most_micro_batches=self.request.most_micro_batches,
+            most_virtual_stages=self.request.most_virtual_stages,
         )
-        return space.rows(np.isin(kinds_of(space), kinds) & self._request.pins.match(space))
+        return space.rows(np.isin(kinds_of(space), kinds) & self.request.pins.match(space))
 
     def _strategy_rows(self, batches: tuple[int, ...]) -> list[Row]:
-        if set(self._request.kinds) == {"placed"}:
+        if set(self.request.kinds) == {"placed"}:
             return []
         space = self.strategies(batches)
         possible = space.rows(admitted(self.job, space))
         if len(space) and not len(possible):
-            names = ", ".join(self._request.algorithms) or "any algorithm"
+            names = ", ".join(self.request.algorithms) or "any algorithm"
             self._refusals.append(f"no strategy has groups that {names} serves on this fabric")
         held = memory(self.job, possible)
         fitting = held <= self.capacity
         if len(possible) and not fitting.any():
             self._needed.append(f"the smallest strategy needs {format_size(held.min())} a rank")
-            if not self._request.must_fit:
+            if not self.request.must_fit:
                 fitting = held <= held.min()
-        if self._request.largest_batches:
+        if self.request.largest_batches:
             fitting &= with_largest_batch(possible, fitting)
         rows = possible.rows(fitting)
         bound = bounds(self.job, rows, proved=True) / rows.global_batch
@@ -620,14 +600,10 @@ class ClusterRows:
         self._second_bounds = np.full(len(first), np.nan)
         return [Row(*row, 1) for row in zip(first.tolist(), self._kind.tolist(), range(len(first)), strict=True)]
 
-    def _recomputations(self) -> tuple[str, ...]:
-        """Those that are searched: selective where attention keeps scores that it can recompute."""
-        return RECOMPUTATIONS if self.job.model.columns["scores"].any() else ("none", "full")
-
     def _placed_rows(self, batches: tuple[int, ...]) -> list[Row]:
-        if "placed" not in self._request.kinds:
+        if "placed" not in self.request.kinds:
             return []
-        searched = searched_rows(self.job, self._request, batches)
+        searched = searched_rows(self.job, self.request, batches)
         self._counts += searched.counts
         self._refusals += searched.refusals
         self._needed += searched.needed
@@ -649,7 +625,7 @@ class ClusterRows:
     def nothing(self, refused: Sequence[RefusedPlan] = ()) -> UnsupportedError:
         """Return the error that says why there is no plan, and what would do."""
         error = TooLargeError if self._needed else UnsupportedError
-        return error(f"cluster {self._cluster.name}: {self._reason(refused)}")
+        return error(f"cluster {self.cluster.name}: {self._reason(refused)}")
 
     def _reason(self, refused: Sequence[RefusedPlan]) -> str:
         if self._needed:
@@ -660,10 +636,10 @@ class ClusterRows:
                 "ranks or a smaller global batch"
             )
         if not self._counts.rows and not self.refusals:
-            ranks = self._cluster.ranks
+            ranks = self.cluster.ranks
             return (
                 "no plan: no global batch divides evenly among replicas and micro-batches: expected a multiple of "
-                f"{ranks}, one sample a rank" + ("; or other options that pin a choice" if self._request.pins else "")
+                f"{ranks}, one sample a rank" + ("; or other options that pin a choice" if self.request.pins else "")
             )
         reasons = dict.fromkeys(f"{row.strategy}: {row.why}" for row in refused[:_REASONS])
         return f"none of {self._counts.rows} plans is feasible: {'; '.join([*self.refusals, *reasons])}"

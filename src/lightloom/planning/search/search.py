@@ -29,9 +29,6 @@ from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_time
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.models.graph import ComputeGraph
-from lightloom.planning.economics.estimate import ClusterGoodput, goodput_of
-from lightloom.planning.economics.ledger import ClusterLedger
-from lightloom.planning.gradients import PricedExchange
 from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING, Strategies, Strategy
 from lightloom.planning.pricing.collective_prices import LIBRARY, carrier
 from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
@@ -40,7 +37,7 @@ from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.search.bounds import admitted, bounds, memory
 from lightloom.planning.search.plans import Counts, Plan, PlanSearch, RefusedPlan, label, order
 from lightloom.planning.search.request import DATA_PARALLEL, KINDS, LARGEST, SearchRequest
-from lightloom.planning.search.rows import ClusterRows, Row, TooLargeError, step_ledger, verify_winner
+from lightloom.planning.search.rows import ClusterRows, Row, TooLargeError, verify_winner
 
 COMPARED = 32
 """Rows of a kind that cannot win that are simulated at most, for comparison."""
@@ -137,37 +134,38 @@ def _searched(
     advance: Callable[[], None],
 ) -> PlanSearch:
     """Search on each cluster, with prices that later searches share."""
-    parts: list[_Found] = []
+    ranking: list[Plan] = []
+    refused: list[RefusedPlan] = []
+    refusals: list[str] = []
     errors: list[UnsupportedError] = []
+    counts = Counts()
     for index, cluster in enumerate(clusters):
         if index not in choices:
-            choices[index] = GroupPrices(
-                cluster.fabric,
-                cluster.training,
-                request.cost_model,
-                request.exchanges_on(cluster.accelerator),
-                request.algorithms,
-            )
+            exchanges = request.exchanges_on(cluster.accelerator)
+            fabric, training = cluster.fabric, cluster.training
+            choices[index] = GroupPrices(fabric, training, request.cost_model, exchanges, request.algorithms)
         try:
-            parts.append(_Search(graph, cluster, request, choices[index], advance).run(batches))
+            plans, others, counted, lines = _Search(graph, cluster, request, choices[index], advance).run(batches)
         except UnsupportedError as error:
             errors.append(error)
-    if not parts:
-        lines = "; ".join(dict.fromkeys(map(str, errors)))
-        raise (TooLargeError if any(isinstance(error, TooLargeError) for error in errors) else UnsupportedError)(lines)
+            continue
+        ranking, refused, counts, refusals = ranking + plans, refused + others, counts + counted, [*refusals, *lines]
+    if not ranking:
+        kind = TooLargeError if any(isinstance(error, TooLargeError) for error in errors) else UnsupportedError
+        raise kind("; ".join(dict.fromkeys(map(str, errors))))
     for shared in choices.values():
         shared.save()
-    ranking = tuple(sorted((plan for part in parts for plan in part.ranking), key=order))
+    ranking.sort(key=order)
     return PlanSearch(
         graph=graph,
         clusters=clusters,
         request=request,
         global_batches=batches,
-        ranking=ranking,
+        ranking=tuple(ranking),
         reference=_reference(graph, clusters, request, ranking[0].global_batch),
-        refused=tuple(row for part in parts for row in part.refused),
-        counts=sum((part.counts for part in parts), Counts()),
-        refusals=tuple(dict.fromkeys([*(line for part in parts for line in part.refusals), *map(str, errors)])),
+        refused=tuple(refused),
+        counts=counts,
+        refusals=tuple(dict.fromkeys([*refusals, *map(str, errors)])),
     )
 
 
@@ -183,24 +181,12 @@ def _reference(
     cluster = replace(own, fabric=own.reference, reference=None)
     exchanges = request.exchanges_on(cluster.accelerator)
     prices = GroupPrices(cluster.fabric, cluster.training, request.cost_model, exchanges)
-    accelerator, fabric, training = cluster.accelerator, cluster.fabric, cluster.training
-    job = Job.of(graph, accelerator, fabric, training, prices, overlap=request.overlap, exchanges=exchanges)
     # A price of a whole fabric is that of the cluster's own.
-    ledger = ClusterLedger.of(cluster, request.site.model_copy(update={"fabric_price": None}))
-    goodput = goodput_of(cluster, ledger)
-    plans, _ = Comparison(cluster, ledger, goodput, job, prices, replace(request, algorithms=())).run((batch,))
+    site = request.site.model_copy(update={"fabric_price": None})
+    request = replace(request, site=site, algorithms=(), reconfigure_in_step=False)
+    plans, _ = compared_plans(ClusterRows(graph, cluster, request, prices), (batch,))
     prices.save()
     return tuple(sorted(plans, key=order))
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Plans that the search on one cluster simulated, refused and counted."""
-
-    ranking: list[Plan]
-    refused: list[RefusedPlan]
-    counts: Counts
-    refusals: tuple[str, ...]
 
 
 class _Search:
@@ -217,7 +203,6 @@ class _Search:
         below: float = float("inf"),
     ) -> None:
         self._rows = ClusterRows(graph, cluster, request, prices)
-        self._comparison = Comparison(cluster, self._rows.ledger, self._rows.goodput, self._rows.job, prices, request)
         self._request = request
         self._advance = advance
         self._best = below
@@ -225,8 +210,8 @@ class _Search:
         self._refined = 0
         self._found: list[tuple[Plan, Row]] = []
 
-    def run(self, batches: tuple[int, ...]) -> _Found:
-        """Simulate in the order of the bounds.
+    def run(self, batches: tuple[int, ...]) -> tuple[list[Plan], list[RefusedPlan], Counts, tuple[str, ...]]:
+        """Simulate in the order of the bounds; return the ranking, what is refused, its counts and the reasons.
 
         Raises:
             UnsupportedError: there is no row, or none that fits.
@@ -246,13 +231,17 @@ class _Search:
             left = [row for row in heap if row.kind == kind]
             heapify(left)
             self._simulate(left, until=self._known_best)
-        self._simulate_undivided(heap)
+        # The least bounds may all be of rows that turn out slow: one of those that nothing is cut for is simulated.
+        if not any(self._rows.undivided(row) for _, row in self._found):
+            undivided = sorted(row for row in heap if self._rows.undivided(row))
+            self._simulate(undivided[:1], until=lambda _: False)
         plans = sorted(_distinct([plan for plan, _ in self._found], compared), key=order)
         if not plans or (self._request.must_fit and plans[0].fits is False):
             raise self._rows.nothing(refused)
         # The winner, and what is faster than it though no framework runs it.
-        firsts = {id(plan): plan for plan in (plans[0], min(plans, key=_fitting_time)) if plan.fits is not False}
-        for plan in firsts.values():
+        fitting = [plan for plan in plans if plan.fits is not False]
+        firsts = [plans[0], min(fitting, key=lambda plan: plan.sample_time)] if plans[0] in fitting else []
+        for plan in {id(plan): plan for plan in firsts}.values():
             refined = self._rows.refine_winner(plan)
             # A split with other schedules is another plan: its row stays, so that pinning it finds the same again.
             if refined is not plan:
@@ -263,7 +252,7 @@ class _Search:
             # Circuits that follow the step are proved on its timeline.
             _ = plans[0].timeline
         simulated = Counts(rows=len(compared) + len(refused), refused=len(refused), simulated=len(plans))
-        return _Found(plans, refused, self._rows.counts + simulated, self._rows.refusals)
+        return plans, refused, self._rows.counts + simulated, self._rows.refusals
 
     def fastest(self, batches: tuple[int, ...]) -> Plan:
         """Return the fastest plan of all rows, which no other is compared with.
@@ -281,7 +270,8 @@ class _Search:
         if not plans or plans[0].fits is False or plans[0].sample_time > below:
             if not plans and not heap:
                 raise self._rows.nothing()
-            raise NotFasterError(f"cluster {self._rows.name}: every plan takes more than {below:.4g} s a sample")
+            name = self._rows.cluster.name
+            raise NotFasterError(f"cluster {name}: every plan takes more than {below:.4g} s a sample")
         verify_winner(plans[0])
         return plans[0]
 
@@ -293,7 +283,7 @@ class _Search:
             return [], []
         if not heap and self._request.must_fit and self._rows.too_large:
             raise self._rows.nothing()
-        plans, refused = self._comparison.run(batches, self._advance)
+        plans, refused = compared_plans(self._rows, batches, self._advance)
         if self._request.largest_batches:
             largest: dict[tuple[str, str, int], Plan] = {}
             for plan in sorted(plans, key=lambda plan: (plan.fits is not False, plan.global_batch)):
@@ -307,13 +297,6 @@ class _Search:
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
         enough = len(times) >= COMPARED or self._refined >= _REFINED
         return len(times) > 0 and (enough or row.per_sample >= min(times))
-
-    def _simulate_undivided(self, heap: Sequence[Row]) -> None:
-        """Simulate the first of the placed rows with one device a group, which nothing is cut for, unless one was: the
-        least of the bounds may all be of rows that turn out slow."""
-        if not any(self._rows.undivided(row) for _, row in self._found):
-            rows = [row for row in heap if self._rows.undivided(row)]
-            self._simulate([min(rows)] if rows else [], until=lambda _: False)
 
     def _simulate(self, heap: list[Row], until: Callable[[Row], bool]) -> None:
         while heap and not until(heap[0]):
@@ -337,11 +320,6 @@ def _by_kind(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """Return the rows of plans that a framework can run, and rows of placed plans."""
     placed = KINDS.index("placed")
     return [row for row in rows if row.kind != placed], [row for row in rows if row.kind == placed]
-
-
-def _fitting_time(plan: Plan) -> tuple[bool, float]:
-    """Return the sort key by which the fastest plan that fits comes first."""
-    return plan.fits is False, plan.sample_time
 
 
 def _distinct(plans: Sequence[Plan], compared: Sequence[Plan]) -> list[Plan]:
@@ -412,88 +390,70 @@ _KINDS: tuple[Kind, ...] = ("all-reduce", "all-gather", "reduce-scatter")
 _PLAIN = dict.fromkeys(("tp", "pp", "ep", "cp", "micro_batches", "virtual_stages"), 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Data parallelism of one cluster, a plan for each algorithm, batch and codec."""
+def compared_plans(
+    rows: ClusterRows, batches: Sequence[int], advance: Callable[[], None] = lambda: None
+) -> tuple[list[Plan], list[RefusedPlan]]:
+    """Simulate data parallelism of a cluster with each algorithm, batch and method, plans that do not fit included.
 
-    cluster: Cluster
-    ledger: ClusterLedger
-    goodput: ClusterGoodput
-    job: Job
-    prices: GroupPrices
-    request: SearchRequest
-
-    def run(
-        self, batches: Sequence[int], advance: Callable[[], None] = lambda: None
-    ) -> tuple[list[Plan], list[RefusedPlan]]:
-        """Simulate all, those that do not fit included; ``advance`` is called before each algorithm."""
-        plans: list[Plan] = []
-        refused: list[RefusedPlan] = []
-        if self.cluster.ranks == 1 or not self.request.pins.allows(
-            **_PLAIN, dp=self.cluster.ranks, recomputation="none"
-        ):
-            return plans, refused
-        for algorithm in self._carriers():
-            advance()
-            for outcome in self._of_algorithm(algorithm, batches):
-                (plans if isinstance(outcome, Plan) else refused).append(outcome)  # type: ignore[arg-type]
-            # Price what bounds will need while the schedules exist.
-            for kind in _KINDS if not algorithm.by_size else ():
-                if self.prices.refusal(kind, algorithm.name, self.cluster.ranks, 0) is None:
-                    self.prices.failure(kind, algorithm, self.job.fabric)
-            if algorithm is not LIBRARY:
-                self.prices.schedules(algorithm, self.job.fabric).drop_schedules()
+    ``advance`` is called before each algorithm.
+    """
+    plans: list[Plan] = []
+    refused: list[RefusedPlan] = []
+    request, prices, fabric, ranks = rows.request, rows.prices, rows.job.fabric, rows.cluster.ranks
+    if ranks == 1 or not request.pins.allows(**_PLAIN, dp=ranks, recomputation="none"):
         return plans, refused
+    for algorithm in _carriers(rows):
+        advance()
+        for outcome in _with_algorithm(rows, algorithm, batches):
+            (plans if isinstance(outcome, Plan) else refused).append(outcome)  # type: ignore[arg-type]
+        # Price what bounds will need while the schedules exist.
+        for kind in _KINDS if not algorithm.by_size else ():
+            if prices.refusal(kind, algorithm.name, ranks, 0) is None:
+                prices.failure(kind, algorithm, fabric)
+        if algorithm is not LIBRARY:
+            prices.schedules(algorithm, fabric).drop_schedules()
+    return plans, refused
 
-    def _carriers(self) -> list[Algorithm]:
-        """Return the algorithms that are named, or the fabric's library, or all; beside a library none, since schedules
-        do not pay for software."""
-        if self.request.algorithms:
-            return [*map(carrier, self.request.algorithms)]
-        return [LIBRARY] if self.job.fabric.library else [*algorithms().values()]
 
-    def _of_algorithm(self, algorithm: Algorithm, batches: Sequence[int]) -> Iterator[Plan | RefusedPlan]:
-        shardings = [sharding for sharding, kind in KIND_OF_SHARDING.items() if kind in self.request.kinds]
-        for sharding, batch in product(shardings, batches):
-            if batch % self.cluster.ranks or not self.request.pins.allows(
-                sharding=sharding, micro_batch=batch // self.cluster.ranks
-            ):
-                continue
-            strategy = Strategy(self.cluster.ranks, 1, 1, 1, batch, sharding, "none", algorithm.name, 0)
-            plain = self._plan(algorithm, strategy, None)
-            yield plain
-            if isinstance(plain, RefusedPlan):
-                continue
-            for number, method in enumerate(self.job.exchanges, start=1):
-                other = self._plan(algorithm, strategy._replace(exchange=number), method)
-                yield replace(other, uncompressed=plain) if isinstance(other, Plan) else other
+def _carriers(rows: ClusterRows) -> list[Algorithm]:
+    """Return the algorithms that are named, or the fabric's library, or all; beside a library none, since schedules do
+    not pay for software."""
+    if rows.request.algorithms:
+        return [*map(carrier, rows.request.algorithms)]
+    return [LIBRARY] if rows.job.fabric.library else [*algorithms().values()]
 
-    def _plan(self, algorithm: Algorithm, strategy: Strategy, method: PricedExchange | None) -> Plan | RefusedPlan:
-        refused = partial(
-            RefusedPlan,
-            strategy=KIND_OF_SHARDING[strategy.sharding],
-            algorithm=algorithm.name,
-            compression=None if method is None else method.name,
-        )
-        kinds = dict.fromkeys(each.kind for each in self.job.model.data_parallel_plan(strategy).exchanges)
-        reasons = [self.prices.refusal(kind, algorithm.name, strategy.dp, strategy.exchange) for kind in kinds]
-        if any(reasons):
-            return refused(why=next(filter(None, reasons)))
-        step = attempt(algorithm, partial(simulate, self.job, strategy))
-        if isinstance(step, Refusal):
-            return refused(why=step.why)
-        assert step.result is not None
-        return Plan(
-            cluster=self.cluster,
-            job=self.job,
-            choice=strategy,
-            bound=step.result.compute_time,
-            step=step,
-            breakdown=step.result.breakdown,
-            ledger=step_ledger(self.ledger, self.goodput, step, strategy, step.result.sent_joules),
-            memory=step.result.plan.memory.total + self.job.state_bytes(strategy) * self.job.parameters,
-            gradient_exchange=method,
-        )
+
+def _with_algorithm(rows: ClusterRows, algorithm: Algorithm, batches: Sequence[int]) -> Iterator[Plan | RefusedPlan]:
+    """Yield data parallelism with one algorithm: each kind and batch, without and with each method."""
+    ranks, request = rows.cluster.ranks, rows.request
+    shardings = [sharding for sharding, kind in KIND_OF_SHARDING.items() if kind in request.kinds]
+    for sharding, batch in product(shardings, batches):
+        if batch % ranks or not request.pins.allows(sharding=sharding, micro_batch=batch // ranks):
+            continue
+        strategy = Strategy(ranks, 1, 1, 1, batch, sharding, "none", algorithm.name, 0)
+        plain = _simulated(rows, algorithm, strategy)
+        yield plain
+        if isinstance(plain, RefusedPlan):
+            continue
+        for number in range(1, len(rows.job.exchanges) + 1):
+            other = _simulated(rows, algorithm, strategy._replace(exchange=number))
+            yield replace(other, uncompressed=plain) if isinstance(other, Plan) else other
+
+
+def _simulated(rows: ClusterRows, algorithm: Algorithm, strategy: Strategy) -> Plan | RefusedPlan:
+    """Return the plan of a strategy that is data parallelism alone, or why it has none."""
+    job, method = rows.job, rows.job.exchange(strategy)
+    kinds = dict.fromkeys(each.kind for each in job.model.data_parallel_plan(strategy).exchanges)
+    reasons = [rows.prices.refusal(kind, algorithm.name, strategy.dp, strategy.exchange) for kind in kinds]
+    why = next(filter(None, reasons), None)
+    step = Refusal(algorithm.name, why) if why else attempt(algorithm, partial(simulate, job, strategy))
+    if isinstance(step, Refusal):
+        kind, name = KIND_OF_SHARDING[strategy.sharding], None if method is None else method.name
+        return RefusedPlan(strategy=kind, algorithm=algorithm.name, compression=name, why=step.why)
+    result = step.result
+    assert result is not None
+    held = result.plan.memory.total + job.state_bytes(strategy) * job.parameters
+    return rows.plan(job, strategy, step, result.compute_time, held, result.sent_joules, method)
 
 
 # Sensitivity of a winner to the latency of a hop: the smallest one at which another plan wins.

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import entry_points, version
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, StrictBool, model_validator
 from pydantic.json_schema import models_json_schema
@@ -238,29 +238,41 @@ class SweepSite:
         return self.place.fabric if isinstance(self.place, Cluster) else self.place
 
 
+_COLUMNS = {"kind": "collective", "batch": "batch_per_rank"}
+"""Columns of a row whose fields have another name."""
+_NO_COLUMNS = ("site", "workload", "workload_content")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CollectivePoint:
-    """One collective, built by one algorithm."""
+class _SitePoint:
+    """One row of a sweep at a site."""
 
     site: SweepSite
-    kind: str
-    nbytes: float
-    algorithm: str
-    cost_model: CostModel
+    what: ClassVar[str]
+    """What the row is of."""
+    workload_content: str = ""
+    """Hash of the user's file of a model; empty without one."""
 
     def columns(self) -> dict[str, Any]:
         """Return the columns that identify the point in its row."""
-        return self.site.columns("collective") | {
-            "collective": self.kind,
-            "nbytes": self.nbytes,
-            "algorithm": self.algorithm,
-            "cost_model": self.cost_model,
-        }
+        names = [field.name for field in fields(self) if field.name not in _NO_COLUMNS]
+        return self.site.columns(self.what) | {_COLUMNS.get(name, name): getattr(self, name) for name in names}
 
     @property
     def key(self) -> str:
         """Hash of the code and of everything that the result depends on."""
-        return content_hash([code_version(), self.site.content, self.columns()])
+        return content_hash([code_version(), self.site.content, self.workload_content, self.columns()])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectivePoint(_SitePoint):
+    """One collective, built by one algorithm."""
+
+    what = "collective"
+    kind: str
+    nbytes: float
+    algorithm: str
+    cost_model: CostModel
 
     @property
     def family(self) -> tuple[object, ...]:
@@ -269,16 +281,14 @@ class CollectivePoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanPoint:
+class PlanPoint(_SitePoint):
     """One training step of one model by one strategy and algorithm."""
 
-    site: SweepSite
+    what = "plan"
     model: str
     """Name in the experiment."""
     workload: str
     """Name for :func:`load_workload`, with the path of a file resolved."""
-    workload_content: str
-    """Hash of the user's file; empty for a model of the zoo."""
     batch: int
     """Number of samples per rank."""
     sequence_length: int | None
@@ -286,23 +296,6 @@ class PlanPoint:
     algorithm: str
     overlap: bool
     cost_model: CostModel
-
-    def columns(self) -> dict[str, Any]:
-        """Return the columns that identify the point in its row."""
-        return self.site.columns("plan") | {
-            "model": self.model,
-            "batch_per_rank": self.batch,
-            "sequence_length": self.sequence_length,
-            "strategy": self.strategy,
-            "algorithm": self.algorithm,
-            "overlap": self.overlap,
-            "cost_model": self.cost_model,
-        }
-
-    @property
-    def key(self) -> str:
-        """Hash of the code and of everything that the result depends on."""
-        return content_hash([code_version(), self.site.content, self.workload_content, self.columns()])
 
     @property
     def family(self) -> tuple[object, ...]:
@@ -389,7 +382,7 @@ def _algorithm_names(block: Block) -> tuple[str, ...]:
 def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSite]:
     """Return every fabric or cluster with all of its ranks and settings; at least one of each can be built."""
     sites: list[SweepSite] = []
-    for name, is_fabric in [*((place, True) for place in fabrics), *((place, False) for place in block.cluster)]:
+    for name, is_fabric in [*product(fabrics, (True,)), *product(block.cluster, (False,))]:
         candidates, refused = [], []
         for ranks, *values in product(block.ranks or (None,), *block.set.values()):
             settings = dict(zip(block.set, values, strict=True))

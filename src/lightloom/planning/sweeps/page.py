@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lightloom.core.units import format_ratio, format_size, format_time
 from lightloom.planning.sweeps.run import Swept
@@ -105,6 +105,7 @@ def grouped(contests: Iterable[Contest], *names: str) -> list[tuple[tuple[Any, .
 
 # The tables of a sweep's page.
 
+_FITS = {True: "", False: ", does not fit", None: ", of unknown"}
 _TABLE_ROWS = 200
 """Rows of a table on the page; results.parquet holds all rows."""
 
@@ -152,7 +153,7 @@ def plan_table(plans: Sequence[Contest]) -> Table:
                 format_time(contest.winner["time_s"]),
                 format_time(contest.winner["compute_s"]),
                 format_time(exposed(contest.winner)),
-                _memory_text(contest.winner),
+                format_size(contest.winner["memory_bytes"]) + _FITS[contest.winner["fits_memory"]],
                 *_runner_up(contest),
             )
             for contest in plans[:_TABLE_ROWS]
@@ -170,11 +171,6 @@ def reasons(rows: Iterable[Row]) -> Table:
         rows=tuple((f"{count:,}", status, why) for (status, why), count in counts[:_TABLE_ROWS]),
         caption=_rows_left_out(counts),
     )
-
-
-def _memory_text(row: Row) -> str:
-    fits = {True: "", False: ", does not fit", None: ", of unknown"}[row["fits_memory"]]
-    return format_size(row["memory_bytes"]) + fits
 
 
 def _winner_names(contest: Contest) -> str:
@@ -202,8 +198,7 @@ _SHADE = 0.38
 """Opacity of a cell: ink stays readable on light and on dark ground."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(NamedTuple):
     """The cell of one contest."""
 
     row: str
@@ -227,7 +222,7 @@ def winners_figure(cells: Sequence[Cell], colours: Colours) -> Figure:
 
     rows = list(dict.fromkeys(cell.row for cell in cells))
     columns = list(dict.fromkeys(cell.column for cell in cells))
-    label = _LABEL * max(len(row) for row in rows) + 0.2
+    label = _LABEL * max(map(len, rows)) + 0.2
     size = (max(label + _CELL * len(columns), 7.0), 0.9 + _ROW * len(rows))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
@@ -342,12 +337,12 @@ def sweep_report(result: Swept, description: str) -> Report:
 
 
 def _headline(collectives: Sequence[Contest], plans: Sequence[Contest]) -> str:
-    parts = []
-    for group, what in ((collectives, "collectives"), (plans, "training steps")):
-        if group:
-            name, count = fastest(group).most_common(1)[0]
-            parts.append(f"{name} is fastest in {count} of {len(group)} {what}")
-    return "; ".join(parts)
+    winners = [
+        f"{name} is fastest in {count} of {len(group)} {what}"
+        for group, what in ((collectives, "collectives"), (plans, "training steps"))
+        for name, count in fastest(group).most_common(1)
+    ]
+    return "; ".join(winners)
 
 
 def _winners_picture(title: str, cells: Sequence[Cell], colours: Colours, caption: str) -> Picture:
@@ -363,7 +358,7 @@ def _winners_picture(title: str, cells: Sequence[Cell], colours: Colours, captio
 def _collective_pictures(collectives: Sequence[Contest]) -> list[Picture]:
     colours = colours_of([entrant(contest.winner) for contest in collectives])
     caption = "Colour: the fastest, of equals the first by name; its time, and that over the lower bound."
-    pictures = []
+    pictures: list[Picture] = []
     for (kind, model), group in grouped(collectives, "collective", "cost_model"):
         title = f"{kind[0].upper()}{kind[1:]}, {model} cost"
         pictures += [_winners_picture(title, _size_cells(group), colours, caption), *_curves(group, colours, title)]
@@ -377,10 +372,10 @@ def _size_cells(group: Sequence[Contest]) -> list[Cell]:
     places = list(dict.fromkeys(contest.place for contest in group))
     return [
         Cell(
-            row=contest.place,
-            column=format_size(_message_size(contest, of_rank)) + (" a rank" if of_rank else ""),
-            winner=entrant(contest.winner),
-            text=f"{format_time(contest.winner['time_s'])}\n{format_ratio(contest.winner['ratio'])}",
+            contest.place,
+            format_size(_message_size(contest, of_rank)) + (" a rank" if of_rank else ""),
+            entrant(contest.winner),
+            f"{format_time(contest.winner['time_s'])}\n{format_ratio(contest.winner['ratio'])}",
         )
         for contest in sorted(group, key=lambda contest: (_message_size(contest, of_rank), places.index(contest.place)))
     ]
@@ -395,10 +390,8 @@ def _curves(group: Sequence[Contest], colours: Colours, title: str) -> list[Pict
     by_place = [place for _, place in grouped(group, "site", "ranks", "settings") if len(place) > 1]
     if not by_place:
         return []
-    shown, caption = (
-        _evenly_spaced(by_place, _PANELS),
-        "What every rank holds in the end (all-gather) or at the start (all others).",
-    )
+    shown = _evenly_spaced(by_place, _PANELS)
+    caption = "What every rank holds in the end (all-gather) or at the start (all others)."
     if len(shown) < len(by_place):
         caption += f" {len(shown)} of {len(by_place)} places."
     return [Picture(title=f"{title}: time over bytes", svg=to_svg(curves_figure(shown, colours)), caption=caption)]
@@ -415,12 +408,8 @@ def _plan_pictures(plans: Sequence[Contest]) -> list[Picture]:
 
 def _plan_cell(contest: Contest) -> Cell:
     row = contest.winner
-    return Cell(
-        row=contest.place,
-        column=row["model"],
-        winner=entrant(row),
-        text=f"{format_time(row['time_s'])}\n{format_time(exposed(row))} exposed",
-    )
+    text = f"{format_time(row['time_s'])}\n{format_time(exposed(row))} exposed"
+    return Cell(contest.place, row["model"], entrant(row), text)
 
 
 def _evenly_spaced(items: list[T], most: int) -> list[T]:

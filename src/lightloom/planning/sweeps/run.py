@@ -65,18 +65,6 @@ KEY = b"lightloom.sweep"
 """Metadata key of the provenance."""
 
 
-def check_installed() -> None:
-    """Check before the work that results can be written.
-
-    Raises:
-        UnsupportedError: pyarrow is not installed.
-    """
-    try:
-        import_module("pyarrow.parquet")
-    except ModuleNotFoundError as error:
-        raise UnsupportedError("sweeps need pyarrow, which is not installed: pip install 'lightloom[sweep]'") from error
-
-
 def write_table(rows: Sequence[Mapping[str, Any]], path: Path, origin: Mapping[str, Any]) -> Path:
     """Write rows in their order; the file is complete or absent.
 
@@ -132,7 +120,10 @@ def sweep(
         ConfigError: the folder cannot be written to, is another's, or is in use; no such cluster, or it is lost.
         UnsupportedError: pyarrow, joblib, Dask or Ray is needed and missing.
     """
-    check_installed()
+    try:
+        import_module("pyarrow.parquet")
+    except ModuleNotFoundError as error:
+        raise UnsupportedError("sweeps need pyarrow, which is not installed: pip install 'lightloom[sweep]'") from error
     with open_journal(folder, name) as journal:
         missing = [(key, point) for key, point in points.items() if key not in journal.rows]
         advance(len(points) - len(missing))

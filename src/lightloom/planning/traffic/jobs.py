@@ -225,24 +225,11 @@ class Exchange(NamedTuple):
     """Bytes per second of each of its flows on a link meanwhile: [link]; 0 where there are none."""
 
 
-def link_seconds(schedule: Schedule, fabric: Fabric) -> Floats:
-    """Return the seconds in which each link carries the bytes of a schedule on a packet fabric: [link]."""
+def link_load(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
+    """Return the seconds in which each link carries the bytes of a schedule on a packet fabric, and the flows, pairs of
+    ranks each, that cross it at a time meanwhile, on average: [link] each."""
     piece = schedule.first_piece().unfolded(fabric.fibre_channels)
     pieces = 1 if schedule.pipeline is None else schedule.pipeline.pieces
-    chunks = np.zeros(fabric.links)
-    for begin in range(0, len(piece), _BLOCK):
-        _, link = links_of(fabric.footprint(*piece.ends(slice(begin, begin + _BLOCK))))
-        chunks += np.bincount(link, minlength=fabric.links)
-    bandwidth = fabric.link_bandwidth()
-    lit = np.where(bandwidth > 0, bandwidth, np.inf)
-    seconds: Floats = chunks * pieces * schedule.chunk_nbytes / lit
-    return seconds
-
-
-def link_flows(schedule: Schedule, fabric: Fabric) -> Floats:
-    """Return the flows that cross each link at a time while a schedule's bytes do, pairs of ranks each, on average:
-    [link]."""
-    piece = schedule.first_piece().unfolded(fabric.fibre_channels)
     chunks, weighted = np.zeros((2, fabric.links))
     for begin in range(0, len(piece), _BLOCK):
         rows = slice(begin, begin + _BLOCK)
@@ -254,8 +241,9 @@ def link_flows(schedule: Schedule, fabric: Fabric) -> Floats:
         of_rows = count[np.searchsorted(crossed, at)]
         chunks += np.bincount(link, minlength=fabric.links)
         weighted += np.bincount(link, of_rows, minlength=fabric.links)
-    flows: Floats = weighted / np.maximum(chunks, 1)
-    return flows
+    bandwidth = fabric.link_bandwidth()
+    lit = np.where(bandwidth > 0, bandwidth, np.inf)
+    return chunks * pieces * schedule.chunk_nbytes / lit, weighted / np.maximum(chunks, 1)
 
 
 def _flow_rate(usage: Floats, flows: Floats, fabric: Fabric) -> Floats:
@@ -269,8 +257,8 @@ def collective_exchange(evaluation: Evaluation, fabric: Fabric, seconds: float) 
     """Return a collective that repeats without a pause."""
     if not seconds:
         return Exchange(DATA, seconds, np.zeros(fabric.links), np.zeros(fabric.links))
-    usage = link_seconds(evaluation.schedule, fabric) / seconds
-    return Exchange(DATA, seconds, usage, _flow_rate(usage, link_flows(evaluation.schedule, fabric), fabric))
+    busy, flows = link_load(evaluation.schedule, fabric)
+    return Exchange(DATA, seconds, busy / seconds, _flow_rate(busy / seconds, flows, fabric))
 
 
 def plan_exchanges(job: Job, strategy: Strategy, step: StrategyStep, part: Fabric) -> list[Exchange]:
@@ -313,8 +301,9 @@ def _usage(job: Job, strategy: Strategy, use: ExchangeUse, part: Fabric) -> tupl
     schedule = build(find(use.algorithm), Collective(use.kind, use.ranks, use.nbytes), group)
     prices = job.pricing.price(strategy.algorithm, use.ranks, strategy.exchange, use.stride)
     seconds = prices(use.kind, use.nbytes).cost.time
-    usage: Floats = np.minimum(link_seconds(schedule, group) / seconds, 1.0)
-    return usage, _flow_rate(usage, link_flows(schedule, group), group)
+    busy, flows = link_load(schedule, group)
+    usage: Floats = np.minimum(busy / seconds, 1.0)
+    return usage, _flow_rate(usage, flows, group)
 
 
 def _send_usage(strategy: Strategy, part: Fabric) -> tuple[Floats, Floats]:

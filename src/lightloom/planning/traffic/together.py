@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import product
 
 import numpy as np
@@ -56,6 +56,10 @@ from lightloom.planning.traffic.jobs import (
 # Proof that the lightpaths of all jobs are legal together: no wavelength is used twice on a link.
 
 
+_KEPT_COLUMNS = ("route", "wavelength_count", "chunk", "reduces")
+"""Columns of a job's schedule that are the same among other jobs."""
+
+
 def verify_jobs(works: Sequence[Work], fabric: Fabric) -> Schedule:
     """Prove that the circuits of all jobs can be there at once, and return their lightpaths.
 
@@ -72,28 +76,27 @@ def verify_jobs(works: Sequence[Work], fabric: Fabric) -> Schedule:
             begin += works[number].channels or 0
     parts: list[dict[str, Ints]] = []
     steps = paths = 0
-    dependencies: list[Ints] = []
     for work, begin in zip(works, first.tolist(), strict=True):
         local = work.fabric.embedding()
         joint = verify_joint(work.parts, local)
+        assert joint.dependencies is not None
         members = np.array(work.job.ranks, np.int64)
         channel = joint.fibre.astype(np.int64) * local.fibre_channels + joint.first_wavelength + begin
         parts.append(
             {
+                **{
+                    name: getattr(joint, name).astype(np.int64)
+                    for name in ("route", "wavelength_count", "chunk", "reduces")
+                },
                 "step": joint.step + steps,
+                "dependencies": joint.dependencies.astype(np.int64) + steps,
                 "lightpath": joint.lightpath + paths,
                 "source": members[joint.source],
                 "destination": members[joint.destination],
-                "route": joint.route.astype(np.int64),
                 "fibre": channel // fabric.fibre_channels,
                 "first_wavelength": channel % fabric.fibre_channels,
-                "wavelength_count": joint.wavelength_count.astype(np.int64),
-                "chunk": joint.chunk.astype(np.int64),
-                "reduces": joint.reduces.astype(np.int64),
             }
         )
-        assert joint.dependencies is not None
-        dependencies.append(joint.dependencies.astype(np.int64) + steps)
         steps, paths = steps + joint.steps, paths + int(joint.lightpath.max(initial=-1)) + 1
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     together = Schedule(
@@ -101,7 +104,6 @@ def verify_jobs(works: Sequence[Work], fabric: Fabric) -> Schedule:
         collective=Collective("all-gather", fabric.ranks, 0.0),
         chunks=fabric.ranks,
         steps=steps,
-        dependencies=np.concatenate(dependencies),
         **columns,  # type: ignore[arg-type]
     )
     verify_light(together, fabric)
@@ -262,32 +264,30 @@ def _divided(
     requests: Sequence[Request], alone: Sequence[Work], numbers: Sequence[int], cluster: Cluster
 ) -> list[Work]:
     """Return the works of jobs that divide the wavelengths, by the division of the least worst slowdown."""
-    known: dict[tuple[int, int], Work | None] = {}
 
+    @cache
     def work(number: int, channels: int) -> Work | None:
-        if (number, channels) not in known:
-            try:
-                known[number, channels] = _work(requests[number], cluster, channels, alone[number])
-            except UnsupportedError:
-                known[number, channels] = None
-        return known[number, channels]
+        try:
+            return _work(requests[number], cluster, channels, alone[number])
+        except UnsupportedError:
+            return None
 
-    best: tuple[float, list[Work]] | None = None
+    divisions: list[list[Work]] = []
     for channels in splits(cluster.fabric.shared_channels, len(numbers)):
         works = [work(number, count) for number, count in zip(numbers, channels, strict=True)]
-        if any(each is None for each in works):
-            continue
-        found = [each for each in works if each is not None]
-        worst = max(each.seconds / alone[number].seconds for number, each in zip(numbers, found, strict=True))
-        if best is None or worst < best[0]:
-            best = worst, found
-    if best is None:
+        if all(works):
+            divisions.append([each for each in works if each is not None])
+    if not divisions:
         names = " and ".join(requests[number].job.label for number in numbers)
         raise ConfigError(
             f"jobs {names} meet on links of {cluster.fabric.shared_channels} channels, too few for the circuits of "
             "all: expected other ranks, or more wavelengths"
         )
-    return best[1]
+
+    def worst(works: list[Work]) -> float:
+        return max(each.seconds / alone[number].seconds for number, each in zip(numbers, works, strict=True))
+
+    return min(divisions, key=worst)
 
 
 def _on_packets(works: Sequence[Work]) -> list[JobTraffic]:
