@@ -19,7 +19,7 @@ from lightloom.models.graph import ComputeGraph, Operator, has_samples
 from lightloom.models.onnx_shapes import ShapedModel, Value, merged, shaped_model
 from lightloom.models.operator_words import VIEWS, Product, Shape, experts_dimensions, has_rule
 from lightloom.models.traces.calls import convolution_sizes, named_axes
-from lightloom.models.traces.operators import TraceReading
+from lightloom.models.traces.operators import TraceReading, numbered
 
 # Kinds and FLOPs of ONNX operators, from the table of operators, into whose words they are translated.
 
@@ -312,7 +312,7 @@ class _OnnxGraph:
         origins = dict.fromkeys(self._origin.get(name, name) for name in parameters)
         fresh = sum(self._model.values[name].elements for name in origins if name not in self._counted)
         self._counted.update(origins)
-        name = self._name(node)
+        name = numbered(self._names, node.name.strip("/").replace("/", ".") or node.op_type.lower())
         if not has_rule(word_of(node)):
             self._guessed.append(f"{name}: {node.op_type} has no rule: counted as one FLOP an element")
         self._producer.update(dict.fromkeys(node.output, name))
@@ -396,11 +396,6 @@ class _OnnxGraph:
         if k[1] < q[1]:
             sizes["key_head"] = k[1]
         return {name: size for name, size in found.items() if name == "sample"} | sizes
-
-    def _name(self, node: Node) -> str:
-        name = node.name.strip("/").replace("/", ".") or node.op_type.lower()
-        self._names[name] += 1
-        return name if self._names[name] == 1 else f"{name}#{self._names[name]}"
 
 
 def _factors(node: Node, needing: Sequence[str]) -> int:

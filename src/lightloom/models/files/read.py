@@ -42,16 +42,13 @@ def read_transformers(path: Path, request: FileRequest) -> ModelReading:
             raise
         raise WorkloadError(f"{path}: {INSTALL_TORCH}") from error
     model = trace_configuration(fields, name=str(path), batch=request.batch, sequence_length=request.sequence_length)
+    lines, unused = ["loss and optimizer: a configuration has none"], model.graph.unused_parameters
+    lines += [f"{unused:,} parameters that its forward pass does not use are counted"] if unused else []
     return ModelReading(
         graph=model.graph,
-        unrecorded=tuple(_unrecorded(model.graph.unused_parameters, model.assumptions)),
+        unrecorded=(*model.assumptions, *lines),
         unused=model.unknown,
     )
-
-
-def _unrecorded(unused: int, assumptions: tuple[str, ...]) -> list[str]:
-    lines = [*assumptions, "loss and optimizer: a configuration has none"]
-    return lines if not unused else [*lines, f"{unused:,} parameters that its forward pass does not use are counted"]
 
 
 def _check_counts(fields: Mapping[str, Any], path: Path) -> None:

@@ -45,7 +45,15 @@ from lightloom.models.traces.calls import (
     statistics,
     walk,
 )
-from lightloom.models.traces.operators import HOST, KERNELS, TracedExchange, TraceReading, exchange_notes, kind_of_words
+from lightloom.models.traces.operators import (
+    HOST,
+    KERNELS,
+    TracedExchange,
+    TraceReading,
+    exchange_notes,
+    kind_of_words,
+    numbered,
+)
 
 # Normalisations that a library has written in parts, each as one call, as modules of them are traced.
 #
@@ -358,7 +366,7 @@ class _TraceGraph:
         )
         weights = [tensor.shape for tensor in call.reads if tensor.storage in self._parameters]
         kind = kind_of(call, len(sources), stacked=any(len(shape) == 3 for shape in weights))
-        name = self._name(call)
+        name = numbered(self._names, call.word.strip("_"))
         if any(len(shape) > 1 for shape in weights):
             self._guessed += [f"{name}: {what} {NO_RULE}" for what in dict.fromkeys(guessed(call))]
         written = sum(tensor.elements for tensor in computed)
@@ -444,11 +452,6 @@ class _TraceGraph:
             if kind == "linear":
                 dimensions["channel"] = shape[-1]
         return {name: size for name, size in dimensions.items() if size > 0}
-
-    def _name(self, call: Call) -> str:
-        word = call.word.strip("_")
-        self._names[word] += 1
-        return word if self._names[word] == 1 else f"{word}#{self._names[word]}"
 
 
 def _begins_model(call: Call) -> bool:

@@ -8,6 +8,7 @@ name   dependency; forward, gradient of the input, gradient of the weights: each
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -22,6 +23,7 @@ from lightloom.models.traces.operators import (
     TraceReading,
     exchange_notes,
     kind_of_words,
+    numbered,
     unpriced_exchanges,
 )
 
@@ -99,21 +101,19 @@ def _layers(
 ) -> Iterator[_Layer]:
     if not rows or len(rows[0][1]) != 1 or not rows[0][1][0].isdecimal():
         raise ConfigError(f"{path}, line 2: expected the number of layers")
-    count, names = int(rows[0][1][0]), dict[str, int]()
+    count, names = int(rows[0][1][0]), Counter[str]()
     if len(rows) - 1 != count:
         raise ConfigError(f"{path}: states {count} layers and has {len(rows) - 1} lines of them: expected as many")
     for number, words in rows[1:]:
         if len(words) < _COLUMNS:
             raise ConfigError(f"{path}, line {number}: {len(words)} columns: expected {_COLUMNS}")
-        names[words[0]] = names.get(words[0], 0) + 1
-        name = words[0] if names[words[0]] == 1 else f"{words[0]}#{names[words[0]]}"
         passes = [words[first : first + 3] for first in (2, 5, 8)]
         *seconds, update = (_count(path, number, words[place]) * _NANOSECOND for place in (2, 5, 8, 11))
         exchanges = [
             _exchange_of_pass(path, number, entry, _exchange_group(policy, place, settings))
             for place, entry in enumerate(passes)
         ]
-        yield _Layer(name, seconds, exchanges, update)
+        yield _Layer(numbered(names, words[0]), seconds, exchanges, update)
 
 
 def _exchange_of_pass(

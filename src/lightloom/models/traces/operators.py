@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +97,12 @@ class TraceReading:
     """Exchanges among ranks that the trace holds; a plan makes its own."""
     not_found: float = 0.0
     """Share of the elements with gradients that no operator is known to read as parameters."""
+
+
+def numbered(names: Counter[str], name: str) -> str:
+    """Count the name of an operator, and return it with its number where it was there before: ``add#2``."""
+    names[name] += 1
+    return name if names[name] == 1 else f"{name}#{names[name]}"
 
 
 LEAST_FLOPS = 100_000
