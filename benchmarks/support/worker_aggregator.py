@@ -27,13 +27,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.support.socket_ring import Traffic
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.compression.codec import Codec
 from lightloom.exchange.transport.channel import (
     Channel,
     Payload,
-    Traffic,
     decode_block,
     encode_block,
     payload_limit,

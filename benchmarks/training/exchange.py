@@ -200,9 +200,8 @@ def _ring(
 ) -> Step:
     import torch.distributed as dist
 
+    from benchmarks.support.socket_ring import ring_all_reduce, ring_from_store
     from benchmarks.support.worker_aggregator import flat_gradients, set_gradients, trainable
-    from lightloom.exchange.transport.meeting import ring_from_store
-    from lightloom.exchange.transport.ring_all_reduce import ring_all_reduce
 
     if worker.rank == WORKERS:
 

@@ -120,8 +120,7 @@ def train(worker: Any) -> dict[str, Any]:
     import torch.distributed as dist
     from torch import nn
 
-    from lightloom.exchange.transport.meeting import ring_from_store
-    from lightloom.exchange.transport.ring_all_reduce import ring_all_reduce
+    from benchmarks.support.socket_ring import ring_all_reduce, ring_from_store
     from lightloom.models.torch.zoo.chains import hdc
 
     torch.set_num_threads(1)

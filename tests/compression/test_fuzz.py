@@ -235,9 +235,7 @@ def test_no_mutated_message_of_tensors_decodes_to_other_values() -> None:
         codec = InceptionnScaled(2.0 ** -int(random.integers(1, 15)))
         lengths = [int(length) for length in random.integers(1, 80, random.integers(1, 4))]
         values = random.laplace(0, 1e-2, sum(lengths)).astype(np.float32)
-        geometry = Geometry.whole(
-            [(str(i), sum(lengths[:i]), (length,)) for i, length in enumerate(lengths)], values.size
-        )
+        geometry = Geometry.joined([(str(i), (length,)) for i, length in enumerate(lengths)])
         message = CodecByTensor(codec, TensorBlocks(geometry, 1))
         message.place([values])
         stream = bytes(message.encode(values))

@@ -47,11 +47,7 @@ prepare()
 
 def geometry_of(names: list[str]) -> Geometry:
     """Geometry of the tensors in that order."""
-    tensors, offset = [], 0
-    for name in names:
-        tensors.append((name, offset, SHAPES[name]))
-        offset += prod(SHAPES[name])
-    return Geometry.whole(tensors, offset)
+    return Geometry.joined([(name, SHAPES[name]) for name in names])
 
 
 def gradients(step: int, rank: int, *, exponent: int = 0) -> dict[str, Tensor]:
@@ -175,7 +171,7 @@ def factors(worker: Worker, group: OwnGroup) -> float:
     mean = left @ right
     noise = [torch.randn(48, 64, generator=generator) for _ in range(worker.size)]
     own = mean + noise[worker.rank] - torch.stack(noise).mean(0)
-    geometry = Geometry.whole([("weight", 0, (48, 64))], 48 * 64)
+    geometry = Geometry.joined([("weight", (48, 64))])
     out = own.clone()
     for _ in range(3):
         out = own.clone().reshape(-1)

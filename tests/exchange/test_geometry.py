@@ -13,11 +13,7 @@ lengths = st.lists(st.integers(1, 400), min_size=1, max_size=6)
 
 
 def geometry_of(lengths: list[int], order: list[int] | None = None) -> Geometry:
-    tensors, offset = [], 0
-    for k in order or range(len(lengths)):
-        tensors.append((f"t{k}", offset, (lengths[k],)))
-        offset += lengths[k]
-    return Geometry.whole(tensors, offset)
+    return Geometry.joined([(f"t{k}", (lengths[k],)) for k in order or range(len(lengths))])
 
 
 @given(lengths, st.integers(1, 9), st.sampled_from([1, 8, 64]))

@@ -141,7 +141,7 @@ def test_short_runs_are_not_repeated_and_leave_out_what_has_no_images(
 ) -> None:
     trained: list[tuple[str, int]] = []
 
-    def train(run: trainings.ShortRun, seed: int, _: Path) -> dict[str, object]:
+    def train(run: trainings.TrainingRun, seed: int, _: Path) -> dict[str, object]:
         trained.append((run.name, seed))
         return {"recipe": {"seed": seed}, "loss": [1.0, float("nan")]}
 

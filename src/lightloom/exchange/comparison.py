@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -46,41 +45,19 @@ from lightloom.exchange.transport.launch import launch
 from lightloom.exchange.transport.worker import Worker
 
 # Small training tasks on real data, on which exchanges are compared.
+#
+# A task has a model, its data and its optimizer; ranks draw different batches, which seed and step fix.
 
 SEQUENCE = 64
 
 
-class TrainingTask(ABC):
-    """A model, its data and its optimizer; ranks draw different batches, which seed and step fix."""
-
-    name: str
-    steps: int
-    """Default number of steps."""
-    every: int
-    """Steps between two validations."""
-
-    @abstractmethod
-    def model(self) -> nn.Module:
-        """Return a new model; torch's seed fixes its weights."""
-
-    @abstractmethod
-    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Return the optimizer of a model."""
-
-    @abstractmethod
-    def loss(self, model: nn.Module, chance: np.random.Generator) -> Tensor:
-        """Return the mean loss in nats of a batch that ``chance`` draws."""
-
-    @abstractmethod
-    def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
-        """Return the sum of losses over this rank's part of the validation set, and the number of its samples."""
-
-
-class Mnist(TrainingTask):
+class Mnist:
     """A perceptron of 784, 300, 100 and 10 units (266,610 parameters) on MNIST; SGD with momentum."""
 
     steps = 400
+    """Default number of steps."""
     every = 50
+    """Steps between two validations."""
     batch = 32
 
     def __init__(self, name: str, data: Path | None = None) -> None:
@@ -88,21 +65,25 @@ class Mnist(TrainingTask):
         self.training, self.test = training_digits(data), test_digits(data)
 
     def model(self) -> nn.Module:
+        """Return a new model; torch's seed fixes its weights."""
         return nn.Sequential(nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10))
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Return the optimizer of a model."""
         return torch.optim.SGD(model.parameters(), 0.05, 0.9)
 
     def loss(self, model: nn.Module, chance: np.random.Generator) -> Tensor:
+        """Return the mean loss in nats of a batch that ``chance`` draws."""
         chosen = chance.integers(len(self.training.labels), size=self.batch)
         return _cross_entropy(model, self.training, chosen)
 
     def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
+        """Return the sum of losses over this rank's part of the validation set, and the number of its samples."""
         part = np.arange(rank, len(self.test.labels), ranks)
         return float(_cross_entropy(model, self.test, part)) * len(part), len(part)
 
 
-class Text(TrainingTask):
+class Text:
     """A decoder of 2 layers, 64 wide, 4 heads, on characters in windows of 64; Adam."""
 
     steps = 300
@@ -121,16 +102,20 @@ class Text(TrainingTask):
         self.validation = held_out[starts[:, None] + np.arange(SEQUENCE + 1)]
 
     def model(self) -> nn.Module:
+        """Return a new model; torch's seed fixes its weights."""
         return Decoder(self.vocabulary)
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Return the optimizer of a model."""
         return torch.optim.Adam(model.parameters(), 2e-3)
 
     def loss(self, model: nn.Module, chance: np.random.Generator) -> Tensor:
+        """Return the mean loss in nats of a batch that ``chance`` draws."""
         starts = chance.integers(len(self.training) - SEQUENCE - 1, size=self.batch)
         return _next_symbol(model, self.training[starts[:, None] + np.arange(SEQUENCE + 1)])
 
     def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
+        """Return the sum of losses over this rank's part of the validation set, and the number of its samples."""
         part = self.validation[rank::ranks]
         return float(_next_symbol(model, part)) * len(part), len(part)
 
@@ -154,7 +139,9 @@ class Decoder(nn.Module):
         return logits
 
 
-_TASKS: dict[str, tuple[type[Mnist] | type[Text], tuple[DataFile, ...]]] = {
+TrainingTask = Mnist | Text
+
+_TASKS: dict[str, tuple[type[TrainingTask], tuple[DataFile, ...]]] = {
     "mnist": (Mnist, (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)),
     "chars": (Text, (TINY_SHAKESPEARE,)),
     "text": (Text, (WIKITEXT_2_TEST, WIKITEXT_2_VALID)),
@@ -185,7 +172,7 @@ def task(name: str, data: Path | None = None) -> TrainingTask:
     return _known_task(name)[0](name, data)
 
 
-def _known_task(name: str) -> tuple[type[Mnist] | type[Text], tuple[DataFile, ...]]:
+def _known_task(name: str) -> tuple[type[TrainingTask], tuple[DataFile, ...]]:
     if name not in _TASKS:
         raise UnknownNameError("task", name, _TASKS)
     return _TASKS[name]
@@ -295,8 +282,11 @@ def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
             state.step()
         seconds.append(time.process_time() - began)
         if step % job.every == 0 or step == case.steps:
+            with torch.no_grad():
+                total = torch.tensor(job.validate(model, rank, case.ranks), dtype=torch.float64)
+            dist.all_reduce(total)
             result.steps.append(step)
-            result.loss.append(_validation(job, model, rank, case.ranks))
+            result.loss.append(float(total[0] / total[1]))
     result.step_seconds = float(np.mean(seconds))
     values = sum(parameter.numel() for parameter in model.parameters())
     result.raw_bytes = PlainExchange().sent_bytes(Gradient.flat(values), case.ranks)
@@ -312,13 +302,6 @@ def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
     result.digest = digest
     result.replicas_equal = all(torch.equal(digests[0], other) for other in digests)
     return result
-
-
-def _validation(job: TrainingTask, model: torch.nn.Module, rank: int, ranks: int) -> float:
-    with torch.no_grad():
-        total = torch.tensor(job.validate(model, rank, ranks), dtype=torch.float64)
-    dist.all_reduce(total)
-    return float(total[0] / total[1])
 
 
 def cases(

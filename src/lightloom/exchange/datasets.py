@@ -180,29 +180,33 @@ def _check_images(pixels: NDArray[np.uint8], labels: Codes, name: str) -> Images
     return Images(pixels.reshape(-1, 3, SIDE, SIDE), labels.astype(np.uint8))
 
 
-class _Unpickler(pickle.Unpickler):
-    """Knows what NumPy arrays are made of, and nothing else."""
-
-    def find_class(self, module: str, name: str) -> object:
-        if (module, name) == ("numpy", "ndarray"):
-            return np.ndarray
-        if (module, name) == ("numpy", "dtype"):
-            return np.dtype
-        if (module, name) in (("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")):
-            return _empty
-        if (module, name) == ("_codecs", "encode"):
-            return _latin1
-        raise ConfigError(f"a pickle that asks for {module}.{name}: expected arrays alone; it was not run")
-
-
 def _empty(*_: object) -> NDArray[np.uint8]:
     """Return an empty array, which a pickle fills by its state."""
     return np.ndarray((0,), np.uint8)
 
 
 def _latin1(text: str, *_: object) -> bytes:
-    """Bytes, as Python 3 writes them into old pickles."""
+    """Return text as the bytes that Python 3 writes so into old pickles."""
     return text.encode("latin1")
+
+
+_HARMLESS: dict[tuple[str, str], object] = {
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
+    ("numpy.core.multiarray", "_reconstruct"): _empty,
+    ("numpy._core.multiarray", "_reconstruct"): _empty,
+    ("_codecs", "encode"): _latin1,
+}
+"""What NumPy arrays in pickles are made of."""
+
+
+class _Unpickler(pickle.Unpickler):
+    """Unpickles arrays and nothing else."""
+
+    def find_class(self, module: str, name: str) -> object:
+        if (module, name) not in _HARMLESS:
+            raise ConfigError(f"a pickle that asks for {module}.{name}: expected arrays alone; it was not run")
+        return _HARMLESS[module, name]
 
 
 # MNIST: 60,000 training and 10,000 test images of handwritten digits. Source: LeCun, Cortes, Burges (IDX format).

@@ -11,7 +11,6 @@ long its result is, as there. The comment below says in which order messages go,
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -399,28 +398,6 @@ _DTYPES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How a tensor is cut into chunks: blocks of so many values, each in so many pieces, the last one padded."""
-
-    blocks: int
-    """One, or one for each rank (the input of a reduce-scatter or an all-to-all, and of the root of a scatter)."""
-    values: int
-    """Number of values in a block."""
-    pieces: int
-    """Chunks of a block."""
-
-    @property
-    def chunk(self) -> int:
-        """Values of a chunk."""
-        return math.ceil(self.values / self.pieces)
-
-    @property
-    def padding(self) -> int:
-        """Zeros that are added to a block so that it divides into its pieces; they travel, and are cut off again."""
-        return self.chunk * self.pieces - self.values
-
-
 class ScheduleExecutor:
     """One rank's part of a schedule, compiled once, executed any number of times."""
 
@@ -456,8 +433,12 @@ class ScheduleExecutor:
         self._memories: dict[int, UnevenMemory] = {}
         self._held, self._wanted = len(self.movement.held(self.rank)), len(self.movement.wanted(self.rank))
 
-    def shape(self, values: int) -> Shape:
-        """Return how an input of ``values`` values is cut into blocks and chunks, where all parts are equally large.
+    def shape(self, values: int) -> tuple[int, int, int]:
+        """Return how an input of ``values`` values is cut, where all parts are equally large: into so many blocks, of
+        so many values each, in chunks of so many values, the last one of a block padded with zeros.
+
+        There is one block, or one for each rank: the input of a reduce-scatter or an all-to-all, and of the root of a
+        scatter.
 
         Raises:
             ConfigError: values that ranks cannot share equally.
@@ -465,14 +446,15 @@ class ScheduleExecutor:
         blocks = (self._held or self._wanted) // self.movement.pieces
         if values % blocks:
             raise ConfigError(f"{values} values to {self.kind}: expected a multiple of {self.ranks}, the ranks")
-        return Shape(blocks, values // blocks, self.movement.pieces)
+        return blocks, values // blocks, -(-values // blocks // self.movement.pieces)
 
     def padding(self, values: int, itemsize: int) -> int:
         """Zeros added to each block of an input of so many values, of so many bytes each; to all of it where sizes
         differ."""
         if self.movement.collective.sizes is None:
-            return self.shape(values).padding
-        return uneven_memory(self.movement, self.program, itemsize).padding
+            _, block, chunk = self.shape(values)
+            return chunk * self.movement.pieces - block
+        return self._memory(itemsize).padding
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """Execute the collective on all ranks' tensors and return this rank's result, flat; the input is left alone.
@@ -494,29 +476,32 @@ class ScheduleExecutor:
             )
         if self.movement.collective.sizes is not None:
             return self._unevenly(tensor)
-        shape = self.shape(tensor.numel())
+        blocks, values, chunk = self.shape(tensor.numel())
         # The root of a scatter brings what all others receive.
-        self._agree(tensor, shape.values if self.kind == "scatter" else tensor.numel())
+        self._agree(tensor, values if self.kind == "scatter" else tensor.numel())
         if not tensor.numel():
             return tensor.new_empty(0)
         with torch.no_grad():
-            work = tensor.new_empty(self.program.cells, shape.chunk)
+            work = tensor.new_empty(self.program.cells, chunk)
             if self._held:
-                brought = work[self.program.held].view(shape.blocks, -1)
-                brought[:, : shape.values] = tensor.detach().reshape(shape.blocks, shape.values)
-                brought[:, shape.values :] = 0
+                brought = work[self.program.held].view(blocks, -1)
+                brought[:, :values] = tensor.detach().reshape(blocks, values)
+                brought[:, values:] = 0
             self._exchange(work, self.program)
             if not self._wanted:
                 return tensor.new_empty(0)
-            result = work[self.program.wanted].reshape(self._wanted // shape.pieces, -1)[:, : shape.values].reshape(-1)
+            parts = self._wanted // self.movement.pieces
+            result = work[self.program.wanted].reshape(parts, -1)[:, :values].reshape(-1)
             # A share must not keep the memory of all of them.
             return result.clone() if self._wanted < self.program.cells else result
 
+    def _memory(self, itemsize: int) -> UnevenMemory:
+        if itemsize not in self._memories:
+            self._memories[itemsize] = uneven_memory(self.movement, self.program, itemsize)
+        return self._memories[itemsize]
+
     def _unevenly(self, tensor: Tensor) -> Tensor:
-        memory = self._memories.get(tensor.dtype.itemsize)
-        if memory is None:
-            memory = uneven_memory(self.movement, self.program, tensor.dtype.itemsize)
-            self._memories[tensor.dtype.itemsize] = memory
+        memory = self._memory(tensor.dtype.itemsize)
         memory.check(tensor.numel())
         self._agree(tensor, 0)
         with torch.no_grad():
@@ -533,7 +518,9 @@ class ScheduleExecutor:
         ahead = iter(receives)
         for turn in range(len(receives) + 1):
             while len(posted) < _AHEAD and (following := next(ahead, None)) is not None:
-                posted.append(self._post(following, work))
+                buffer = work[following.cells]
+                buffer = buffer if following.in_place else torch.empty_like(buffer)
+                posted.append((self._start(dist.irecv, buffer, following.peer, _DATA), buffer))
             in_flight += [self._send(message, work) for message in due.get(turn, ())]
             if turn == len(receives):
                 break
@@ -545,12 +532,6 @@ class ScheduleExecutor:
                 work[message.cells] = buffer
         for pending, peer, _ in in_flight:
             self._await(pending, peer)
-
-    def _post(self, message: Message, work: Tensor) -> tuple[Any, Tensor]:
-        buffer = work[message.cells]
-        if not message.in_place:
-            buffer = torch.empty_like(buffer)
-        return self._start(dist.irecv, buffer, message.peer, _DATA), buffer
 
     def _send(self, message: Message, work: Tensor) -> tuple[Any, int, Tensor]:
         buffer = work[message.cells]

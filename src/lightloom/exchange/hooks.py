@@ -9,9 +9,10 @@ ones do the same; only here are counts of tags, addresses of ranks, averagers as
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,11 +25,11 @@ from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.compression.codec import Codec
 from lightloom.exchange.compression.inceptionn import Inceptionn
-from lightloom.exchange.distributed.adaptive import OpticalCounts, OpticalStatistics, Statistics
-from lightloom.exchange.distributed.ddp import DdpHookState, ExchangerState, attach_hook, average_hook, real_length
-from lightloom.exchange.distributed.exchanger import Exchanger, PlainExchanger, Stepwise
+from lightloom.exchange.distributed.adaptive import Counts, OpticalCounts, OpticalStatistics, Statistics
+from lightloom.exchange.distributed.ddp import DdpHookState, ExchangerState, attach_hook, average_hook
+from lightloom.exchange.distributed.exchanger import Exchanger, PlainExchanger, real_shape
 from lightloom.exchange.distributed.fsdp import FsdpState, all_shards, common_group, sharded_modules, tensor_sizes
-from lightloom.exchange.distributed.group import OwnGroup, raw_nbytes
+from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.residuals import Geometry
 from lightloom.exchange.distributed.ring_exchange import OpticalExchanger, RingExchanger, rank_seed
 from lightloom.exchange.execution import ScheduleExecutor, replicas_agree
@@ -116,18 +117,15 @@ class InceptionnState(ExchangerState):
         """
         group = group_or_default(process_group)
         named = None if parameters is None else [(name, value) for name, value in parameters if value.requires_grad]
-        sizes = None if named is None else {name: real_length(value) for name, value in named}
-        self.codec, self.statistics = codec, Statistics.of(codec, tag_histogram=tag_histogram)
-        own = OwnGroup(group, timeout, host=host)
+        sizes = None if named is None else {name: prod(real_shape(value)) for name, value in named}
+        self.codec, own = codec, OwnGroup(group, timeout, host=host)
+        counts = Statistics.of(codec, tag_histogram=tag_histogram)
         exchanger: Exchanger
         if codec is None:
             exchanger = PlainExchanger("float32", own)
         else:
-            observe = self.statistics.observer
-            exchanger = RingExchanger(codec, own, sizes, feedback=error_feedback, observe=observe)
-        super().__init__(
-            exchanger, group, named or (), adaptive=adaptive, loss_scale=loss_scale, statistics=self.statistics
-        )
+            exchanger = RingExchanger(codec, own, sizes, feedback=error_feedback, observe=counts.observe)
+        super().__init__(exchanger, group, named or (), adaptive=adaptive, loss_scale=loss_scale, statistics=counts)
 
 
 def attach_inceptionn(model: DistributedDataParallel, codec: Codec | None = None, **options: Any) -> InceptionnState:
@@ -168,19 +166,12 @@ class InceptionnFsdpState(FsdpState):
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
         """Connect to the neighbours, as ``attach_inceptionn_fsdp`` does; options are those of ``InceptionnState``."""
-        self.codec = codec
+        self.codec, own = codec, OwnGroup(group, timeout, host=host)
         counts = Statistics.of(codec, tag_histogram=tag_histogram)
-        own, sizes = OwnGroup(group, timeout, host=host), tensor_sizes(geometries)
-        exchanger = RingExchanger(codec, own, sizes, feedback=error_feedback, observe=counts.observer)
-        run = Stepwise(
-            exchanger,
-            group,
-            adaptive=adaptive,
-            loss_scale=loss_scale,
-            plain_name="plain reduce-scatter",
-            statistics=counts,
-        )
-        super().__init__(run, group, list(geometries))
+        sizes = tensor_sizes(geometries)
+        exchanger = RingExchanger(codec, own, sizes, feedback=error_feedback, observe=counts.observe)
+        options = {"loss_scale": loss_scale, "plain_name": "plain reduce-scatter", "statistics": counts}
+        super().__init__(exchanger, group, geometries, adaptive=adaptive, **options)
 
 
 def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **options: Any) -> InceptionnFsdpState:
@@ -222,6 +213,9 @@ class OpticalAverageState(ExchangerState):
     Creating it connects the ranks, so all ranks must create theirs, in the same order.
     """
 
+    statistics: OpticalStatistics
+    _exchanger: OpticalExchanger
+
     def __init__(
         self,
         averager: Averager | str | None = None,
@@ -256,25 +250,17 @@ class OpticalAverageState(ExchangerState):
         else:
             _check_averager(averager, group.size(), bits, rounding)
         self.averager = averager
-        self.statistics = OpticalStatistics()
-        self._optical = OpticalExchanger(self.averager, OwnGroup(group, timeout), block=block)
-        super().__init__(self._optical, group)
-
-    def _exchange(self, buffer: Tensor, geometry: Geometry, scale: float, last: bool) -> Tensor:
-        began, before = time.perf_counter(), self._optical.group.sent
-        average = super()._exchange(buffer, geometry, scale, last)
-        nbytes_codes = -(-geometry.size * self.averager.bits // 8)
-        counts = OpticalCounts(
-            nbytes_raw=raw_nbytes(geometry.size, self.ranks),
-            nbytes_sent=self._optical.group.sent - before,
-            seconds=time.perf_counter() - began,
-            buckets=1,
-            nbytes_up=nbytes_codes,
-            nbytes_down=nbytes_codes,
-            nbytes_exponents=self._optical.blocks(geometry),
+        super().__init__(
+            OpticalExchanger(averager, OwnGroup(group, timeout), block=block), group, statistics=OpticalStatistics()
         )
-        self.statistics.add(counts, last=last)
-        return average
+
+    def _count(self, counts: Counts, geometry: Geometry, *, last: bool) -> None:
+        nbytes_codes = -(-geometry.size * self.averager.bits // 8)
+        exponents = self._exchanger.blocks(geometry)
+        optical = OpticalCounts(
+            **asdict(counts), nbytes_up=nbytes_codes, nbytes_down=nbytes_codes, nbytes_exponents=exponents
+        )
+        self.statistics.add(optical, last=last)
 
 
 def _check_averager(averager: Averager, ranks: int, bits: int | None, rounding: Rounding | None) -> None:

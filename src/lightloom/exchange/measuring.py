@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lightloom.core.cache import cache_directory
 from lightloom.core.errors import INSTALL_TORCH, UnsupportedError
+from lightloom.core.cache import cache_directory
 from lightloom.core.files import write_atomically
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods import BlockExchange, PowerSgdExchange, RingCodecExchange, TopKExchange
@@ -151,7 +151,7 @@ def _block_kernels(method: BlockExchange, count: int) -> Kernels:
 
     torch.set_num_threads(1)
     wire = wire_format(method, "cpu")
-    shares = cut_shares(Geometry.whole([("values", 0, (count,))], count), 1, wire.block)
+    shares = cut_shares(Geometry.joined([("values", (count,))]), 1, wire.block)
     values = torch.from_numpy(_draw_values(count))
     residual = torch.zeros_like(values) if method.feedback else None
     message, out = torch.empty(shares.blocks[0] * wire.block_bytes, dtype=torch.uint8), torch.zeros_like(values)
@@ -180,7 +180,7 @@ def _top_k(method: TopKExchange, count: int) -> Kernels:
     from lightloom.exchange.distributed.sparse_exchange import LargestValues
 
     torch.set_num_threads(1)
-    messages = LargestValues(method, Geometry.whole([("values", 0, (count,))], count))
+    messages = LargestValues(method, Geometry.joined([("values", (count,))]))
     values = torch.from_numpy(_draw_values(count))
     residual = torch.zeros_like(values) if method.feedback else None
     message, out = messages.encode(values, residual), torch.zeros_like(values)

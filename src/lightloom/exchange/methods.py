@@ -183,8 +183,6 @@ class TopKExchange(ExchangeMethod):
 # Q is kept as the start of the next step. Tensors of one dimension, and those whose factors would not be smaller, go
 # as float32. Source: Vogels, Karimireddy and Jaggi, PowerSGD (NeurIPS 2019), Algorithm 1.
 
-_BYTES = 4
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerSgdExchange(ExchangeMethod):
@@ -216,7 +214,7 @@ class PowerSgdExchange(ExchangeMethod):
             sum(rows * rank for rows, _, rank in matrices),
             sum(columns * rank for _, columns, rank in matrices),
         )
-        return tuple(Phase(kind="all-reduce", nbytes=float(_BYTES * size)) for size in sizes if size)
+        return tuple(Phase(kind="all-reduce", nbytes=4.0 * size) for size in sizes if size)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
         """Return the work of M Q, Mᵀ P and P Qᵀ, each of which passes over M once, and of Gram-Schmidt on P."""
@@ -261,9 +259,10 @@ class RingCodecExchange(ExchangeMethod):
         """Name of the codec, as :func:`lightloom.exchange.compression.registry.find` reads it."""
         raise NotImplementedError
 
-    def value_bits(self, gradient: Gradient) -> tuple[tuple[int, float], ...]:
-        """Return pairs (number of summed gradients, average bits of a value, tags included)."""
-        raise NotImplementedError
+    @property
+    def largest_bits(self) -> float:
+        """Bits of a value, tags included, where nothing was measured."""
+        return 32.0
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
         values = gradient.values
@@ -273,7 +272,9 @@ class RingCodecExchange(ExchangeMethod):
         if self.scaled:
             streams = ranks * len(gradient.shapes) * (STREAM_BYTES + LENGTH_BYTES)
         headers = streams + frames
-        sizes = tuple((terms, values * bits / 8 + headers) for terms, bits in self.value_bits(gradient))
+        # Pairs (number of summed gradients, average bits of a value, tags included).
+        measured = (gradient.bits_by_terms(self.codec) if self.needs_values else ()) or ((1, self.largest_bits),)
+        sizes = tuple((terms, values * bits / 8 + headers) for terms, bits in measured)
         return (Phase(kind="all-reduce", nbytes=sizes[0][1], nbytes_by_terms=sizes if len(sizes) > 1 else ()),)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
@@ -307,8 +308,9 @@ class InceptionnExchange(RingCodecExchange):
     def scale_free(self) -> bool:
         return self.scaled
 
-    def value_bits(self, gradient: Gradient) -> tuple[tuple[int, float], ...]:
-        return gradient.bits_by_terms(self.codec) or ((1, _LARGEST_BITS),)
+    @property
+    def largest_bits(self) -> float:
+        return _LARGEST_BITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,8 +333,9 @@ class TruncatedExchange(RingCodecExchange):
         """24 bits cut off the last bit of the exponent too, so that every second power of two is another value."""
         return self.bits < 24
 
-    def value_bits(self, gradient: Gradient) -> tuple[tuple[int, float], ...]:
-        return ((1, 32.0 - self.bits),)
+    @property
+    def largest_bits(self) -> float:
+        return 32.0 - self.bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,9 +355,6 @@ class CodecExchange(RingCodecExchange):
     @property
     def codec(self) -> str:
         return self.coder
-
-    def value_bits(self, gradient: Gradient) -> tuple[tuple[int, float], ...]:
-        return gradient.bits_by_terms(self.codec) or ((1, 32.0),)
 
 
 def _read_bound(text: str) -> int:
@@ -428,6 +428,28 @@ def _read_averager(text: str) -> str:
 # Methods inside methods: ``inner=(int4:block=128,feedback)``.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OuterExchange(ExchangeMethod):
+    """A method around another one, which codes the values."""
+
+    @property
+    def coded_by(self) -> ExchangeMethod:
+        """The method inside."""
+        raise NotImplementedError
+
+    @property
+    def scale_free(self) -> bool:
+        return self.coded_by.scale_free
+
+    @property
+    def needs_values(self) -> bool:
+        return self.coded_by.needs_values
+
+    @property
+    def coding(self) -> ExchangeMethod:
+        return self.coded_by.coding
+
+
 def written(method: ExchangeMethod) -> str:
     """Return the name of a method as the value of an option."""
     return f"({method.name})" if "," in method.name or ":" in method.name else method.name
@@ -459,7 +481,7 @@ def inner_reader(find: Find) -> Find:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TwoLevelExchange(ExchangeMethod):
+class TwoLevelExchange(OuterExchange):
     """Reduce-scatter and all-gather in a node around a method between nodes."""
 
     between: ExchangeMethod
@@ -472,16 +494,8 @@ class TwoLevelExchange(ExchangeMethod):
         return f"two-level:inside=float32,between={written(self.between)},node={self.node}"
 
     @property
-    def scale_free(self) -> bool:
-        return self.between.scale_free
-
-    @property
-    def needs_values(self) -> bool:
-        return self.between.needs_values
-
-    @property
-    def coding(self) -> ExchangeMethod:
-        return self.between.coding
+    def coded_by(self) -> ExchangeMethod:
+        return self.between
 
     @property
     def state_values(self) -> float:
@@ -525,10 +539,8 @@ def _read_inside(text: str) -> str:
 
 
 def _between_reader(find: Find) -> Find:
-    read_inner = inner_reader(find)
-
     def read_between(text: str) -> ExchangeMethod:
-        method = read_inner(text)
+        method = inner_reader(find)(text)
         if isinstance(method, TwoLevelExchange):
             raise ValueError("expected a method of one level")
         if isinstance(method, PowerSgdExchange):
@@ -575,7 +587,7 @@ class LocalSgdExchange(ExchangeMethod):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiLoCoExchange(ExchangeMethod):
+class DiLoCoExchange(OuterExchange):
     """Pseudo-gradients averaged by another method, an outer optimizer on every rank."""
 
     synchronous = False
@@ -595,20 +607,12 @@ class DiLoCoExchange(ExchangeMethod):
         )
 
     @property
-    def scale_free(self) -> bool:
-        return self.inner.scale_free
+    def coded_by(self) -> ExchangeMethod:
+        return self.inner
 
     @property
     def every(self) -> int:
         return self.steps
-
-    @property
-    def needs_values(self) -> bool:
-        return self.inner.needs_values
-
-    @property
-    def coding(self) -> ExchangeMethod:
-        return self.inner.coding
 
     @property
     def state_values(self) -> float:
@@ -646,38 +650,38 @@ class DiLoCoExchange(ExchangeMethod):
 
 # All methods that lightloom has: what each does, its options with what reads them, and how it is built.
 
-Options = tuple[tuple[str, str], ...]
-Readers = Mapping[str, Callable[[str], Any]]
+Options = Mapping[str, tuple[Callable[[str], Any], str]]
+"""By option, what reads its value, and what it means with its default."""
 
 
 def _family(
     name: str,
     summary: str,
     make: Callable[..., ExchangeMethod],
-    options: Options = (),
-    readers: Readers = MappingProxyType({}),
+    options: Options = MappingProxyType({}),
     compared: tuple[str, ...] | None = None,
 ) -> Family:
     """Return a family whose methods ``make`` builds from the options that a name gives, each read by its reader."""
+    readers = {option: read for option, (read, _) in options.items()}
 
     def build(text: str, given: dict[str, str], _find: Find) -> ExchangeMethod:
         return make(**read_options(text, given, readers))
 
-    return Family(name=name, summary=summary, options=options, build=build, compared=compared)
+    words = tuple((option, meaning) for option, (_, meaning) in options.items())
+    return Family(name=name, summary=summary, options=words, build=build, compared=compared)
 
 
-def _feedback(words: str, default: str) -> tuple[str, str]:
-    return "feedback", f"{words} next gradient, {default} by default"
+def _feedback(default: str, words: str = "add the error of each encoding to the") -> Options:
+    return {"feedback": (flag, f"{words} next gradient, {default} by default")}
 
 
 def _narrow(width: Width) -> Family:
-    block = (("block", f"values that share a scale, {width.block} by default"),) if width.block else ()
+    block: Options = {"block": (_power_of_two, f"values that share a scale, {width.block} by default")}
     return _family(
         width.name,
         f"{width.summary}; sums in float32",
         partial(BlockExchange, width=width, block=width.block, feedback=width.feedback),
-        (*block, _feedback(_ADDED, "on" if width.feedback else "off")),
-        {"feedback": flag} | ({"block": _power_of_two} if width.block else {}),
+        {**(block if width.block else {}), **_feedback("on" if width.feedback else "off")},
     )
 
 
@@ -701,7 +705,6 @@ def _diloco(text: str, options: dict[str, str], find: Find) -> DiLoCoExchange:
     return DiLoCoExchange(steps=values.pop("every"), inner=values.pop("inner") or find("float32"), **values)
 
 
-_ADDED = "add the error of each encoding to the"
 BUILT_IN: tuple[Family, ...] = (
     _family("float32", "all-reduce of float32, as without a hook", PlainExchange),
     *map(_narrow, WIDTHS),
@@ -709,55 +712,52 @@ BUILT_IN: tuple[Family, ...] = (
         "codec",
         "any codec that `lightloom catalog` lists, plug-ins too, around a ring",
         lambda name="block-fixed-point:8", feedback=False: CodecExchange(coder=name, feedback=feedback),
-        (("name", "the codec, block-fixed-point:8 by default"), _feedback(_ADDED, "off")),
-        {"name": lambda name: find_codec(name).name, "feedback": flag},
+        {"name": (lambda name: find_codec(name).name, "the codec, block-fixed-point:8 by default"), **_feedback("off")},
         compared=(),
     ),
     _family(
         "inceptionn",
         "INCEPTIONN around a ring: 0, 8, 16 or 32 bits a value, more for larger gradients and sums",
         lambda bound=10, feedback=True, **scaled: InceptionnExchange(exponent=bound, feedback=feedback, **scaled),
-        (
-            ("bound", "largest error of an encoding, a power of two from 2^-1 to 2^-14; 2^-10 by default"),
-            ("scaled", "scale each message by a power of two first; off by default: an absolute bound"),
-            _feedback(_ADDED, "on"),
-        ),
-        {"bound": _read_bound, "scaled": flag, "feedback": flag},
+        {
+            "bound": (
+                _read_bound,
+                "largest error of an encoding, a power of two from 2^-1 to 2^-14; 2^-10 by default",
+            ),
+            "scaled": (flag, "scale each message by a power of two first; off by default: an absolute bound"),
+            **_feedback("on"),
+        },
         compared=("inceptionn", "inceptionn:scaled"),
     ),
     _family(
         "truncate",
         "float32 without its low bits, around a ring",
         partial(TruncatedExchange, bits=16),
-        (("bits", "low bits that are cut off: 16 (the default), 22 or 24"), _feedback(_ADDED, "off")),
-        {"bits": _read_dropped, "feedback": flag},
+        {"bits": (_read_dropped, "low bits that are cut off: 16 (the default), 22 or 24"), **_feedback("off")},
     ),
     _family(
         "topk",
         "the largest values of each tensor with their indices, gathered from all ranks",
         partial(TopKExchange, share=0.01, feedback=True),
-        (
-            ("share", "values that are sent, from 1e-6 to 1; 0.01 by default"),
-            _feedback("keep what is not sent for the", "on"),
-        ),
-        {"share": real(1e-6, 1.0), "feedback": flag},
+        {
+            "share": (real(1e-6, 1.0), "values that are sent, from 1e-6 to 1; 0.01 by default"),
+            **_feedback("on", "keep what is not sent for the"),
+        },
     ),
     _family(
         "powersgd",
         "each gradient matrix as a product of two narrow ones, which are averaged",
         partial(PowerSgdExchange, rank=2, feedback=True),
-        (
-            ("rank", "columns of the narrow matrices, from 1 to 1024; 2 by default"),
-            _feedback("add what the product leaves out to the", "on"),
-        ),
-        {"rank": whole(1, 1024), "feedback": flag},
+        {
+            "rank": (whole(1, 1024), "columns of the narrow matrices, from 1 to 1024; 2 by default"),
+            **_feedback("on", "add what the product leaves out to the"),
+        },
     ),
     _family(
         "localsgd",
         "weights averaged every so many steps; other training than data parallelism",
         lambda every=20: LocalSgdExchange(steps=every),
-        (("every", "steps from one average to the next; 20 by default"),),
-        {"every": whole(1, _MOST_STEPS)},
+        {"every": (whole(1, _MOST_STEPS), "steps from one average to the next; 20 by default")},
     ),
     Family(
         name="diloco",
@@ -787,12 +787,14 @@ BUILT_IN: tuple[Family, ...] = (
         "optical",
         "integer codes with a scale a block, averaged by light",
         partial(OpticalExchange, averager="ideal", bits=16, block=256),
-        (
-            ("averager", "ideal (the default) or another averager, in parentheses; see docs/photonics/averaging.md"),
-            ("bits", "bits of a code, from 2 to 32; 16 by default"),
-            ("block", "values that share a scale; 256 by default"),
-        ),
-        {"averager": _read_averager, "bits": whole(2, 32), "block": whole(1, 1 << 20)},
+        {
+            "averager": (
+                _read_averager,
+                "ideal (the default) or another averager, in parentheses; see docs/photonics/averaging.md",
+            ),
+            "bits": (whole(2, 32), "bits of a code, from 2 to 32; 16 by default"),
+            "block": (whole(1, 1 << 20), "values that share a scale; 256 by default"),
+        },
         compared=(),
     ),
 )

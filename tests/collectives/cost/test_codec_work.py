@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.support.socket_ring import ring_all_reduce
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from lightloom.collectives.collective import CLASSIC, FROM_ALL_GATHER, Collectiv
 from lightloom.collectives.cost.stepped import CodecWork, codec_work, cost
 from lightloom.collectives.registry import admitted, build, find
 from lightloom.exchange.compression.inceptionn import Inceptionn
-from lightloom.exchange.transport.ring_all_reduce import ring_all_reduce
 from lightloom.machines.fabrics.load import load_fabric
 from tests.collectives.cost.reference import coded_chunks
 from tests.training.transport.rings import on_ring

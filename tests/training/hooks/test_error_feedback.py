@@ -13,11 +13,7 @@ from lightloom.exchange.distributed.ring_exchange import TensorBlocks
 
 
 def geometry_of(lengths: dict[str, int]) -> Geometry:
-    tensors, offset = [], 0
-    for name, length in lengths.items():
-        tensors.append((name, offset, (length,)))
-        offset += length
-    return Geometry.whole(tensors, offset)
+    return Geometry.joined([(name, (length,)) for name, length in lengths.items()])
 
 
 def keep(residuals: Residuals, geometry: Geometry, *values: float) -> None:

@@ -44,7 +44,7 @@ def test_it_gives_the_bits_and_the_bytes_of_a_ring_of_ranks(ranks: int, size: in
     barrier, rows, sent = Barrier(ranks), values.copy(), [0] * ranks
 
     def work(rank: int) -> None:
-        sent[rank] = all_reduce_in_place(_Threads(rank, ranks, mail, barrier), rows[rank], codec).nbytes_sent
+        sent[rank] = all_reduce_in_place(_Threads(rank, ranks, mail, barrier), rows[rank], codec)
 
     threads = [Thread(target=work, args=(rank,)) for rank in range(ranks)]
     for thread in threads:

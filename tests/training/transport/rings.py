@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from lightloom.exchange.transport.channel_group import Ring
-from lightloom.exchange.transport.meeting import ring_from_store
+from benchmarks.support.socket_ring import Ring, ring_from_store
 
 T = TypeVar("T")
 PATIENCE = 300.0

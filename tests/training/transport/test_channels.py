@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from benchmarks.support.socket_ring import Ring
 
 from lightloom.exchange.transport.channel import (
     ABORT,
@@ -18,7 +19,6 @@ from lightloom.exchange.transport.channel import (
     Frame,
     TransportError,
 )
-from lightloom.exchange.transport.channel_group import Ring
 from tests.training.transport.rings import PATIENCE, on_ring, results
 
 LIMIT = 1 << 25

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.support.socket_ring import Ring, Traffic, ring_all_reduce
 from numpy.typing import NDArray
 
 from lightloom.core.arrays import Float32s
 from lightloom.exchange.compression.inceptionn import Inceptionn
-from lightloom.exchange.transport.channel import Traffic, TransportError
-from lightloom.exchange.transport.channel_group import Ring
-from lightloom.exchange.transport.ring_all_reduce import ring_all_reduce
+from lightloom.exchange.transport.channel import TransportError
 from tests.training.transport.rings import on_ring, results
 
 SIZES = [2, 3, 4, 5]

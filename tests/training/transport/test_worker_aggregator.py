@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("torch", reason="aggregators use torch's optimizers")
 
 import torch
+from benchmarks.support.socket_ring import Traffic
 from benchmarks.support.worker_aggregator import (
     Node,
     RootTrainer,
@@ -35,7 +36,7 @@ from torch import nn
 from lightloom.core.arrays import Float32s
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.compression.inceptionn import Inceptionn
-from lightloom.exchange.transport.channel import MARKED_TOS, Traffic, TransportError, payload_limit
+from lightloom.exchange.transport.channel import MARKED_TOS, TransportError, payload_limit
 from tests.training.transport.exchange_workers import backward_of, small_net
 from tests.training.transport.rings import PATIENCE, LocalStore, results
 from tests.training.transport.test_ring_all_reduce import gradients

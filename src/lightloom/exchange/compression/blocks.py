@@ -6,7 +6,7 @@ import ctypes
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -138,10 +138,11 @@ class Portable:
 
     name = "fallback"
 
-    def encode(self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, wire: Bytes, leave: bool) -> None:
-        """Encode one run: ``values``, which become their errors with ``leave``, or ``residual + values`` likewise."""
-        rest = residual if residual is not None else values if leave else None
-        for first, last, blocks in _pieces(fmt, values.size, wire):
+    def encode_runs(
+        self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, runs: Ints, wire: Bytes
+    ) -> None:
+        """Encode every run of a table: ``values``, or ``residual + values``, whose errors are left in ``residual``."""
+        for first, last, blocks in _pieces(fmt, runs, wire):
             x = np.zeros((len(blocks), fmt.block), np.float32)
             flat = x.reshape(-1)[: last - first]
             flat[:] = values[first:last]
@@ -151,14 +152,14 @@ class Portable:
                 scale_bits, codes = _quantise(fmt, x)
                 blocks[:, :SCALE_BYTES] = scale_bits.astype("<u2")[:, None].view(np.uint8)
                 blocks[:, SCALE_BYTES:] = _pack(codes, fmt.bits)
-                if rest is not None:
+                if residual is not None:
                     x -= _decoded_values(fmt, scale_bits, codes)
                     x[scale_bits == NAN_SCALE] = 0
-                    rest[first:last] = flat
+                    residual[first:last] = flat
 
-    def decode(self, fmt: BlockFormat, wire: Bytes, out: Float32s, factor: float, add: bool) -> None:
-        """Decode one run: ``out`` becomes, or grows by, ``factor`` times the values."""
-        for first, last, blocks in _pieces(fmt, out.size, wire):
+    def decode_runs(self, fmt: BlockFormat, wire: Bytes, runs: Ints, out: Float32s, factor: float, add: bool) -> None:
+        """Decode every run of a table: ``out`` becomes, or grows by, ``factor`` times the values."""
+        for first, last, blocks in _pieces(fmt, runs, wire):
             with np.errstate(over="ignore", invalid="ignore"):
                 scale_bits = np.ascontiguousarray(blocks[:, :SCALE_BYTES]).view("<u2").reshape(-1)
                 codes = _unpack(np.ascontiguousarray(blocks[:, SCALE_BYTES:]), fmt.bits)
@@ -168,28 +169,15 @@ class Portable:
                 else:
                     out[first:last] = values
 
-    def encode_runs(
-        self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, runs: Ints, wire: Bytes
-    ) -> None:
-        """Encode every run of a table."""
-        for first, count, at in runs.tolist():
-            part = slice(first, first + count)
-            rest = None if residual is None else residual[part]
-            self.encode(fmt, values[part], rest, wire[at : at + fmt.nbytes(count)], False)
 
-    def decode_runs(self, fmt: BlockFormat, wire: Bytes, runs: Ints, out: Float32s, factor: float, add: bool) -> None:
-        """Decode every run of a table."""
-        for first, count, at in runs.tolist():
-            self.decode(fmt, wire[at : at + fmt.nbytes(count)], out[first : first + count], factor, add)
-
-
-def _pieces(fmt: BlockFormat, count: int, wire: Bytes) -> Iterator[tuple[int, int, Bytes]]:
-    """Yield the first value of each piece, the end of its values, and its blocks on the wire, [blocks, bytes]."""
-    blocks = wire.reshape(-1, fmt.block_bytes)
+def _pieces(fmt: BlockFormat, runs: Ints, wire: Bytes) -> Iterator[tuple[int, int, Bytes]]:
+    """Yield the first value of each piece of each run, the end of its values, and its blocks, [blocks, bytes]."""
     step = max(1, _PIECE // fmt.block)
-    for begin in range(0, len(blocks), step):
-        end = min(begin + step, len(blocks))
-        yield begin * fmt.block, min(end * fmt.block, count), blocks[begin:end]
+    for first, count, at in runs.tolist():
+        blocks = wire[at : at + fmt.nbytes(count)].reshape(-1, fmt.block_bytes)
+        for begin in range(0, len(blocks), step):
+            last = first + min((begin + step) * fmt.block, count)
+            yield first + begin * fmt.block, last, blocks[begin : begin + step]
 
 
 def _quantise(fmt: BlockFormat, x: Float32s) -> tuple[Bits, Bytes]:
@@ -311,9 +299,7 @@ _POINTER, _INT64, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, 
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "lightloom_blocks_kinds": (_INT, []),
     "lightloom_blocks_best_path": (_INT, []),
-    "lightloom_blocks_encode": (None, [_POINTER, _POINTER, _POINTER, _INT64, _POINTER, _INT, _INT]),
     "lightloom_blocks_encode_runs": (None, [_POINTER, _POINTER, _POINTER, _POINTER, _INT64, _POINTER, _INT]),
-    "lightloom_blocks_decode": (None, [_POINTER, _POINTER, _POINTER, _INT64, _FLOAT, _INT, _INT]),
     "lightloom_blocks_decode_runs": (None, [_POINTER, _POINTER, _POINTER, _INT64, _POINTER, _FLOAT, _INT, _INT]),
 }
 
@@ -344,16 +330,6 @@ class Native:
         self.name = name
         self._library = library
         self._path = PATHS[name]
-
-    def encode(self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, wire: Bytes, leave: bool) -> None:
-        self._library.lightloom_blocks_encode(
-            ctypes.addressof(_format(fmt)), _at(values), _at(residual), values.size, _at(wire), leave, self._path
-        )
-
-    def decode(self, fmt: BlockFormat, wire: Bytes, out: Float32s, factor: float, add: bool) -> None:
-        self._library.lightloom_blocks_decode(
-            ctypes.addressof(_format(fmt)), _at(wire), _at(out), out.size, factor, add, self._path
-        )
 
     def encode_runs(
         self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, runs: Ints, wire: Bytes
@@ -419,38 +395,35 @@ def encode(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
     Raises:
         InputError: an array of another type, not contiguous or not writable; ``out`` has not the message's size.
     """
-    _check_values(values, "values")
+    _check_flat(values, "values")
     _check_message(fmt, values.size, out, write=True)
-    current().encode(fmt, values, None, out, False)
+    current().encode_runs(fmt, values, None, _one_run(values.size), out)
 
 
 def encode_leaving(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
     """Write the message of ``values`` and replace them by their errors: values less decoded values, 0 in NaN blocks."""
-    _check_values(values, "values", write=True)
-    _check_message(fmt, values.size, out, write=True)
-    current().encode(fmt, values, None, out, True)
+    _check_flat(values, "values", write=True)
+    encode_feedback(fmt, np.zeros_like(values), values, out)
 
 
 def encode_feedback(fmt: BlockFormat, gradient: Float32s, residual: Float32s, out: Bytes) -> None:
     """Write the message of ``residual + gradient`` and replace ``residual`` by its errors; ``gradient`` stays."""
-    _check_values(gradient, "gradient")
+    _check_flat(gradient, "gradient")
     _check_residual(residual, gradient.size)
     _check_message(fmt, gradient.size, out, write=True)
-    current().encode(fmt, gradient, residual, out, False)
+    current().encode_runs(fmt, gradient, residual, _one_run(gradient.size), out)
 
 
-def decode(fmt: BlockFormat, wire: Bytes, out: Float32s) -> None:
-    """Write the values of a message to ``out``."""
-    _check_values(out, "out", write=True)
+def decode(fmt: BlockFormat, wire: Bytes, out: Float32s, *, add: bool = False) -> None:
+    """Write the values of a message to ``out``, or add them."""
+    _check_flat(out, "out", write=True)
     _check_message(fmt, out.size, wire)
-    current().decode(fmt, wire, out, 1.0, False)
+    current().decode_runs(fmt, wire, _one_run(out.size), out, 1.0, add)
 
 
 def decode_adding(fmt: BlockFormat, wire: Bytes, out: Float32s) -> None:
     """Add the values of a message to ``out``."""
-    _check_values(out, "out", write=True)
-    _check_message(fmt, out.size, wire)
-    current().decode(fmt, wire, out, 1.0, True)
+    decode(fmt, wire, out, add=True)
 
 
 def encode_runs(fmt: BlockFormat, values: Float32s, residual: Float32s | None, runs: Ints, wire: Bytes) -> None:
@@ -459,7 +432,7 @@ def encode_runs(fmt: BlockFormat, values: Float32s, residual: Float32s | None, r
     Raises:
         InputError: see :func:`encode`; a run reaches beyond its arrays. Nothing has been written then.
     """
-    _check_values(values, "values")
+    _check_flat(values, "values")
     if residual is not None:
         _check_residual(residual, values.size)
     _check_runs(fmt, runs, values.size, wire, write=True)
@@ -474,23 +447,25 @@ def decode_runs(
     Raises:
         InputError: see :func:`encode_runs`.
     """
-    _check_values(out, "out", write=True)
+    _check_flat(out, "out", write=True)
     _check_runs(fmt, runs, out.size, wire)
     current().decode_runs(fmt, wire, runs, out, factor, add)
 
 
-def _check_values(values: Float32s, name: str, write: bool = False) -> None:
-    _check_flat(values, name, _FLOAT32, write)
+@lru_cache(maxsize=64)
+def _one_run(count: int) -> Ints:
+    """Return the table of one run of ``count`` values at the beginning of its arrays."""
+    return np.array([[0, count, 0]], np.int64)
 
 
 def _check_residual(residual: Float32s, count: int) -> None:
-    _check_values(residual, "residual", write=True)
+    _check_flat(residual, "residual", write=True)
     if residual.size != count:
         raise InputError(f"residual holds {residual.size} values: expected {count}, as many as there are gradients")
 
 
 def _check_message(fmt: BlockFormat, count: int, wire: Bytes, write: bool = False) -> None:
-    _check_flat(wire, "wire", _UINT8, write)
+    _check_flat(wire, "wire", write, _UINT8)
     if wire.size != fmt.nbytes(count):
         raise InputError(
             f"a message of {wire.size} bytes: {count} values in blocks of {fmt.block} take {fmt.nbytes(count)}"
@@ -498,7 +473,7 @@ def _check_message(fmt: BlockFormat, count: int, wire: Bytes, write: bool = Fals
 
 
 def _check_runs(fmt: BlockFormat, runs: Ints, count: int, wire: Bytes, write: bool = False) -> None:
-    _check_flat(wire, "wire", _UINT8, write)
+    _check_flat(wire, "wire", write, _UINT8)
     if runs.dtype != np.int64 or runs.ndim != 2 or runs.shape[1] != 3 or not runs.flags.c_contiguous:
         raise InputError(f"a table of runs must be contiguous int64 of 3 columns, not {runs.dtype} {runs.shape}")
     first, values, at = runs.T
@@ -513,7 +488,10 @@ def _check_runs(fmt: BlockFormat, runs: Ints, count: int, wire: Bytes, write: bo
 
 
 def _check_flat(
-    array: Float32s | Bytes, name: str, dtype: np.dtype[np.float32] | np.dtype[np.uint8], write: bool
+    array: Float32s | Bytes,
+    name: str,
+    write: bool = False,
+    dtype: np.dtype[np.float32] | np.dtype[np.uint8] = _FLOAT32,
 ) -> None:
     flags = array.flags
     if array.dtype != dtype or array.ndim != 1 or not flags.c_contiguous:

@@ -96,53 +96,35 @@ def _family(name: str) -> Family:
     return families[name]
 
 
-_BUILT_IN = (
-    Family(
-        name="inceptionn",
-        build=Inceptionn,
-        read=read_bound,
-        default="2^-10",
-        summary="0, 8, 16 or 32 bits per value; every error is below the bound",
+_TABLE: dict[str, tuple[Callable[[Any], Codec], Callable[[str], Any], str, str]] = {
+    "inceptionn": (Inceptionn, read_bound, "2^-10", "0, 8, 16 or 32 bits per value; every error is below the bound"),
+    "inceptionn-printed": (
+        InceptionnPrinted,
+        read_bound,
+        "2^-10",
+        "INCEPTIONN as its paper prints it; errors exceed bounds below 2^-7",
     ),
-    Family(
-        name="inceptionn-printed",
-        build=InceptionnPrinted,
-        read=read_bound,
-        default="2^-10",
-        summary="INCEPTIONN as its paper prints it; errors exceed bounds below 2^-7",
+    "inceptionn-scaled": (
+        InceptionnScaled,
+        read_bound,
+        "2^-10",
+        "INCEPTIONN of messages scaled by a power of two: the bound is relative to their root mean square",
     ),
-    Family(
-        name="inceptionn-scaled",
-        build=InceptionnScaled,
-        read=read_bound,
-        default="2^-10",
-        summary="INCEPTIONN of messages scaled by a power of two: the bound is relative to their root mean square",
+    "truncate": (Truncation, int, "16", "drop the low bits of each value"),
+    "block-fixed-point": (BlockFixedPoint, int, "8", "blocks of 32 values share an exponent"),
+    "int8": (Int8, int, "256", "8 bits per value, in 127ths of its block's largest size"),
+    "int4": (Int4, int, "128", "4 bits per value, in sevenths of that"),
+    "int3": (Int3, int, "128", "3 bits per value, in thirds of that"),
+    "lloyd2": (
+        Lloyd2,
+        int,
+        "64",
+        "2 bits per value: the levels of Lloyd and Max for a Gaussian of its block's mean size",
     ),
-    Family(name="truncate", build=Truncation, read=int, default="16", summary="drop the low bits of each value"),
-    Family(
-        name="block-fixed-point",
-        build=BlockFixedPoint,
-        read=int,
-        default="8",
-        summary="blocks of 32 values share an exponent",
-    ),
-    Family(
-        name="int8",
-        build=Int8,
-        read=int,
-        default="256",
-        summary="8 bits per value, in 127ths of its block's largest size",
-    ),
-    Family(name="int4", build=Int4, read=int, default="128", summary="4 bits per value, in sevenths of that"),
-    Family(name="int3", build=Int3, read=int, default="128", summary="3 bits per value, in thirds of that"),
-    Family(
-        name="lloyd2",
-        build=Lloyd2,
-        read=int,
-        default="64",
-        summary="2 bits per value: the levels of Lloyd and Max for a Gaussian of its block's mean size",
-    ),
-    Family(
-        name="sign", build=Sign, read=int, default="256", summary="1 bit per value: its sign, at its block's mean size"
-    ),
+    "sign": (Sign, int, "256", "1 bit per value: its sign, at its block's mean size"),
+}
+"""Built-in families by name: what builds a codec, what reads its parameter, the default's text, and the summary."""
+_BUILT_IN = tuple(
+    Family(name=name, build=build, read=read, default=default, summary=summary)
+    for name, (build, read, default, summary) in _TABLE.items()
 )

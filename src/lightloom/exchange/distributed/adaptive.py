@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from statistics import median
-from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -27,7 +26,6 @@ from lightloom.core.errors import ConfigError
 from lightloom.exchange.compression.codec import Codec
 from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrinted
 from lightloom.exchange.compression.stream import tag_histogram
-from lightloom.exchange.transport.channel import StreamObserver, Traffic
 
 WARM_UP = 5
 """Steps before the first probe, in which DDP rebuilds its buckets and caches fill."""
@@ -153,53 +151,23 @@ class Counts:
     """Time spent encoding, exchanging and decoding, in seconds."""
     buckets: int = 0
     """Number of buckets exchanged compressed."""
+    plain_buckets: int = 0
+    """Buckets exchanged by plain all-reduce; no other count contains them."""
 
     @property
     def ratio(self) -> float:
         """Raw bytes for each byte sent; 1 when nothing was sent."""
         return self.nbytes_raw / self.nbytes_sent if self.nbytes_sent else 1.0
 
-    def add(self, other: Counts) -> None:
-        """Add counts of the same class."""
-        for column in fields(self):
-            setattr(self, column.name, getattr(self, column.name) + getattr(other, column.name))
-
-
-C = TypeVar("C", bound=Counts)
-
 
 @dataclass(slots=True)
-class StepStatistics(Generic[C]):
-    """The total, and the latest 1000 synchronised steps; ``steps[-1]`` is the last one."""
+class Statistics:
+    """The total, and the latest 1000 synchronised steps; ``steps[-1]`` is the last one. Printing gives a summary."""
 
-    total: C
-    steps: deque[C] = field(default_factory=lambda: deque(maxlen=1000))
+    total: Counts = field(default_factory=Counts)
+    steps: deque[Counts] = field(default_factory=lambda: deque(maxlen=1000))
     step_count: int = 0
     _step_open: bool = False
-
-    def add(self, counts: C, *, last: bool) -> None:
-        """Count one bucket; ``last`` ends the step."""
-        if not self._step_open:
-            self.steps.append(type(self.total)())
-            self.step_count += 1
-        for total in (self.steps[-1], self.total):
-            total.add(counts)
-        self._step_open = not last
-
-
-@dataclass(slots=True)
-class ExchangeCounts(Counts):
-    """Counts of an exchange that may use plain all-reduce instead."""
-
-    plain_buckets: int = 0
-    """Buckets exchanged by plain all-reduce; no other count contains them."""
-
-
-@dataclass(slots=True)
-class Statistics(StepStatistics[ExchangeCounts]):
-    """Statistics of the INCEPTIONN hooks. Printing them gives a summary."""
-
-    total: ExchangeCounts = field(default_factory=ExchangeCounts)
     plain_steps: int = 0
     """Steps exchanged by plain all-reduce."""
     tags: Ints | None = None
@@ -220,22 +188,20 @@ class Statistics(StepStatistics[ExchangeCounts]):
             raise ConfigError(f"tag_histogram counts the tags of INCEPTIONN's codecs, {codec} has none")
         return cls(tags=np.zeros(4, np.int64))
 
-    @property
-    def observer(self) -> StreamObserver | None:
-        """Function to call with every stream that this rank encodes; None if tags are not counted."""
-        return None if self.tags is None else self._count_tags
+    def observe(self, stream: object) -> None:
+        """Count the tags of a stream that this rank encoded, if they are counted."""
+        if self.tags is not None:
+            self.tags += tag_histogram(stream)
 
-    def _count_tags(self, stream: object) -> None:
-        self.tags = tag_histogram(stream) + (0 if self.tags is None else self.tags)
-
-    def add_exchange(self, traffic: Traffic, seconds: float, *, last: bool) -> None:
-        """Count one bucket exchanged by the hook; ``last`` ends the step."""
-        self.add(ExchangeCounts(traffic.nbytes_raw, traffic.nbytes_sent, seconds, buckets=1), last=last)
-
-    def add_plain(self, *, last: bool) -> None:
-        """Count one bucket exchanged by plain all-reduce; ``last`` ends the step."""
-        self.plain_steps += last
-        self.add(ExchangeCounts(plain_buckets=1), last=last)
+    def add(self, counts: Counts, *, last: bool) -> None:
+        """Count one bucket; ``last`` ends the step."""
+        if not self._step_open:
+            self.steps.append(type(self.total)())
+            self.step_count += 1
+        for total in (self.steps[-1], self.total):
+            for column in fields(total):
+                setattr(total, column.name, getattr(total, column.name) + getattr(counts, column.name))
+        self._step_open = not last
 
     def __str__(self) -> str:
         total = self.total
@@ -268,11 +234,13 @@ class OpticalCounts(Counts):
         return self.nbytes_exponents / self.nbytes_up if self.nbytes_up else 0.0
 
 
-@dataclass(slots=True)
-class OpticalStatistics(StepStatistics[OpticalCounts]):
+class OpticalStatistics(Statistics):
     """Statistics of the optical averaging hook. Printing them gives a summary."""
 
-    total: OpticalCounts = field(default_factory=OpticalCounts)
+    total: OpticalCounts
+
+    def __init__(self) -> None:
+        super().__init__(OpticalCounts())
 
     def __str__(self) -> str:
         t = self.total

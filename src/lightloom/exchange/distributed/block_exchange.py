@@ -9,7 +9,8 @@ number of ranks.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,6 @@ from lightloom.exchange.compression.blocks import BlockFormat
 from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.residuals import Geometry, Shares, cut_shares
-from lightloom.exchange.gpu import blocks as blocks_reference
 from lightloom.exchange.gpu import blocks as gpu_blocks
 from lightloom.exchange.gpu.codec import gpu_refusal
 from lightloom.exchange.methods import BlockExchange
@@ -41,7 +41,9 @@ class WireFormat(ABC):
     block_bytes: int
 
     @abstractmethod
-    def encode(self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor) -> None:
+    def encode(
+        self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor, *, divisor: int = 1
+    ) -> None:
         """Encode the share of ``rank`` of ``values`` plus ``residual``, where the errors are left.
 
         Args:
@@ -50,6 +52,7 @@ class WireFormat(ABC):
             shares: how it is divided.
             rank: whose share.
             wire: bytes, ``block_bytes`` for each block of the share.
+            divisor: what values are divided by before they are encoded, as :meth:`divisor` says; the residual is not.
         """
 
     @abstractmethod
@@ -58,15 +61,9 @@ class WireFormat(ABC):
     ) -> None:
         """Put ``factor`` times the values in ``wire`` at the positions of the share of ``rank`` in ``out``, or add."""
 
-    def encode_term(
-        self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor, ranks: int
-    ) -> None:
-        """Encode as ``encode`` does one of ``ranks`` terms of a mean, for ``add_term``."""
-        self.encode(values, residual, shares, rank, wire)
-
-    def add_term(self, wire: Tensor, shares: Shares, rank: int, out: Tensor, ranks: int) -> None:
-        """Add the values of ``encode_term`` over ``ranks`` at the positions of the share of ``rank`` in ``out``."""
-        self.decode(wire, shares, rank, out, factor=1 / ranks, add=True)
+    def divisor(self, ranks: int) -> int:
+        """Return the number by which each of ``ranks`` terms of a mean is divided before it is encoded."""
+        return 1
 
 
 class CastFormat(WireFormat):
@@ -78,16 +75,16 @@ class CastFormat(WireFormat):
         self.dtype = dtype
         self.block_bytes = dtype.itemsize
 
-    def encode(self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor) -> None:
-        self._encode(values, residual, shares, rank, wire, 1)
-
-    def encode_term(
-        self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor, ranks: int
+    def encode(
+        self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor, *, divisor: int = 1
     ) -> None:
-        self._encode(values, residual, shares, rank, wire, self._divisor(ranks))
-
-    def add_term(self, wire: Tensor, shares: Shares, rank: int, out: Tensor, ranks: int) -> None:
-        self.decode(wire, shares, rank, out, factor=self._divisor(ranks) / ranks, add=True)
+        cast = wire.view(self.dtype)
+        for first, length, at in shares.tables[rank]:
+            part, target = values[first : first + length], cast[at : at + length]
+            left = part if residual is None else residual[first : first + length].add_(part)
+            target.copy_(left if divisor == 1 else left / divisor)
+            if residual is not None:
+                left.sub_(target, alpha=divisor).nan_to_num_(0.0, 0.0, 0.0)
 
     def decode(
         self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
@@ -102,108 +99,108 @@ class CastFormat(WireFormat):
                 if factor != 1:
                     target.mul_(factor)
 
-    def _encode(
-        self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor, divisor: int
-    ) -> None:
-        """Encode what is divided by ``divisor``; the residual is not."""
-        cast = wire.view(self.dtype)
-        for first, length, at in shares.tables[rank]:
-            part, target = values[first : first + length], cast[at : at + length]
-            left = part if residual is None else residual[first : first + length].add_(part)
-            target.copy_(left if divisor == 1 else left / divisor)
-            if residual is not None:
-                left.sub_(target, alpha=divisor).nan_to_num_(0.0, 0.0, 0.0)
-
-    def _divisor(self, ranks: int) -> int:
-        """Return the divisor of terms before they are cast: a mean that fp16, which ends at 65,504, can hold may have
-        one larger term."""
+    def divisor(self, ranks: int) -> int:
+        """A mean that fp16, which ends at 65,504, can hold may have one larger term."""
         return ranks if self.dtype == torch.float16 else 1
 
 
-class BlockKernels(WireFormat):
+class BlockWire(WireFormat):
+    """Blocks of one format, whose places in buffer and message are found once for each share."""
+
+    def __init__(self, fmt: BlockFormat) -> None:
+        self.fmt, self.block, self.block_bytes = fmt, fmt.block, fmt.block_bytes
+        self._places: dict[tuple[Shares, int], Any] = {}
+
+    def encode(
+        self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor, *, divisor: int = 1
+    ) -> None:
+        assert divisor == 1, "blocks have scales"
+        self._encode(values, residual, self._places_of(shares, rank, values), wire)
+
+    def decode(
+        self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
+    ) -> None:
+        self._decode(wire, self._places_of(shares, rank, out), out, factor, add)
+
+    def _places_of(self, shares: Shares, rank: int, buffer: Tensor) -> Any:
+        if (shares, rank) not in self._places:
+            self._places[shares, rank] = self._find_places(shares, rank, buffer)
+        return self._places[shares, rank]
+
+    @abstractmethod
+    def _find_places(self, shares: Shares, rank: int, buffer: Tensor) -> Any:
+        """Return where the share of ``rank`` lies in a buffer and in a message, in the form that the kernels take."""
+
+    @abstractmethod
+    def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
+        """Encode a share, as ``encode`` does."""
+
+    @abstractmethod
+    def _decode(self, wire: Tensor, places: Any, out: Tensor, factor: float, add: bool) -> None:
+        """Decode a share, as ``decode`` does."""
+
+
+class BlockKernels(BlockWire):
     """Blocks in CPU memory."""
 
-    def __init__(self, fmt: BlockFormat) -> None:
-        self.fmt, self.block, self.block_bytes = fmt, fmt.block, fmt.block_bytes
-
-    def encode(self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor) -> None:
-        left = None if residual is None else residual.numpy()
-        blocks.encode_runs(self.fmt, values.numpy(), left, self._runs(shares, rank), wire.numpy())
-
-    def decode(
-        self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
-    ) -> None:
-        blocks.decode_runs(self.fmt, wire.numpy(), self._runs(shares, rank), out.numpy(), factor, add)
-
-    def _runs(self, shares: Shares, rank: int) -> Ints:
+    def _find_places(self, shares: Shares, rank: int, buffer: Tensor) -> Ints:
         return byte_runs(shares, rank, self.block_bytes)
 
+    def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
+        left = None if residual is None else residual.numpy()
+        blocks.encode_runs(self.fmt, values.numpy(), left, places, wire.numpy())
 
-class BlockTriton(WireFormat):
+    def _decode(self, wire: Tensor, places: Any, out: Tensor, factor: float, add: bool) -> None:
+        blocks.decode_runs(self.fmt, wire.numpy(), places, out.numpy(), factor, add)
+
+
+class BlockTriton(BlockWire):
     """Blocks in the memory of a CUDA device, or in Triton's interpreter."""
 
-    def __init__(self, fmt: BlockFormat) -> None:
-        self.fmt, self.block, self.block_bytes = fmt, fmt.block, fmt.block_bytes
-        self._places: dict[tuple[Shares, int], Tensor] = {}
+    def _find_places(self, shares: Shares, rank: int, buffer: Tensor) -> Tensor:
+        return gpu_blocks.places(self.fmt, byte_runs(shares, rank, self.block_bytes)).to(buffer.device)
 
-    def encode(self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor) -> None:
-        gpu_blocks.encode_runs(self.fmt, values, residual, self._places_of(shares, rank, wire), wire)
+    def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
+        gpu_blocks.encode_runs(self.fmt, values, residual, places, wire)
 
-    def decode(
-        self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
-    ) -> None:
-        gpu_blocks.decode_runs(self.fmt, wire, self._places_of(shares, rank, wire), out, factor, add)
-
-    def _places_of(self, shares: Shares, rank: int, wire: Tensor) -> Tensor:
-        key = (shares, rank)
-        if key not in self._places:
-            runs = byte_runs(shares, rank, self.block_bytes)
-            self._places[key] = gpu_blocks.places(self.fmt, runs).to(wire.device)
-        return self._places[key]
+    def _decode(self, wire: Tensor, places: Any, out: Tensor, factor: float, add: bool) -> None:
+        gpu_blocks.decode_runs(self.fmt, wire, places, out, factor, add)
 
 
-class BlockReference(WireFormat):
+class BlockReference(BlockWire):
     """Blocks on any device: values are gathered into whole blocks, so that no shape depends on them."""
 
-    def __init__(self, fmt: BlockFormat) -> None:
-        self.fmt, self.block, self.block_bytes = fmt, fmt.block, fmt.block_bytes
-        self._slots: dict[tuple[int, int], Tensor] = {}
+    def _find_places(self, shares: Shares, rank: int, buffer: Tensor) -> Tensor:
+        return shares.slots(rank, buffer.numel(), buffer.device)
 
-    def encode(self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor) -> None:
-        slots = self._slots_of(shares, rank, values)
-        padded = _with_zero(values)[slots]
+    def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
+        padded = _with_zero(values)[places]
         if residual is None:
-            wire.copy_(blocks_reference.encode(self.fmt, padded))
+            wire.copy_(gpu_blocks.encode(self.fmt, padded))
             return
-        padded += _with_zero(residual)[slots]
-        wire.copy_(blocks_reference.encode_leaving(self.fmt, padded))
+        padded += _with_zero(residual)[places]
+        wire.copy_(gpu_blocks.encode_leaving(self.fmt, padded))
         left = _with_zero(residual)
-        left[slots] = padded
+        left[places] = padded
         residual.copy_(left[:-1])
 
-    def decode(
-        self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
-    ) -> None:
-        slots = self._slots_of(shares, rank, out)
-        decoded = blocks_reference.decode(self.fmt, wire, slots.numel()) * factor
+    def _decode(self, wire: Tensor, places: Any, out: Tensor, factor: float, add: bool) -> None:
+        decoded = gpu_blocks.decode(self.fmt, wire, places.numel()) * factor
         whole = _with_zero(out)
-        whole[slots] = whole[slots] + decoded if add else decoded
+        whole[places] = whole[places] + decoded if add else decoded
         out.copy_(whole[:-1])
 
-    def _slots_of(self, shares: Shares, rank: int, values: Tensor) -> Tensor:
-        key = (id(shares), rank)
-        if key not in self._slots:
-            self._slots[key] = shares.slots(rank, values.numel(), values.device)
-        return self._slots[key]
+
+_FORMATS = {"lloyd2": "lloyd", "sign": "sign", "fp8": "fp8"}
+"""Kinds of blocks by the name of their width; all others are linear."""
 
 
 def wire_format(method: BlockExchange, device: str) -> WireFormat:
     """Return the format of a method for tensors on a kind of device."""
-    casts = {"bf16": torch.bfloat16, "fp16": torch.float16}
-    if method.width.name in casts:
-        return CastFormat(casts[method.width.name])
-    kinds = {"lloyd2": "lloyd", "sign": "sign", "fp8": "fp8"}
-    fmt = BlockFormat(kinds.get(method.width.name, "linear"), method.width.bits, method.block)  # type: ignore[arg-type]
+    name = method.width.name
+    if name in ("bf16", "fp16"):
+        return CastFormat(torch.bfloat16 if name == "bf16" else torch.float16)
+    fmt = BlockFormat(_FORMATS.get(name, "linear"), method.width.bits, method.block)  # type: ignore[arg-type]
     if device == "cpu":
         return BlockKernels(fmt)
     return BlockTriton(fmt) if device == "cuda" and fmt.kind != "fp8" and gpu_refusal() is None else BlockReference(fmt)
@@ -234,9 +231,10 @@ class BlockExchanger(Exchanger):
         rank, ranks = self.group.rank, self.group.ranks
         if ranks == 1:
             return
-        shares = self._shares_of(geometry, lambda: cut_shares(geometry, ranks, self.format.block))
-        residual = None if self.residuals is None else self.residuals.buffer(geometry, values.device)
-        self._average_own_share(values, residual, shares)
+        if geometry not in self._shares:
+            self._shares[geometry] = cut_shares(geometry, ranks, self.format.block)
+        shares = self._shares[geometry]
+        residual = self._average_own_share(values, geometry, shares)
         sizes = [blocks * self.format.block_bytes for blocks in shares.blocks]
         own = values.new_empty(sizes[rank], dtype=torch.uint8)
         wire = values.new_empty(sum(sizes), dtype=torch.uint8)
@@ -251,39 +249,32 @@ class BlockExchanger(Exchanger):
         self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor
     ) -> None:
         rank = self.group.rank
-        shares = self._shares_of(geometry, lambda: _of_shards(geometry, shards, self.format.block))
-        residual = None if self.residuals is None else self.residuals.buffer(geometry, values.device)
-        self._average_own_share(values, residual, shares)
+        if geometry not in self._shares:  # each run of a tensor begins a block
+            pieces = [(piece.offset, piece.length) for piece in geometry.pieces]
+            runs = [[run for run in pieces if shard.start <= run[0] < shard.stop] for shard in shards]
+            self._shares[geometry] = Shares(runs, self.format.block)
+        self._average_own_share(values, geometry, self._shares[geometry])
         output.copy_(values[shards[rank]])
 
-    def _average_own_share(self, values: Tensor, residual: Tensor | None, shares: Shares) -> None:
-        """Send all shares but this rank's, and replace its own by the mean with what comes from the others."""
+    def _average_own_share(self, values: Tensor, geometry: Geometry, shares: Shares) -> Tensor | None:
+        """Send all shares but this rank's, and replace its own by the mean with what comes from the others; return the
+        residuals, None without error feedback."""
         rank, ranks = self.group.rank, self.group.ranks
+        residual = None if self.residuals is None else self.residuals.buffer(geometry, values.device)
+        divisor = self.format.divisor(ranks)
         sizes = [0 if k == rank else blocks * self.format.block_bytes for k, blocks in enumerate(shares.blocks)]
         wire = values.new_empty(sum(sizes), dtype=torch.uint8)
         for k, part in enumerate(torch.split(wire, sizes)):
             if k != rank:
-                self.format.encode_term(values, residual, shares, k, part, ranks)
+                self.format.encode(values, residual, shares, k, part, divisor=divisor)
         incoming = [0 if k == rank else shares.blocks[rank] * self.format.block_bytes for k in range(ranks)]
         received = values.new_empty(sum(incoming), dtype=torch.uint8)
         self.group.all_to_all(received, wire, incoming, sizes)
         _scale(values, shares, rank, 1 / ranks)
         for k, part in enumerate(torch.split(received, incoming)):
             if k != rank:
-                self.format.add_term(part, shares, rank, values, ranks)
-
-    def _shares_of(self, geometry: Geometry, make: Callable[[], Shares]) -> Shares:
-        if geometry not in self._shares:
-            self._shares[geometry] = make()
-        return self._shares[geometry]
-
-
-def _of_shards(geometry: Geometry, shards: Sequence[slice], block: int) -> Shares:
-    """Shares that are parts of the buffer given by others, as FSDP does; each run of a tensor begins a block."""
-    return Shares(
-        [[(p.offset, p.length) for p in geometry.pieces if shard.start <= p.offset < shard.stop] for shard in shards],
-        block,
-    )
+                self.format.decode(part, shares, rank, values, factor=divisor / ranks, add=True)
+        return residual
 
 
 def _scale(buffer: Tensor | None, shares: Shares, rank: int, factor: float) -> None:

@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from math import prod
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import torch
@@ -21,10 +22,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.core.errors import LightloomError, UnsupportedError
 from lightloom.exchange.distributed.adaptive import Statistics
-from lightloom.exchange.distributed.exchanger import Exchanger, Stepwise
+from lightloom.exchange.distributed.exchanger import Exchanger, Stepwise, real_shape
 from lightloom.exchange.distributed.factory import exchanger
 from lightloom.exchange.distributed.group import OwnGroup
-from lightloom.exchange.distributed.residuals import Geometry, StateDict
+from lightloom.exchange.distributed.residuals import Geometry
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods import method_of
 from lightloom.exchange.transport.channel import AgreedError
@@ -97,12 +98,7 @@ def attach_hook(model: DistributedDataParallel, state: DdpHookState) -> None:
         raise LightloomError(f"cannot attach the hook: {error}") from error
 
 
-def real_length(tensor: Tensor) -> int:
-    """Return the number of real values in a tensor; a complex value is two."""
-    return tensor.numel() * (2 if tensor.is_complex() else 1)
-
-
-class ExchangerState(DdpHookState):
+class ExchangerState(DdpHookState, Stepwise):
     """State of the hook of one rank; a ``Stateful`` whose checkpoint is the exchange's state and the last decision."""
 
     def __init__(
@@ -125,14 +121,10 @@ class ExchangerState(DdpHookState):
             loss_scale: what gradients are divided by for the exchange.
             statistics: where to count; new ones unless given.
         """
-        super().__init__("exchange")
-        self.ranks = group.size()
-        self._group = group
+        DdpHookState.__init__(self, "exchange")
+        Stepwise.__init__(self, exchanger, group, adaptive=adaptive, loss_scale=loss_scale, statistics=statistics)
         self._names = {id(parameter): (name, parameter) for name, parameter in parameters}
         self._geometries: dict[tuple[int, ...], Geometry] = {}
-        self._exchanger = exchanger
-        self._run = Stepwise(exchanger, group, adaptive=adaptive, loss_scale=loss_scale, statistics=statistics)
-        self.adaptive = self._run.adaptive
         self._error: LightloomError | None = None
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
@@ -144,48 +136,31 @@ class ExchangerState(DdpHookState):
                 f"{device}"
             )
         self._exchanger.check_type(buffer.dtype)
-        scale, geometry = self._run.scale, self._geometry(bucket)
-        if self._run.use_plain:
-            future = self._average_plain(buffer, geometry, last)
+        scale, geometry = self._scale, self._geometry(bucket)
+        future: Future[Any]
+        if self._plain(torch.view_as_real(buffer).view(-1) if buffer.is_complex() else buffer, geometry, last=last):
+            # As DDP itself does.
+            work = dist.all_reduce(buffer.div_(self._group.size()), group=self._group, async_op=True)
+            future = work.get_future().then(lambda done: done.value()[0])
         elif device == "cpu":
             future = self._start(last, self._exchange, buffer, geometry, scale, last)
         else:
             future = Future(devices=[buffer.device])
             future.set_result(self._exchange(buffer, geometry, scale, last))
         if last:
-            self._run.end_step(arrived)
+            self._end_step(arrived)
         return future
 
     def close(self) -> None:
         """Leave the group and stop the thread. May be called any number of times."""
-        super().close()
-        self._run.close()
-
-    def state_dict(self) -> StateDict:
-        """Return the state of the method on this rank, and of the adaptive choice."""
-        return self._run.state_dict()
-
-    def load_state_dict(self, state_dict: StateDict) -> None:
-        """Continue from a checkpoint of this rank.
-
-        Raises:
-            ConfigError: it is of another rank, number of ranks, model or method.
-        """
-        self._run.load_state_dict(state_dict)
-
-    def _average_plain(self, buffer: Tensor, geometry: Geometry, last: bool) -> Future[Tensor]:
-        """Average as DDP itself does; the first time, residuals are added to the gradients, so that none is lost."""
-        self._run.give_back(torch.view_as_real(buffer).view(-1) if buffer.is_complex() else buffer, geometry)
-        self._run.statistics.add_plain(last=last)
-        work = dist.all_reduce(buffer.div_(self.ranks), group=self._group, async_op=True)
-        future: Future[list[Tensor]] = work.get_future()
-        return future.then(lambda done: done.value()[0])
+        DdpHookState.close(self)
+        Stepwise.close(self)
 
     def _exchange(self, buffer: Tensor, geometry: Geometry, scale: float, last: bool) -> Tensor:
         """Replace a bucket by its average over ranks."""
         if self._error is None:
             try:
-                with self._run.counted(geometry.size, last=last), torch.no_grad():
+                with self._counted(geometry, last=last), torch.no_grad():
                     self._exchanger.average_tensor(buffer, geometry, scale)
                 return buffer
             except LightloomError as error:
@@ -202,13 +177,11 @@ class ExchangerState(DdpHookState):
         parameters = bucket.parameters()
         key = tuple(id(parameter) for parameter in parameters)
         if key not in self._geometries:
-            tensors, offset = [], 0
+            tensors = []
             for parameter in parameters:
                 name, _ = self._names.setdefault(id(parameter), (f"parameter {len(self._names)}", parameter))
-                shape = (*parameter.shape, 2) if parameter.is_complex() else tuple(parameter.shape)
-                tensors.append((name, offset, shape))
-                offset += real_length(parameter)
-            self._geometries[key] = Geometry.whole(tensors, real_length(bucket.buffer()))
+                tensors.append((name, real_shape(parameter)))
+            self._geometries[key] = Geometry.joined(tensors, prod(real_shape(bucket.buffer())))
         return self._geometries[key]
 
 
@@ -250,7 +223,7 @@ class ExchangeState(ExchangerState):
         named = [(name, parameter) for name, parameter in model.module.named_parameters() if parameter.requires_grad]
         device = named[0][1].device.type if named else "cpu"
         group = OwnGroup(model.process_group, timeout, device=device)
-        run = exchanger(self.method, group, {name: real_length(parameter) for name, parameter in named})
+        run = exchanger(self.method, group, {name: prod(real_shape(parameter)) for name, parameter in named})
         try:
             for _, parameter in named:
                 run.check_type(parameter.dtype)
@@ -258,7 +231,6 @@ class ExchangeState(ExchangerState):
             run.close()
             raise
         super().__init__(run, model.process_group, named, adaptive=adaptive, loss_scale=loss_scale)
-        self.statistics = self._run.statistics
 
 
 def attach(model: DistributedDataParallel, method: ExchangeMethod | str, **options: Any) -> ExchangeState:

@@ -16,33 +16,22 @@ import torch.distributed as dist
 from torch import Tensor
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.exchange.distributed.adaptive import AdaptiveCompression, Statistics
+from lightloom.exchange.distributed.adaptive import AdaptiveCompression, Counts, Statistics
 from lightloom.exchange.distributed.group import OwnGroup, raw_nbytes
-from lightloom.exchange.distributed.residuals import Geometry, Residuals, SavedState, StateDict
-from lightloom.exchange.transport.channel import Stamp, Traffic
-
-# Where the elements of a tensor lie in memory: side by side, or such that some share it.
-
-
-def flat_view(tensor: Tensor) -> Tensor | None:
-    """Return the real values of a tensor as one row over the same memory; None where they do not lie there in order."""
-    if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
-        return None
-    plain = tensor.detach()
-    return (torch.view_as_real(plain) if plain.is_complex() else plain).view(-1)
+from lightloom.exchange.distributed.residuals import (
+    Geometry,
+    Residuals,
+    SavedState,
+    StateDict,
+    with_prefix,
+    without_prefix,
+)
+from lightloom.exchange.transport.channel import Stamp
 
 
-def flat_copy(tensor: Tensor) -> Tensor:
-    """Return the real values of a tensor that has no ``flat_view``, as one row in new memory."""
-    row = flat_view(tensor.detach().resolve_conj().resolve_neg().contiguous())
-    assert row is not None
-    return row
-
-
-def write_back(row: Tensor, tensor: Tensor) -> None:
-    """Put a row of real values, as ``flat_copy`` makes it, into a tensor."""
-    shaped = torch.view_as_complex(row.view(*tensor.shape, 2)) if tensor.is_complex() else row.view(tensor.shape)
-    tensor.detach().copy_(shaped)
+def real_shape(tensor: Tensor) -> tuple[int, ...]:
+    """Return the shape of a tensor in real values; a complex value is a pair of them."""
+    return (*tensor.shape, 2) if tensor.is_complex() else tuple(tensor.shape)
 
 
 def check_writable(tensor: Tensor, device: str) -> None:
@@ -144,8 +133,8 @@ class Exchanger(ABC):
         except UnsupportedError as error:
             self.group.refuse(str(error))
             raise
-        in_place = flat_view(tensor)
-        row = flat_copy(tensor) if in_place is None else in_place
+        dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        row = (torch.view_as_real(dense) if dense.is_complex() else dense).view(-1)
         scale = 1.0 if self.any_type else scale
         # 8-bit floats have no arithmetic of their own.
         values = row if self.any_type and row.dtype.itemsize > 1 else row.to(torch.float32)
@@ -154,8 +143,8 @@ class Exchanger(ABC):
         values = values.mul_(scale) if scale != 1.0 else values
         if values.data_ptr() != row.data_ptr():
             row.copy_(values)
-        if in_place is None:
-            write_back(row, tensor)
+        if dense.data_ptr() != tensor.data_ptr():
+            tensor.detach().copy_(dense)
 
     def reduce_scatter(self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor) -> None:
         """Put the mean over ranks of this rank's shard of ``values`` into ``output``; ``values`` may be overwritten.
@@ -289,9 +278,10 @@ class Stepwise:
         adaptive: bool,
         loss_scale: Callable[[], float] | None,
         plain_name: str = "plain all-reduce",
+        prefix: str = "",
         statistics: Statistics | None = None,
     ) -> None:
-        """Wrap an exchanger and start its statistics.
+        """Keep an exchanger and start its statistics.
 
         Args:
             exchanger: what to run.
@@ -299,11 +289,11 @@ class Stepwise:
             adaptive: use the plain exchange while it is faster.
             loss_scale: ``scaler.get_scale`` of a ``GradScaler``; None for 1.
             plain_name: what the plain exchange is called in messages.
+            prefix: what keys of checkpoints begin with.
             statistics: where to count; new ones unless given.
         """
-        self.exchanger = exchanger
         self.statistics = Statistics() if statistics is None else statistics
-        self._group = group
+        self._exchanger, self._group, self._prefix = exchanger, group, prefix
         self._loss_scale = loss_scale
         self.adaptive: AdaptiveCompression | None = None
         if adaptive and group.size() > 1 and not exchanger.any_type:
@@ -311,50 +301,14 @@ class Stepwise:
             self.adaptive = AdaptiveCompression(self._mean_over_ranks, log=group.rank() == 0, plain_name=plain_name)
             self.statistics.decisions = self.adaptive.decisions
 
-    @property
-    def use_plain(self) -> bool:
-        """True while the present step uses the plain exchange."""
-        return self.adaptive is not None and self.adaptive.use_plain
-
-    @property
-    def scale(self) -> float:
-        """Loss scale: the number by which gradients are divided for the exchange."""
-        return 1.0 if self._loss_scale is None else float(self._loss_scale())
-
-    @contextmanager
-    def counted(self, values: int, *, last: bool, halves: int = 2) -> Iterator[None]:
-        """Count the exchange in the body; ``last`` ends the step.
-
-        Args:
-            values: values of the buffer.
-            last: whether it is the last one of the step.
-            halves: 2 for an all-reduce, 1 for a reduce-scatter.
-        """
-        began, sent = time.perf_counter(), self.exchanger.group.sent
-        yield
-        raw = raw_nbytes(values, self.exchanger.group.ranks) * halves // 2
-        traffic = Traffic(raw, self.exchanger.group.sent - sent)
-        self.statistics.add_exchange(traffic, time.perf_counter() - began, last=last)
-
-    def give_back(self, values: Tensor, geometry: Geometry) -> None:
-        """Add residuals to gradients, real and flat, that are averaged without the method, so that none is lost."""
-        residual = self.exchanger.drain(geometry, values.device)
-        if residual is not None:
-            values += residual.mul_(self.scale).to(values.dtype)
-
-    def end_step(self, arrived: float) -> None:
-        """Choose the kind of the next step; ``arrived`` is when the last gradients of this one came, in seconds."""
-        if self.adaptive is not None:
-            self.adaptive.end_step(arrived)
-
     def close(self) -> None:
         """Leave the group. May be called any number of times."""
-        self.exchanger.close()
+        self._exchanger.close()
 
     def state_dict(self) -> StateDict:
         """Return the state of the method on this rank, and of the adaptive choice."""
         choice = {} if self.adaptive is None else {"adaptive": self.adaptive.state_dict()}
-        return self.exchanger.state_dict() | choice
+        return with_prefix(self._exchanger.state_dict() | choice, self._prefix)
 
     def load_state_dict(self, state_dict: SavedState) -> None:
         """Continue from a checkpoint of this rank.
@@ -362,15 +316,53 @@ class Stepwise:
         Raises:
             ConfigError: it is of another rank, number of ranks, model or method.
         """
-        state = dict(state_dict)
+        state = without_prefix(state_dict, self._prefix)
         choice = state.pop("step_aside", None)  # the key of version 0.1
         choice = state.pop("adaptive", choice)
         if self.adaptive is not None and choice is not None:
             self.adaptive.load_state_dict(choice)
-        self.exchanger.load_state_dict(state)
+        self._exchanger.load_state_dict(state)
+
+    @property
+    def _scale(self) -> float:
+        """Loss scale: the number by which gradients are divided for the exchange."""
+        return 1.0 if self._loss_scale is None else float(self._loss_scale())
+
+    @contextmanager
+    def _counted(self, geometry: Geometry, *, last: bool, halves: int = 2) -> Iterator[None]:
+        """Count the exchange in the body; ``last`` ends the step.
+
+        Args:
+            geometry: of the buffer.
+            last: whether it is the last one of the step.
+            halves: 2 for an all-reduce, 1 for a reduce-scatter.
+        """
+        began, group, sent = time.perf_counter(), self._exchanger.group, self._exchanger.group.sent
+        yield
+        raw = raw_nbytes(geometry.size, group.ranks) * halves // 2
+        self._count(Counts(raw, group.sent - sent, time.perf_counter() - began, buckets=1), geometry, last=last)
+
+    def _count(self, counts: Counts, geometry: Geometry, *, last: bool) -> None:
+        self.statistics.add(counts, last=last)
+
+    def _plain(self, values: Tensor, geometry: Geometry, *, last: bool) -> bool:
+        """Return whether the present step uses the plain exchange, before which residuals are added to the gradients,
+        ``values``, real and flat, so that none is lost."""
+        if self.adaptive is None or not self.adaptive.use_plain:
+            return False
+        residual = self._exchanger.drain(geometry, values.device)
+        if residual is not None:
+            values += residual.mul_(self._scale).to(values.dtype)
+        self.statistics.plain_steps += last
+        self.statistics.add(Counts(plain_buckets=1), last=last)
+        return True
+
+    def _end_step(self, arrived: float) -> None:
+        """Choose the kind of the next step; ``arrived`` is when the last gradients of this one came, in seconds."""
+        if self.adaptive is not None:
+            self.adaptive.end_step(arrived)
 
     def _mean_over_ranks(self, numbers: list[float]) -> list[float]:
-        device = "cpu" if self.exchanger.group.device == "cpu" else self.exchanger.group.device
-        values = torch.tensor(numbers, dtype=torch.float64, device=device) / self._group.size()
+        values = torch.tensor(numbers, dtype=torch.float64, device=self._exchanger.group.device) / self._group.size()
         dist.all_reduce(values, group=self._group)
         return values.tolist()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import singledispatch
-from math import prod
+from functools import partial, singledispatch
 from weakref import WeakKeyDictionary
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.compression.registry import find as find_codec
 from lightloom.exchange.distributed.block_exchange import BlockExchanger
-from lightloom.exchange.distributed.exchanger import Exchanger, PlainExchanger
+from lightloom.exchange.distributed.exchanger import Exchanger, PlainExchanger, real_shape
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.residuals import Geometry, SavedState, StateDict
 from lightloom.exchange.distributed.ring_exchange import OpticalExchanger, RingExchanger, rank_seed
@@ -60,21 +59,6 @@ def _(method: PlainExchange, group: OwnGroup, sizes: Mapping[str, int] | None = 
 
 
 @exchanger.register
-def _(method: BlockExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
-    return BlockExchanger(method, group, sizes)
-
-
-@exchanger.register
-def _(method: TopKExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
-    return SparseExchanger(method, group, sizes)
-
-
-@exchanger.register
-def _(method: PowerSgdExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
-    return LowRankExchanger(method, group, sizes)
-
-
-@exchanger.register
 def _(method: RingCodecExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
     return RingExchanger(find_codec(method.codec), group, sizes, name=method.name, feedback=method.feedback)
 
@@ -89,9 +73,10 @@ def _(
     return OpticalExchanger(averager, group, block=method.block, name=method.name)
 
 
-@exchanger.register
-def _(method: TwoLevelExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
-    return TwoLevelExchanger(method, group, sizes, make=exchanger)
+exchanger.register(BlockExchange, BlockExchanger)
+exchanger.register(TopKExchange, SparseExchanger)
+exchanger.register(PowerSgdExchange, LowRankExchanger)
+exchanger.register(TwoLevelExchange, partial(TwoLevelExchanger, make=exchanger))
 
 
 # Any method as a function over a process group, for training loops without DDP.
@@ -145,7 +130,7 @@ class ReduceState:
         """
         key = name, tuple(tensor.shape)
         if key not in self._geometries:
-            self._geometries[key] = _geometry(tensor, name)
+            self._geometries[key] = Geometry.joined([(name, real_shape(tensor))])
         with torch.no_grad():
             self._exchanger.average_tensor(tensor, self._geometries[key])
         return tensor
@@ -210,10 +195,5 @@ def all_reduce(
     if device not in connections:
         connections[device] = OwnGroup(ranks, DEFAULT_TIMEOUT, device=device)
     with torch.no_grad():
-        exchanger(chosen, connections[device]).average_tensor(tensor, _geometry(tensor, name))
+        exchanger(chosen, connections[device]).average_tensor(tensor, Geometry.joined([(name, real_shape(tensor))]))
     return tensor
-
-
-def _geometry(tensor: Tensor, name: str) -> Geometry:
-    shape = (*tensor.shape, 2) if tensor.is_complex() else tuple(tensor.shape)
-    return Geometry.whole([(name, 0, shape)], prod(shape))

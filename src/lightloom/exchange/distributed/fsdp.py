@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,10 +17,10 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Shard
 
 from lightloom.core.errors import UnsupportedError
-from lightloom.exchange.distributed.exchanger import Stepwise
+from lightloom.exchange.distributed.exchanger import Exchanger, Stepwise
 from lightloom.exchange.distributed.factory import exchanger
 from lightloom.exchange.distributed.group import OwnGroup
-from lightloom.exchange.distributed.residuals import Geometry, Piece, SavedState, StateDict, with_prefix, without_prefix
+from lightloom.exchange.distributed.residuals import Geometry, Piece
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods import method_of
 from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT
@@ -137,24 +138,17 @@ def _own_parameters(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Pa
     return walk(module, f"{prefix}." if prefix else "")
 
 
-class FsdpState:
+class FsdpState(Stepwise):
     """State of the exchanges of a model's gradients on one rank; a ``Stateful`` for checkpoints.
 
     Residuals belong to complete parameters, padded as FSDP pads them, or to this rank's shards in hybrid sharding.
     """
 
-    def __init__(self, run: Stepwise, group: dist.ProcessGroup, geometries: list[Geometry], prefix: str = "") -> None:
-        """Keep the runner and the geometries of the gradients of each module.
-
-        Args:
-            run: what to run.
-            group: what it runs over.
-            geometries: of the gradients of each module.
-            prefix: what keys of checkpoints begin with.
-        """
-        self.statistics = run.statistics
-        self.adaptive = run.adaptive
-        self._run, self._group, self._prefix = run, group, prefix
+    def __init__(
+        self, exchanger: Exchanger, group: dist.ProcessGroup, geometries: Sequence[Geometry], **options: Any
+    ) -> None:
+        """Keep the geometries of the gradients of each module; ``options`` are those of ``Stepwise``."""
+        super().__init__(exchanger, group, **options)
         self._geometries = geometries
         self._exchanged: set[Geometry] = set()
 
@@ -168,20 +162,18 @@ class FsdpState:
         output, gradients = _real(output), _real(gradients.detach())
         last = self._begin(gradients, geometry)
         ranks = self._group.size()
-        if self._run.use_plain:
-            self._run.give_back(gradients, geometry)
+        if self._plain(gradients, geometry, last=last):
             # As FSDP2 itself does; torch 2.13 renamed it.
             reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
             reduce_scatter(output, gradients.div_(ranks), group=self._group)
-            self.statistics.add_plain(last=last)
         else:
-            length, scale = geometry.size // ranks, self._run.scale
+            length, scale = geometry.size // ranks, self._scale
             shards = [slice(k * length, (k + 1) * length) for k in range(ranks)]
-            values = gradients if self._run.exchanger.any_type else gradients.to(torch.float32)
+            values = gradients if self._exchanger.any_type else gradients.to(torch.float32)
             values = values / scale if scale != 1.0 else values
             total = values.new_empty(length)
-            with self._run.counted(geometry.size, last=last, halves=1):
-                self._run.exchanger.reduce_scatter(values, geometry, shards, total)
+            with self._counted(geometry, last=last, halves=1):
+                self._exchanger.reduce_scatter(values, geometry, shards, total)
             output.copy_(total.mul_(scale) if scale != 1.0 else total)
         self._end(last)
 
@@ -194,30 +186,12 @@ class FsdpState:
         """
         values = _real(shard.detach())
         last = self._begin(values, geometry)
-        if self._run.use_plain:
-            self._run.give_back(values, geometry)
+        if self._plain(values, geometry, last=last):
             dist.all_reduce(values.div_(self._group.size()), group=self._group)
-            self.statistics.add_plain(last=last)
         else:
-            with self._run.counted(geometry.size, last=last):
-                self._run.exchanger.average_tensor(values, geometry, self._run.scale)
+            with self._counted(geometry, last=last):
+                self._exchanger.average_tensor(values, geometry, self._scale)
         self._end(last)
-
-    def close(self) -> None:
-        """Leave the group. May be called any number of times."""
-        self._run.close()
-
-    def state_dict(self) -> StateDict:
-        """Return the state of the method on this rank, and of the adaptive choice."""
-        return with_prefix(self._run.state_dict(), self._prefix)
-
-    def load_state_dict(self, state_dict: SavedState) -> None:
-        """Continue from a checkpoint of this rank.
-
-        Raises:
-            ConfigError: it is of another rank, number of ranks, model or method.
-        """
-        self._run.load_state_dict(without_prefix(state_dict, self._prefix))
 
     def _begin(self, values: Tensor, geometry: Geometry) -> bool:
         """Check the gradients of a module; return whether they are the last ones of a step."""
@@ -228,7 +202,7 @@ class FsdpState:
                 "must get a gradient in each backward pass (see set_reduce_scatter_unused_params), and fully_shard "
                 "must be called with one module at a time"
             )
-        self._run.exchanger.check_type(values.dtype)
+        self._exchanger.check_type(values.dtype)
         if geometry in self._exchanged:  # not all modules took part in the last backward pass
             self._end(last=True)
         self._exchanged.add(geometry)
@@ -237,7 +211,7 @@ class FsdpState:
     def _end(self, last: bool) -> None:
         if last:
             self._exchanged.clear()
-            self._run.end_step(time.perf_counter())
+            self._end_step(time.perf_counter())
 
     def replace_reduce_scatters(self, modules: Sequence[ShardedModule]) -> None:
         """Reduce-scatter the gradients of modules from now on; the state is closed if that fails.
@@ -246,7 +220,7 @@ class FsdpState:
             UnsupportedError: the exchange cannot shard, or torch does not let a reduce-scatter be replaced.
         """
         try:
-            self._run.exchanger.check_shards()
+            self._exchanger.check_shards()
             for module, geometry in zip(modules, self._geometries, strict=True):
                 reduce = ReduceScatter(partial(self.reduce_scatter, geometry=geometry))
                 try:
@@ -272,9 +246,9 @@ def all_shards(module: ShardedModule, ranks: int) -> Geometry:
 
 def tensor_sizes(geometries: Sequence[Geometry]) -> dict[str, int]:
     """Return the number of values of each tensor, by name."""
-    sizes: dict[str, int] = {}
+    sizes = Counter[str]()
     for piece in (piece for geometry in geometries for piece in geometry.pieces):
-        sizes[piece.tensor] = sizes.get(piece.tensor, 0) + piece.length
+        sizes[piece.tensor] += piece.length
     return sizes
 
 
@@ -335,12 +309,18 @@ def attach_fsdp(
     inside = common_group(modules, _HINT)
     group, shards = (inside, inside.size()) if between is None else (between, inside.size())
     device = modules[0].parameters[0][1].device.type
-    make = all_shards if between is None else _one_shard
-    geometries = [make(module, shards) for module in modules]
+    if between is None:
+        geometries = [all_shards(module, shards) for module in modules]
+    else:  # the parts of parameters in this rank's shard are tensors of their own
+        geometries = [
+            Geometry.joined([(name, shard_shape(parameter, shards)) for name, parameter in module.parameters])
+            for module in modules
+        ]
     runner = exchanger(chosen, OwnGroup(group, timeout, device=device), tensor_sizes(geometries))
     plain_name = "plain reduce-scatter" if between is None else "plain all-reduce"
-    run = Stepwise(runner, group, adaptive=adaptive, loss_scale=loss_scale, plain_name=plain_name)
-    state = FsdpState(run, group, geometries, "" if between is None else f"shard{inside.rank()}/")
+    prefix = "" if between is None else f"shard{inside.rank()}/"
+    options = {"adaptive": adaptive, "loss_scale": loss_scale, "plain_name": plain_name, "prefix": prefix}
+    state = FsdpState(runner, group, geometries, **options)
     try:
         if between is None:
             state.replace_reduce_scatters(modules)
@@ -351,13 +331,3 @@ def attach_fsdp(
         state.close()
         raise UnsupportedError(f"cannot attach exchange {chosen}: {error}") from error
     return state
-
-
-def _one_shard(module: ShardedModule, ranks: int) -> Geometry:
-    """Return the geometry of this rank's shard, its parts of parameters as tensors of their own."""
-    tensors, offset = [], 0
-    for name, parameter in module.parameters:
-        shape = shard_shape(parameter, ranks)
-        tensors.append((name, offset, shape))
-        offset += prod(shape)
-    return Geometry.whole(tensors, offset)

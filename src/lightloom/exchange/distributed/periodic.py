@@ -29,13 +29,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.exchange.distributed.adaptive import Statistics
+from lightloom.exchange.distributed.adaptive import Counts, Statistics
 from lightloom.exchange.distributed.factory import exchanger
 from lightloom.exchange.distributed.group import OwnGroup, raw_nbytes
-from lightloom.exchange.distributed.residuals import Geometry, SavedState, StateDict
+from lightloom.exchange.distributed.residuals import Geometry, SavedState, StateDict, with_prefix, without_prefix
 from lightloom.exchange.method import ExchangeMethod, Gradient
 from lightloom.exchange.methods import DiLoCoExchange, LocalSgdExchange, PlainExchange, method_of
-from lightloom.exchange.transport.channel import Traffic
 from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT
 from lightloom.exchange.transport.gloo import group_or_default
 
@@ -70,21 +69,12 @@ class Periodic(ABC):
         self.steps += 1
         due = self._due()
         for names in due:
-            began, sent = time.perf_counter(), self._exchanger.group.sent
+            began, group, sent = time.perf_counter(), self._exchanger.group, self._exchanger.group.sent
             with torch.no_grad():
                 self._exchange(names)
-            values = sum(self.parameters[name].numel() for name in names)
-            traffic = Traffic(raw_nbytes(values, self._exchanger.group.ranks), self._exchanger.group.sent - sent)
-            self.statistics.add_exchange(traffic, time.perf_counter() - began, last=True)
+            raw = raw_nbytes(sum(self.parameters[name].numel() for name in names), group.ranks)
+            self.statistics.add(Counts(raw, group.sent - sent, time.perf_counter() - began, buckets=1), last=True)
         return bool(due)
-
-    def attach(self, optimizer: Optimizer) -> None:
-        """Call ``step`` after each step of the optimizer from now on."""
-
-        def after_step(*_: object) -> None:
-            self.step()
-
-        optimizer.register_step_post_hook(after_step)
 
     def close(self) -> None:
         """Leave the group. May be called any number of times."""
@@ -92,7 +82,7 @@ class Periodic(ABC):
 
     def state_dict(self) -> StateDict:
         """Return the number of steps and the state of the inner method."""
-        return {_STEP: self.steps} | {f"{_INNER}{key}": value for key, value in self._exchanger.state_dict().items()}
+        return {_STEP: self.steps} | with_prefix(self._exchanger.state_dict(), _INNER)
 
     def load_state_dict(self, state_dict: SavedState) -> None:
         """Continue from a checkpoint of this rank, beside those of the model and its optimizer.
@@ -102,8 +92,8 @@ class Periodic(ABC):
         """
         if _STEP not in state_dict:
             raise ConfigError(f"the checkpoint holds no {_STEP!r}: expected one of {self.method}")
-        inner = {key.removeprefix(_INNER): value for key, value in state_dict.items() if key.startswith(_INNER)}
-        self._exchanger.load_state_dict(inner)
+        inner = {key: value for key, value in state_dict.items() if key.startswith(_INNER)}
+        self._exchanger.load_state_dict(without_prefix(inner, _INNER))
         self.steps = int(state_dict[_STEP])
 
     def _wide(self, names: Iterable[str]) -> dict[str, Tensor]:
@@ -140,7 +130,7 @@ class LocalSgd(Periodic):
 
     def _exchange(self, names: list[str]) -> None:
         flat = torch.cat([*self._wide(names).values()])
-        self._exchanger.average(flat, Geometry.whole([("weights", 0, tuple(flat.shape))], flat.numel()))
+        self._exchanger.average(flat, Geometry.joined([("weights", tuple(flat.shape))]))
         for name, mean in self._split(flat, names):
             self.parameters[name].copy_(mean.view(self.parameters[name].shape))
 
@@ -155,19 +145,19 @@ class DiLoCo(Periodic):
         """Weights of the last exchange, float32 or wider."""
         self.momentum = {name: torch.zeros_like(values) for name, values in self.backup.items()}
         """Momentum of the outer optimizer."""
-        names = iter(self.parameters)
+        left = iter(self.parameters)
         parts = method.parts(Gradient(tuple(tuple(values.shape) for values in self.parameters.values())))
-        self.fragments = [[next(names) for _ in part.shapes] for part in parts]
+        self.fragments = [[next(left) for _ in part.shapes] for part in parts]
         """Names of the tensors that are exchanged together."""
-        self._geometries = [self._geometry(fragment) for fragment in self.fragments]
+        self._geometries = [
+            Geometry.joined([(name, tuple(self.parameters[name].shape)) for name in names]) for names in self.fragments
+        ]
 
     def state_dict(self) -> StateDict:
         """Return steps, weights of the last exchange, the outer momentum and the state of the inner method."""
-        state = super().state_dict()
-        for name in self.backup:
-            state[f"backup/{name}"] = self.backup[name].cpu().clone()
-            state[f"momentum/{name}"] = self.momentum[name].cpu().clone()
-        return state
+        kept = {f"backup/{name}": values for name, values in self.backup.items()}
+        kept |= {f"momentum/{name}": values for name, values in self.momentum.items()}
+        return super().state_dict() | {key: values.cpu().clone() for key, values in kept.items()}
 
     def load_state_dict(self, state_dict: SavedState) -> None:
         for kind, tensors in (("backup", self.backup), ("momentum", self.momentum)):
@@ -199,13 +189,6 @@ class DiLoCo(Periodic):
                 gradient = gradient + factor * momentum.mul_(factor).add_(gradient)
             backup.sub_(gradient, alpha=rate)
             self.parameters[name].copy_(backup.view(self.parameters[name].shape))
-
-    def _geometry(self, names: list[str]) -> Geometry:
-        tensors, offset = [], 0
-        for name in names:
-            tensors.append((name, offset, tuple(self.parameters[name].shape)))
-            offset += self.parameters[name].numel()
-        return Geometry.whole(tensors, offset)
 
 
 def periodic(
@@ -259,5 +242,9 @@ def periodic(
     else:
         raise UnsupportedError(f"exchange {chosen} averages gradients at every step: expected localsgd or diloco")
     if hook:
-        outer.attach(optimizer)
+
+        def after_step(*_: object) -> None:
+            outer.step()
+
+        optimizer.register_step_post_hook(after_step)
     return outer

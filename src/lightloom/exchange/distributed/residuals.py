@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from itertools import accumulate
 from math import prod
 from typing import Any, TypeAlias
 
@@ -98,10 +99,14 @@ class Geometry:
             )
 
     @classmethod
-    def whole(cls, tensors: Sequence[tuple[str, int, tuple[int, ...]]], size: int) -> Geometry:
-        """Return the geometry of tensors that lie in the buffer whole: (name, offset, shape) each."""
-        pieces = [Piece(name, 0, offset, prod(shape)) for name, offset, shape in tensors]
-        return cls(pieces, size, [(name, shape) for name, _, shape in tensors])
+    def joined(cls, tensors: Sequence[tuple[str, tuple[int, ...]]], size: int | None = None) -> Geometry:
+        """Return the geometry of tensors that lie in the buffer whole, one after the other: (name, shape) each.
+
+        ``size`` is the number of values in the buffer, which the tensors must cover; theirs unless given.
+        """
+        ends = list(accumulate((prod(shape) for _, shape in tensors), initial=0))
+        pieces = [Piece(name, 0, offset, prod(shape)) for (name, shape), offset in zip(tensors, ends, strict=False)]
+        return cls(pieces, ends[-1] if size is None else size, tensors)
 
     @cached_property
     def names(self) -> frozenset[str]:

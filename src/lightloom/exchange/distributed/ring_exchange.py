@@ -7,7 +7,7 @@ in the same memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.residuals import Geometry, Piece, SavedState, StateDict
 from lightloom.exchange.transport.channel import AgreedError, StreamObserver, encode_block
-from lightloom.exchange.transport.ring_all_reduce import all_gather, reduce_scatter, ring_reduce_scatter
+from lightloom.exchange.transport.ring_all_reduce import all_gather, reduce_scatter
 from lightloom.photonics.averaging.averagers import Averager, average_into
 from lightloom.photonics.averaging.block_quantisation import UNFIT, CodeBuffers
 
@@ -213,7 +213,7 @@ class RingExchanger(Exchanger):
             cut.scatter(k, torch.from_numpy(block), values, 1 / ranks)
 
         up = all_gather(ring, message, codec, cut.sizes, put)
-        self.group.sent += (down + up).nbytes_sent
+        self.group.sent += down + up
 
     def reduce_scatter_values(
         self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor
@@ -224,12 +224,12 @@ class RingExchanger(Exchanger):
             return
         leave = self.residuals is not None
         own = values if self.residuals is None else self.residuals.buffer(geometry).add_(values)
-        blocks = [own[shard].numpy() for shard in shards]
-        traffic = ring_reduce_scatter(ring, blocks, self.codec, leave=leave, observe=self._observe)
+        # The phase leaves the sum in block rank + 1.
+        blocks = [own[shards[k - 1]].numpy() for k in range(ring.size)]
+        self.group.sent += reduce_scatter(ring, blocks, self.codec, leave=leave, observe=self._observe)
         torch.div(own[shards[rank]], self.group.ranks, out=output)
         if leave:
             own[shards[rank]].zero_()  # the owner encodes nothing of its own shard
-        self.group.sent += traffic.nbytes_sent
 
 
 # Averages by light, emulated between processes: codes are exchanged, each rank averages its share of them.
@@ -241,17 +241,6 @@ class RingExchanger(Exchanger):
 # them.
 
 _RANKS = "ranks"
-
-
-class BucketBuffers(NamedTuple):
-    """Memory for one bucket."""
-
-    quantise: CodeBuffers
-    """Blocks of the bucket."""
-    outgoing: Codes
-    """Codes to send, shape (ranks, share)."""
-    incoming: Codes
-    """Codes received, shape (ranks, share)."""
 
 
 class OpticalExchanger(Exchanger):
@@ -278,7 +267,8 @@ class OpticalExchanger(Exchanger):
         CodeBuffers.of([], averager.bits, block)  # checks both
         super().__init__(name, group)
         self.averager, self.block = averager, block
-        self._buffers: dict[Geometry, BucketBuffers] = {}
+        self._buffers: dict[Geometry, tuple[CodeBuffers, Codes, Codes]] = {}
+        """Blocks of a bucket, codes to send and codes received, both of shape (ranks, share)."""
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values`` by their mean over ranks, the same bits on all of them.
@@ -290,20 +280,20 @@ class OpticalExchanger(Exchanger):
         if geometry not in self._buffers:
             quantise = CodeBuffers.of([piece.length for piece in geometry.pieces], self.averager.bits, self.block)
             shape = (self.group.ranks, -(-geometry.size // self.group.ranks))
-            sent, received = np.zeros(shape, quantise.code_type), np.zeros(shape, quantise.code_type)
-            self._buffers[geometry] = BucketBuffers(quantise, sent, received)
-        buffers, flat = self._buffers[geometry], values.numpy()
-        scales = self._largest(buffers.quantise.scales(flat))
+            outgoing, incoming = np.zeros(shape, quantise.code_type), np.zeros(shape, quantise.code_type)
+            self._buffers[geometry] = quantise, outgoing, incoming
+        (quantise, outgoing, incoming), flat = self._buffers[geometry], values.numpy()
+        scales = self._largest(quantise.scales(flat))
         if scales.size and scales.max() == UNFIT:
-            at = int(buffers.quantise.edges[int(scales.argmax())])
+            at = int(quantise.edges[int(scales.argmax())])
             raise AgreedError(
                 f"the gradients of a rank hold NaN, Inf or a size of 2^127 or more, in the block from value {at} of a "
                 "bucket: expected finite values"
             )
-        codes = buffers.outgoing.reshape(-1)[: flat.size]
-        buffers.quantise.encode(flat, scales, codes)
-        self._average_codes(buffers)
-        buffers.quantise.decode(codes, scales, flat)
+        codes = outgoing.reshape(-1)[: flat.size]
+        quantise.encode(flat, scales, codes)
+        self._average_codes(outgoing, incoming)
+        quantise.decode(codes, scales, flat)
 
     def blocks(self, geometry: Geometry) -> int:
         """Return the number of blocks of a buffer, each of which has an exponent."""
@@ -335,16 +325,15 @@ class OpticalExchanger(Exchanger):
         self.group.all_gather(rows.view(-1), torch.from_numpy(scales), [scales.size] * self.group.ranks)
         return np.asarray(rows.numpy().max(axis=0))
 
-    def _average_codes(self, buffers: BucketBuffers) -> None:
+    def _average_codes(self, outgoing: Codes, incoming: Codes) -> None:
         """Replace the outgoing codes by mean codes."""
         if self.group.ranks == 1:
-            average_into(self.averager, buffers.outgoing, buffers.outgoing[0])
+            average_into(self.averager, outgoing, outgoing[0])
             return
-        sizes = [buffers.outgoing[0].nbytes] * self.group.ranks
-        self.group.all_to_all(_as_bytes(buffers.incoming), _as_bytes(buffers.outgoing), sizes, sizes)
-        mean = buffers.outgoing[self.group.rank]
-        average_into(self.averager, buffers.incoming, mean)
-        self.group.all_gather(_as_bytes(buffers.outgoing), _as_bytes(mean), sizes)
+        sizes, mean = [outgoing[0].nbytes] * self.group.ranks, outgoing[self.group.rank]
+        self.group.all_to_all(_as_bytes(incoming), _as_bytes(outgoing), sizes, sizes)
+        average_into(self.averager, incoming, mean)
+        self.group.all_gather(_as_bytes(outgoing), _as_bytes(mean), sizes)
 
 
 def rank_seed(seed: int, rank: int) -> int:

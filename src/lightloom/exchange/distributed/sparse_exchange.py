@@ -175,7 +175,9 @@ class LowRankExchanger(Exchanger):
         matrices, plain = self._layout(geometry)
         if self.residuals is not None:
             values.add_(self.residuals.buffer(geometry, values.device))
-        self._average_plain(values, plain)
+        if plain:  # tensors that are not sent as factors
+            for part, mean in zip(plain, self._mean([values[part] for part in plain]), strict=True):
+                values[part] = mean
         if not matrices:
             return
         starts = [self._start(matrix, values.device) for matrix in matrices]
@@ -199,15 +201,6 @@ class LowRankExchanger(Exchanger):
         starts = {key: value for key, value in state_dict.items() if str(key).startswith(_START)}
         super().load_state_dict({key: value for key, value in state_dict.items() if key not in starts})
         self._starts = {key.removeprefix(_START): torch.as_tensor(value).clone() for key, value in starts.items()}
-
-    def _average_plain(self, values: Tensor, plain: list[slice]) -> None:
-        """Average the tensors that are not sent as factors, in one all-reduce."""
-        if plain:
-            (mean,) = self._mean([torch.cat([values[part] for part in plain])])
-            for part, averaged in zip(
-                plain, torch.split(mean, [part.stop - part.start for part in plain]), strict=True
-            ):
-                values[part] = averaged
 
     def _mean(self, tensors: list[Tensor]) -> list[Tensor]:
         """Return the means of tensors over ranks, by one all-reduce."""

@@ -155,12 +155,6 @@ def encode_leaving(fmt: BlockFormat, values: Tensor) -> Tensor:
     return _message(fmt, scale_bits, codes)
 
 
-def encode_feedback(fmt: BlockFormat, gradient: Tensor, residual: Tensor) -> Tensor:
-    """Return the message of ``residual + gradient``, whose errors ``residual`` becomes; ``gradient`` stays."""
-    residual.add_(gradient)
-    return encode_leaving(fmt, residual)
-
-
 def decode(fmt: BlockFormat, wire: Tensor, count: int) -> Tensor:
     """Return the ``count`` values of a message, flat float32 on its device.
 

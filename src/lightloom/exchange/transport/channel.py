@@ -351,19 +351,6 @@ StreamObserver = Callable[[Payload], None]
 """Function that is called with every stream that a rank encodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """Bytes that one rank sent on its data connections in one exchange."""
-
-    nbytes_raw: int
-    """Bytes that the same exchange sends without a codec."""
-    nbytes_sent: int
-    """Bytes that this exchange sent."""
-
-    def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(self.nbytes_raw + other.nbytes_raw, self.nbytes_sent + other.nbytes_sent)
-
-
 def payload_limit(values: int) -> int:
     """Return the largest size in bytes of a valid payload of ``values`` float32 values.
 

@@ -1,8 +1,4 @@
-"""Exchanges with several peers at once, and the ring: send to the next rank while receiving from the one before.
-
-rank − 1 ═ data ═▶ rank ═ data ═▶ rank + 1
-rank − 1 ◀ control ▶ rank ◀ control ▶ rank + 1
-"""
+"""Exchanges of one rank with several peers at once."""
 
 from __future__ import annotations
 
@@ -183,35 +179,3 @@ class ChannelGroup:
             for sock in self._sockets:
                 sock.close()
             self._selector.close()
-
-
-class Ring(ChannelGroup):
-    """One rank's place in a ring; made by ``lightloom.exchange.transport.meeting``."""
-
-    def __init__(
-        self,
-        rank: int,
-        size: int,
-        *,
-        successor: tuple[socket.socket, socket.socket],
-        predecessor: tuple[socket.socket, socket.socket],
-        timeout: float = DEFAULT_TIMEOUT,
-    ) -> None:
-        """Take over the sockets, each pair as (data, control); ``timeout`` is in seconds without progress."""
-        self.rank, self.size = rank, size
-        self.next = Channel(rank, (rank + 1) % size, *successor)
-        self.previous = Channel(rank, (rank - 1) % size, *predecessor)
-        super().__init__(rank, (self.previous, self.next), timeout=timeout)
-
-    def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
-        """Send ``payload`` to the next rank while receiving the previous rank's.
-
-        Args:
-            payload: bytes-like, contiguous.
-            marked: whether it is compressed; both neighbours must agree, message by message.
-            limit: the most bytes that the previous rank can rightly send.
-
-        Raises:
-            TransportError: a rank died, broke the ring, fell silent for ``timeout`` seconds, or is out of step.
-        """
-        return self.transfer({self.next: payload}, {self.previous: limit}, marked=marked)[self.previous]

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from lightloom.core.arrays import Bytes, Float32s
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.exchange.compression.codec import float32_values
-from lightloom.exchange.transport.channel import Payload, encode_block
+from lightloom.exchange.transport.channel import Payload, add_decoded, decode_block, encode_block
 from lightloom.exchange.transport.ring_all_reduce import all_reduce_in_place
 
 if TYPE_CHECKING:
@@ -50,13 +50,11 @@ def allreduce(
     """
     ring = _Ring(communicator)
     total = _agreed(ring.communicator, values, codec).copy()
-    shape = np.shape(values)
-    if ring.size == 1:
-        if residual is not None:
-            residual[:] = 0
-        return total.reshape(shape)
-    all_reduce_in_place(ring, total, codec, residual)
-    return total.reshape(shape)
+    if ring.size > 1:
+        all_reduce_in_place(ring, total, codec, residual)
+    elif residual is not None:
+        residual[:] = 0
+    return total.reshape(np.shape(values))
 
 
 def bcast(
@@ -74,7 +72,8 @@ def bcast(
     communicator.Bcast(size, root)
     buffer = np.frombuffer(payload, np.uint8).copy() if communicator.rank == root else np.empty(size[0], np.uint8)
     communicator.Bcast(buffer, root)
-    return _decoded(buffer, codec, flat.size).reshape(np.shape(values))
+    decoded = decode_block(codec, buffer, flat.size, rank=communicator.rank, peer=root)
+    return decoded.reshape(np.shape(values))
 
 
 def gather(
@@ -86,7 +85,7 @@ def gather(
     payloads = _gathered(communicator, encode_block(codec, flat), root)
     if payloads is None:
         return None
-    rows = [_decoded(payload, codec, flat.size) for payload in payloads]
+    rows = [decode_block(codec, one, flat.size, rank=root, peer=peer) for peer, one in enumerate(payloads)]
     return np.stack(rows).reshape(len(rows), *np.shape(values))
 
 
@@ -103,12 +102,8 @@ def reduce(
     if payloads is None:
         return None
     total = np.zeros_like(flat)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for payload in payloads:
-            if codec is None or flat.size == 0:
-                total += _decoded(payload, codec, flat.size)
-            else:
-                codec.decode_adding(payload, total)
+    for peer, payload in enumerate(payloads):
+        add_decoded(codec, payload, total, rank=root, peer=peer)
     return total.reshape(np.shape(values))
 
 
@@ -171,10 +166,3 @@ def _gathered(communicator: Communicator, payload: Payload, root: int) -> list[B
     incoming = np.empty(sizes.sum(), np.uint8)
     communicator.Gatherv(outgoing, (incoming, sizes), root)
     return np.split(incoming, np.cumsum(sizes)[:-1])
-
-
-def _decoded(payload: Bytes, codec: Codec | None, size: int) -> Float32s:
-    if codec is None or size == 0:
-        return np.frombuffer(payload, np.float32).copy()
-    values: Float32s = codec.decode(payload)
-    return values

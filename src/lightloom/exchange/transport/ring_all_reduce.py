@@ -21,17 +21,15 @@ from typing import Protocol
 import numpy as np
 
 from lightloom.core.arrays import Float32s
-from lightloom.exchange.compression.codec import Codec, float32_values
+from lightloom.exchange.compression.codec import Codec
 from lightloom.exchange.transport.channel import (
     Payload,
     StreamObserver,
-    Traffic,
     add_decoded,
     decode_block,
     encode_block,
     payload_limit,
 )
-from lightloom.exchange.transport.channel_group import Ring
 
 
 class RingExchange(Protocol):
@@ -45,65 +43,31 @@ class RingExchange(Protocol):
         """Send to the next rank and return what the previous one sent."""
 
 
-def ring_all_reduce(
-    ring: Ring, values: Float32s, codec: Codec | None = None, residual: Float32s | None = None
-) -> tuple[Float32s, Traffic]:
-    """Return the sum of all ranks' ``values``, the same bits on every rank, and the bytes sent.
+def all_reduce_in_place(
+    ring: RingExchange, total: Float32s, codec: Codec | None = None, residual: Float32s | None = None
+) -> int:
+    """Replace flat values by their sum over ranks, the same bits on every rank; return the bytes sent.
 
-    Without a codec this is the uncompressed ring, whose sum of block b starts at rank b and goes round. With one of
-    error bound e, each value is within N·e of that sum (N encodings), if e is absolute.
+    Without a codec the sum of block b starts at rank b and goes round. With one of absolute error e, each value is
+    within N·e of that sum (N encodings).
 
     Args:
-        values: any length, the same on every rank; left alone.
+        total: any length, the same on every rank.
         residual: overwritten with what this rank's encodings took away (0 where a value is not finite).
 
     Raises:
-        InputError: the values are not float32.
-        TransportError: see ``Ring.exchange``; also when ranks bring different lengths.
+        TransportError: see the ring's ``exchange``; also when ranks bring different lengths.
     """
-    total = float32_values(values).copy()
-    with ring.breaking_off():
-        return total, all_reduce_in_place(ring, total, codec, residual)
-
-
-def all_reduce_in_place(
-    ring: RingExchange, total: Float32s, codec: Codec | None = None, residual: Float32s | None = None
-) -> Traffic:
-    """Replace flat values by their sum over ranks, as ``ring_all_reduce`` does. Break a ``Ring`` off if this raises."""
     blocks, leave = np.array_split(total, ring.size), residual is not None
 
     def put(k: int, values: Float32s) -> None:
         blocks[k][:] = values
 
-    traffic = reduce_scatter(ring, blocks, codec, leave=leave)
+    sent = reduce_scatter(ring, blocks, codec, leave=leave)
     own = encode_block(codec, blocks[(ring.rank + 1) % ring.size], leave=leave)
     if residual is not None:
         residual[:] = total
-    return traffic + all_gather(ring, own, codec, [block.size for block in blocks], put)
-
-
-def ring_reduce_scatter(
-    ring: RingExchange,
-    shards: Sequence[Float32s],
-    codec: Codec | None = None,
-    *,
-    leave: bool = False,
-    observe: StreamObserver | None = None,
-) -> Traffic:
-    """Sum over ranks, in place: afterwards ``shards[rank]`` is the sum of all ranks' shards of that number.
-
-    The other shards are overwritten; with ``leave`` they are the errors of this rank's encodings, so that the sums and
-    the errors of all ranks add up to the input. The owner's shard is not encoded: with a codec of absolute error e the
-    sum is off by at most (N − 1)·e.
-
-    Args:
-        shards: N flat float32 arrays, their lengths the same on every rank.
-
-    Raises:
-        TransportError: see ``Ring.exchange``; also when ranks bring different lengths. A ring is to be broken off then.
-    """
-    blocks = [shards[(k - 1) % ring.size] for k in range(ring.size)]
-    return reduce_scatter(ring, blocks, codec, leave=leave, observe=observe)
+    return sent + all_gather(ring, own, codec, [block.size for block in blocks], put)
 
 
 def reduce_scatter(
@@ -113,18 +77,20 @@ def reduce_scatter(
     *,
     leave: bool = False,
     observe: StreamObserver | None = None,
-) -> Traffic:
-    """Run the first phase; block ``rank + 1`` becomes the sum, the others are overwritten, with errors if ``leave``."""
-    n, i = ring.size, ring.rank
-    raw = sent = 0
+) -> int:
+    """Run the first phase; block ``rank + 1`` becomes the sum, the others are overwritten, with errors if ``leave``.
+
+    The sum is not encoded by its owner: with a codec of absolute error e it is off by at most (N − 1)·e. Returns the
+    bytes sent.
+    """
+    n, i, sent = ring.size, ring.rank, 0
     for s in range(1, n):
         outgoing, target = blocks[(i - s + 1) % n], blocks[(i - s) % n]
         payload = encode_block(codec, outgoing, leave=leave, observe=observe)
-        raw += outgoing.nbytes
         sent += memoryview(payload).nbytes
-        incoming = _hop(ring, payload, codec, target.size)
+        incoming = ring.exchange(payload, marked=codec is not None, limit=payload_limit(target.size))
         add_decoded(codec, incoming, target, rank=i, peer=(i - 1) % n)
-    return Traffic(raw, sent)
+    return sent
 
 
 def all_gather(
@@ -133,26 +99,21 @@ def all_gather(
     codec: Codec | None,
     sizes: Sequence[int],
     put: Callable[[int, Float32s], None],
-) -> Traffic:
-    """Run the second phase: ``put(k, values)`` is called for every block, with the same bits on all ranks.
+) -> int:
+    """Run the second phase: ``put(k, values)`` is called for every block, with the same bits on all ranks; return the
+    bytes sent.
 
     Args:
         payload: block ``rank + 1``, encoded; received payloads are passed on unchanged.
         sizes: number of values of each block.
         put: function that copies what it needs of the values.
     """
-    n, i = ring.size, ring.rank
+    n, i, sent = ring.size, ring.rank, 0
     scratch = np.empty(max(sizes), np.float32)
-    raw = sent = 0
     for s in range(n):
         k = (i - s + 1) % n
         put(k, decode_block(codec, payload, sizes[k], rank=i, peer=(i - 1) % n, out=scratch[: sizes[k]]))
         if s < n - 1:
-            raw += 4 * sizes[k]
             sent += memoryview(payload).nbytes
-            payload = _hop(ring, payload, codec, sizes[(i - s) % n])
-    return Traffic(raw, sent)
-
-
-def _hop(ring: RingExchange, payload: Payload, codec: Codec | None, values: int) -> Payload:
-    return ring.exchange(payload, marked=codec is not None, limit=payload_limit(values))
+            payload = ring.exchange(payload, marked=codec is not None, limit=payload_limit(sizes[(i - s) % n]))
+    return sent

@@ -46,89 +46,77 @@ SUMMED = float(BATCH)
 LEARNING_RATES = {"hdc": 0.1, "lenet": 0.05, "lenet-cifar": 0.05}
 """Table I's for HDC; ours for LeNet, divided by five after 5/12 and 10/12 of the iterations."""
 _KEPT = ("recipe", "iterations", "accuracy", "loss", "tags", "nbytes_raw", "nbytes_sent", "seconds")
+_PRINTED = "inceptionn-printed:2^-10"
 
 
 @dataclass(frozen=True, slots=True)
-class ShortRun:
-    """A variant of the training of one network."""
+class TrainingRun:
+    """A variant of the training of one network, run once per seed."""
 
-    network: str
     name: str
-    gradients: str = "none"
-    error_feedback: bool = False
-    weights: str = "none"
-    gradient_scale: float = 1.0
-    rate: float = 1.0
-    """Factor of the learning rate beside what the gradient scale takes away again."""
-    seeds: Sequence[int] = SHORT_SEEDS[:1]
-    shortened: int | None = None
-    """Iterations where they are fewer than the network's."""
+    settings: Mapping[str, Any]
+    """Fields of the recipe but for its seed."""
+    seeds: Sequence[int]
 
     @property
-    def iterations(self) -> int:
-        """Iterations of the run: its own number where it is shortened, the network's otherwise."""
-        return self.shortened or ITERATIONS[self.network]
+    def network(self) -> str:
+        """Name of the network that is trained."""
+        return str(self.settings.get("network", "hdc"))
 
     def recipe(self, seed: int) -> Recipe:
         """Return the recipe of the run with one seed."""
         from lightloom.papers.runs.digits import Recipe
 
-        return Recipe(
-            seed=seed,
-            network=self.network,
-            gradients=self.gradients,
-            error_feedback=self.error_feedback,
-            weights=self.weights,
-            gradient_scale=self.gradient_scale,
-            iterations=self.iterations,
-            batch_per_rank=BATCH,
-            learning_rate=self.rate * LEARNING_RATES[self.network],
-            iterations_per_division=2_000 if self.network == "hdc" else ITERATIONS[self.network] * 5 // 12,
-            record_every=ITERATIONS[self.network] // (4 if self.network == "hdc" else 5),
-            checkpoint_every=10 * ITERATIONS[self.network],
-        )
+        return Recipe(seed=seed, **self.settings)
 
 
-def short_runs() -> tuple[ShortRun, ...]:
+def _short(
+    network: str, name: str, seeds: Sequence[int] = SHORT_SEEDS[:1], rate: float = 1.0, **settings: Any
+) -> TrainingRun:
+    """Return a short run; ``rate`` is the factor of the network's learning rate."""
+    iterations, is_hdc = ITERATIONS[network], network == "hdc"
+    common = {
+        "network": network,
+        "iterations": iterations,
+        "batch_per_rank": BATCH,
+        "learning_rate": rate * LEARNING_RATES[network],
+        "iterations_per_division": 2_000 if is_hdc else iterations * 5 // 12,
+        "record_every": iterations // (4 if is_hdc else 5),
+        "checkpoint_every": 10 * iterations,
+    }
+    return TrainingRun(name, common | settings, seeds)
+
+
+def short_runs() -> tuple[TrainingRun, ...]:
     """Return all runs, the most important first."""
-    lenet = (*_codecs("lenet", SHORT_SEEDS), *_truncated("lenet"), *_summed("lenet"))
-    return (*_hdc(), *lenet, *_codecs("lenet-cifar", SHORT_SEEDS[:1]))
-
-
-def _codecs(network: str, seeds: Sequence[int]) -> Iterator[ShortRun]:
-    """Figs. 13 and 14(b): float32 and the codecs at 2^-10, and feedback at the larger bounds."""
-    yield ShortRun(network, "float32", seeds=seeds)
-    yield ShortRun(network, "printed 2^-10", "inceptionn-printed:2^-10")
-    yield ShortRun(network, "windowed 2^-10", "inceptionn:2^-10")
-    for k in (10, 8, 6):
-        several = seeds if k == 10 else SHORT_SEEDS[:1]
-        yield ShortRun(network, f"windowed+feedback 2^-{k}", f"inceptionn:2^-{k}", error_feedback=True, seeds=several)
-
-
-def _truncated(network: str) -> Iterator[ShortRun]:
-    """Fig. 4: truncation of gradients and of weights."""
-    for bits in (16, 22, 24):
-        yield ShortRun(network, f"truncate g {bits}", gradients=f"truncate:{bits}")
-        yield ShortRun(network, f"truncate w {bits}", weights=f"truncate:{bits}")
-
-
-def _summed(network: str) -> Iterator[ShortRun]:
-    """The loss summed over a rank's batch: gradients 25 times as large under the same bound."""
-    yield ShortRun(network, "printed 2^-10 summed", "inceptionn-printed:2^-10", gradient_scale=SUMMED)
-
-
-def _hdc() -> Iterator[ShortRun]:
-    """The paper's network with the codec as printed, under the mean loss and the summed one.
-
-    The last run reads the summed loss literally: at Table I's learning rate.
-    """
+    runs: list[TrainingRun] = []
+    # The paper's network with the codec as printed, under the mean loss and the summed one.
     for scale, mark in ((1.0, ""), (SUMMED, " summed")):
-        yield ShortRun("hdc", f"float32{mark}", gradient_scale=scale)
-        yield ShortRun("hdc", f"printed 2^-10{mark}", "inceptionn-printed:2^-10", gradient_scale=scale)
-    yield ShortRun("hdc", "float32 summed, rate as printed", gradient_scale=SUMMED, rate=SUMMED, shortened=100)
+        runs.append(_short("hdc", f"float32{mark}", gradient_scale=scale))
+        runs.append(_short("hdc", f"printed 2^-10{mark}", gradients=_PRINTED, gradient_scale=scale))
+    # The summed loss taken literally: at Table I's learning rate.
+    literal = {"gradient_scale": SUMMED, "iterations": 100}
+    runs.append(_short("hdc", "float32 summed, rate as printed", rate=SUMMED, **literal))
+    runs += _codecs("lenet", SHORT_SEEDS)
+    for bits in (16, 22, 24):  # Fig. 4: truncation of gradients and of weights
+        runs.append(_short("lenet", f"truncate g {bits}", gradients=f"truncate:{bits}"))
+        runs.append(_short("lenet", f"truncate w {bits}", weights=f"truncate:{bits}"))
+    # Gradients 25 times as large under the same bound.
+    runs.append(_short("lenet", "printed 2^-10 summed", gradients=_PRINTED, gradient_scale=SUMMED))
+    return (*runs, *_codecs("lenet-cifar", SHORT_SEEDS[:1]))
 
 
-def short_jobs(data: Path | None = None) -> list[tuple[ShortRun, int]]:
+def _codecs(network: str, seeds: Sequence[int]) -> Iterator[TrainingRun]:
+    """Figs. 13 and 14(b): float32 and the codecs at 2^-10, and feedback at the larger bounds."""
+    yield _short(network, "float32", seeds)
+    yield _short(network, "printed 2^-10", gradients=_PRINTED)
+    yield _short(network, "windowed 2^-10", gradients="inceptionn:2^-10")
+    for k in (10, 8, 6):
+        codec = {"gradients": f"inceptionn:2^-{k}", "error_feedback": True}
+        yield _short(network, f"windowed+feedback 2^-{k}", seeds if k == 10 else SHORT_SEEDS[:1], **codec)
+
+
+def short_jobs(data: Path | None = None) -> list[tuple[TrainingRun, int]]:
     """Return runs and seeds, seed by seed; without CIFAR-100 in ``data`` its runs are left out."""
     there = data is not None and datasets.is_there(data)
     every = [(run, seed) for seed in SHORT_SEEDS for run in short_runs() if seed in run.seeds]
@@ -155,17 +143,21 @@ def measure_short(work: Path, data: Path, advance: Callable[[int], None] = lambd
     work.mkdir(parents=True, exist_ok=True)
     todo = short_jobs(data)
     advance(short_job_count() - len(todo))
+    records: dict[str, dict[str, list[Any]]] = {}
     for run, seed in todo:
-        stored_record(_short_result(work, run, seed), partial(_short_record, run, seed, data))
+        record = stored_record(_short_result(work, run, seed), partial(_short_record, run, seed, data))
+        records.setdefault(run.network, {}).setdefault(run.name, []).append(record)
         advance(1)
-    return collect_short(work, data)
+    origin = provenance({network: list(variants) for network, variants in records.items()}, seed=SHORT_SEEDS[0])
+    write_atomically(work / "networks.json", json.dumps({"ranks": RANKS, "runs": records, "provenance": origin}) + "\n")
+    return work / "networks.json"
 
 
-def _short_record(run: ShortRun, seed: int, data: Path) -> Any:
+def _short_record(run: TrainingRun, seed: int, data: Path) -> Any:
     return rounded(_train(run, seed, data))
 
 
-def _train(run: ShortRun, seed: int, data: Path) -> dict[str, Any]:
+def _train(run: TrainingRun, seed: int, data: Path) -> dict[str, Any]:
     import torch
 
     from lightloom.papers.runs.digits import image_sets
@@ -176,19 +168,7 @@ def _train(run: ShortRun, seed: int, data: Path) -> dict[str, Any]:
     return {name: record[name] for name in _KEPT}
 
 
-def collect_short(work: Path, data: Path | None = None) -> Path:
-    """Write ``networks.json`` from the available results."""
-    records: dict[str, dict[str, list[Any]]] = {}
-    for run, seed in short_jobs(data):
-        path = _short_result(work, run, seed)
-        if path.exists():
-            records.setdefault(run.network, {}).setdefault(run.name, []).append(json.loads(path.read_text()))
-    origin = provenance({network: list(variants) for network, variants in records.items()}, seed=SHORT_SEEDS[0])
-    write_atomically(work / "networks.json", json.dumps({"ranks": RANKS, "runs": records, "provenance": origin}) + "\n")
-    return work / "networks.json"
-
-
-def _short_result(work: Path, run: ShortRun, seed: int) -> Path:
+def _short_result(work: Path, run: TrainingRun, seed: int) -> Path:
     words = "".join(letter if letter.isalnum() else "-" for letter in f"{run.network} {run.name}")
     return work / f"{words}-seed{seed}.json"
 
@@ -251,60 +231,28 @@ FEWER_ITERATIONS = 3_000
 _TIMEOUT = 7_200.0
 
 
-@dataclass(frozen=True, slots=True)
-class LongRun:
-    """A variant of the training, run once per seed."""
-
-    name: str
-    gradients: str = "none"
-    error_feedback: bool = False
-    weights: str = "none"
-    seeds: Sequence[int] = LONG_SEEDS[:1]
-    iterations: int = 10_000
-
-    def recipe(self, seed: int) -> Recipe:
-        """Return the recipe of the run with one seed."""
-        from lightloom.papers.runs.digits import Recipe
-
-        return Recipe(
-            seed=seed,
-            gradients=self.gradients,
-            error_feedback=self.error_feedback,
-            weights=self.weights,
-            iterations=self.iterations,
-        )
-
-
-def long_runs() -> tuple[LongRun, ...]:
+def long_runs() -> tuple[TrainingRun, ...]:
     """Return all runs, the most important first."""
-    paired = (
-        LongRun("float32", seeds=LONG_SEEDS),
-        LongRun("windowed+feedback 2^-10", "inceptionn:2^-10", True, seeds=LONG_SEEDS),
-    )
-    codecs = tuple(
-        LongRun(f"{label} 2^-{k}", f"{family}:2^-{k}", feedback, iterations=10_000 if k == 10 else FEWER_ITERATIONS)
-        for k in (10, 8, 6)
-        for label, family, feedback in (
-            ("printed", "inceptionn-printed", False),
-            ("windowed", "inceptionn", False),
-            ("windowed+feedback", "inceptionn", True),
-        )
-    )
-    truncated = tuple(
-        LongRun(
-            f"truncate {what} {bits}",
-            gradients=f"truncate:{bits}" if "g" in what else "none",
-            weights=f"truncate:{bits}" if "w" in what else "none",
-            iterations=FEWER_ITERATIONS,
-        )
-        for bits in (16, 22, 24)
-        for what in ("g", "w", "w+g")
-    )
-    more = tuple(each for each in codecs if each.name not in {one.name for one in paired})
-    return (*paired, *more, *truncated)
+    families = {
+        "windowed+feedback": {"gradients": "inceptionn", "error_feedback": True},
+        "printed": {"gradients": "inceptionn-printed"},
+        "windowed": {"gradients": "inceptionn"},
+    }
+    runs = [TrainingRun("float32", {}, LONG_SEEDS)]
+    for k in (10, 8, 6):
+        for label in families if k == 10 else ("printed", "windowed", "windowed+feedback"):
+            codec = families[label] | {"gradients": f"{families[label]['gradients']}:2^-{k}"}
+            length = {} if k == 10 else {"iterations": FEWER_ITERATIONS}
+            seeds = LONG_SEEDS if k == 10 and label == "windowed+feedback" else LONG_SEEDS[:1]
+            runs.append(TrainingRun(f"{label} 2^-{k}", codec | length, seeds))
+    for bits in (16, 22, 24):
+        for what in ("g", "w", "w+g"):
+            cut = {name: f"truncate:{bits}" for name, mark in (("gradients", "g"), ("weights", "w")) if mark in what}
+            runs.append(TrainingRun(f"truncate {what} {bits}", cut | {"iterations": FEWER_ITERATIONS}, LONG_SEEDS[:1]))
+    return tuple(runs)
 
 
-def long_jobs() -> list[tuple[LongRun, int]]:
+def long_jobs() -> list[tuple[TrainingRun, int]]:
     """Return runs and seeds in the order of execution, pairs first."""
     every = [(run, seed) for run in long_runs() for seed in run.seeds]
     return sorted(every, key=lambda job: (len(job[0].seeds) == 1, job[1]))
@@ -346,14 +294,15 @@ def _document(work: Path, records: dict[str, list[dict[str, Any]]]) -> dict[str,
     return {"ranks": RANKS, "runs": rounded(records), "gradients": stages, "provenance": origin}
 
 
-def _folder(work: Path, run: LongRun, seed: int) -> Path:
+def _folder(work: Path, run: TrainingRun, seed: int) -> Path:
     return work / f"{run.name.replace(' ', '-')}-seed{seed}"
 
 
-def _train_long(run: LongRun, seed: int, folder: Path, data: Path) -> dict[str, Any]:
+def _train_long(run: TrainingRun, seed: int, folder: Path, data: Path) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
-    snapshots = list(SNAPSHOTS.values()) if run.gradients == "none" and seed == LONG_SEEDS[0] else []
-    arguments = {"recipe": asdict(run.recipe(seed)), "data": str(data), "folder": str(folder), "snapshots": snapshots}
+    recipe = run.recipe(seed)
+    snapshots = list(SNAPSHOTS.values()) if recipe.gradients == "none" and seed == LONG_SEEDS[0] else []
+    arguments = {"recipe": asdict(recipe), "data": str(data), "folder": str(folder), "snapshots": snapshots}
     record: dict[str, Any] = launch("lightloom.papers.runs.digits:train", RANKS, _TIMEOUT, arguments)[0].value
     return record
 

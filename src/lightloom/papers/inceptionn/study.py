@@ -102,11 +102,9 @@ def distribution(gradients: Record) -> Figure:
             axes.bar(exponents, shares, color=colour, width=0.9, label=sign)
         for k in BOUNDS:
             axes.axvline(-k - 0.5, color=GREY, lw=0.8, ls=":")
-        axes.set_title(
-            f"{stage}, iteration {counts['iteration']}\n"
-            f"largest {counts['largest']:.2g}, {100 * counts['small'] / counts['values']:.0f} % below 2^{LOWEST}"
-        )
-        axes.set_xlabel("binade: exponent of |gradient|")
+        words = f"largest {counts['largest']:.2g}, {100 * counts['small'] / counts['values']:.0f} % below 2^{LOWEST}"
+        title = f"{stage}, iteration {counts['iteration']}\n{words}"
+        axes.set(title=title, xlabel="binade: exponent of |gradient|")
     panels[0].set_ylabel("% of values (negative ones downward)")
     panels[0].legend(loc="upper left")
     return figure
@@ -155,8 +153,7 @@ def measured_exchange(exchange: Record) -> Figure:
         wire = [1e3 * row["communication_s"] for row in rows]
         rest = [1e3 * (row["step_s"] - row["communication_s"]) for row in rows]
         stacked_bars(axes, names, [("computation", rest, GREY), ("communication", wire, BLUE)])
-        axes.set_title(model)
-        axes.set_ylabel("ms a step")
+        axes.set(title=model, ylabel="ms a step")
     panels[-1].legend(loc="upper right")
     return figure
 
@@ -188,8 +185,7 @@ def learning(training: Record) -> Figure:
             drawn[f"{label}, ratio {mean_ratio(run):.1f}"] = (run, colour)
         for label, (run, colour) in drawn.items():
             axes.plot(run["iterations"], [100 * share for share in run["accuracy"]], color=colour, label=label, lw=1.5)
-        axes.set_title(f"bound 2^-{k}")
-        axes.set_xlabel("iteration")
+        axes.set(title=f"bound 2^-{k}", xlabel="iteration")
         axes.legend(loc="center right")
     panels[0].set_ylabel("accuracy on the test set, %")
     return figure
@@ -207,8 +203,7 @@ def bit_widths(training: Record) -> Figure:
     stacked_bars(axes, names, [(f"{bits} bits", heights[i], _COLOURS[i]) for i, bits in enumerate(TAG_BITS)])
     for place, column in enumerate(columns):
         axes.annotate(f"{ratio_of_shares(column):.1f} ×", (place, 100), ha="center", va="bottom")
-    axes.set_ylim(60, 103)
-    axes.set_ylabel("% of values (above: compression ratio)")
+    axes.set(ylim=(60, 103), ylabel="% of values (above: compression ratio)")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=4)
     return figure
 
@@ -274,8 +269,7 @@ def other_networks(networks: Record) -> Figure:
     }
     bars(middle, [f"{bits}b-T" for bits in drops], series, "{:.0f}")
     middle.axhline(final(lenet[BASE][0]), color=GREY, lw=1, ls="--")
-    middle.set_ylim(0, 109)
-    middle.set_ylabel("accuracy of LeNet, %")
+    middle.set(ylim=(0, 109), ylabel="accuracy of LeNet, %")
     _learning(right, networks["runs"]["hdc"], _HDC)
     right.set_title("HDC on MNIST")
     return figure
@@ -289,7 +283,5 @@ def _learning(axes: Axes, runs: Record, styles: Mapping[str, tuple[str, str]]) -
         mean = 100 * np.mean([record["accuracy"] for record in records], axis=0)
         label = name if len(records) == 1 else f"{name} ({len(records)} seeds)"
         axes.plot(records[0]["iterations"], mean, style, color=colour, label=label, lw=1.5)
-    axes.set_ylim(0, 102)
-    axes.set_xlabel("iteration")
-    axes.set_ylabel("accuracy on the test set, %")
+    axes.set(ylim=(0, 102), xlabel="iteration", ylabel="accuracy on the test set, %")
     axes.legend(loc="center right", fontsize=7)

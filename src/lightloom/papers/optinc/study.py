@@ -77,8 +77,7 @@ def traffic() -> Figure:
     axes.plot([i - 0.2 for i in range(3)], list(RING_TRAFFIC.values()), "D", color=RED, ms=5, label="paper")
     axes.plot([i + 0.2 for i in range(3)], [1, 1, 1], "D", color=RED, ms=5)
     axes.set_xticks(range(len(servers)), [f"{n} servers" for n in servers])
-    axes.set_ylim(0, 2.2)
-    axes.set_ylabel("bytes a server sends over bytes of the gradient")
+    axes.set(ylim=(0, 2.2), ylabel="bytes a server sends over bytes of the gradient")
     axes.legend(loc="upper left", ncols=3)
     return figure
 
@@ -90,15 +89,13 @@ def training(language: Record, digits: Record | None) -> Figure:
     recipe = runs[BASE][0]["recipe"]
     tokens = recipe["servers"] * recipe["windows_per_server"] * recipe["sequence"]
     _means(left, runs, "steps", "validation_loss", tokens / 1e3, 1.0)
-    left.set_xlabel(f"thousand tokens of {language['corpus']}")
-    left.set_ylabel("validation loss, nats a byte (mean over seeds)")
+    left.set(xlabel=f"thousand tokens of {language['corpus']}", ylabel="validation loss, nats a byte (mean over seeds)")
     left.legend(loc="upper right")
     if digits is None:
         right.set_axis_off()
         return figure
     _means(right, digits["runs"], "iterations", "accuracy", 1.0, 100.0)
-    right.set_xlabel("iteration, CNN on MNIST")
-    right.set_ylabel("test accuracy, % (mean over seeds)")
+    right.set(xlabel="iteration, CNN on MNIST", ylabel="test accuracy, % (mean over seeds)")
     right.legend(loc="lower right", fontsize=7)
     return figure
 
@@ -176,8 +173,7 @@ def savings() -> Figure:
         axes.legend(loc="upper right")
     left.set_title("ResNet-50 on 32 × 32 pixels")
     right.set_title("LLaMA-like network")
-    left.set_ylabel("less time than with the ring, %")
-    left.set_ylim(0, 72)
+    left.set(ylabel="less time than with the ring, %", ylim=(0, 72))
     return figure
 
 
@@ -218,8 +214,7 @@ def breakdown() -> Figure:
             place += 0.6
         axes.set_xticks([at for at, _ in names], [label for _, label in names])
         axes.set_title(title)
-    panels[0].set_ylabel("time of a step over the ring's")
-    panels[0].set_ylim(0, 1.1)
+    panels[0].set(ylabel="time of a step over the ring's", ylim=(0, 1.1))
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure
 
@@ -232,12 +227,9 @@ def errors() -> Figure:
         axes.plot([wrong], [rms(row)], "o", color=BLUE, ms=8)
         axes.annotate(f"layers {row}: {ACCURACY[row]} %", (wrong, rms(row)), xytext=(8, -3), textcoords="offset points")
     axes.axhline(0.375, color=RED, lw=1, ls="--", label="size of floor's bias at N = 4")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(1e-8, 2e-2)
+    axes.set(xscale="log", yscale="log", xlim=(1e-08, 0.02))
     axes.grid(True, which="major", color="0.92")
-    axes.set_xlabel("share of wrong outputs")
-    axes.set_ylabel("RMS error of a mean code, last places")
+    axes.set(xlabel="share of wrong outputs", ylabel="RMS error of a mean code, last places")
     axes.legend(loc="upper left")
     return figure
 
@@ -268,12 +260,14 @@ def noise(comparison: Record) -> Figure:
         ls="-.",
         label="beyond: 99.99 % out of any network's reach",
     )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(sigmas[0], sigmas[-1])
-    axes.set_ylim(2e-6, 1)
-    axes.set_xlabel("noise on every signal, share of its full scale")
-    axes.set_ylabel("share of wrong outputs")
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlim=(sigmas[0], sigmas[-1]),
+        ylim=(2e-06, 1),
+        xlabel="noise on every signal, share of its full scale",
+        ylabel="share of wrong outputs",
+    )
     figure.legend(loc="outside lower center", ncols=2, fontsize=7)
     return figure
 
@@ -290,10 +284,12 @@ def aware_training(aware: Record) -> Figure:
     for row, style in zip(aware["constructed"], ("--", ":"), strict=False):
         rates = [max(row["wrong"][name], _LEAST) for name in PHASES]
         left.plot(phases, rates, style, color=GREEN, lw=1.6, label=f"{row['name']}, {row['mzi_count']:,} MZIs")
-    left.set_xscale("log")
-    left.set_yscale("log")
-    left.set_xlabel("phase error, rad (none wrong is drawn at the bottom)")
-    left.set_ylabel("share of wrong averages")
+    left.set(
+        xscale="log",
+        yscale="log",
+        xlabel="phase error, rad (none wrong is drawn at the bottom)",
+        ylabel="share of wrong averages",
+    )
     left.legend(loc="upper left", fontsize=7)
     at = aware["verdict"]["at"]
     for before, after in zip(error_shares(aware, "unaware", at), error_shares(aware, "aware", at), strict=False):
