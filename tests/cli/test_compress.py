@@ -19,7 +19,7 @@ VALUES = np.random.default_rng(0).laplace(scale=1e-3, size=200_001).astype(np.fl
 @pytest.fixture(autouse=True)
 def _own_profiles(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache without profiles, but with the graphs that other runs have traced; rates measured on few values."""
-    from lightloom.core.cache import cache_directory
+    from lightloom.core.files import cache_directory
 
     monkeypatch.setattr("lightloom.exchange.compression.profile._RATE_VALUES", 1 << 12)
     shared = cache_directory() / "workloads"

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.bounds.link_use import ring_all_to_all_wavelengths
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import (
     CLASSIC,
@@ -21,7 +22,6 @@ from lightloom.collectives.collective import (
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.cost.stepped import COST_MODELS
 from lightloom.collectives.registry import evaluate, find
-from lightloom.collectives.schedule.build import ring_all_to_all_wavelengths
 from lightloom.core.errors import BoundError
 from lightloom.machines.fabrics.derived import Cut
 from lightloom.machines.fabrics.fabric import Fabric

@@ -10,8 +10,7 @@ import pytest
 
 from lightloom.collectives.collective import Collective, Kind, Sizes
 from lightloom.collectives.cost import loads
-from lightloom.collectives.cost.loads import circuit_changes, circuits_key
-from lightloom.collectives.cost.price import distinct_ends
+from lightloom.collectives.cost.loads import circuit_changes, circuits_key, distinct_ends
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule
 from lightloom.collectives.verify.verifier import verify

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import KINDS, Collective
-from lightloom.collectives.cost.queued import hops_of, play
+from lightloom.collectives.cost.price import hops_of, play
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import build, costed, find
 from lightloom.collectives.schedule.build import without_barriers

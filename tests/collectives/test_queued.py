@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.collective import Collective, Kind
-from lightloom.collectives.cost.queued import play
+from lightloom.collectives.cost.price import play
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
@@ -47,7 +47,10 @@ def designs(draw: st.DrawFn, most: int = 36) -> tuple[int, Design]:
         chords.append(Level(hubs, draw(st.integers(1, max(1, hubs // 2))), draw(st.integers(1, 2))))
     chords.sort(key=lambda each: each.length(ranks))
     return ranks, Design(
-        tuple(chords), draw(st.integers(1, 4)), draw(st.none() | st.integers(1, 4)), draw(st.integers(0, 6))
+        tuple(chords),
+        pieces=draw(st.integers(1, 4)),
+        longest=draw(st.none() | st.integers(1, 4)),
+        walk=draw(st.integers(0, 6)),
     )
 
 
@@ -73,7 +76,7 @@ def test_what_is_folded_is_the_same_unfolded(drawn: tuple[int, Design], kind: Ki
     assert cost(folded, fabric).time == pytest.approx(cost(unfolded, fabric).time, rel=1e-12)
     if kind == "all-gather":
         # Hubs that do not divide the ranks have chords of different lengths, but no propagation delays them here.
-        assert cost(folded, fabric).time - fabric.setup_time <= trees.time * (1 + 1e-9)
+        assert cost(folded, fabric).time - fabric.setup_time <= trees.forest.time * (1 + 1e-9)
     gather, both = (cost(of_kind(ranks, trees, each), fabric) for each in ("all-gather", "all-reduce"))
     assert both.repeated_time <= 2 * gather.repeated_time * (1 + 1e-9) + 1e-12
 
@@ -114,7 +117,7 @@ def plain_replay(schedule: Schedule, fabric: WdmRing, begin: Any) -> float:
 
 
 def sample() -> tuple[Schedule, WdmRing]:
-    trees = trees_of(12, Design((Level(6, 2, 1),), 2))
+    trees = trees_of(12, Design((Level(6, 2, 1),), pieces=2))
     assert trees is not None
     return of_kind(12, trees, "all-reduce"), ring(12)
 
@@ -223,7 +226,7 @@ def test_taps_share_one_transmission(ranks: int, taps: int) -> None:
 
 
 def test_a_guard_time_holds_the_lightpath_for_every_piece() -> None:
-    trees = trees_of(8, Design((), 4), 1e6)
+    trees = trees_of(8, Design((), pieces=4), 1e6)
     assert trees is not None
     schedule = of_kind(8, trees, "all-gather").resized(8e6)
     fabric = ring(8)

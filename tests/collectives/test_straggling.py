@@ -31,7 +31,7 @@ def fabric_of(ranks: int) -> WdmRing:
 
 def queued(kind: Kind, ranks: int, pieces: int = 2) -> Schedule:
     chords = (Level(ranks // 2, 2, 1),) if ranks % 2 == 0 and ranks > 6 else ()
-    trees = make_trees(Design(chords, pieces), ranks, 8, 1e4, Timing(5e9, 1e-6, 1e-8), 1e-6)
+    trees = make_trees(Design(chords, pieces=pieces), ranks, 8, 1e4, Timing(5e9, 1e-6, 1e-8), 1e-6)
     assert trees is not None
     return ring_schedule(Collective(kind, ranks, 1e4 * ranks), fabric_of(ranks), trees)
 

@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.algorithms.wrht import WRHT
+from lightloom.collectives.bounds.link_use import ring_all_to_all_wavelengths
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import build, evaluate, find
-from lightloom.collectives.schedule.build import ring_all_to_all_wavelengths
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError, VerificationError
 from tests.collectives.strategies import wdm_ring

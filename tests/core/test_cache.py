@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lightloom.core.cache import cache_directory, read_entry, write_entry
+from lightloom.core.files import cache_directory, read_entry, write_entry
 from lightloom.core.errors import ConfigError
 
 

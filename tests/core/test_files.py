@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.core.cache import cache_directory
+from lightloom.core.files import cache_directory
 from lightloom.core.claims import Claim
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError

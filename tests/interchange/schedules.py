@@ -42,11 +42,14 @@ def synthesized(draw: st.DrawFn, largest: int = 10) -> Made:
         chords.append(Level(hubs, draw(st.integers(1, max(1, hubs // 2))), draw(st.integers(1, 2))))
     chords.sort(key=lambda each: each.length(ranks))
     design = Design(
-        tuple(chords), draw(st.integers(1, 3)), draw(st.none() | st.integers(1, 3)), draw(st.integers(0, 3))
+        tuple(chords),
+        pieces=draw(st.integers(1, 3)),
+        longest=draw(st.none() | st.integers(1, 3)),
+        walk=draw(st.integers(0, 3)),
     )
     timing = Timing(bandwidth=5e9, hop=1e-6)
     trees = make_trees(design, ranks, 8, 1e4, timing, 1e-6) or make_trees(
-        Design((), design.pieces, None, 0), ranks, 8, 1e4, timing, 1e-6
+        Design((), pieces=design.pieces), ranks, 8, 1e4, timing, 1e-6
     )
     assert trees is not None
     collective = Collective(draw(st.sampled_from(KINDS)), ranks, 1e4 * ranks)

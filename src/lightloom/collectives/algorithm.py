@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lightloom.collectives.collective import CARRIED_AS, FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Kind
+from lightloom.collectives.collective import CARRIED_AS, FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.schedule.columns import ROW_NBYTES, Schedule
 from lightloom.core.arrays import Ints
+from lightloom.core.errors import UnsupportedError
 from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.core.memory import lacking_memory
 from lightloom.machines.fabrics.fabric import Fabric
@@ -71,52 +72,55 @@ class Algorithm:
         summary = f"{self.summary}; all wavelengths bundled"
         return replace(self, name=f"{self.name}-striped", summary=summary, striped=True)
 
-    def carried_as(self, kind: Kind) -> Kind:
-        """Return the kind whose schedule serves the given kind as it is."""
-        return kind if kind in self.kinds else CARRIED_AS.get(kind, kind)
+    def schedule(self, collective: Collective, fabric: Fabric) -> Schedule:
+        """Return a schedule that serves a collective, if need be one of another kind as it is; not yet verified.
+
+        Raises:
+            UnsupportedError: the algorithm cannot serve this (says why).
+        """
+        refusal, kind = self.refusal(collective.kind, fabric), collective.kind
+        if refusal:
+            raise UnsupportedError(refusal)
+        carrier = kind if kind in self.kinds else CARRIED_AS.get(kind, kind)
+        if carrier == kind:
+            return self.build(collective, fabric, striped=self.striped)
+        schedule = self.build(collective.of_kind(carrier), fabric, striped=self.striped)
+        return schedule.carrying(collective, fabric.fibre_channels)
 
     def refusal(self, kind: str, fabric: Fabric, model: CostModel = "physical") -> str | None:
         """Return why this algorithm cannot serve a kind on a fabric under a cost model; None when it can."""
         carrier = CARRIED_AS.get(kind, kind)
         if kind not in self.kinds and carrier in self.kinds:
             return self.refusal(carrier, fabric, model)
-        if self.by_size and model == "paper":
-            return f"{self.name} has no steps that the paper cost model could charge"
-        if kind not in self.kinds:
-            return f"{self.name} serves {', '.join(self.kinds)}, not {kind}"
-        if (self.needs == "in-network") != fabric.in_network_reduction:
-            return f"{self.name} " + (
-                "needs a switch that reduces in the network"
-                if self.needs == "in-network"
-                else "sends from rank to rank, and this fabric only reduces in the network"
-            )
-        if self.needs == "wdm-ring" and not fabric.wavelength_routed:
-            return f"{self.name} needs a ring with wavelengths"
-        if fabric.blocked() is not None and not self.by_size:
-            return f"{self.name} knows nothing of failures"
-        if fabric.exclusive and fabric.usable_channels < 1:
-            return f"{self.name} sends both ways around, which takes at least 2 transceivers a node"
-        if kind == "all-to-all" and fabric.ranks > self.all_to_all_ranks:
-            return f"{self.name} serves all-to-all among at most {self.all_to_all_ranks} ranks, not {fabric.ranks}"
-        if self.even_ranks and fabric.ranks % 2:
-            return f"{self.name} needs an even number of ranks, not {fabric.ranks}"
-        if fabric.usable_channels < self.least_channels:
-            return f"{self.name} needs {self.least_channels} wavelengths a link, not {fabric.usable_channels}"
-        if self.striped and not fabric.exclusive and not self.halves_shares and not self.by_size:
-            return f"{self.name} bundles wavelengths, and this fabric has none"
-        return self.declines(kind, fabric) or self._beyond_reach(kind, fabric) or self.beyond_memory(kind, fabric)
-
-    def _beyond_reach(self, kind: str, fabric: Fabric) -> str | None:
-        if fabric.reach is None or self.longest_lightpath is None:
-            return None
-        links = self.longest_lightpath(kind, fabric)
-        if links <= fabric.reach:
-            return None
-        return f"{self.name} needs lightpaths of {links} links, and light reaches {fabric.reach} on this fabric"
+        ranks, channels = fabric.ranks, fabric.usable_channels
+        most, lightpath = self.all_to_all_ranks, self.longest_lightpath
+        in_network = "needs a switch that reduces in the network"
+        if self.needs != "in-network":
+            in_network = "sends from rank to rank, and this fabric only reduces in the network"
+        bundles = self.striped and not (fabric.exclusive or self.halves_shares or self.by_size)
+        conditions = (
+            (self.by_size and model == "paper", "has no steps that the paper cost model could charge"),
+            (kind not in self.kinds, f"serves {', '.join(self.kinds)}, not {kind}"),
+            ((self.needs == "in-network") != fabric.in_network_reduction, in_network),
+            (self.needs == "wdm-ring" and not fabric.wavelength_routed, "needs a ring with wavelengths"),
+            (not self.by_size and fabric.blocked() is not None, "knows nothing of failures"),
+            (fabric.exclusive and channels < 1, "sends both ways around, which takes at least 2 transceivers a node"),
+            (kind == "all-to-all" and ranks > most, f"serves all-to-all among at most {most} ranks, not {ranks}"),
+            (self.even_ranks and ranks % 2, f"needs an even number of ranks, not {ranks}"),
+            (channels < self.least_channels, f"needs {self.least_channels} wavelengths a link, not {channels}"),
+            (bundles, "bundles wavelengths, and this fabric has none"),
+        )
+        why = next((f"{self.name} {text}" for fails, text in conditions if fails), None)
+        why = why or self.declines(kind, fabric)
+        if why is None and fabric.reach is not None and lightpath and (links := lightpath(kind, fabric)) > fabric.reach:
+            why = f"{self.name} needs lightpaths of {links} links, and light reaches {fabric.reach} on this fabric"
+        return why or self.beyond_memory(kind, fabric)
 
     def beyond_memory(self, kind: str, fabric: Fabric) -> str | None:
         """Return why its rows do not fit in the memory that is free; None where they do."""
         rows = self.rows(kind, fabric)
+        if not rows:
+            return None
         return lacking_memory(rows * ROW_NBYTES, f"{self.name} on {fabric.ranks:,} ranks, with {rows:,} rows,")
 
 

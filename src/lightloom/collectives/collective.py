@@ -173,11 +173,11 @@ def read_sizes(text: str, ranks: int, *, pairs: bool) -> tuple[Sizes, float | No
             raise ConfigError(f"sizes {text!r}: expected zipf:EXPONENT, zipf:EXPONENT:SEED or a .csv file of bytes")
         return measured_sizes(Path(text))
     try:
-        exponent, seed = float(rest[0]), int(rest[1]) if len(rest) > 1 else 0
+        exponent, seed = float(rest[0]), int(rest[1]) if rest[1:] else 0
+        if rest[2:]:
+            raise ValueError(text)
     except (ValueError, IndexError) as error:
         raise ConfigError(f"sizes {text!r}: expected zipf:EXPONENT or zipf:EXPONENT:SEED, e.g. zipf:1.2") from error
-    if len(rest) > 2:
-        raise ConfigError(f"sizes {text!r}: expected zipf:EXPONENT or zipf:EXPONENT:SEED, e.g. zipf:1.2")
     return zipf_sizes(ranks, exponent, seed, pairs=pairs), None
 
 
@@ -353,6 +353,12 @@ class Collective:
         if holder == "other":
             return part % self.ranks if self.destinations is None else np.array(self.destinations)[part]
         return np.full_like(part, 0 if holder == "root" else -1)
+
+    def stated_parts(self) -> dict[str, object]:
+        """Return destinations and sizes as JSON values; none of kinds whose parts are alike."""
+        destinations, sizes = self.destinations, self.sizes
+        stated = {} if destinations is None else {"destinations": list(destinations)}
+        return stated | ({} if sizes is None else {"sizes": sizes.share.tolist()})
 
     def of_kind(self, kind: Kind) -> Collective:
         """Return the collective of another kind with as many ranks and bytes."""

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm
-from lightloom.collectives.collective import KINDS, ROOTED, Collective, Kind
+from lightloom.collectives.collective import ROOTED, Collective, Kind
 from lightloom.collectives.schedule.build import Rows, assemble, joined
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
 from lightloom.core.arrays import Column, Ints, Mask
-from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 
 # A collective on all ranks as a sequence of collectives on groups of them.
@@ -58,10 +58,6 @@ class Phase:
     axis: int
     algorithm: Algorithm
 
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UnknownNameError("collective", str(self.kind), KINDS)
-
     def __str__(self) -> str:
         return f"{self.kind} along axis {self.axis} by {self.algorithm.name}"
 
@@ -69,33 +65,6 @@ class Phase:
 def strides(sizes: Sequence[int]) -> list[int]:
     """Return the ranks between neighbours on each axis."""
     return [prod(sizes[:axis]) for axis in range(len(sizes))]
-
-
-def check_phases(kind: Kind, ranks: int, sizes: Sequence[int], phases: Sequence[Phase]) -> None:
-    """Prove that the phases together serve the kind on all ranks.
-
-    Raises:
-        ConfigError: they do not, or the axes do not hold the ranks.
-    """
-    if not sizes or min(sizes) < 2 or prod(sizes) != ranks:
-        axes = " x ".join(map(str, sizes)) or "none"
-        raise ConfigError(f"axes {axes} hold {prod(sizes)} ranks: expected axes of 2 or more that hold {ranks}")
-    for phase in phases:
-        if not 0 <= phase.axis < len(sizes):
-            raise ConfigError(f"{phase}: expected an axis from 0 to {len(sizes) - 1}")
-    for axis in range(len(sizes)):
-        along: list[Kind] = [phase.kind for phase in phases if phase.axis == axis]
-        wanted: list[list[Kind]] = [[kind], ["reduce-scatter", "all-gather"]] if kind == "all-reduce" else [[kind]]
-        if along not in wanted:
-            expected = " or ".join(" then ".join(way) for way in wanted)
-            given = ", ".join(along) or "nothing"
-            raise ConfigError(f"{kind} along axis {axis} of {sizes[axis]} ranks by {given}: expected {expected}")
-    whole = [phase.axis for phase in phases if phase.kind == "all-reduce"]
-    if len(whole) > 1:
-        raise ConfigError(
-            f"all-reduce along axes {whole[0]} and {whole[1]}: expected one axis, and reduce-scatter then all-gather "
-            "along the others"
-        )
 
 
 class _Flat(NamedTuple):
@@ -144,11 +113,8 @@ def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int
     for example, so that the links of all of them are used.
 
     Raises:
-        ConfigError: the phases do not serve the collective.
         UnsupportedError: a flat algorithm cannot serve its phase, or the fabric has no such groups.
     """
-    for phases in lanes:
-        check_phases(collective.kind, collective.ranks, sizes, phases)
     if fabric.exclusive:
         raise UnsupportedError(f"{name} composes packets, and this fabric is circuit-switched")
     flats = [
@@ -156,33 +122,28 @@ def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int
         for phases in lanes
     ]
     layout = _layout(collective.kind, sizes, lanes, flats)
-    begins = [np.cumsum([0, *(flat.steps for flat in own)]) for own in flats]
     parts: list[Rows] = []
-    paths = 0
+    paths, steps = 0, [0] * len(lanes)
     for lane, phases in enumerate(lanes):
-        for number, phase in enumerate(phases):
-            rows = _phase_rows(phase, flats[lane][number], layout, phases[:number], lane)
-            parts.append(rows._replace(step=rows.step + begins[lane][number], lightpath=rows.lightpath + paths))
+        for number, (phase, flat) in enumerate(zip(phases, flats[lane], strict=True)):
+            rows = _phase_rows(phase, flat, layout, phases[:number], lane)
+            parts.append(rows._replace(step=rows.step + steps[lane], lightpath=rows.lightpath + paths))
             paths += int(rows.lightpath.max()) + 1
+            steps[lane] += flat.steps
     rows = joined(parts)
     rows = rows._replace(route=fabric.route(rows.source.astype(np.int64), rows.destination.astype(np.int64)))
-    schedule = assemble(
-        name, collective, fabric, rows, chunks=layout.chunks, steps=max(int(begin[-1]) for begin in begins)
-    )
+    schedule = assemble(name, collective, fabric, rows, chunks=layout.chunks, steps=max(steps))
     along = tuple(sizes[layout.folded :])
     folding = Folding.along(prod(sizes[: layout.folded]), along) if along else None
     interval = max(flat.steps for own in flats for flat in own)
-    return schedule.with_columns({}, pipeline=Pipeline(1, interval), folding=folding, notes=_phase_notes(sizes, lanes))
-
-
-def _phase_notes(sizes: Sequence[int], lanes: Sequence[Sequence[Phase]]) -> tuple[str, ...]:
     apart = strides(sizes)
-    return tuple(
+    notes = tuple(
         ("" if len(lanes) == 1 else f"part {lane + 1} of {len(lanes)}: ")
         + f"{phase.kind} in groups of {sizes[phase.axis]} ranks, {apart[phase.axis]} apart, by {phase.algorithm.name}"
         for lane, phases in enumerate(lanes)
         for phase in phases
     )
+    return schedule.with_columns({}, pipeline=Pipeline(1, interval), folding=folding, notes=notes)
 
 
 def _flat_schedule(
@@ -195,9 +156,8 @@ def _flat_schedule(
     why = phase.algorithm.refusal(phase.kind, part)
     if why:
         raise UnsupportedError(f"{phase}: {why}")
-    flat = phase.algorithm.build(
-        Collective(phase.kind, ranks, _nbytes(phase, collective, sizes, before)), part, striped=phase.algorithm.striped
-    )
+    request = Collective(phase.kind, ranks, _nbytes(phase, collective, sizes, before))
+    flat = phase.algorithm.build(request, part, striped=phase.algorithm.striped)
     if flat.queued or flat.dependencies is not None:
         raise UnsupportedError(f"{phase}: expected steps in order")
     flat = flat.unfolded(part.fibre_channels)
@@ -284,7 +244,12 @@ def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Pha
         spread: Ints = np.broadcast_to(columns, shape).ravel()
         return spread
 
-    chunk = _flat_chunks(layout, phase, flat, shares)[:, None, None, None] + held[:, None, None] + free[:, None] + inner
+    share, number = np.divmod(flat.chunk.astype(np.int64), part)
+    if phase.kind == "all-to-all":
+        source, share = np.divmod(share, sizes[axis])
+        share = share + source * prod(sizes)
+    first = share * (layout.place[axis] if shares > 1 else 0) + number * (layout.parts // part)
+    chunk = first[:, None, None, None] + held[:, None, None] + free[:, None] + inner
     at = (slice(None), None, None, None)
     zeros = np.zeros(prod(shape), np.int8)
     return Rows(
@@ -316,37 +281,19 @@ def _shares_of_groups(
     """Return the first chunk that each group holds [group], and of all shares that it holds beside it [share]."""
     held, free = np.zeros(groups.shape[1], np.int64), np.zeros(1, np.int64)
     ranks = prod(layout.sizes)
+    # The last phase along an axis, or none, after which a rank holds nothing but its own share of the axis.
+    holds_own = (None,) if layout.kind == "all-gather" else ("reduce-scatter",)
     for i, other in enumerate(others):
         if other not in layout.place:
             continue
         place, number = layout.place[other], np.arange(layout.sizes[other])
-        done = any(earlier.axis == other for earlier in before)
+        along = [earlier.kind for earlier in before if earlier.axis == other]
         if phase.kind == "all-to-all":
             # From its source to its destination on this axis: the one is the group's own, the other any.
-            own, any_other = (place, place * ranks) if done else (place * ranks, place)
+            own, any_other = (place, place * ranks) if along else (place * ranks, place)
             held, free = held + groups[i] * own, (free[:, None] + number * any_other).ravel()
-        elif _holds_own(layout.kind, other, before):
+        elif next(reversed(along), None) in holds_own:
             held = held + groups[i] * place
         else:
             free = (free[:, None] + number * place).ravel()
     return held, free
-
-
-def _holds_own(kind: str, axis: int, before: Sequence[Phase]) -> bool:
-    """Return whether a rank holds nothing but its own share of an axis."""
-    along = [phase.kind for phase in before if phase.axis == axis]
-    if kind == "all-gather":
-        return not along
-    return bool(along) and along[-1] == "reduce-scatter"
-
-
-def _flat_chunks(layout: _Layout, phase: Phase, flat: _Flat, shares: int) -> Ints:
-    """Return the first chunk of each flat row's share of the axis and part: [flat row]."""
-    part = flat.chunks // shares
-    share, number = np.divmod(flat.chunk.astype(np.int64), part)
-    if phase.kind == "all-to-all":
-        source, share = np.divmod(share, layout.sizes[phase.axis])
-        share = share + source * prod(layout.sizes)
-    place = layout.place[phase.axis] if shares > 1 else 0
-    chunk: Ints = share * place + number * (layout.parts // part)
-    return chunk

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.schedule.columns import COLUMNS, Schedule, repeated_steps
 from lightloom.core.arrays import Floats, Ints
-from lightloom.machines.fabrics.derived import group_members
 from lightloom.machines.fabrics.fabric import AxisShare, Fabric, Lightpaths
 
 
@@ -45,10 +44,6 @@ class GroupPart:
             raise ValueError(f"{self.name}: no groups of {ranks} ranks that lie {stride} apart on {channels} channels")
         return part
 
-    def members(self, fabric: Fabric) -> Ints:
-        """Ranks of every group: [group, rank]."""
-        return group_members(fabric.ranks, self.axis.ranks, self.axis.stride)
-
 
 @dataclass(frozen=True, slots=True)
 class ShiftPart:
@@ -66,36 +61,28 @@ class ShiftPart:
 Part = GroupPart | ShiftPart
 
 
-class PartRows(NamedTuple):
-    """Lightpaths of a part in the whole fabric; arrays of shape [lightpath]."""
+def part_rows(part: Part, fabric: Fabric) -> tuple[Ints, Lightpaths, Ints, Ints, int]:
+    """Return the lightpaths of all groups of a part in the whole fabric, one row for every rank that one reaches.
 
-    step: Ints
-    lightpaths: Lightpaths
-    width: Ints
-    """Channels of the lightpath."""
-    number: Ints
-    """Which lightpath of the part: rows of one multicast share it."""
-    steps: int
-
-
-def part_rows(part: Part, fabric: Fabric) -> PartRows:
-    """Return the lightpaths of all groups of a part, one row for every rank that a lightpath reaches."""
+    Returns:
+        Step, lightpath, channels of it, and its number in the part, which rows of one multicast share: [row] each; and
+        the number of steps.
+    """
     if isinstance(part, ShiftPart):
         circuits, channels = fabric.shift_circuits(part.stride, part.first, part.channels)
         rows = len(circuits.source)
-        return PartRows(np.zeros(rows, np.int64), circuits, np.full(rows, channels), np.arange(rows), 1)
+        return np.zeros(rows, np.int64), circuits, np.full(rows, channels), np.arange(rows), 1
     local = part.local(fabric)
     schedule = lightpath_rows(part.schedule, local)
-    groups, places = len(part.members(fabric)), np.arange(len(schedule))
-    group, row = np.repeat(np.arange(groups), len(places)), np.tile(places, groups)
+    groups = fabric.ranks // part.axis.ranks
+    group, row = np.divmod(np.arange(groups * len(schedule)), len(schedule))
     channel = schedule.fibre.astype(np.int64) * local.fibre_channels + schedule.first_wavelength
-    source, destination, route = schedule.ends(row)
-    lightpaths = fabric.embedded(part.axis, group, Lightpaths(source, destination, route, channel[row]))
+    lightpaths = fabric.embedded(part.axis, group, Lightpaths(*schedule.ends(row), channel[row]))
     paths = int(schedule.lightpath.max(initial=-1)) + 1
     number, step, width = (
         column[row].astype(np.int64) for column in (schedule.lightpath, schedule.step, schedule.wavelength_count)
     )
-    return PartRows(step, lightpaths, width, number + group * paths, schedule.steps)
+    return step, lightpaths, width, number + group * paths, schedule.steps
 
 
 def lightpath_rows(schedule: Schedule, fabric: Fabric) -> Schedule:
@@ -103,7 +90,7 @@ def lightpath_rows(schedule: Schedule, fabric: Fabric) -> Schedule:
     around a ring, the first stands for all. The circuits of a queued schedule, all in one step."""
     if schedule.queued:
         return schedule.standing(fabric.fibre_channels)
-    rows = schedule.with_rows(repeated_steps(schedule).rows)
+    rows = schedule.with_rows(repeated_steps(schedule)[1])
     return rows.with_columns({}, lists=None).unfolded(fabric.fibre_channels)
 
 
@@ -118,14 +105,11 @@ def joint_schedule(parts: Sequence[Part], fabric: Fabric) -> tuple[Schedule, lis
     steps = paths = count = 0
     for part in parts:
         begins.append(count)
-        rows = part_rows(part, fabric)
-        *ends, channel = rows.lightpaths
-        columns.append(
-            (steps + rows.step, paths + rows.number, *ends, *np.divmod(channel, fabric.fibre_channels), rows.width)
-        )
-        dependencies += [(step + 1, step) for step in range(steps, steps + rows.steps - 1)]
-        steps, paths = steps + rows.steps, paths + int(rows.number.max(initial=-1)) + 1
-        count += len(rows.step)
+        step, (*ends, channel), width, number, own_steps = part_rows(part, fabric)
+        columns.append((steps + step, paths + number, *ends, *np.divmod(channel, fabric.fibre_channels), width))
+        dependencies += [(step + 1, step) for step in range(steps, steps + own_steps - 1)]
+        steps, paths = steps + own_steps, paths + int(number.max(initial=-1)) + 1
+        count += len(step)
     # The columns of the schedule but for the last two, which say what the lightpaths carry.
     joined: dict[str, Any] = dict(zip(COLUMNS, map(np.concatenate, zip(*columns, strict=True)), strict=False))
     schedule = Schedule(

@@ -1,4 +1,4 @@
-"""Every algorithm by name; and the only door through which schedules leave: verified, priced and held against bounds."""
+"""Every algorithm by name; and the only door for schedules: verified, priced and held against their bounds."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from hashlib import blake2b
 from typing import TypeVar
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import Bound, lower_bound
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.cost.loads import StepLoads, at_size, step_loads
+from lightloom.collectives.cost.loads import StepLoads, at_size, digest, fabric_key, step_loads
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import CodecTimes, cost, loads_cost
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify
-from lightloom.core.errors import BoundError, LightloomError, UnknownNameError, UnsupportedError
+from lightloom.core.errors import BoundError, LightloomError, UnknownNameError
 from lightloom.core.plugins import plugins_of
 from lightloom.core.results import Document
 from lightloom.machines.fabrics.fabric import Fabric
@@ -84,7 +83,7 @@ def build(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sched
         UnsupportedError: the algorithm cannot serve this (says why).
         VerificationError: the algorithm is wrong.
     """
-    schedule = _built(algorithm, collective, fabric)
+    schedule = algorithm.schedule(collective, fabric)
     verify(schedule, fabric)
     if schedule.pipeline is None:
         return schedule
@@ -100,7 +99,7 @@ def build_with_loads(
         UnsupportedError: the algorithm cannot serve this (says why).
         VerificationError: the algorithm is wrong.
     """
-    schedule = _built(algorithm, collective, fabric)
+    schedule = algorithm.schedule(collective, fabric)
     content = _content(schedule, fabric, model)
     loads = None if content is None else _latest.get(content)
     if loads is None:
@@ -125,24 +124,10 @@ def _content(schedule: Schedule, fabric: Fabric, model: CostModel) -> bytes | No
     """Return a hash of all that is verified and loaded; None where that costs no more than the hash."""
     if not fabric.exclusive or schedule.queued or schedule.folding is not None or schedule.dependencies is not None:
         return None
-    collective = schedule.collective
-    fields = (*fabric.implementation, fabric.model_dump_json(exclude={"sources"}), model, collective.resized(0.0))
-    digest = blake2b(repr((fields, hash(collective.sizes), schedule.chunks, schedule.steps)).encode())
-    lists = schedule.lists
-    for column in (*schedule.columns().values(), *(() if lists is None else (lists.chunks, lists.first, lists.count))):
-        digest.update(column.data)
-    return digest.digest()
-
-
-def _built(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule:
-    refusal = algorithm.refusal(collective.kind, fabric)
-    if refusal:
-        raise UnsupportedError(refusal)
-    kind = algorithm.carried_as(collective.kind)
-    if kind == collective.kind:
-        return algorithm.build(collective, fabric, striped=algorithm.striped)
-    carrier = algorithm.build(collective.of_kind(kind), fabric, striped=algorithm.striped)
-    return carrier.carrying(collective, fabric.fibre_channels)
+    collective, lists = schedule.collective, schedule.lists
+    fields = (fabric_key(fabric), model, collective.resized(0.0), hash(collective.sizes), schedule.chunks)
+    columns = [*schedule.columns().values(), *(() if lists is None else (lists.chunks, lists.first, lists.count))]
+    return digest((*fields, schedule.steps), columns)
 
 
 # What a schedule costs, beside its lower bound: one algorithm, or all of them with those that fail beside.
@@ -235,7 +220,7 @@ def evaluate_all(
         else:
             evaluations.append(outcome)
         advance()
-    return fastest_first(evaluations), refusals
+    return sorted(evaluations, key=lambda evaluation: (evaluation.cost.time, evaluation.algorithm.name)), refusals
 
 
 def costed(
@@ -268,11 +253,6 @@ def _bound(name: str, price: Cost, collective: Collective, fabric: Fabric, model
 def keeps_to(price: Cost, bound: Bound) -> bool:
     """Return whether a cost is not below a lower bound, but for rounding."""
     return price.time >= bound.time * (1 - ROUNDING)
-
-
-def fastest_first(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
-    """Sort evaluations by time, then by name."""
-    return sorted(evaluations, key=lambda evaluation: (evaluation.cost.time, evaluation.algorithm.name))
 
 
 # Prices of a collective on what failures leave of a fabric, each schedule synthesized anew and verified.

@@ -9,6 +9,7 @@ import ast
 import inspect
 import sys
 from dataclasses import dataclass
+from functools import partial
 from functools import cache
 from itertools import pairwise
 from typing import Annotated
@@ -29,7 +30,7 @@ class Quantity:
     example: str
 
     def __get_pydantic_core_schema__(self, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_before_validator_function(lambda value: parse(value, self.dimension), handler(source))
+        return no_info_before_validator_function(partial(parse, dimension=self.dimension), handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {

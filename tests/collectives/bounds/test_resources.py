@@ -10,11 +10,11 @@ import pytest
 
 from lightloom.collectives.bounds.lower_bound import (
     Bound,
-    _owner_seconds,
     bandwidth_bound,
     lower_bound,
     ring_bounds,
 )
+from lightloom.collectives.bounds.one_to_one import end_seconds
 from lightloom.collectives.collective import Collective, Kind, Sizes
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Mesh
@@ -117,7 +117,7 @@ def test_owners_that_receive_slowly_are_bound_by_that() -> None:
     receive, send = np.array([1.0, 4.0, 2.0]), np.array([8.0, 2.0, 4.0])
     slow: Any = SimpleNamespace(rank_bandwidths=lambda: (receive, send))
     shares = np.array([5.0, 3.0, 2.0])
-    into, out = _owner_seconds(Collective("reduce-scatter-v", 3, 10.0, sizes=Sizes(shares)), slow)
+    into, out = end_seconds(shares, 10.0 - shares, slow)
     assert into[0] == pytest.approx(5.0) and into[1] == "what rank 0 must receive"
     assert out[0] == pytest.approx(3.5) and out[1] == "what rank 1 must send"
 

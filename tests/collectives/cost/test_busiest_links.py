@@ -93,8 +93,8 @@ def test_the_ends_of_runs_say_what_every_link_of_them_says(seed: int) -> None:
 @pytest.mark.parametrize("most", [1, 2, 3, 100])
 def test_each_class_of_links_has_its_busiest_whatever_is_kept(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three classes, one of them on links that nothing crosses; no more steps are kept than may be."""
-    kept = busiest._LatestLoads[busiest.StepLoad](most * np.zeros(3, np.int64).nbytes)
-    monkeypatch.setattr(busiest, "_latest_busiest", kept)
+    kept = busiest._LatestLoads(most * np.zeros(3, np.int64).nbytes)
+    monkeypatch.setattr(busiest, "_latest", kept)
     schedule = find("ring").build(Collective("broadcast", 6, 6e6), Ring(ranks=6)).unfolded(1)
     fabric = Ring(ranks=6)
     ends = [schedule.ends(schedule.step == step) for step in range(schedule.steps)]

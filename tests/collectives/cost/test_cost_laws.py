@@ -13,8 +13,8 @@ from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost import loads
 from lightloom.collectives.cost.loads import _interval_loads, _seconds_of_runs, _StepChunks, circuits_key, step_loads
-from lightloom.collectives.cost.queued import play
-from lightloom.collectives.cost.stepped import CodecTimes, codec_work, cost, step_times, straggling
+from lightloom.collectives.cost.price import play
+from lightloom.collectives.cost.stepped import CodecTimes, codec_work, cost, loads_times, straggling
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.machines.fabrics.fabric import Fabric
@@ -159,14 +159,14 @@ def test_codecs_add_to_steps_or_run_beside_them(in_line: bool) -> None:
     fabric = wdm_ring(5, 2, hop_latency=1e-6, conversion_time=3e-6)
     schedule = build(find("ring"), Collective("all-gather", 5, 1e6), fabric)
     encode, decode = np.array([1e-9, 2e-3, 5e-3, 1e-9]), np.array([4e-3, 1e-9, 3e-3, 2e-9])
-    plain = step_times(schedule, fabric)
-    times = step_times(schedule, fabric, codec=CodecTimes(encode, decode, in_line))
+    plain = loads_times(step_loads(schedule, fabric), fabric)
+    times = loads_times(step_loads(schedule, fabric), fabric, codec=CodecTimes(encode, decode, in_line))
     if in_line:
         expected = [
             max(sent, a + 1e-6, b + 1e-6) for sent, a, b in zip(plain.transmission, encode, decode, strict=True)
         ]
         assert times.transmission == pytest.approx(expected) and not times.encode.any()
-        paper = step_times(schedule, fabric, "paper", codec=CodecTimes(encode, decode, True))
+        paper = loads_times(step_loads(schedule, fabric, "paper"), fabric, codec=CodecTimes(encode, decode, True))
         assert paper.transmission[2] == pytest.approx(5e-3) and paper.conversion == pytest.approx([3e-6] * 4)
     else:
         assert times.transmission == pytest.approx(plain.transmission)
@@ -257,11 +257,11 @@ def test_steps_an_interval_apart_take_what_they_load_together(steps: int, interv
     loads = [_StepChunks(rng.integers(0, 4, 3), float(rng.random())) for _ in range(steps)]
     bandwidth, places = np.array([1.0, 2.0, 4.0]), -(-steps // interval)
     found = _interval_loads(loads, interval, bandwidth)
-    assert found.seconds_per_byte.shape == found.latency.shape == (interval, places, places)
+    assert found.per_byte.shape == found.latency.shape == (interval, places, places)
     for residue, first, last in np.ndindex(interval, places, places):
         own = loads[residue::interval][first : last + 1]
         seconds = max((sum(load.chunks for load in own) / bandwidth).tolist()) if own else 0.0
-        assert found.seconds_per_byte[residue, first, last] == pytest.approx(seconds)
+        assert found.per_byte[residue, first, last] == pytest.approx(seconds)
         assert found.latency[residue, first, last] == max([0.0, *(load.latency for load in own)])
 
 

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.cost.loads import PacketLoads, UnevenLoads, uneven_loads
-from lightloom.collectives.cost.price import steps_before
-from lightloom.collectives.cost.queued import queued_line
+from lightloom.collectives.cost.loads import PacketLoads, StepSeconds, steps_before, uneven_loads
+from lightloom.collectives.cost.price import queued_line
 from lightloom.collectives.registry import build, find
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.fabrics.wdm_ring import Ring
@@ -61,9 +60,10 @@ def test_the_busiest_link_of_each_step_carries_the_sum_of_its_sizes(seed: int) -
         load[step, used] += weights[row]
         latency[step] = max(latency[step], len(used) * 1e-6)
     found = uneven_loads(schedule, fabric, weights)
-    assert found.seconds_per_byte == pytest.approx((load / 2e9).max(axis=1))
+    assert found.per_byte == pytest.approx((load / 2e9).max(axis=1))
     assert found.latency == pytest.approx(latency)
-    assert UnevenLoads(np.array([2.0, 3.0]), np.array([5.0, 7.0])).seconds(10.0).tolist() == [25.0, 37.0]
+    sized: Any = SimpleNamespace(chunk_nbytes=10.0)
+    assert StepSeconds(np.array([2.0, 3.0]), np.array([5.0, 7.0])).seconds(sized, fabric).tolist() == [25.0, 37.0]
 
 
 def test_sizes_on_packet_links_want_steps_in_order() -> None:
@@ -71,7 +71,7 @@ def test_sizes_on_packet_links_want_steps_in_order() -> None:
     schedule = build(find("ring"), Collective("all-gather", 5, 5e6), fabric).unfolded(1)
     weights = np.ones(len(schedule))
     found = uneven_loads(schedule, fabric, weights)
-    assert found.seconds_per_byte.shape == found.latency.shape == (schedule.steps,)
+    assert found.per_byte.shape == found.latency.shape == (schedule.steps,)
     with pytest.raises(UnsupportedError, match=f"^{schedule.algorithm}: steps with dependencies share packet links"):
         uneven_loads(replace(schedule, dependencies=np.zeros((0, 2), np.int64)), fabric, weights)
 
@@ -81,9 +81,11 @@ def test_links_of_one_class_stay_equally_fast_when_packets_are_smaller() -> None
     chunks, latency = np.array([[3, 0], [2, 4]]), np.array([0.5, 0.25])
     loads = PacketLoads(np.array([0, 1, 1]), np.array([0, 1]), chunks, latency)
 
+    sized: Any = SimpleNamespace(steps=2, chunk_nbytes=8.0)
+
     def seconds(*bandwidth: float) -> list[float]:
         fabric: Any = SimpleNamespace(kind_name="links", link_bandwidth=lambda: np.array(bandwidth))
-        found: list[float] = loads.seconds(2, 8.0, fabric).tolist()
+        found: list[float] = loads.seconds(sized, fabric).tolist()
         return found
 
     assert seconds(2.0, 4.0, 4.0) == [12.5, 8.25]

@@ -61,7 +61,7 @@ def test_other_wavelengths_fabrics_models_and_kinds_are_verified(verified: list[
 def test_loads_of_steps_are_kept_while_there_is_room(room: int) -> None:
     """The last ones, and at least one."""
     loads = [_StepChunks(np.zeros(4, np.int64), float(number)) for number in range(5)]
-    kept = _LatestLoads[_StepChunks](room * loads[0].chunks.nbytes)
+    kept = _LatestLoads(room * loads[0].chunks.nbytes)
     for number, load in enumerate(loads):
         assert kept.load(bytes([number]), partial(_StepChunks, *load)).latency == number
         expected = range(max(number + 1 - max(room, 1), 0), number + 1)

@@ -28,10 +28,10 @@ SKIPS = st.lists(st.integers(1, 12), min_size=1, max_size=5).map(lambda skips: t
 
 
 def test_lengths_that_add_up_to_a_divisor_fill_every_link() -> None:
-    assert tour_colours(16, (1, 3, 4)) == 8
-    assert tour_colours(16, (1, 2)) == 4
-    assert tour_colours(7, (1, 2)) == 7
-    assert tour_colours(7, (3, 5)) is None
+    assert tour_colours(16, 16, (1, 3, 4)) == 8
+    assert tour_colours(16, 16, (1, 2)) == 4
+    assert tour_colours(7, 7, (1, 2)) == 7
+    assert tour_colours(7, 7, (3, 3)) == 7 and tour_colours(7, 6, (3, 3)) is None
 
 
 @given(st.integers(2, 48), st.integers(1, 40), SKIPS)

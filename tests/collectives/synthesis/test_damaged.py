@@ -118,7 +118,7 @@ def test_sound_schedules_are_refused_where_they_use_what_is_dead(failure: str) -
     wanted, refused = Collective("all-gather", 16, 16e4), 0
     schedules = [ring_two_way(wanted, sound, striped=True)]
     for chords in ((), (Level(16, 3, 1),), (Level(8, 2, 3),)):
-        trees = make_trees(Design(chords, 2), 16, 8, 1e4, Timing(5e9, 1e-6), 1e-6)
+        trees = make_trees(Design(chords, pieces=2), 16, 8, 1e4, Timing(5e9, 1e-6), 1e-6)
         assert trees is not None
         schedules.append(ring_schedule(wanted, sound, trees))
     for schedule in schedules:

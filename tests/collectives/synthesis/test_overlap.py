@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.bounds.link_use import ring_all_to_all_wavelengths
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.schedule.build import ring_all_to_all, ring_all_to_all_wavelengths
+from lightloom.collectives.schedule.build import ring_all_to_all
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.queues import overlapped, ring_schedule
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits, gather_over
@@ -34,7 +35,7 @@ def _ring(ranks: int, wavelengths: int) -> WdmRing:
 
 def _on_neighbours(kind: Kind, ranks: int, wavelengths: int, nbytes: float, pieces: int) -> Schedule:
     fabric = _ring(ranks, wavelengths)
-    trees = make_trees(Design((), pieces), ranks, wavelengths, nbytes / ranks, Timing(BANDWIDTH, HOP), 0.0)
+    trees = make_trees(Design((), pieces=pieces), ranks, wavelengths, nbytes / ranks, Timing(BANDWIDTH, HOP), 0.0)
     assert trees is not None
     return ring_schedule(Collective(kind, ranks, nbytes), fabric, trees)
 

@@ -11,14 +11,15 @@ from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import admitted, costed, evaluate
-from lightloom.collectives.synthesis.grid import GridTrees, in_rounds, over_trees
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.synthesis.grid import doubling, grid_trees, over_trees, rounds_and_trees
 from lightloom.collectives.synthesis.grid_links import GridLinks
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Mesh, Torus
 from lightloom.machines.fabrics.switches import PacketSwitch
-from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
+from lightloom.machines.fabrics.wdm_ring import Ring
 
 GRIDS = [
     Mesh(ranks=16),
@@ -32,6 +33,12 @@ GRIDS = [
     Mesh(ranks=12, rows=1),
     Torus(ranks=18, rows=2),
 ]
+
+
+def in_rounds(collective: Collective, fabric: Fabric) -> Schedule:
+    """The fastest all-gather, reduce-scatter or all-reduce in steps."""
+    schedules = [*rounds_and_trees(collective, fabric), *doubling(collective, fabric)]
+    return min(schedules, key=lambda schedule: cost(schedule, fabric).time)
 
 
 def with_latency(fabric: Fabric, hop: float) -> Fabric:
@@ -101,10 +108,10 @@ def test_trees_of_a_mesh_carry_large_sums_in_the_time_of_all_its_links(rows: int
 def test_every_tree_spans_the_grid_by_its_links(grid: type[Mesh], rows: int, columns: int, chunks: int) -> None:
     fabric = grid(ranks=rows * columns, rows=rows)
     assert fabric.grid is not None
-    trees = GridTrees.of(fabric.grid, chunks)
+    parents, _ = grid_trees(fabric.grid, chunks)
     links = GridLinks.of(fabric)
     joined = set(zip(links.source.tolist(), links.destination.tolist(), strict=True))
-    for parent in trees.parent:
+    for parent in parents:
         root = int(np.flatnonzero(parent < 0)[0])
         above = np.where(parent < 0, root, parent)
         for _ in range(rows + columns):
@@ -134,8 +141,6 @@ def test_fabrics_without_links_between_ranks_are_refused() -> None:
     wanted = Collective("all-gather", 8, 8e3)
     with pytest.raises(UnsupportedError, match="on a switch"):
         in_rounds(wanted, PacketSwitch(ranks=8))
-    with pytest.raises(UnsupportedError, match="packets"):
-        in_rounds(wanted, WdmRing(ranks=8, wavelengths=2))
 
 
 @pytest.mark.slow

@@ -116,5 +116,3 @@ def test_what_cannot_be_carried_is_said() -> None:
     stride = planes([[1, 0, 3, 2]])
     with pytest.raises(UnsupportedError, match="4 circuits do not join all of 4 ranks"):
         gather_over(Collective("all-gather", 4, 4e3), fabric, stride, 1)
-    with pytest.raises(UnsupportedError, match="carry all-gather, reduce-scatter, all-reduce, not all-to-all"):
-        gather_over(Collective("all-to-all", 4, 4e3), fabric, stride, 1)

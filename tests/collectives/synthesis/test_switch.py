@@ -16,8 +16,6 @@ from lightloom.collectives.registry import admitted, costed, evaluate
 from lightloom.collectives.synthesis.switch import SERVES, Lift, circulant, kautz, on_switch
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Ints
-from lightloom.core.errors import UnsupportedError
-from lightloom.machines.fabrics.grids import Torus
 from lightloom.machines.fabrics.switches import CircuitSwitch
 
 
@@ -172,11 +170,6 @@ def test_schedules_of_a_circulant_look_the_same_from_every_rank() -> None:
         return set(zip(*(column.tolist() for column in columns), strict=True))
 
     assert shifted(0) == shifted(1) == shifted(5)
-
-
-def test_other_fabrics_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="on a torus: expected switch planes"):
-        on_switch(Collective("all-gather", 9, 9.0), Torus(ranks=9))
 
 
 @pytest.mark.slow

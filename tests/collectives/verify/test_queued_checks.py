@@ -135,16 +135,3 @@ def test_parts_of_an_all_to_all_begin_at_their_owners_and_end_at_their_readers(r
         for found, holder in zip(cells, (chunk // (ranks * block), chunk // block % ranks), strict=True):
             expected = [rank * chunks + own for rank in range(period) for own in chunk[holder == rank].tolist()]
             assert sorted(found.tolist()) == expected
-
-
-@settings(deadline=None, max_examples=40)
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=6))
-@example([(0, 1), (0, 0), (1, 0), (1, 1)])
-@example([(1, 0), (0, 2), (0, 2), (2, 0)])
-@example([(0, 2), (1, 0), (1, 0), (2, 0)])
-def test_rows_are_sent_queue_by_queue_in_the_order_of_their_steps_and_as_listed(
-    rows: list[tuple[int, int]],
-) -> None:
-    queue, step = np.array(rows, np.int64).reshape(-1, 2).T
-    schedule: Any = SimpleNamespace(steps=int(step.max(initial=-1)) + 1, step=step)
-    assert verifier._in_queues(schedule, queue).tolist() == sorted(range(len(rows)), key=lambda row: rows[row])

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from lightloom.collectives.registry import find
-from lightloom.core.cache import read_entry, write_entry
+from lightloom.core.files import read_entry, write_entry
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.pricing import collective_prices

@@ -24,7 +24,6 @@ from lightloom.collectives.bounds.lower_bound import lower_bound as bound_of
 from lightloom.collectives.collective import CLASSIC, Collective
 from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import known_cost_model
-from lightloom.collectives.files.document import parts_of
 from lightloom.collectives.files.formats import LARGEST, export_schedule, export_size, import_schedule
 from lightloom.collectives.registry import Refusal, algorithms, costed, evaluate_all, find
 from lightloom.collectives.schedule.columns import Schedule
@@ -256,7 +255,7 @@ class CollectiveRanking(DrawnResult):
     def to_json(self) -> Document:
         """Return the document that ``lightloom collective --json`` prints."""
         kind, nbytes, fabric = self.collective.kind, self.collective.nbytes, self.fabric.model_dump(mode="json")
-        parts = parts_of(self.collective)
+        parts = self.collective.stated_parts()
         document = {
             "schema": "lightloom.collective/1",
             "kind": kind,

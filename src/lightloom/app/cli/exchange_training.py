@@ -20,7 +20,7 @@ from lightloom.app.cli.options import (
     option,
     print_result,
 )
-from lightloom.core.cache import cache_directory
+from lightloom.core.files import cache_directory
 from lightloom.core.files import write_atomically
 from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_time, parse

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm, links_to_neighbours, longest_links, rows_by_pair, rows_by_rank
+from lightloom.collectives.bounds.link_use import ring_all_to_all_wavelengths
 from lightloom.collectives.collective import FROM_ALL_GATHER, TO_OR_FROM_ROOT, Collective
 from lightloom.collectives.schedule.build import (
     Moves,
@@ -24,7 +25,6 @@ from lightloom.collectives.schedule.build import (
     from_all_gather,
     moves,
     ring_all_to_all,
-    ring_all_to_all_wavelengths,
     staged,
 )
 from lightloom.collectives.schedule.columns import Schedule
@@ -69,10 +69,6 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
     return from_all_gather(collective, fabric, straight)
 
 
-def _one_stage_rows(kind: str, fabric: Fabric) -> int:
-    return fabric.ranks if kind in _SOME_PAIRS else rows_by_pair(kind, fabric)
-
-
 def _one_stage_links(kind: str, fabric: Fabric) -> int:
     """Links of the longest lightpath; for a permute, whose pairs are not known here, that of neighbours."""
     if kind == "permute":
@@ -88,7 +84,7 @@ ONE_STAGE = Algorithm(
     by_structure=True,
     longest_lightpath=_one_stage_links,
     kinds=(*FROM_ALL_GATHER, "all-to-all", *_SOME_PAIRS),
-    rows=_one_stage_rows,
+    rows=lambda kind, fabric: fabric.ranks if kind in _SOME_PAIRS else rows_by_pair(kind, fabric),
     summary="every rank straight to every other",
 )
 
@@ -154,11 +150,11 @@ def serpentine(collective: Collective, fabric: Fabric, *, striped: bool = False)
     return staged(name, collective, fabric, [stage], chunks=writers, striped=striped)
 
 
-def declines_serpentine(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - both kinds alike
+def _declines_serpentine(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - both kinds alike
     """Return why light cannot be read by all; None where it can."""
-    if fabric.taps >= fabric.ranks - 1:
-        return None
-    return f"serpentine needs light that {fabric.ranks - 1} ranks can tap, and this fabric's serves {fabric.taps}"
+    readers = fabric.ranks - 1
+    why = f"serpentine needs light that {readers} ranks can tap, and this fabric's serves {fabric.taps}"
+    return None if fabric.taps >= readers else why
 
 
 SERPENTINE = Algorithm(
@@ -168,7 +164,7 @@ SERPENTINE = Algorithm(
     kinds=("all-gather", "broadcast"),
     needs="wdm-ring",
     longest_lightpath=lambda kind, fabric: fabric.ranks - 1,  # noqa: ARG005 - both kinds alike
-    declines=declines_serpentine,
+    declines=_declines_serpentine,
     summary="each rank writes once, all others tap its light",
 )
 
@@ -244,8 +240,7 @@ def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[Moves]:
 
 
 def _join_moves(one: Moves, other: Moves) -> Moves:
-    columns = (np.append(getattr(one, name), getattr(other, name)) for name in ("source", "destination", "chunk"))
-    return moves(*columns)
+    return moves(*(np.append(getattr(one, name), getattr(other, name)) for name in ("source", "destination", "chunk")))
 
 
 MESH_BROADCAST = Algorithm(

@@ -43,17 +43,15 @@ def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool 
         if len(folded):
             logical.append(moves(folded - 1, folded, 0))
         return assign_wavelengths(name, collective, fabric, 1, logical, striped=striped)
-    return all_gather_by_moves(
-        name, collective, fabric, collective.ranks, _gather_moves(collective.ranks), striped=striped
-    )
+    return halving_doubling(collective, fabric, striped=striped, name=name)
 
 
-def halving_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+def halving_doubling(
+    collective: Collective, fabric: Fabric, *, striped: bool = False, name: str | None = None
+) -> Schedule:
     """Rabenseifner's all-reduce, for any number of ranks (folded to a power of two)."""
-    name = "halving-doubling-striped" if striped else "halving-doubling"
-    return all_gather_by_moves(
-        name, collective, fabric, collective.ranks, _gather_moves(collective.ranks), striped=striped
-    )
+    name, n = name or ("halving-doubling-striped" if striped else "halving-doubling"), collective.ranks
+    return all_gather_by_moves(name, collective, fabric, n, _gather_moves(n), striped=striped)
 
 
 def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
@@ -134,7 +132,11 @@ def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> S
     name, n, senders = "bruck-striped" if striped else "bruck", collective.ranks, _senders(fabric)
 
     def all_gather(gather: Collective) -> Schedule:
-        logical = [_bruck_moves(n, distance, senders) for distance in _distances(n)]
+        logical = []
+        for distance in _distances(n):
+            # These ranks send the shares of those up to so many ranks before them that are missing.
+            source, before = np.indices((senders, min(distance, n - distance))).reshape(2, -1)
+            logical.append(moves(source, (source + distance) % n, (source - before) % n))
         schedule = assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
         return schedule if senders > 1 else schedule.with_columns({}, folding=Folding.alike(n, 1))
 
@@ -144,12 +146,6 @@ def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> S
 
 def _distances(ranks: int) -> list[int]:
     return [1 << k for k in range((ranks - 1).bit_length())]
-
-
-def _bruck_moves(ranks: int, distance: int, senders: int) -> Moves:
-    """The first ``senders`` ranks send the shares of those up to ``distance`` ranks before them that are missing."""
-    source, before = np.indices((senders, min(distance, ranks - distance))).reshape(2, -1)
-    return moves(source, (source + distance) % ranks, (source - before) % ranks)
 
 
 def _senders(fabric: Fabric) -> int:
@@ -231,7 +227,10 @@ def _useful_axes(fabric: Fabric) -> list[tuple[Axis, bool]]:
     entering = {cut.ranks: cut.capacity / cut.ranks for cut in fabric.cuts()}
     axes: list[tuple[Axis, bool]] = []
     for axis in fabric.axes:
-        forwards = _forwards(fabric, axis)
+        # Ranks forward for each other where some along the axis are farther away than others.
+        ends = np.array([axis.stride, axis.stride * (axis.size // 2)])
+        near, far = fabric.hops(np.zeros_like(ends), ends, fabric.route(np.zeros_like(ends), ends))
+        forwards = bool(far > near)
         last, last_forwards = axes[-1] if axes else (axis, True)
         whole = entering.get(axis.stride, 0.0) >= entering.get(last.stride, np.inf) * (1 - _ROUNDING)
         if last.stride > 1 and not last_forwards and not forwards and whole:
@@ -239,13 +238,6 @@ def _useful_axes(fabric: Fabric) -> list[tuple[Axis, bool]]:
         else:
             axes.append((axis, forwards))
     return axes
-
-
-def _forwards(fabric: Fabric, axis: Axis) -> bool:
-    """Return whether some ranks along an axis are farther away than others, so that those between forward."""
-    ends = np.array([axis.stride, axis.stride * (axis.size // 2)])
-    near, far = fabric.hops(np.zeros_like(ends), ends, fabric.route(np.zeros_like(ends), ends))
-    return bool(far > near)
 
 
 def declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - all kinds alike

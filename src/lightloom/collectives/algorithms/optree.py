@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm
+from lightloom.collectives.bounds.link_use import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.schedule.build import (
     Bundles,
@@ -32,9 +33,7 @@ from lightloom.collectives.schedule.build import (
     bundled,
     fit,
     from_all_gather,
-    line_all_to_all_wavelengths,
     ring_all_to_all,
-    ring_all_to_all_wavelengths,
     ring_links,
 )
 from lightloom.collectives.schedule.columns import Schedule
@@ -240,8 +239,8 @@ def exchange_stages(
     parts, stages, pool, entries = _Parts.whole(n), list[Bundles](), list[Int32s](), 0
     for number, radix in enumerate(radices):
         inner, parent = parts.cut(radix)
-        lists = parts.held()
-        pool.append(lists.chunks)
+        shares, first, count = parts.held()
+        pool.append(shares)
         follow = in_a_row is not None and in_a_row[number]
         if number == 0:
             stages.append(_around_the_ring(inner.start, inner.size))
@@ -253,24 +252,13 @@ def exchange_stages(
             receiver = inner.start[other][part] + np.minimum(position, inner.size[other][part] - 1)
             outer = parent[one][part]
             which = parts.kind[outer], source - parts.start[outer]
-            ends = source, receiver, entries + lists.first[which], lists.shares[which]
+            ends = source, receiver, entries + first[which], count[which]
             stages.append(along_the_line(*ends, n, in_a_row=follow))
-        entries += len(lists.chunks)
+        entries += len(shares)
         parts = inner
     if len(parts.start) != n:
         raise ConfigError(f"radices {tuple(radices)} cut {n} ranks into {len(parts.start)} parts: expected {n}")
     return [stage for stage in stages if len(stage.source)], np.concatenate(pool)
-
-
-class _Held(NamedTuple):
-    """The shares that each rank of a part holds, by the kind of part."""
-
-    chunks: Int32s
-    """Shares of all ranks of all kinds of parts, one rank's after the other's."""
-    first: Ints
-    """Place in ``chunks``: [kind, position]."""
-    shares: Ints
-    """Number of shares that each position holds: [kind, position]."""
 
 
 class _Parts(NamedTuple):
@@ -291,15 +279,16 @@ class _Parts(NamedTuple):
         zero = np.zeros(1, np.int64)
         return cls(zero, np.full(1, n, np.int64), zero, np.arange(n, dtype=np.int32)[None])
 
-    def held(self) -> _Held:
-        """The shares at each position."""
+    def held(self) -> tuple[Int32s, Ints, Ints]:
+        """Return the shares of all ranks of all kinds of parts, one rank's after the other's: [place]; and the first
+        place and the number of the shares that each rank holds: [kind, position] each."""
         kinds, n = self.position.shape
         order = np.argsort(self.position, axis=1, kind="stable").astype(np.int32)
         most = int(self.size.max())
         count = np.bincount((self.position + np.arange(kinds)[:, None] * most).ravel(), minlength=kinds * most)
         count = count.reshape(kinds, most)
         first = np.cumsum(count, axis=1) - count + np.arange(kinds)[:, None] * n
-        return _Held(order.ravel(), first, count)
+        return order.ravel(), first, count
 
     def cut(self, radix: int) -> tuple[_Parts, Ints]:
         """Each part cut into so many, after these have exchanged what they hold; and which part each came from."""

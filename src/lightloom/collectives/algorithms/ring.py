@@ -57,37 +57,31 @@ def two_way_ring_steps(ranks: int) -> int:
 
 def ring(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """One-way ring. Assumes nothing of N; one wavelength, or all of them when striped."""
-    name = "ring-striped" if striped else "ring"
-    n = collective.ranks
-    if collective.kind in ROOTED:
-        return from_broadcast(collective, fabric, lambda spread: _chains(name, spread, fabric, 1, striped))
-    if collective.kind in _PASSED_ON:
-        return _passed_on(name, collective, fabric, 1, 1, striped)
-
-    def all_gather(gather: Collective) -> Schedule:
-        step, position = (axis.ravel() for axis in np.indices((n - 1, _senders(fabric)), dtype=np.int32))
-        return _neighbours(name, gather, fabric, _Hops(step, position, np.ones_like(step)), striped=striped)
-
-    return from_all_gather(collective, fabric, all_gather, mirrored=True)
+    return _around("ring", collective, fabric, 1, striped)
 
 
 def ring_two_way(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Two-way ring; striped, it uses every wavelength and splits the opposite rank's share between the two ways."""
-    name = "ring-two-way-striped" if striped else "ring-two-way"
-    n = collective.ranks
-    steps = two_way_ring_steps(n)
-    pieces = 2 if striped and n % 2 == 0 else 1
+    return _around("ring-two-way", collective, fabric, 2, striped)
+
+
+def _around(name: str, collective: Collective, fabric: Fabric, directions: int, striped: bool) -> Schedule:
+    """Return the schedule of a ring on which ranks pass on one way, or both."""
+    name, n = f"{name}-striped" if striped else name, collective.ranks
+    steps = ring_steps(n) if directions == 1 else two_way_ring_steps(n)
+    opposite = directions == 2 and n % 2 == 0
+    pieces = 2 if striped and opposite else 1
     if collective.kind == "all-to-all":
         return _blocks(name, collective, fabric, steps, pieces, striped)
     if collective.kind in ROOTED:
-        return from_broadcast(collective, fabric, lambda spread: _chains(name, spread, fabric, 2, striped))
+        return from_broadcast(collective, fabric, lambda spread: _chains(name, spread, fabric, directions, striped))
     if collective.kind in _PASSED_ON:
-        return _passed_on(name, collective, fabric, 2, pieces, striped)
+        return _passed_on(name, collective, fabric, directions, pieces, striped)
 
     def all_gather(gather: Collective) -> Schedule:
-        axes = np.indices((steps, 2, _senders(fabric), pieces), dtype=np.int32)
+        axes = np.indices((steps, directions, _senders(fabric), pieces), dtype=np.int32)
         step, backward, position, piece = (axis.ravel() for axis in axes)
-        if n % 2 == 0:
+        if opposite:
             travels = (step < steps - 1) | (backward == 0 if pieces == 1 else piece == backward)
             step, backward, position, piece = (axis[travels] for axis in (step, backward, position, piece))
         hops = _Hops(step, position, 1 - 2 * backward, piece)

@@ -126,24 +126,23 @@ def worker_aggregator(collective: Collective, fabric: Fabric, *, striped: bool =
 
 
 def _up_and_down(name: str, collective: Collective, fabric: Fabric, levels: Levels, striped: bool) -> Schedule:
-    name = f"{name}-striped" if striped else name
-    n = collective.ranks
+    name, n = f"{name}-striped" if striped else name, collective.ranks
+    down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
     if collective.kind == "all-reduce":
         up = [moves(child, parent, 0, reduces=True) for child, parent, _ in levels]
-        down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
         return assign_wavelengths(name, collective, fabric, 1, up + down, striped=striped)
     if collective.kind in ROOTED:
-        down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
         return from_broadcast(
             collective, fabric, lambda spread: assign_wavelengths(name, spread, fabric, 1, down, striped=striped)
         )
     if collective.kind in TO_OR_FROM_ROOT:
         return _subtrees_alone(name, collective, fabric, levels, striped)
-    subtrees = [(np.arange(n) >= child[:, None]) & (np.arange(n) < child[:, None] + size) for child, _, size in levels]
-    logical = [_share_moves(child, parent, own) for (child, parent, _), own in zip(levels, subtrees, strict=True)]
-    logical += [_share_moves(parent, child, ~own) for (child, parent, _), own in zip(levels, subtrees, strict=True)][
-        ::-1
-    ]
+    logical, back = list[Moves](), list[Moves]()
+    for child, parent, size in levels:
+        own = (np.arange(n) >= child[:, None]) & (np.arange(n) < child[:, None] + size)
+        logical.append(_share_moves(child, parent, own))
+        back.append(_share_moves(parent, child, ~own))
+    logical += reversed(back)
     return all_gather_by_moves(name, collective, fabric, n, logical, striped=striped)
 
 

@@ -21,17 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm, rows_by_rank
+from lightloom.collectives.bounds.link_use import ring_all_to_all_wavelengths
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.schedule.build import (
-    Bundles,
-    Stage,
-    bundled,
-    fit,
-    ring_all_to_all,
-    ring_all_to_all_wavelengths,
-    ring_links,
-    staged,
-)
+from lightloom.collectives.schedule.build import Bundles, Stage, bundled, fit, ring_all_to_all, ring_links, staged
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Ints
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
@@ -57,10 +49,13 @@ def wrht_gather(name: str, collective: Collective, fabric: Fabric, *, striped: b
     members = _Members(np.arange(n), np.arange(n), np.arange(1, n + 1))
     up, down = list[Bundles](), list[Bundles]()
     while len(members.rank) > 1 and ring_all_to_all_wavelengths(len(members.rank)) > channels:
-        groups = list(_groups(members, 2 * channels + 1))
+        size = 2 * channels + 1
+        parts = (slice(begin, begin + size) for begin in range(0, len(members.rank), size))
+        groups = [_Members(*(column[part] for column in members)) for part in parts]
         up.append(_collected(groups))
         down.append(_spread(groups, n, fabric.taps))
-        members = _Members(*(np.array(column) for column in zip(*map(_middle, groups), strict=True)))
+        middles = [(group.rank[group.middle], group.first[0], group.end[-1]) for group in groups]
+        members = _Members(*np.array(middles, np.int64).T)
     across = [_exchanged(members)] if len(members.rank) > 1 else []
     stages = [*up, *across, *reversed(down)]
     steps = "+".join(str(fit(fabric, stage.colours, striped=striped)[2]) for stage in stages)
@@ -79,41 +74,26 @@ class _Members(NamedTuple):
     end: Ints
     """One more than the last share that the member holds."""
 
-
-class _Group(NamedTuple):
-    """Neighbouring members, and the place of their middle."""
-
-    members: _Members
-    middle: int
+    @property
+    def middle(self) -> int:
+        """Place of the member in the middle."""
+        return (len(self.rank) - 1) // 2
 
 
-def _groups(members: _Members, size: int) -> Iterator[_Group]:
-    for begin in range(0, len(members.rank), size):
-        part = _Members(*(column[begin : begin + size] for column in members))
-        yield _Group(part, (len(part.rank) - 1) // 2)
+def _sides(group: _Members) -> Iterator[tuple[int, _Members]]:
+    """The members to either side of the middle of a group, nearest first, with the direction in which they lie."""
+    yield CLOCKWISE, _Members(*(column[group.middle + 1 :] for column in group))
+    yield COUNTERCLOCKWISE, _Members(*(column[: group.middle][::-1] for column in group))
 
 
-def _middle(group: _Group) -> tuple[int, int, int]:
-    """The middle, and what it holds when its group has sent."""
-    members = group.members
-    return int(members.rank[group.middle]), int(members.first[0]), int(members.end[-1])
-
-
-def _sides(group: _Group) -> Iterator[tuple[int, _Members]]:
-    """The members to either side of the middle, nearest first, with the direction in which they lie."""
-    members, middle = group
-    yield CLOCKWISE, _Members(*(column[middle + 1 :] for column in members))
-    yield COUNTERCLOCKWISE, _Members(*(column[:middle][::-1] for column in members))
-
-
-def _collected(groups: list[_Group]) -> Bundles:
+def _collected(groups: list[_Members]) -> Bundles:
     """All that members hold goes to the middle; who lies as far from it takes the same colours."""
-    most = max(int((group.members.end - group.members.first).max()) for group in groups)
+    most = max(int((group.end - group.first).max()) for group in groups)
     parts = []
     for group in groups:
         for direction, side in _sides(group):
             away = np.arange(len(side.rank))
-            middle = np.full(len(away), group.members.rank[group.middle])
+            middle = np.full(len(away), group.rank[group.middle])
             route = np.full(len(away), 1 - direction)
             parts.append((side.rank, middle, route, side.first, side.end - side.first, away * most))
     source, destination, route, entry, carried, colour = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -129,40 +109,31 @@ def _exchanged(members: _Members) -> Bundles:
     return Bundles(*ends, route, members.first[one], carried[one], first, int((first + carried[one]).max()))
 
 
-def _spread(groups: list[_Group], n: int, taps: int) -> Bundles:
+def _spread(groups: list[_Members], n: int, taps: int) -> Bundles:
     """Every share goes to those members who lack it; the lightpaths of one side all begin at the middle."""
     parts, colours, path = list[tuple[Ints, ...]](), 0, 0
     for group in groups:
         for direction, side in _sides(group):
-            rows, used, paths = _multicasts(side, n, taps)
+            if not len(side.rank):
+                continue
+            member, entry, carried, colour, number, used, paths = _multicasts(side, n, taps)
             if used:
-                middle, route = np.full((2, len(rows.member)), [[group.members.rank[group.middle]], [direction]])
-                receiver = side.rank[rows.member]
-                parts.append((middle, receiver, route, rows.entry, rows.carried, rows.colour, rows.path + path))
+                middle, route = np.full((2, len(member)), [[group.rank[group.middle]], [direction]])
+                parts.append((middle, side.rank[member], route, entry, carried, colour, number + path))
                 colours, path = max(colours, used), path + paths
     source, destination, route, entry, carried, colour, number = map(np.concatenate, zip(*parts, strict=True))
     return Bundles(source, destination, route, entry, carried, colour, colours, lightpath=number)
 
 
-class _Multicasts(NamedTuple):
-    """The shares that members of a side receive: arrays [row], a row for each member of each multicast."""
-
-    member: Ints
-    entry: Ints
-    carried: Ints
-    colour: Ints
-    path: Ints
-    """Number of the multicast."""
-
-
-def _multicasts(side: _Members, n: int, taps: int) -> tuple[_Multicasts, int, int]:
-    """The multicasts to a side, with their colours and their number.
+def _multicasts(side: _Members, n: int, taps: int) -> tuple[Ints, Ints, Ints, Ints, Ints, int, int]:
+    """The multicasts to a side, a row for each member of each of them.
 
     What no member of the side holds goes to all of them; what one holds, to all others.
+
+    Returns:
+        Member, first share, shares, first colour and number of the multicast: [row] each; all colours, and multicasts.
     """
     members = len(side.rank)
-    if not members:
-        return _Multicasts(*np.zeros((5, 0), np.int64)), 0, 0
     begin, end = int(side.first.min()), int(side.end.max())
     # Lists of shares, and by whom each is held already, −1: nobody.
     entry, carried = np.append(side.first, end), np.append(side.end - side.first, n - (end - begin))
@@ -174,17 +145,7 @@ def _multicasts(side: _Members, n: int, taps: int) -> tuple[_Multicasts, int, in
     number, first, path = np.unique(which * members + place // taps, return_index=True, return_inverse=True)
     size = carried[which[first]]
     colour = np.cumsum(size) - size
-    rows = _Multicasts(member, entry[which], carried[which], colour[path], path)
-    return rows, int(size.sum()), len(number)
-
-
-def wrht_steps(ranks: int, channels: int) -> int:
-    """All-reduce steps: twice the levels of (2w+1)-ary grouping, plus one if the last representatives exchange."""
-    levels, members = 0, ranks
-    while members > 1 and ring_all_to_all_wavelengths(members) > channels:
-        members = -(-members // (2 * channels + 1))
-        levels += 1
-    return 2 * levels + (1 if members > 1 else 0)
+    return member, entry[which], carried[which], colour[path], path, int(size.sum()), len(number)
 
 
 def wrht_all_gather_steps(ranks: int, wavelengths: int, *, padded: bool) -> int:

@@ -33,17 +33,25 @@ Uses = Callable[[int, int], int]
 as there are ranks on."""
 
 
+def ring_all_to_all_wavelengths(nodes: int) -> int:
+    """Fewest wavelengths, each way, for one-stage all-to-all on a ring: ``ceil(floor(n²/4)/2)``.
+
+    OpTree's Lemma 1 prints ``ceil(n²/8)``, which is one more than this for odd n above 1 (n = 5: 4 instead of 3).
+    """
+    return (nodes * nodes // 4 + 1) // 2
+
+
+def line_all_to_all_wavelengths(nodes: int) -> int:
+    """Fewest wavelengths, each way, for one-stage all-to-all on a line: ``floor(n²/4)`` (OpTree, Lemma 1)."""
+    return nodes * nodes // 4
+
+
 @lru_cache(maxsize=1 << 12)
 def broadcast_uses(ranks: int, hops: int) -> int:
     """C(N, H): fewest link uses of a broadcast to ``ranks`` ranks, its source among them, within ``hops`` hops.
 
     Never below the closed form (N − 1) + max(0, N − 1 − 2 H), and equal to it where 2 H (H + 1) ≥ N − 1.
-
-    Raises:
-        ValueError: no rank or no hop.
     """
-    if ranks < 1 or hops < 1:
-        raise ValueError(f"{ranks} ranks in {hops} hops: expected at least 1 of each")
     if 2 * hops * (hops + 1) >= ranks - 1:
         return closed_form(ranks, hops)
     left, uses, cost = ranks - 1, 0, 0
@@ -68,9 +76,6 @@ def all_reduce_uses(ranks: int, hops: int) -> int:
 
     Never below 2 C(N, H), nor below 2 (N − 1) + max(0, 2 (N − 1) − 2 (H + 1)). Within one hop every rank hears every
     other directly; within few, ranks on opposite sides of the ring meet at some rank.
-
-    Raises:
-        ValueError: no rank or no hop.
     """
     if hops == 1:
         return ranks * broadcast_uses(ranks, 1)
@@ -191,7 +196,7 @@ def relayed_seconds(ranks: int, hop: float, per_link_use: float, first_uses: flo
 
 def _least_in_last_slot(ranks: int, hops: int, capacity: float) -> float:
     """Fewest link uses in the last of ``hops`` slots, on average, with ``capacity`` uses in those before."""
-    few, many = _equally_priced(ranks, hops), (float(broadcast_uses(ranks, hops - 1)), 0.0)
+    few, many = _cheapest(ranks, hops, 1.0), (float(broadcast_uses(ranks, hops - 1)), 0.0)
     if few[0] > capacity or many[0] <= capacity:
         return 0.0
     few, many = _segment(ranks, hops, few, many, lambda corner: corner[0] <= capacity)
@@ -206,7 +211,7 @@ def _relayed_uses(ranks: int, hops: int, first_uses: float) -> float:
     """
     if len(_coefficients(hops - 1, ranks - 1)) * len(_coefficients(hops, ranks - 1)) > _LARGEST_TABLE:
         return broadcast_uses(ranks, hops) - first_uses
-    few = _equally_priced(ranks, hops)
+    few = _cheapest(ranks, hops, 1.0)
     if few[1] <= first_uses:
         return few[0] + few[1] - first_uses
     many = (float(broadcast_uses(ranks, hops - 1)), 0.0)
@@ -228,10 +233,6 @@ def _segment(
         if corner[0] + price * corner[1] >= (few[0] + price * few[1]) * (1 - 1e-12):
             return few, many
         few, many = (corner, many) if is_before(corner) else (few, corner)
-
-
-def _equally_priced(ranks: int, hops: int) -> _Point:
-    return _cheapest(ranks, hops, 1.0)
 
 
 def _cheapest(ranks: int, hops: int, price: float) -> _Point:

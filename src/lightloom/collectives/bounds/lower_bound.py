@@ -31,14 +31,14 @@ from lightloom.collectives.bounds.link_use import (
     joint_seconds,
     ranks_by_hops,
     relayed_seconds,
+    ring_all_to_all_wavelengths,
     slotted_seconds,
 )
-from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, link_seconds, rank_seconds
+from lightloom.collectives.bounds.one_to_one import Demand, distance_seconds, end_seconds, link_seconds, rank_seconds
 from lightloom.collectives.bounds.priced import blocks_in_two_hops, ends_seconds, priced_seconds, two_hops_join
 from lightloom.collectives.bounds.rooted import broadcast_seconds, standing_broadcast_seconds
 from lightloom.collectives.collective import NOT_ALL_PAIRS, OF_PARTS, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.collectives.cost.price import Cost, CostModel
-from lightloom.collectives.schedule.build import ring_all_to_all_wavelengths
 from lightloom.core.results import Result
 from lightloom.core.units import format_time
 from lightloom.machines.fabrics.fabric import Fabric
@@ -129,37 +129,23 @@ def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: b
         return rank_seconds(Demand(collective), fabric)
     bounds = []
     if collective.kind == "reduce-scatter-v":
-        bounds += _owner_seconds(collective, fabric)
+        assert collective.sizes is not None
+        own = nbytes * collective.sizes.share
+        bounds += end_seconds(own, nbytes - own, fabric)
     # Failures make ranks unequal, and the cut that is worst may not be one that the root's data must cross.
     if fabric.blocked() is None or collective.kind not in ROOTED:
         bounds += [(_crossing(collective, cut.ranks) / cut.capacity, cut.name) for cut in fabric.cuts()]
     if not fabric.in_network_reduction and collective.kind == "all-reduce":
-        bounds += _across_domains(nbytes, fabric)
+        # All domains together, a domain's ranks counting as one.
+        bounds += [
+            (2 * (cut.sets - 1) * nbytes / (cut.sets * cut.capacity), f"{cut.name}, of all {cut.sets} together")
+            for cut in fabric.cuts()
+            if cut.sets > 1
+        ]
     if not fabric.in_network_reduction and not switches_add:
         received = (2 if collective.kind == "all-reduce" else 1) * (n - 1) * nbytes
         bounds.append((received / fabric.total_receive_bandwidth(), "what all ranks together can receive"))
     return bounds
-
-
-def _owner_seconds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
-    """Return the seconds in which ranks send the parts of all others, and receive their own."""
-    assert collective.sizes is not None
-    own = collective.nbytes * collective.sizes.share
-    receive, send = fabric.rank_bandwidths()
-    into, out = own / receive, (collective.nbytes - own) / send
-    return [
-        (float(into.max()), f"what rank {into.argmax()} must receive"),
-        (float(out.max()), f"what rank {out.argmax()} must send"),
-    ]
-
-
-def _across_domains(nbytes: float, fabric: Fabric) -> list[tuple[float, str]]:
-    """Return the seconds in which all domains together take in an all-reduce, a domain's ranks counting as one."""
-    return [
-        (2 * (cut.sets - 1) * nbytes / (cut.sets * cut.capacity), f"{cut.name}, of all {cut.sets} together")
-        for cut in fabric.cuts()
-        if cut.sets > 1
-    ]
 
 
 def _crossing(collective: Collective, inside: int) -> float:

@@ -61,16 +61,21 @@ class Demand:
         return orders[0], orders[1]
 
 
-def rank_seconds(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
-    """Seconds in which the rank with most to receive, or to send, does so, and all ranks together."""
+def end_seconds(received: Floats, sent: Floats, fabric: Fabric) -> list[tuple[float, str]]:
+    """Return the seconds in which the rank with most to receive, or to send, does so, of bytes [rank] each."""
     receive, send = fabric.rank_bandwidths()
-    into, out = demand.received / receive, demand.sent / send
-    total = float(demand.nbytes.sum()) / fabric.total_receive_bandwidth()
-    bounds = [
+    into, out = received / receive, sent / send
+    return [
         (float(into.max()), f"what rank {into.argmax()} must receive"),
         (float(out.max()), f"what rank {out.argmax()} must send"),
-        (total, "what all ranks together can receive"),
     ]
+
+
+def rank_seconds(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
+    """Seconds in which the rank with most to receive, or to send, does so, and all ranks together."""
+    total = float(demand.nbytes.sum()) / fabric.total_receive_bandwidth()
+    bounds = end_seconds(demand.received, demand.sent, fabric)
+    bounds.append((total, "what all ranks together can receive"))
     if fabric.routes == 2 and fabric.ranks**2 <= _MOST_ARCS:
         bounds.append(_arc_seconds(demand, fabric))
     return bounds

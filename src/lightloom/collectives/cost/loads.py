@@ -7,16 +7,18 @@ over the rows prices every size.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from graphlib import TopologicalSorter
 from hashlib import blake2b, sha256
 from itertools import pairwise
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.cost.price import BLOCK, CostModel, blocks, distinct_ends, ends_in_copies, rows_by_step
+from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule, repeated_steps
 from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints, Mask, packed
 from lightloom.core.errors import ConfigError, UnsupportedError
@@ -24,24 +26,68 @@ from lightloom.core.memory import require_memory
 from lightloom.machines.fabrics.derived import CellOrder, links_of
 from lightloom.machines.fabrics.fabric import Fabric
 
+# The order of a schedule's rows and steps, for what follows them in time.
+
+BLOCK: Effort = 1 << 19
+"""Rows whose links are looked up at once."""
+
+
+def blocks(rows: Ints, size: int = BLOCK) -> list[Ints]:
+    """Split rows into blocks that bound the memory of arrays over links."""
+    return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
+
+
+def distinct_ends(schedule: Schedule) -> tuple[Ints, Ints]:
+    """Return rows with different ends or routes, and which of them each row is like: [distinct], [row].
+
+    Where every rank has rows of its own these are all rows.
+    """
+    if schedule.folding is None:
+        every = np.arange(len(schedule))
+        return every, every
+    source, destination, route = schedule.ends(slice(None))
+    return np.unique(packed((source, destination, route)), return_index=True, return_inverse=True)[1:]
+
+
+def ends_in_copies(schedule: Schedule, rows: Ints, size: int = BLOCK) -> Iterator[tuple[Ints, tuple[Ints, Ints, Ints]]]:
+    """Yield source, destination and route of these rows in all copies, in blocks, and first the place of each."""
+    folding = schedule.folding
+    source, destination, route = schedule.ends(rows)
+    for entries in blocks(np.arange(len(rows) * (1 if folding is None else folding.copies)), size):
+        copy, place = np.divmod(entries, len(rows))
+        begin, end = source[place], destination[place]
+        if folding is not None:
+            begin, end = folding.moved(begin, copy), folding.moved(end, copy)
+        yield place, (begin, end, route[place])
+
+
+def rows_by_step(schedule: Schedule) -> Ints:
+    """Return row numbers in an order in which the steps can run."""
+    step = schedule.step
+    if schedule.dependencies is not None:
+        position = np.empty(schedule.steps, np.int32)
+        order = TopologicalSorter(dict(enumerate(steps_before(schedule.steps, schedule.dependencies)))).static_order()
+        position[list(order)] = np.arange(schedule.steps)
+        step = position[step]
+    if np.any(step[1:] < step[:-1]):
+        return np.argsort(step, kind="stable")
+    return np.arange(len(schedule))
+
+
+def steps_before(steps: int, dependencies: Column | None) -> list[list[int]]:
+    """Return the steps that each step waits for, of dependencies as a schedule has them."""
+    if dependencies is None:
+        return [[step - 1] if step else [] for step in range(steps)]
+    before: list[list[int]] = [[] for _ in range(steps)]
+    for after, earlier in np.asarray(dependencies, dtype=np.int64).reshape(-1, 2).tolist():
+        before[after].append(earlier)
+    return before
+
+
 # Loads of steps whose chunks differ in size: sums of their sizes in place of counts of chunks.
 
 
-class UnevenLoads(NamedTuple):
-    """Loads of the steps of a schedule on packet links: arrays [step]."""
-
-    seconds_per_byte: Floats
-    """Seconds for which the busiest link is busy, a byte of a mean chunk."""
-    latency: Floats
-    """Seconds of the longest way."""
-
-    def seconds(self, chunk_nbytes: float) -> Floats:
-        """Return the seconds of the busiest link of each step and of the longest way: [step]."""
-        total: Floats = self.seconds_per_byte * chunk_nbytes + self.latency
-        return total
-
-
-def uneven_loads(schedule: Schedule, fabric: Fabric, weights: Floats) -> UnevenLoads:
+def uneven_loads(schedule: Schedule, fabric: Fabric, weights: Floats) -> StepSeconds:
     """Return the loads of a schedule of steps in order, with a row for every rank, on a packet fabric.
 
     Args:
@@ -63,7 +109,7 @@ def uneven_loads(schedule: Schedule, fabric: Fabric, weights: Floats) -> UnevenL
         cell = schedule.step[rows][row] * np.int64(links) + link
         load += np.bincount(cell, weights=weights[rows][row], minlength=len(load))
         np.maximum.at(latency, schedule.step[rows], fabric.latency(*ends))
-    return UnevenLoads((load.reshape(steps, links) / fabric.link_bandwidth()).max(axis=1), latency)
+    return StepSeconds((load.reshape(steps, links) / fabric.link_bandwidth()).max(axis=1), latency)
 
 
 def uneven_sends(schedule: Schedule, weights: Floats, latency: Floats) -> tuple[Int32s, Floats, Ints, Floats]:
@@ -151,14 +197,12 @@ class _Circuits:
         """Return a name of these circuits."""
         return blake2b(self.tuned.data).digest()
 
-
-class _Change(NamedTuple):
-    """The change that a step makes to circuits."""
-
-    after: bytes
-    """The circuits that stand then."""
-    changed: bool
-    overwritten: bool
+    def follow(self, schedule: Schedule, rows: Ints, step: int) -> tuple[bytes, bool, bool]:
+        """Set up what all copies of a step need; the circuits then, and whether the step changed or overwrote some."""
+        copies = schedule.with_rows(rows[schedule.step[rows] == step]).unfolded(self.fabric.fibre_channels)
+        changed, new = np.zeros(schedule.steps, np.bool_), np.zeros(len(copies), np.bool_)
+        overwritten = self.tune(copies, np.arange(len(copies)), changed, new)
+        return self.digest(), bool(changed.any()), overwritten
 
 
 def _changed_in_copies(schedule: Schedule, fabric: Fabric, changed: Mask) -> tuple[Ints, bool]:
@@ -168,7 +212,7 @@ def _changed_in_copies(schedule: Schedule, fabric: Fabric, changed: Mask) -> tup
     A step that finds the same circuits as one before that is like it does the same to them, and is not followed again.
     """
     first, rows = repeated_steps(schedule)
-    circuits, followed = _Circuits(fabric), dict[tuple[bytes, int], _Change]()
+    circuits, followed = _Circuits(fabric), dict[tuple[bytes, int], tuple[bytes, bool, bool]]()
     stands = now = circuits.digest()
     skipped: list[tuple[bytes, int]] = []
     for step, alike in enumerate(first.tolist()):
@@ -179,21 +223,12 @@ def _changed_in_copies(schedule: Schedule, fabric: Fabric, changed: Mask) -> tup
                 # Catch up from the last time that the circuits were those that stand here.
                 last = max(place for place, (state, _) in enumerate(skipped) if state == stands)
                 for _, other in skipped[last:]:
-                    _follow(circuits, schedule, rows, other)
+                    circuits.follow(schedule, rows, other)
             skipped.clear()
-            followed[now, alike] = _follow(circuits, schedule, rows, alike)
-            stands = followed[now, alike].after
-        change = followed[now, alike]
-        now, changed[step] = change.after, change.changed
-    return rows, any(change.overwritten for change in followed.values())
-
-
-def _follow(circuits: _Circuits, schedule: Schedule, rows: Ints, step: int) -> _Change:
-    """Set up the circuits that all copies of a step need."""
-    copies = schedule.with_rows(rows[schedule.step[rows] == step]).unfolded(circuits.fabric.fibre_channels)
-    changed, new = np.zeros(schedule.steps, np.bool_), np.zeros(len(copies), np.bool_)
-    overwritten = circuits.tune(copies, np.arange(len(copies)), changed, new)
-    return _Change(circuits.digest(), bool(changed.any()), overwritten)
+            followed[now, alike] = circuits.follow(schedule, rows, alike)
+            stands = followed[now, alike][0]
+        now, changed[step], _ = followed[now, alike]
+    return rows, any(overwritten for _, _, overwritten in followed.values())
 
 
 def circuits_key(schedule: Schedule, fabric: Fabric, rows: Ints | None = None) -> str:
@@ -204,7 +239,7 @@ def circuits_key(schedule: Schedule, fabric: Fabric, rows: Ints | None = None) -
     if schedule.queued:
         schedule = schedule.standing(fabric.fibre_channels)
     elif schedule.folding is not None:
-        rows = repeated_steps(schedule).rows if rows is None else rows
+        rows = repeated_steps(schedule)[1] if rows is None else rows
         schedule, rows = schedule.with_rows(rows).unfolded(fabric.fibre_channels), None
     names = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
     columns = [getattr(schedule, name) if rows is None else getattr(schedule, name)[rows] for name in names]
@@ -242,38 +277,26 @@ class _Transfers(NamedTuple):
 
 
 class _StepChunks(NamedTuple):
-    """Chunks that one step loads on every link."""
+    """Chunks that one step loads on links."""
 
     chunks: Ints
-    """Chunks that cross each link: [link]."""
+    """Chunks that cross each link, or at most one of each class: [link] or [class]."""
     latency: float
     """Seconds of the longest way."""
 
 
-class StepLoad(NamedTuple):
-    """Chunks that one step loads on the busiest links."""
-
-    chunks: Ints
-    """Most chunks on a link of each class: [class]."""
-    latency: float
-    """Seconds of the longest way."""
-
-
-_Load = TypeVar("_Load", _StepChunks, StepLoad)
-
-
-class _LatestLoads(Generic[_Load]):
+class _LatestLoads:
     """The loads of steps that were asked for last, as many as fit: kinds and sizes share their steps."""
 
     def __init__(self, most_nbytes: int) -> None:
         """Keep loads of at most so many bytes; the last one even if it is larger."""
         self._most, self._nbytes = most_nbytes, 0
-        self._loads: OrderedDict[bytes, _Load] = OrderedDict()
+        self._loads: OrderedDict[bytes, _StepChunks] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._loads)
 
-    def load(self, key: bytes, count: Callable[[], _Load]) -> _Load:
+    def load(self, key: bytes, count: Callable[[], _StepChunks]) -> _StepChunks:
         """Return the load of this key, counted where it is not kept."""
         if key not in self._loads:
             load = count()
@@ -284,35 +307,46 @@ class _LatestLoads(Generic[_Load]):
         self._loads.move_to_end(key)
         return self._loads[key]
 
-    def load_of_rows(
-        self, rows: Sequence[Column], fabric_key: bytes, ranks: int, count: Callable[[_Transfers], _Load]
-    ) -> _Load:
-        """Return the load of a step's rows (source, destination, route), by these or by the transfers that they are."""
 
-        def of_transfers() -> _Load:
-            transfers = _distinct_transfers(rows, ranks)
-            return self.load(_digest(b"transfers" + fabric_key, transfers), lambda: count(transfers))
-
-        return self.load(_digest(b"rows" + fabric_key, rows), of_transfers)
+_latest = _LatestLoads(1 << 27)
 
 
-_latest_link_loads = _LatestLoads[_StepChunks](1 << 27)
-"""Loads of the steps of pipelines, most of which are counted by two keys."""
-_latest_busiest = _LatestLoads[StepLoad](1 << 20)
-"""Loads of the steps of other schedules."""
+def _loads_by_step(schedule: Schedule, fabric: Fabric, classes: int, link_class: Ints | None) -> list[_StepChunks]:
+    """Return the chunks of each step on every link, or at most on a link of each of so many classes.
+
+    Loads are kept by a step's rows, and by the transfers that these are.
+    """
+    folding = schedule.folding or Folding.alike(fabric.ranks, fabric.ranks)
+    name = blake2b(repr((fabric_key(fabric), folding.period, folding.axes, link_class is None)).encode()).digest()
+
+    def count(transfers: _Transfers) -> _StepChunks:
+        load = _count_chunks(transfers.in_all_copies(folding), fabric)
+        if link_class is None:
+            return load
+        return load._replace(chunks=np.array([load.chunks[link_class == number].max() for number in range(classes)]))
+
+    def load_of_transfers(rows: Sequence[Column]) -> _StepChunks:
+        transfers = _distinct_transfers(rows, fabric.ranks)
+        return _latest.load(digest(("transfers", name), transfers), lambda: count(transfers))
+
+    nothing = _StepChunks(np.zeros(classes, np.int64), 0.0)
+    return [
+        _latest.load(digest(("rows", name), rows), partial(load_of_transfers, rows)) if len(rows[0]) else nothing
+        for rows in _rows_by_step(schedule)
+    ]
 
 
-def _digest(prefix: bytes, columns: Sequence[Column]) -> bytes:
-    digest = blake2b(prefix, digest_size=16)
+def fabric_key(fabric: Fabric) -> tuple[object, ...]:
+    """Return what tells fabrics apart whose schedules cost the same."""
+    return (*fabric.implementation, fabric.model_dump_json(exclude={"sources"}))
+
+
+def digest(name: object, columns: Iterable[Column]) -> bytes:
+    """Return a hash of columns and of what else has to be equal, by its text."""
+    hashed = blake2b(repr(name).encode(), digest_size=16)
     for column in columns:
-        digest.update(np.ascontiguousarray(column).data)
-    return digest.digest()
-
-
-def _fabric_key(fabric: Fabric, folding: Folding) -> bytes:
-    """Name a fabric and the copies of a schedule on it; equal keys, equal loads of the same rows."""
-    fields = (*fabric.implementation, fabric.model_dump_json(exclude={"sources"}), folding.period, folding.axes)
-    return blake2b(repr(fields).encode()).digest()
+        hashed.update(np.ascontiguousarray(column).data)
+    return hashed.digest()
 
 
 def _rows_by_step(schedule: Schedule) -> list[list[Column]]:
@@ -369,20 +403,8 @@ def busiest_links(schedule: Schedule, fabric: Fabric, link_class: Ints) -> tuple
     Returns:
         Arrays of shape [class, step] and [step].
     """
-    classes = int(link_class.max()) + 1
-    most, latency = np.zeros((classes, schedule.steps), np.int64), np.zeros(schedule.steps)
-    folding = schedule.folding or Folding.alike(fabric.ranks, fabric.ranks)
-    key = _fabric_key(fabric, folding)
-
-    def count(transfers: _Transfers) -> StepLoad:
-        load = _count_chunks(transfers.in_all_copies(folding), fabric)
-        of_class = [load.chunks[link_class == number].max() for number in range(classes)]
-        return StepLoad(np.array(of_class), load.latency)
-
-    for step, rows in enumerate(_rows_by_step(schedule)):
-        if len(rows[0]):
-            most[:, step], latency[step] = _latest_busiest.load_of_rows(rows, key, fabric.ranks, count)
-    return most, latency
+    loads = _loads_by_step(schedule, fabric, int(link_class.max()) + 1, link_class)
+    return np.stack([load.chunks for load in loads], axis=1), np.array([load.latency for load in loads])
 
 
 # Pipelines: a step holds steps t, t + interval, t + 2 · interval, ... of the first piece, each of another piece: those
@@ -404,64 +426,59 @@ _MOST_AT_ONCE = 64
 """Most steps of a piece that all may be under way at once."""
 
 
-class IntervalLoads(NamedTuple):
-    """Seconds of steps that hold places ``first`` to ``last``: arrays [residue, first, last]."""
+class StepSeconds(NamedTuple):
+    """Seconds of steps whatever the size, in parts that grow with it and that do not: [step].
 
-    interval: int
-    seconds_per_byte: Floats
-    """Seconds for which the busiest link is busy, a byte of a chunk."""
+    Of a pipeline they are those of the steps that hold places ``first`` to ``last``: [residue, first, last].
+    """
+
+    per_byte: Floats
+    """Seconds for which the busiest link is busy, a byte of a mean chunk."""
     latency: Floats
-    """Seconds of the longest delay."""
+    """Seconds of the longest way."""
+
+    def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
+        """Return the seconds of the busiest link of each step and of the longest way: [step]."""
+        total: Floats = self.per_byte * loads.chunk_nbytes + self.latency
+        return total
 
 
 class PipelinedLoads(NamedTuple):
     """Loads of a schedule, for each interval at which its pieces may follow each other."""
 
-    options: tuple[IntervalLoads, ...]
+    options: dict[int, StepSeconds]
+    """By interval, seconds [residue, first, last]."""
     crossings: float
     """Links that chunks cross, of all ranks and of one piece."""
 
-    def seconds(self, steps: int, chunk_nbytes: float, pipeline: Pipeline) -> Floats:
-        """Return the seconds of each of so many steps, those of all pieces: [step]."""
-        option = next(option for option in self.options if option.interval == pipeline.interval)
-        places = option.latency.shape[1]
-        turn = np.arange(places + pipeline.pieces - 1)
-        first, last = np.maximum(turn - pipeline.pieces + 1, 0), np.minimum(turn, places - 1)
-        slots: Floats = option.seconds_per_byte[:, first, last] * chunk_nbytes + option.latency[:, first, last]
-        return slots.T.ravel()[:steps]
-
-    def pipelines(self, chunks: int) -> list[Pipeline]:
-        """Return the pipelines that are compared, of a schedule with so many chunks in a piece."""
-        pieces = [pieces for pieces in PIECES if chunks * pieces < _MOST_CHUNKS]
-        return [Pipeline(number, option.interval) for option in self.options for number in pieces]
+    def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
+        """Return the seconds of each step, those of all pieces: [step]."""
+        assert loads.pipeline is not None
+        per_byte, latency = self.options[loads.pipeline.interval]
+        places = latency.shape[1]
+        turn = np.arange(places + loads.pieces - 1)
+        first, last = np.maximum(turn - loads.pieces + 1, 0), np.minimum(turn, places - 1)
+        slots: Floats = per_byte[:, first, last] * loads.chunk_nbytes + latency[:, first, last]
+        return slots.T.ravel()[: loads.steps]
 
 
 def pipelined_loads(schedule: Schedule, pipeline: Pipeline, fabric: Fabric) -> PipelinedLoads:
     """Return the loads of a schedule that is this pipeline on a packet fabric, folded or not."""
     piece = schedule.first_piece()
-    folding = piece.folding or Folding.alike(fabric.ranks, fabric.ranks)
-    key, nothing = _fabric_key(fabric, folding), _StepChunks(np.zeros(fabric.links, np.int64), 0.0)
-
-    def count(transfers: _Transfers) -> _StepChunks:
-        return _count_chunks(transfers.in_all_copies(folding), fabric)
-
-    loads = [
-        _latest_link_loads.load_of_rows(rows, key, fabric.ranks, count) if len(rows[0]) else nothing
-        for rows in _rows_by_step(piece)
-    ]
+    loads = _loads_by_step(piece, fabric, fabric.links, None)
     intervals = {pipeline.interval, 1} if piece.steps <= _MOST_AT_ONCE else {pipeline.interval}
-    options = tuple(_interval_loads(loads, interval, fabric.link_bandwidth()) for interval in sorted(intervals))
+    options = {interval: _interval_loads(loads, interval, fabric.link_bandwidth()) for interval in sorted(intervals)}
     return PipelinedLoads(options, float(sum(int(load.chunks.sum()) for load in loads)))
 
 
-def _interval_loads(loads: Sequence[_StepChunks], interval: int, bandwidth: Floats) -> IntervalLoads:
+def _interval_loads(loads: Sequence[_StepChunks], interval: int, bandwidth: Floats) -> StepSeconds:
+    """Return the seconds of runs of places, pieces following each other at this interval."""
     places = -(-len(loads) // interval)
     chunks, delays = np.zeros((interval, places, len(bandwidth))), np.zeros((interval, places))
     for step, load in enumerate(loads):
         chunks[step % interval, step // interval], delays[step % interval, step // interval] = load
     runs = [_seconds_of_runs(*of_residue, bandwidth) for of_residue in zip(chunks, delays, strict=True)]
-    seconds, latency = (np.array(part) for part in zip(*runs, strict=True))
-    return IntervalLoads(interval, seconds, latency)
+    return StepSeconds(*map(np.array, zip(*runs, strict=True)))
 
 
 def _seconds_of_runs(loads: Floats, delays: Floats, bandwidth: Floats) -> tuple[Floats, Floats]:
@@ -488,20 +505,12 @@ class CircuitLoads:
     latency: Floats
     """Seconds of the longest way of such a send; 0 where the model leaves propagation out."""
 
-    def seconds(self, steps: int, chunk_nbytes: float, fabric: Fabric) -> Floats:
+    def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
         """Return the seconds of the slowest lightpath of each step: [step]."""
-        slowest = np.zeros(steps)
-        per_chunk = chunk_nbytes / fabric.channel_bandwidth
+        slowest = np.zeros(loads.steps)
+        per_chunk = loads.chunk_nbytes / fabric.channel_bandwidth
         np.maximum.at(slowest, self.step, self.chunks * per_chunk / self.width + self.latency)
         return slowest
-
-
-class LinkLoads(NamedTuple):
-    """Chunks that steps load on links, by step: arrays [use]."""
-
-    step: Ints
-    link: Ints
-    chunks: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,10 +525,10 @@ class PacketLoads:
     """Most chunks that a link of a class carries in a step: [class, step]."""
     latency: Floats
     """Seconds of the longest way in each step: [step]."""
-    by_link: LinkLoads | None = None
-    """All links that steps load, where some steps run at once and share them; else None."""
+    by_link: tuple[Ints, Ints, Ints] | None = None
+    """Steps, links and chunks of all that steps load, [use] each, where steps run at once and share links; or None."""
 
-    def seconds(self, steps: int, chunk_nbytes: float, fabric: Fabric) -> Floats:
+    def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
         """Return the seconds of the busiest link of each step and of the longest way: [step].
 
         Raises:
@@ -528,8 +537,8 @@ class PacketLoads:
         bandwidth = fabric.link_bandwidth()
         if (bandwidth != bandwidth[self.first_link][self.link_class]).any():
             raise ConfigError(f"{fabric.kind_name}: with_smaller_packets tells links of equal bandwidth apart")
-        busiest = np.zeros(steps)
-        for most, per_chunk in zip(self.chunks, chunk_nbytes / bandwidth[self.first_link], strict=True):
+        busiest = np.zeros(loads.steps)
+        for most, per_chunk in zip(self.chunks, loads.chunk_nbytes / bandwidth[self.first_link], strict=True):
             # Chunk after chunk, as links add them up: products would be rounded in another way.
             seconds = np.zeros(int(most.max(initial=0)) + 1)
             np.cumsum(np.full(len(seconds) - 1, per_chunk), out=seconds[1:])
@@ -537,7 +546,7 @@ class PacketLoads:
         return busiest + self.latency
 
 
-TransferLoads = CircuitLoads | PacketLoads | PipelinedLoads | UnevenLoads
+TransferLoads = CircuitLoads | PacketLoads | PipelinedLoads | StepSeconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -571,12 +580,7 @@ class StepLoads:
 
     def transmission(self, fabric: Fabric) -> Floats:
         """Return the seconds of bits on links and of propagation in each step, with packets as the fabric has them."""
-        if isinstance(self.transfers, PipelinedLoads):
-            assert self.pipeline is not None
-            return self.transfers.seconds(self.steps, self.chunk_nbytes, self.pipeline)
-        if isinstance(self.transfers, UnevenLoads):
-            return self.transfers.seconds(self.chunk_nbytes)
-        return self.transfers.seconds(self.steps, self.chunk_nbytes, fabric)
+        return self.transfers.seconds(self, fabric)
 
     def at_size(self, nbytes: float, fabric: Fabric) -> StepLoads:
         """Return the loads for ``nbytes``, a pipeline in the pieces and at the interval that take the least time."""
@@ -584,9 +588,10 @@ class StepLoads:
         if not isinstance(self.transfers, PipelinedLoads) or self.pipeline is None:
             return sized
         chunks, steps = self.chunks // self.pieces, self.steps - self.pipeline.delay
+        intervals, numbers = self.transfers.options, [pieces for pieces in PIECES if chunks * pieces < _MOST_CHUNKS]
         options = [
             replace(sized, chunks=chunks * option.pieces, steps=steps + option.delay, pipeline=option)
-            for option in self.transfers.pipelines(chunks)
+            for option in (Pipeline(pieces, interval) for interval in intervals for pieces in numbers)
         ]
         return min(options, key=lambda option: float(option.transmission(fabric).sum()))
 
@@ -601,11 +606,9 @@ def step_loads(schedule: Schedule, fabric: Fabric, model: CostModel = "physical"
     """Return the loads of a schedule of steps."""
     if not fabric.exclusive:
         schedule = schedule.of_single_chunks()
-    transfers, changes, crossings = _transfer_loads(schedule, fabric, model), None, 0.0
+    transfers, changes = _transfer_loads(schedule, fabric, model), None
     if fabric.exclusive and model == "physical":
         changes = circuit_changes(schedule, fabric)
-    if fabric.energy_per_bit is not None:
-        crossings = _crossings(schedule, fabric, transfers)
     return StepLoads(
         model=model,
         collective=schedule.collective,
@@ -615,7 +618,7 @@ def step_loads(schedule: Schedule, fabric: Fabric, model: CostModel = "physical"
         pipeline=schedule.pipeline,
         transfers=transfers,
         changes=changes,
-        crossings=crossings,
+        crossings=0.0 if fabric.energy_per_bit is None else _crossings(schedule, fabric, transfers),
     )
 
 
@@ -626,7 +629,9 @@ def _transfer_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> Tra
         return uneven_loads(schedule, fabric, weights)
     if schedule.pipeline is not None:
         return pipelined_loads(schedule, schedule.pipeline, fabric)
-    return _packet_loads(schedule, fabric)
+    _, first_link, link_class = np.unique(fabric.link_bandwidth(), return_index=True, return_inverse=True)
+    by_link = None if schedule.dependencies is None else _link_loads(schedule, fabric)
+    return PacketLoads(link_class, first_link, *busiest_links(schedule, fabric, link_class), by_link)
 
 
 def _crossings(schedule: Schedule, fabric: Fabric, transfers: TransferLoads) -> float:
@@ -659,15 +664,8 @@ def _circuit_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> Circ
     return CircuitLoads(*kernels.distinct_sends(sent, _chunks(schedule), schedule.steps))
 
 
-def _packet_loads(schedule: Schedule, fabric: Fabric) -> PacketLoads:
-    _, first_link, link_class = np.unique(fabric.link_bandwidth(), return_index=True, return_inverse=True)
-    most, latency = busiest_links(schedule, fabric, link_class)
-    by_link = None if schedule.dependencies is None else _link_loads(schedule, fabric)
-    return PacketLoads(link_class, first_link, most, latency, by_link)
-
-
-def _link_loads(schedule: Schedule, fabric: Fabric) -> LinkLoads:
-    """Return the chunks of each step on each link that it uses."""
+def _link_loads(schedule: Schedule, fabric: Fabric) -> tuple[Ints, Ints, Ints]:
+    """Return steps, links that they use, and the chunks there: [use] each."""
     cells = []
     for rows in blocks(np.arange(len(schedule)), max(BLOCK // len(fabric.siblings()[1]), 1)):
         row, link = links_of(fabric.footprint(*schedule.ends(rows)))
@@ -675,7 +673,7 @@ def _link_loads(schedule: Schedule, fabric: Fabric) -> LinkLoads:
     cell, chunks = np.concatenate(cells, axis=1)
     used, place = np.unique(cell, return_inverse=True)
     step, link = np.divmod(used, fabric.links)
-    return LinkLoads(step, link, np.bincount(place, weights=chunks).astype(np.int64))
+    return step, link, np.bincount(place, weights=chunks).astype(np.int64)
 
 
 def _chunks(schedule: Schedule) -> Ints:

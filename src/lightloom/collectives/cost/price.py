@@ -1,18 +1,31 @@
-"""Cost of one run of a collective, the figures that layers above ask for; and orders of rows and steps."""
+"""Cost of one run of a collective, the figures that layers above ask for; and that of queued schedules.
+
+Every row of a queued schedule is sent as soon as its lightpath is free and its data is there. A chunk holds its
+lightpath for its bytes over the bundled bandwidth, and the fabric's overhead of a piece; it arrives a conversion and
+the propagation later, while the lightpath serves the next one. Ranks that tap the lightpath receive it from one
+transmission. Circuits are set up once.
+
+On packet fabrics links take the place of lightpaths, and a row that crosses several is a transmission on each
+(:func:`hops_of`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from graphlib import TopologicalSorter
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.schedule.columns import Schedule
-from lightloom.core.arrays import Column, Effort, Ints, packed
+from lightloom.collectives.collective import ONE_TO_ONE
+from lightloom.collectives.schedule.columns import Folding, Schedule, distinct, sorted_by
+from lightloom.core.arrays import Effort, Floats, Ints, Mask, read_only
+from lightloom.core.errors import UnsupportedError
 from lightloom.core.results import Result
 from lightloom.core.units import format_energy, format_time
+from lightloom.machines.fabrics.fabric import Fabric
+
+if TYPE_CHECKING:
+    from lightloom.collectives.cost.kernels import PlayedRows
 
 CostModel = Literal["paper", "physical"]
 """Every step costs d/B + a, or circuits change when they have to; see :mod:`lightloom.collectives.cost.stepped`."""
@@ -53,12 +66,8 @@ class Cost(Result):
         return self.time - self.setup if self.static else self.time
 
     def summary(self) -> str:
-        parts = {
-            "transmission": self.transmission,
-            "conversion": self.conversion,
-            "reconfiguration": self.reconfiguration,
-            "codec": self.encode + self.decode,
-        }
+        parts = {name: getattr(self, name) for name in ("transmission", "conversion", "reconfiguration")}
+        parts["codec"] = self.encode + self.decode
         spent = ", ".join(f"{format_time(seconds)} {name}" for name, seconds in parts.items() if seconds)
         steps = "1 step" if self.steps == 1 else f"{self.steps} steps"
         return (
@@ -66,73 +75,271 @@ class Cost(Result):
         )
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "steps": self.steps,
-            "time_s": self.time,
-            "transmission_s": self.transmission,
-            "conversion_s": self.conversion,
-            "reconfiguration_s": self.reconfiguration,
-            "setup_s": self.setup,
-            "static_circuits": self.static,
-            "energy_j": self.energy,
-            "encode_s": self.encode,
-            "decode_s": self.decode,
-        }
+        names = {"steps": "steps", "static": "static_circuits", "energy": "energy_j"}
+        return {names.get(name, f"{name}_s"): value for name, value in asdict(self).items()}
 
 
-# The order of a schedule's rows and steps, for what follows them in time.
+# Queued rows on packet fabrics as transmissions, each over one link.
+#
+# A link serves the rows that cross it in the order of their steps, those of one step as they are listed. A row begins
+# when its source holds what it sends and the first link of its path is free; further on, its bits leave a switch when
+# the link is free, and so late that the link need not wait for the rest of them:
+#
+# first link     ████████                 the second is as fast: begins a latency later
+# second link       ████████
+# faster link           ██████            ends a latency later than the one before
+#
+# So links are never used twice at once, a chunk never leaves before it arrived, and switches hold what waits.
 
-BLOCK: Effort = 1 << 19
-"""Rows whose links are looked up at once."""
+_BLOCK: Effort = 1 << 16
+"""Transfers of all copies whose links are looked up at once."""
 
 
-def blocks(rows: Ints, size: int = BLOCK) -> list[Ints]:
-    """Split rows into blocks that bound the memory of arrays over links."""
-    return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
+class Hops(NamedTuple):
+    """Links that rows cross, those of a row one after the other: arrays [hop]."""
+
+    row: Ints
+    link: Ints
+    """Link that the hop crosses; in a folded schedule that of the first copy of the row."""
+    busy: Floats
+    """Seconds for which a chunk holds the link."""
+    delay: Floats
+    """Seconds after its beginning at which the chunk may begin on the next link, or has arrived."""
+    first: Mask
+    """True for the first hop of a row."""
+    last: Mask
+    """True for the last hop of a row."""
+    order: Ints
+    """Hops by link, those of a link in the order in which it serves them."""
 
 
-def distinct_ends(schedule: Schedule) -> tuple[Ints, Ints]:
-    """Return rows with different ends or routes, and which of them each row is like: [distinct], [row].
+def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
+    """Return the hops of all rows of a queued schedule; of a group of ranks, with those of its sibling groups.
 
-    Where every rank has rows of its own these are all rows.
+    Rows of groups follow each other, [row, group], numbered so.
     """
-    if schedule.folding is None:
-        every = np.arange(len(schedule))
-        return every, every
+    whole, members = fabric.siblings()
+    groups = len(members)
     source, destination, route = schedule.ends(slice(None))
-    return np.unique(packed((source, destination, route)), return_index=True, return_inverse=True)[1:]
+    code = (source * fabric.ranks + destination) * fabric.routes + route
+    if isinstance(nbytes := schedule.row_nbytes, np.ndarray):
+        # Rows of different sizes hold links for different times, whatever their ends.
+        transfers, transfer, nbytes = code, np.arange(len(code)), np.repeat(nbytes, groups)
+    else:
+        transfers, transfer = distinct(code, fabric.ranks**2 * fabric.routes)
+    pair, way = np.divmod(transfers, fabric.routes)
+    ends = np.divmod(pair, fabric.ranks)
+    if groups > 1:
+        ends = tuple(members.T[end].ravel() for end in ends)  # type: ignore[assignment]
+        way = whole.route(*ends)
+        transfer = (transfer[:, None] * groups + np.arange(groups)).ravel()
+    first_hop, link, busy, delay = _paths(whole if groups > 1 else fabric, *ends, way, schedule.folding, nbytes)
+    count = np.diff(first_hop)[transfer]
+    row = np.repeat(np.arange(len(transfer)), count)
+    begins = np.cumsum(count) - count
+    hop = np.repeat(first_hop[transfer] - begins, count) + np.arange(len(row))
+    first, last = np.zeros(len(row), np.bool_), np.zeros(len(row), np.bool_)
+    first[begins], last[begins + count - 1] = True, True
+    link = link[hop]
+    if (schedule.step[1:] >= schedule.step[:-1]).all():
+        order = sorted_by(link)
+    else:
+        place = np.empty(len(transfer), np.int64)
+        place[np.argsort(np.repeat(schedule.step, groups), kind="stable")] = np.arange(len(transfer))
+        order = sorted_by(place[row], link)
+    return Hops(row, link, busy[hop], delay[hop], first, last, order)
 
 
-def ends_in_copies(schedule: Schedule, rows: Ints, size: int = BLOCK) -> Iterator[tuple[Ints, tuple[Ints, Ints, Ints]]]:
-    """Yield source, destination and route of these rows in all copies, in blocks, and first the place of each."""
-    folding = schedule.folding
-    source, destination, route = schedule.ends(rows)
-    for entries in blocks(np.arange(len(rows) * (1 if folding is None else folding.copies)), size):
-        copy, place = np.divmod(entries, len(rows))
-        begin, end = source[place], destination[place]
-        if folding is not None:
-            begin, end = folding.moved(begin, copy), folding.moved(end, copy)
-        yield place, (begin, end, route[place])
+def _paths(
+    fabric: Fabric, source: Ints, destination: Ints, route: Ints, folding: Folding | None, nbytes: Floats | float
+) -> tuple[Ints, Ints, Floats, Floats]:
+    """Return the first hop of each transfer [transfer + 1]; the link of each hop, and the seconds for which one of
+    ``nbytes``, those of each transfer or of all, holds it, and after which it may go on: [hop of a transfer]."""
+    path = fabric.path(source, destination, route)
+    taken = path >= 0
+    transfer, link = np.nonzero(taken)[0], path[taken]
+    begins = np.searchsorted(transfer, np.arange(len(path) + 1))
+    latency = fabric.link_latency()[link]
+    total = fabric.latency(source, destination, route)
+    # Where a fabric states other latencies of transfers than of links, those of links are their parts.
+    sums = np.bincount(transfer, weights=latency, minlength=len(path))
+    alike = np.isclose(sums, total, rtol=1e-9, atol=0)
+    share = np.where(sums[transfer] > 0, latency / np.maximum(sums, 1e-300)[transfer], 1 / np.diff(begins)[transfer])
+    latency = np.where(alike[transfer], latency, total[transfer] * share)
+    sent = nbytes[transfer] if isinstance(nbytes, np.ndarray) else nbytes
+    busy = sent / fabric.link_bandwidth()[link] + fabric.piece_overhead
+    final = np.zeros(len(link), np.bool_)
+    final[begins[1:] - 1] = True
+    # On all but the last link of a path; what the last hop of all is compared with is not used.
+    longer = np.maximum(busy - np.roll(busy, -1), 0.0)
+    delay = latency + np.where(final, busy + fabric.step_overhead, longer)
+    if folding is not None:
+        link = _first_copies(fabric, source, destination, route, folding)[taken]
+    return begins, link, busy, delay
 
 
-def rows_by_step(schedule: Schedule) -> Ints:
-    """Return row numbers in an order in which the steps can run."""
-    step = schedule.step
-    if schedule.dependencies is not None:
-        position = np.empty(schedule.steps, np.int32)
-        order = TopologicalSorter(dict(enumerate(steps_before(schedule.steps, schedule.dependencies)))).static_order()
-        position[list(order)] = np.arange(schedule.steps)
-        step = position[step]
-    if np.any(step[1:] < step[:-1]):
-        return np.argsort(step, kind="stable")
-    return np.arange(len(schedule))
+def _first_copies(fabric: Fabric, source: Ints, destination: Ints, route: Ints, folding: Folding) -> Ints:
+    """Return the links of transfers, each by the smallest of those in its place in all copies: [transfer, place]."""
+    link = fabric.path(source, destination, route)
+    at_once = max(_BLOCK, len(source)) // len(source)
+    for first in range(1, folding.copies, at_once):
+        copy = np.arange(first, min(first + at_once, folding.copies))[:, None]
+        begins, ends = (folding.moved(rank, copy).ravel() for rank in (source, destination))
+        path = fabric.path(begins, ends, np.tile(route, len(copy))).reshape(len(copy), *link.shape)
+        np.minimum(link, path.min(axis=0), out=link)
+    return link
 
 
-def steps_before(steps: int, dependencies: Column | None) -> list[list[int]]:
-    """Return the steps that each step waits for, of dependencies as a schedule has them."""
-    if dependencies is None:
-        return [[step - 1] if step else [] for step in range(steps)]
-    before: list[list[int]] = [[] for _ in range(steps)]
-    for after, earlier in np.asarray(dependencies, dtype=np.int64).reshape(-1, 2).tolist():
-        before[after].append(earlier)
-    return before
+def queued_cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") -> Cost:
+    """Return time and energy of one run from dark circuits, the schedule being verified.
+
+    Raises:
+        UnsupportedError: the paper model, which charges steps.
+    """
+    if model == "paper":
+        raise UnsupportedError(
+            f"{schedule.algorithm} has no steps that the paper cost model could charge: use physical"
+        )
+    return queued_line(schedule, fabric)[0]
+
+
+def queued_line(schedule: Schedule, fabric: Fabric) -> tuple[Cost, float]:
+    """Return the cost of a queued schedule, and the seconds that a byte of the collective adds to it at least.
+
+    The second holds at any size if rows cross one packet link each: links then serve them in the same order.
+    """
+    played = play(schedule, fabric)
+    linear = not fabric.exclusive and fabric.piece_overhead == 0 and schedule.collective.nbytes > 0
+    conversion = min(fabric.step_overhead, played.seconds)
+    price = Cost(
+        steps=1,
+        time=fabric.setup_time + played.seconds,
+        transmission=played.seconds - conversion,
+        conversion=conversion,
+        reconfiguration=fabric.setup_time,
+        setup=fabric.setup_time,
+        static=True,
+        energy=None if fabric.energy_per_bit is None else fabric.energy_per_bit * _sent_bits(schedule, fabric),
+    )
+    return price, played.sending / schedule.collective.nbytes if linear else 0.0
+
+
+def _sent_bits(schedule: Schedule, fabric: Fabric) -> float:
+    """Return the bits of all transmissions of all copies, each counted once however many ranks tap it, or for every
+    link that packets cross."""
+    weights, copies = schedule.weights, 1 if schedule.folding is None else schedule.folding.copies
+    if not fabric.exclusive:
+        hops = fabric.hops(*schedule.ends(slice(None)))
+        crossings = float(hops.sum() if weights is None else weights @ hops)
+        return 8.0 * copies * crossings * fabric.wire_bytes(schedule.chunk_nbytes)
+    if weights is not None:
+        return 8.0 * float(weights.sum()) * schedule.chunk_nbytes
+    transmissions = len(schedule) - int(follows(schedule, _queue_order(schedule)).sum())
+    return 8.0 * copies * transmissions * schedule.chunk_nbytes
+
+
+class Played(NamedTuple):
+    """The times at which the rows of a queued schedule are sent, circuits in place."""
+
+    seconds: float
+    """Seconds until the last arrival."""
+    sending: float
+    """Seconds of these in which the rows that the last arrival waited for held their lightpaths."""
+    begin: Floats
+    """Seconds at which each row begins: [row]."""
+
+
+def play(schedule: Schedule, fabric: Fabric) -> Played:
+    """Send every row as soon as its lightpath is free and its data is there.
+
+    The schedule is verified: its rows are all sent in the end. Of groups of ranks, all siblings are played, the last
+    of which says when a row begins.
+    """
+    from lightloom.collectives.cost import kernels
+
+    if fabric.exclusive:
+        rows, held = rows_over_circuits(schedule, fabric, _queue_order(schedule))
+        first, groups = np.ones(len(schedule), np.bool_), 1
+    else:
+        groups = len(fabric.siblings()[1])
+        rows, held, first = _rows_over_links(schedule.unfolded(1) if groups > 1 else schedule, fabric, groups)
+    begin = np.zeros(len(first))
+    seconds, sending = kernels.play_rows(rows, held, begin)
+    return Played(float(seconds), float(sending), begin[first].reshape(-1, groups).max(axis=1))
+
+
+def rows_over_circuits(schedule: Schedule, fabric: Fabric, order: Ints) -> tuple[PlayedRows, Mask]:
+    """Return rows on circuits with their times, in this order, and whether cells hold data from the start: [cell]."""
+    from lightloom.collectives.cost import kernels
+
+    (origin, target, held), same = cells_of(schedule), follows(schedule, order)
+    times = busy_and_delay(schedule, fabric)
+    return kernels.PlayedRows(order, schedule.lightpath, same, origin, target, schedule.reduces, *times), held
+
+
+def _rows_over_links(schedule: Schedule, fabric: Fabric, groups: int) -> tuple[PlayedRows, Mask, Mask]:
+    """Return every hop as a transmission over its link, from the cell before it to one of its own, of groups of ranks
+    those of all siblings; whether cells hold data from the start [cell]; and which hops are the first of a row."""
+    from lightloom.collectives.cost import kernels
+
+    hops, (origin, target, held) = hops_of(schedule, fabric), cells_of(schedule)
+    of_group = len(held) * np.arange(groups)
+    origin, target = ((cell[:, None] + of_group).ravel() for cell in (origin, target))
+    reduces, held = np.repeat(schedule.reduces, groups), np.tile(held, groups)
+    if len(hops.row) > len(origin):
+        # A row that crosses several links lies in a cell of its own between two of them.
+        between = len(held) + np.arange(len(hops.row))
+        origin = np.where(hops.first, origin[hops.row], between - 1)
+        target = np.where(hops.last, target[hops.row], between)
+        reduces = reduces[hops.row]
+        held = np.concatenate([held, np.zeros(len(hops.row), np.bool_)])
+    link, nothing_follows = read_only(hops.link.astype(np.int32)), np.zeros(len(hops.row), np.bool_)
+    rows = kernels.PlayedRows(
+        hops.order, link, nothing_follows, origin, target, read_only(reduces), hops.busy, hops.delay
+    )
+    return rows, held, hops.first
+
+
+def busy_and_delay(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
+    """Return the seconds that each row holds its lightpath, and after which it arrives: [row] each."""
+    busy = schedule.row_nbytes / (schedule.wavelength_count * fabric.channel_bandwidth) + fabric.piece_overhead
+    return busy, busy + fabric.step_overhead + fabric.latency(*schedule.ends(slice(None)))
+
+
+def _queue_order(schedule: Schedule) -> Ints:
+    """Return the rows by lightpath, each lightpath's in the order in which it sends them."""
+    path, step = schedule.lightpath, schedule.step
+    if np.all((path[1:] > path[:-1]) | ((path[1:] == path[:-1]) & (step[1:] >= step[:-1]))):
+        return np.arange(len(step))
+    return np.lexsort((step, path))
+
+
+def follows(schedule: Schedule, order: Ints) -> Mask:
+    """Return whether each row is of the same transmission as the one before it in the order: [place in the order]."""
+    same = np.zeros(len(order), np.bool_)
+    same[1:] = True
+    for column in (schedule.lightpath, schedule.step, schedule.chunk):
+        same[1:] &= column[order[1:]] == column[order[:-1]]
+    return same
+
+
+def cells_of(schedule: Schedule) -> tuple[Ints, Ints, Mask]:
+    """Return the cells that each row reads and writes, [row] each, and whether data lies there from the start: [cell].
+
+    A cell is a chunk in a rank of the first period. Parts that go from one rank to one rank only take the cells that
+    rows name.
+    """
+    ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
+    period = ranks if schedule.folding is None else schedule.folding.period
+    source, destination, chunk = (
+        column.astype(np.int64) for column in (schedule.source, schedule.destination, schedule.chunk)
+    )
+    first_chunk = chunk if schedule.folding is None else schedule.moved_chunk(chunk, destination // period, back=True)
+    origin, target = source * chunks + chunk, destination % period * chunks + first_chunk
+    if kind in ONE_TO_ONE:
+        cells, number = np.unique(np.concatenate([origin, target]), return_inverse=True)
+        held = cells // chunks == schedule.collective.begins_at(cells % chunks // (chunks // schedule.collective.parts))
+        return number[: len(origin)], number[len(origin) :], held
+    held = np.ones(period * chunks, np.bool_)
+    held[target[~schedule.reduces]] = False
+    return origin, target, held

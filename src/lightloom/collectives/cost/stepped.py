@@ -17,15 +17,16 @@ A codec adds its seconds to each step, or, in line with the links, makes the ste
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from typing import NamedTuple, cast, get_args
+from operator import itemgetter
+from typing import cast, get_args
 
 import numpy as np
 
-from lightloom.collectives.cost.loads import PacketLoads, StepLoads, step_loads
-from lightloom.collectives.cost.price import Cost, CostModel, rows_by_step, steps_before
-from lightloom.collectives.cost.queued import busy_and_delay, follows, play, queued_cost
+from lightloom.collectives.cost.loads import PacketLoads, StepLoads, rows_by_step, step_loads, steps_before
+from lightloom.collectives.cost.price import Cost, CostModel, play, queued_cost, rows_over_circuits
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
@@ -39,31 +40,6 @@ from lightloom.machines.fabrics.fabric import Fabric
 # no link.
 
 
-class _Tasks(NamedTuple):
-    """One kind of work of every step."""
-
-    lead: Floats
-    """Seconds before anything is shared: [step]."""
-    alone: Floats
-    """Seconds that the work takes where nothing else runs: [step]."""
-    tail: Floats
-    """Seconds after it in which nothing is shared: [step]."""
-    step: Ints
-    """Step of each use of a link or engine, ascending: [use]."""
-    resource: Ints
-    """Number of the link or engine that is used: [use]."""
-    busy: Floats
-    """Seconds for which it is busy: [use]."""
-
-
-class SharedTimes(NamedTuple):
-    """Seconds of each step while others run beside it: arrays [step]."""
-
-    transmission: Floats
-    encode: Floats
-    decode: Floats
-
-
 def shared_times(
     loads: StepLoads,
     fabric: Fabric,
@@ -72,8 +48,10 @@ def shared_times(
     coding: tuple[Floats, Floats] | None,
     *,
     in_line: bool,
-) -> SharedTimes:
-    """Return the seconds of steps with dependencies, each from when the last step that it waits for has ended.
+) -> tuple[Floats, Floats, Floats]:
+    """Return the seconds of sending, encoding and decoding of steps with dependencies: [step] each.
+
+    Each step begins when the last step that it waits for has ended.
 
     Args:
         alone: seconds of bits and propagation of each step that runs alone, in line with a codec what takes longer.
@@ -81,9 +59,12 @@ def shared_times(
         coding: seconds of encoding and of decoding in each step.
     """
     steps, engine, nothing = loads.steps, fabric.links, np.zeros(loads.steps)
-    step, link, busy = _link_uses(loads, fabric)
+    step, link, busy = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    if isinstance(loads.transfers, PacketLoads) and loads.transfers.by_link is not None:
+        step, link, chunks = loads.transfers.by_link
+        busy = chunks * (loads.chunk_nbytes / fabric.link_bandwidth()[link])
     if coding is None and not len(step):
-        return SharedTimes(alone, nothing, nothing)
+        return alone, nothing, nothing
     if in_line:
         assert coding is not None
         step, link = np.concatenate([step, np.arange(steps)]), np.concatenate([link, np.full(steps, engine)])
@@ -92,27 +73,24 @@ def shared_times(
         step, link, busy = step[order], link[order], busy[order]
     shared = np.zeros(steps)
     np.maximum.at(shared, step, busy)
-    tasks = [_Tasks(lead, shared, np.maximum(alone - shared, 0.0), step, link, busy)]
+    tasks: list[_Task] = [(lead, shared, np.maximum(alone - shared, 0.0), step, link, busy)]
     if coding is not None and not in_line:
         every, engines = np.arange(steps), np.full(steps, engine)
-        encode, decode = (_Tasks(nothing, part, nothing, every, engines, part) for part in coding)
+        encode, decode = ((nothing, part, nothing, every, engines, part) for part in coding)
         tasks = [encode, tasks[0], decode]
     begin, end = _run_tasks(tasks, steps_before(steps, loads.dependencies), engine + 1)
     seconds = [stop - start for start, stop in zip(begin, end, strict=True)]
     if len(tasks) == 1:
-        return SharedTimes(seconds[0] - lead, nothing, nothing)
-    return SharedTimes(seconds[1] - lead, seconds[0], seconds[2])
+        return seconds[0] - lead, nothing, nothing
+    return seconds[1] - lead, seconds[0], seconds[2]
 
 
-def _link_uses(loads: StepLoads, fabric: Fabric) -> tuple[Ints, Ints, Floats]:
-    """Return step, link and seconds of all that steps load on links: [use] each."""
-    if not isinstance(loads.transfers, PacketLoads) or loads.transfers.by_link is None:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
-    step, link, chunks = loads.transfers.by_link
-    return step, link, chunks * (loads.chunk_nbytes / fabric.link_bandwidth()[link])
+_Task = tuple[Floats, Floats, Floats, Ints, Ints, Floats]
+"""One kind of work of every step: seconds before anything is shared, those that the work takes where nothing else runs,
+and those after it, [step] each; step (ascending), number and busy seconds of each link or engine used, [use] each."""
 
 
-def _run_tasks(tasks: list[_Tasks], before: list[list[int]], resources: int) -> tuple[Floats, Floats]:
+def _run_tasks(tasks: list[_Task], before: list[list[int]], resources: int) -> tuple[Floats, Floats]:
     """Return the seconds at which each task may begin and at which it ends: [kind of task, step] each.
 
     The first task of a step waits for the last of those that the step waits for, every other one for the task before.
@@ -125,17 +103,18 @@ def _run_tasks(tasks: list[_Tasks], before: list[list[int]], resources: int) -> 
     pairs += [pair for kind in range(kinds - 1) for pair in zip(*number[kind : kind + 2].tolist(), strict=True)]
     earlier, later = np.array(pairs, np.int64).reshape(-1, 2).T
     order = np.argsort(earlier, kind="stable")
-    uses = np.concatenate([task.step + kind * steps for kind, task in enumerate(tasks)])
+    lead, alone, tail, step, resource, busy = map(np.concatenate, zip(*tasks, strict=True))
+    uses = step + np.repeat(np.arange(kinds) * steps, [len(task[3]) for task in tasks])
     work = kernels.TaskGraph(
         waits=np.bincount(later, minlength=steps * kinds),
         first_follower=np.searchsorted(earlier[order], np.arange(steps * kinds + 1)),
         follower=later[order],
-        lead=np.concatenate([task.lead for task in tasks]),
-        alone=np.concatenate([task.alone for task in tasks]),
-        tail=np.concatenate([task.tail for task in tasks]),
+        lead=lead,
+        alone=alone,
+        tail=tail,
         first_use=np.searchsorted(uses, np.arange(steps * kinds + 1)),
-        resource=np.concatenate([task.resource for task in tasks]),
-        busy=np.concatenate([task.busy for task in tasks]),
+        resource=resource,
+        busy=busy,
     )
     begin, end = np.zeros((2, steps * kinds))
     kernels.run_at_once(work, resources, begin, end)
@@ -181,8 +160,15 @@ class StepTimes:
     static: bool
 
     @property
+    def parts(self) -> tuple[Floats, ...]:
+        """Seconds of transmission, conversion, reconfiguration, encoding and decoding: [step] each."""
+        return self.transmission, self.conversion, self.reconfiguration, self.encode, self.decode
+
+    @property
     def duration(self) -> Floats:
-        return self.transmission + self.conversion + self.reconfiguration + self.encode + self.decode
+        """Seconds of each step: [step]."""
+        duration: Floats = sum(self.parts[1:], self.parts[0])
+        return duration
 
 
 def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None) -> Cost:
@@ -197,6 +183,18 @@ def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", code
     return loads_cost(step_loads(schedule, fabric, model), fabric, codec)
 
 
+def fastest(schedules: Iterable[Schedule], fabric: Fabric, enough: float = 0.0) -> tuple[Schedule, float]:
+    """Return the fastest of some schedules, and its seconds; none is made any more once these are few enough."""
+    best: list[tuple[Schedule, float]] = []
+    for schedule in schedules:
+        best = [min([*best, (schedule, cost(schedule, fabric).time)], key=itemgetter(1))]
+        if best[0][1] <= enough:
+            break
+    if not best:
+        raise UnsupportedError(f"no schedule found on this {fabric.kind_name}")
+    return best[0]
+
+
 def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None) -> Cost:
     """Return time and energy of one run from dark fibres.
 
@@ -207,10 +205,7 @@ def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
     """
     times = loads_times(loads, fabric, codec)
     critical = np.ones(loads.steps, np.bool_) if loads.dependencies is None else _critical_steps(loads, times.duration)
-    transmission, conversion, reconfiguration, encode, decode = (
-        float(part[critical].sum())
-        for part in (times.transmission, times.conversion, times.reconfiguration, times.encode, times.decode)
-    )
+    transmission, conversion, reconfiguration, encode, decode = (float(part[critical].sum()) for part in times.parts)
     energy = None
     if fabric.energy_per_bit is not None:
         crossings = loads.crossings * loads.pieces
@@ -227,17 +222,6 @@ def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
         encode=encode,
         decode=decode,
     )
-
-
-def step_times(
-    schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None
-) -> StepTimes:
-    """Return the seconds of each step of a schedule, by cause.
-
-    Raises:
-        UnknownNameError: no such cost model.
-    """
-    return loads_times(step_loads(schedule, fabric, known_cost_model(model)), fabric, codec)
 
 
 def loads_times(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None) -> StepTimes:
@@ -408,34 +392,21 @@ def _straggling_in_queues(schedule: Schedule, fabric: Fabric, late: float, slowe
     # In the order in which rows begin; of some bytes, so that nothing begins before what it waits for.
     begin = play(unfolded.resized(max(unfolded.collective.nbytes, 1.0)), fabric).begin
     order = np.lexsort((unfolded.lightpath, begin))
-    ends = np.concatenate([unfolded.source, unfolded.destination]).astype(np.int64)
-    cells, number = np.unique(ends * unfolded.chunks + np.tile(unfolded.chunk, 2), return_inverse=True)
-    origin, target = np.split(number, 2)
-    rows = kernels.PlayedRows(
-        order,
-        unfolded.lightpath,
-        follows(unfolded, order),
-        origin,
-        target,
-        unfolded.reduces,
-        *busy_and_delay(unfolded, fabric),
-    )
+    rows, held = rows_over_circuits(unfolded, fabric, order)
     end = np.zeros(1 + period)
     # Nobody is rank -1: the first run is one without a straggler.
-    kernels.straggle(rows, unfolded.source, len(cells), np.arange(-1, period), late, slower, end)
+    kernels.straggle(rows, unfolded.source, len(held), np.arange(-1, period), late, slower, end)
     return Straggling(float(end[0]) + fabric.setup_time, np.tile(end[1:] - end[0], ranks // period))
 
 
 def _straggling_in_steps(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
     schedule = schedule.unfolded(fabric.fibre_channels)
     ranks, steps = schedule.collective.ranks, schedule.steps
-    times = step_times(schedule, fabric)
+    times = loads_times(step_loads(schedule, fabric), fabric)
     sends = _sending_seconds(schedule, fabric)
     slow = _sending_seconds(schedule, fabric, slower)
-    before, setup = (
-        steps_before(steps, schedule.dependencies),
-        min(fabric.setup_time, float(times.reconfiguration.sum())),
-    )
+    before = steps_before(steps, schedule.dependencies)
+    setup = min(fabric.setup_time, float(times.reconfiguration.sum()))
     alone, end = np.zeros(steps), np.zeros((steps, ranks))
     for step in TopologicalSorter(dict(enumerate(before))).static_order():
         ready = max((alone[earlier] for earlier in before[step]), default=0.0)

@@ -199,15 +199,7 @@ def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
 
 def collective_entry(collective: Collective) -> dict[str, Any]:
     """Return a collective as JSON values, which :class:`CollectiveEntry` reads."""
-    return {"kind": collective.kind, "ranks": collective.ranks, "nbytes": collective.nbytes} | parts_of(collective)
-
-
-def parts_of(collective: Collective) -> dict[str, Any]:
-    """Return destinations and sizes of a collective as JSON values; empty for kinds whose parts are alike."""
-    destinations, sizes = collective.destinations, collective.sizes
-    return ({} if destinations is None else {"destinations": list(destinations)}) | (
-        {} if sizes is None else {"sizes": sizes.share.tolist()}
-    )
+    return {"kind": collective.kind, "ranks": collective.ranks, "nbytes": collective.nbytes} | collective.stated_parts()
 
 
 def parse_header(text: str | bytes, where: str) -> object:

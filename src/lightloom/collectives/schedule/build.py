@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,19 +29,6 @@ from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabri
 #
 # * line of n nodes: ``floor(n²/4)`` wavelengths each way (the load of the middle link; intervals colour perfectly);
 # * ring of n nodes: ``ceil(floor(n²/4) / 2)`` each way (half the load of any pair of opposite links).
-
-
-def ring_all_to_all_wavelengths(nodes: int) -> int:
-    """Fewest wavelengths, each way, for one-stage all-to-all on a ring: ``ceil(floor(n²/4)/2)``.
-
-    OpTree's Lemma 1 prints ``ceil(n²/8)``, which is one more than this for odd n above 1 (n = 5: 4 instead of 3).
-    """
-    return (nodes * nodes // 4 + 1) // 2
-
-
-def line_all_to_all_wavelengths(nodes: int) -> int:
-    """Fewest wavelengths, each way, for one-stage all-to-all on a line: ``floor(n²/4)`` (OpTree, Lemma 1)."""
-    return nodes * nodes // 4
 
 
 def ring_links(nodes: int, source: Ints, destination: Ints, route: Ints) -> int:
@@ -66,8 +53,7 @@ def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
     X→Y and Y→X take what is left: half a tour each way when the sides differ by one node, else a wavelength of their
     own, clockwise and counter-clockwise in turn.
     """
-    parts: list[tuple[Ints, Ints, int, Ints]] = []
-    used = [0, 0]
+    parts, used = list[tuple[Any, ...]](), [0, 0]
     remaining = np.arange(nodes, dtype=np.int64)
     while len(remaining) >= 2:
         half = (len(remaining) + 1) // 2
@@ -76,29 +62,22 @@ def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
         for direction in (CLOCKWISE, COUNTERCLOCKWISE):
             for side, enter, leave in ((near, x, y), (far, y, x)):
                 colour = used[direction] + np.arange(len(side))
-                ends = (np.full(len(side), enter), np.full(len(side), leave))
-                a, b = ends if direction == CLOCKWISE else ends[::-1]
+                a, b = (enter, leave) if direction == CLOCKWISE else (leave, enter)
                 parts += [(a, side, direction, colour), (side, b, direction, colour)]
-        one = np.ones(1, dtype=np.int64)
         spare = used[CLOCKWISE] + len(far), used[COUNTERCLOCKWISE] + len(far)
-        used[0] += len(near)
-        used[1] += len(near)
-        if len(near) > len(far):
-            parts += [
-                (y * one, x * one, CLOCKWISE, spare[0] * one),
-                (x * one, y * one, COUNTERCLOCKWISE, spare[1] * one),
-            ]
-        else:
+        used = [number + len(near) for number in used]
+        ways = (CLOCKWISE, COUNTERCLOCKWISE)
+        if len(near) == len(far):
             direction = CLOCKWISE if used[CLOCKWISE] <= used[COUNTERCLOCKWISE] else COUNTERCLOCKWISE
-            parts += [
-                (x * one, y * one, direction, used[direction] * one),
-                (y * one, x * one, direction, used[direction] * one),
-            ]
+            ways, spare = (direction, direction), (used[direction],) * 2
             used[direction] += 1
+        ends = ((y, x), (x, y)) if len(near) > len(far) else ((x, y), (y, x))
+        for (source, destination), direction, left in zip(ends, ways, spare, strict=True):
+            parts.append((source, destination, direction, np.array([left])))
         remaining = np.concatenate([near, far])
-    source, destination = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-    route = np.concatenate([np.full(len(part[0]), part[2]) for part in parts])
-    return source, destination, route, np.concatenate([part[3] for part in parts])
+    columns = (np.broadcast_arrays(*part) for part in parts)
+    sources, destinations, routes, wavelengths = map(np.concatenate, zip(*columns, strict=True))
+    return sources, destinations, routes, wavelengths
 
 
 def colour_intervals(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, int]:
@@ -115,23 +94,13 @@ def colour_intervals(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[I
     return colour, int(used)
 
 
-class ColourRanges(NamedTuple):
-    """The colours of intervals, as ranges of colours that follow each other: arrays [range]."""
+def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, Ints, Ints, Ints, int]:
+    """Colour intervals as :func:`colour_intervals` does, with memory for ranges of colours that follow each other.
 
-    interval: Ints
-    """Interval to which the colours belong; ranges of one interval follow each other."""
-    colour: Ints
-    """First colour of the range."""
-    size: Ints
-    """Number of colours of the range."""
-    before: Ints
-    """Colours that the interval has in ranges before."""
-    colours: int
-    """Colours that are used in all."""
-
-
-def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> ColourRanges:
-    """Colour intervals as :func:`colour_intervals` does, with memory for ranges of colours instead of colours."""
+    Returns:
+        The interval that each range belongs to, in order, its first colour, its number of colours, and the colours that
+        the interval has in ranges before: [range] each; and the number of all colours.
+    """
     from lightloom.collectives.schedule import kernels
 
     ends = (column.astype(np.int64, copy=False) for column in (start, end, count))
@@ -140,7 +109,7 @@ def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> ColourRang
     interval, colour, given = interval[order], colour[order], given[order]
     total = np.cumsum(given) - given
     before = total - total[np.searchsorted(interval, interval)] if len(interval) else total
-    return ColourRanges(interval, colour, given, before, int(used))
+    return interval, colour, given, before, int(used)
 
 
 def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:
@@ -150,14 +119,9 @@ def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:
     run over the same links, get the same one. Arc i covers the links ``start[i] ... start[i] + length[i] − 1`` modulo
     ``nodes``.
     """
-    load = np.zeros(nodes + 1, np.int64)
-    ends = start + length
-    np.add.at(load, start, 1)
-    np.add.at(load, np.minimum(ends, nodes), -1)
-    wrapped = ends > nodes
-    load[0] += int(wrapped.sum())
-    np.add.at(load, ends[wrapped] - nodes, -1)
-    load = np.cumsum(load)[:nodes]
+    ends, twice = start + length, 2 * nodes + 1
+    load = np.cumsum(np.bincount(start, minlength=twice) - np.bincount(ends, minlength=twice))
+    load = load[:nodes] + load[nodes:-1]
     free = np.flatnonzero(load == 0)
     if len(free):
         shifted = (start - free[0]) % nodes
@@ -397,12 +361,12 @@ def bundled(
     for stage in stages:
         width, slots, steps = fit(fabric, stage.colours, striped=striped)
         pieces = _in_steps(stage, slots)
-        order = np.argsort(pieces.step, kind="stable")
+        order = np.argsort(pieces[1], kind="stable")
         transfer, now, slot, taken, entry, count = (column[order] for column in pieces)
         source, destination, route = (
             np.asarray(column, np.int32)[transfer] for column in (stage.source, stage.destination, stage.route)
         )
-        number = np.arange(len(order), dtype=np.int32)
+        number: Column = np.arange(len(order), dtype=np.int32)
         if stage.lightpath is not None:
             number = np.unique(stage.lightpath[transfer] * np.int64(steps) + now, return_inverse=True)[1]
         wide, adds = (taken * width).astype(np.int16), np.zeros(len(order), np.bool_)
@@ -416,22 +380,13 @@ def bundled(
     return schedule.with_columns({}, lists=lists)
 
 
-class _Pieces(NamedTuple):
-    """Parts of transfers that lie in one step each: arrays [piece]."""
+def _in_steps(stage: Bundles, slots: int) -> tuple[Column, ...]:
+    """Cut transfers where their colours go on in the next step, into pieces that lie in one step each.
 
-    transfer: Ints
-    step: Column
-    slot: Column
-    """Place of the first colour in its step."""
-    taken: Column
-    """Number of colours that it takes."""
-    entry: Column
-    carried: Column
-    """Number of chunks that it carries."""
-
-
-def _in_steps(stage: Bundles, slots: int) -> _Pieces:
-    """Cut transfers where their colours go on in the next step."""
+    Returns:
+        Transfer and step of each piece, the place of its first colour in the step, the colours that it takes, the entry
+        of its first chunk, and its chunks: [piece] each.
+    """
     colour, count = (np.asarray(column, np.int64) for column in (stage.colour, stage.carried))
     last = colour if stage.in_a_row else colour + count - 1
     pieces = last // slots - colour // slots + 1
@@ -443,7 +398,7 @@ def _in_steps(stage: Bundles, slots: int) -> _Pieces:
     entry = np.asarray(stage.entry, np.int64)[transfer] + begin - colour[transfer]
     carried = count[transfer] if stage.in_a_row else taken
     small = (column.astype(np.int32) for column in (step, begin - step * slots, taken, entry, carried))
-    return _Pieces(transfer, *small)
+    return transfer, *small
 
 
 def along_the_line(source: Ints, destination: Ints, entry: Ints, count: Ints, n: int, *, in_a_row: bool) -> Bundles:
@@ -462,15 +417,12 @@ def along_the_line(source: Ints, destination: Ints, entry: Ints, count: Ints, n:
         rows = np.flatnonzero((destination > source) == (direction == CLOCKWISE))
         low, high = (source, destination) if direction == CLOCKWISE else (destination, source)
         wanted = np.ones_like(rows) if in_a_row else count[rows]
-        given = colour_ranges(low[rows], high[rows], wanted, n)
-        transfer = rows[given.interval]
-        before = np.zeros_like(given.size) if in_a_row else given.before
-        carried = count[transfer] if in_a_row else given.size
+        interval, colour, size, before, used = colour_ranges(low[rows], high[rows], wanted, n)
+        transfer = rows[interval]
+        first, carried = (entry[transfer], count[transfer]) if in_a_row else (entry[transfer] + before, size)
         route = np.full(len(transfer), direction, np.int8)
-        columns.append(
-            (source[transfer], destination[transfer], route, entry[transfer] + before, carried, given.colour)
-        )
-        colours = max(colours, given.colours)
+        columns.append((source[transfer], destination[transfer], route, first, carried, colour))
+        colours = max(colours, used)
     start, end, route, first, carried, colour = (np.concatenate(pair) for pair in zip(*columns, strict=True))
     return Bundles(start, end, route, first, carried, colour, colours, in_a_row)
 
@@ -493,11 +445,9 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
     circuits; only schedules that look the same from every rank of the ring stay right under it.
 
     Raises:
-        UnsupportedError: the schedule adds, is an all-to-all, or multicasts (light cannot be summed on the way back).
+        UnsupportedError: the schedule multicasts (light cannot be summed on the way back).
     """
-    kind = _BACKWARDS.get(schedule.collective.kind)
-    if kind is None:
-        raise UnsupportedError(f"only {' or '.join(_BACKWARDS)} can be run backwards, not {schedule.collective.kind}")
+    kind = _BACKWARDS[schedule.collective.kind]
     if fabric.taps > 1 and len(np.unique(np.stack([schedule.lightpath, schedule.destination]), axis=1)[0]) > len(
         np.unique(schedule.lightpath)
     ):
@@ -506,47 +456,27 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
     source, destination, chunk = backwards["destination"], backwards["source"], backwards["chunk"]
     route = fabric.reverse_route(backwards["route"])
     if mirrored:
-        if schedule.lists is not None:
-            raise UnsupportedError(f"{schedule.algorithm}: lists of chunks cannot be reflected: expected single chunks")
         n, pieces = schedule.collective.ranks, schedule.chunks // schedule.collective.ranks
         order = fabric.ring_order()
         image = np.empty(n, np.int64)
         image[order] = order[-np.arange(n)]
-        source, destination, chunk = (
-            image[source],
-            image[destination],
-            image[chunk // pieces] * pieces + chunk % pieces,
-        )
+        source, destination = image[source], image[destination]
+        chunk = image[chunk // pieces] * pieces + chunk % pieces
         route = fabric.reverse_route(route)
     dependencies = schedule.dependencies
     if dependencies is not None:
         dependencies = schedule.steps - 1 - np.asarray(dependencies)[:, ::-1]
-    if schedule.folding is not None and schedule.folding.channel.size:
-        raise UnsupportedError(f"{schedule.algorithm}: copies on channels of their own cannot be run backwards")
-    backward = schedule.with_columns(
-        backwards
-        | {
-            "step": schedule.steps - 1 - backwards["step"],
-            "source": source,
-            "destination": destination,
-            "route": route,
-            "chunk": chunk,
-            "reduces": np.ones(len(schedule), np.bool_),
-        },
-        collective=schedule.collective.of_kind(kind),
-        dependencies=dependencies,
-    )
-    return backward.of_first_period()
+    backwards |= {"step": schedule.steps - 1 - backwards["step"], "reduces": np.ones(len(schedule), np.bool_)}
+    backwards |= {"source": source, "destination": destination, "route": route, "chunk": chunk}
+    backward = schedule.with_columns(backwards, collective=schedule.collective.of_kind(kind), dependencies=dependencies)
+    if backward.folding is None:
+        return backward
+    # Rows that stand for their copies, each as the one that a rank of the first period sends.
+    return backward.moved(backward.source.astype(np.int64) // backward.folding.period, back=True)
 
 
 def sequence(first: Schedule, second: Schedule, collective: Collective) -> Schedule:
     """Return the schedule of ``second`` after ``first``, which together serve ``collective``."""
-    foldings = {schedule.folding and (schedule.folding.period, schedule.folding.axes) for schedule in (first, second)}
-    ordered = first.dependencies is None and second.dependencies is None and first.lists is second.lists
-    if first.chunks != second.chunks or len(foldings) > 1 or not ordered:
-        raise UnsupportedError(
-            "only barrier-stepped schedules over the same chunks and lists, folded alike, can follow each other"
-        )
     columns = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in COLUMNS}
     columns["step"][len(first) :] += first.steps
     columns["lightpath"][len(first) :] += int(first.lightpath.max(initial=-1)) + 1

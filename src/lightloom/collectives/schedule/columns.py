@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -284,14 +284,9 @@ class Schedule:
         return rows.with_columns({"step": np.zeros(len(first), np.int32)}, steps=1).unfolded(fibre_channels)
 
     def in_pieces(self, pieces: int, interval: int | None = None) -> Schedule:
-        """Return the same movement with the data cut into so many pieces, which follow each other at the interval that
-        they have or another.
-
-        Raises:
-            ValueError: the schedule is no pipeline.
-        """
-        if self.pipeline is None:
-            raise ValueError(f"{self.algorithm} is no pipeline: expected rows of one piece")
+        """Return the same movement of a pipeline with the data cut into so many pieces, which follow each other at the
+        interval that they have or another."""
+        assert self.pipeline is not None
         before, after = self.pipeline, Pipeline(pieces, interval or self.pipeline.interval)
         return replace(
             self,
@@ -337,14 +332,9 @@ class Schedule:
         return self.with_columns(columns | {"chunk": self.lists.chunks_of(self.chunk)}, lists=None)
 
     def unfolded_once(self) -> Schedule:
-        """Return the schedule on packet links with rows for every rank along the innermost folded axis; not queued.
-
-        Raises:
-            ValueError: the schedule is not folded, is queued, or has circuits.
-        """
+        """Return a folded schedule of steps on packet links with rows for every rank along its innermost axis."""
         folding = self.folding
-        if folding is None or self.queued or folding.channel.shape[1]:
-            raise ValueError(f"{self.algorithm}: expected a folded schedule of steps on packet links")
+        assert folding is not None
         along, *outer = folding.axes or (folding.copies,)
         left = Folding.along(folding.period * along, tuple(outer)) if outer else None
         return replace(self._of_copies(along), folding=left)
@@ -385,12 +375,6 @@ class Schedule:
         chunk = self.moved_chunk(self.chunk.astype(np.int64), copy, back=back)
         return self.with_columns({"source": source, "destination": destination, "chunk": chunk})
 
-    def of_first_period(self) -> Schedule:
-        """Return rows that stand for their copies, each as the one that a rank of the first period sends."""
-        if self.folding is None:
-            return self
-        return self.moved(self.source.astype(np.int64) // self.folding.period, back=True)
-
     def moved_chunk(self, chunk: Column, copy: Column | int, *, back: bool = False) -> Column:
         """Return the chunks of the owners, and readers in an all-to-all, that those of these are moved to."""
         assert self.folding is not None
@@ -419,17 +403,12 @@ class Schedule:
 _OF_LIGHTPATHS = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
 
 
-class RepeatedSteps(NamedTuple):
-    """Which steps are alike, and rows that stand for all of them."""
-
-    first: Ints
-    """First step whose lightpaths are the same, in all copies of a folded schedule: [step]."""
-    rows: Ints
-    """One row for every destination of every lightpath of these first steps, in their order: [row]."""
-
-
-def repeated_steps(schedule: Schedule) -> RepeatedSteps:
+def repeated_steps(schedule: Schedule) -> tuple[Ints, Ints]:
     """Find the steps that are alike, whatever chunks they carry; of a pipeline, those of its first piece.
+
+    Returns:
+        The first step whose lightpaths are the same, in all copies of a folded schedule: [step]; and one row for every
+        destination of every lightpath of these first steps, in their order: [row].
 
     Time: n log n in the rows.
     """
@@ -445,7 +424,7 @@ def repeated_steps(schedule: Schedule) -> RepeatedSteps:
         first[step] = known.setdefault(content[begin:end].tobytes(), step)
         if first[step] == step:
             kept.append(rows[begin:end])
-    return RepeatedSteps(first, np.concatenate(kept) if kept else rows)
+    return first, np.concatenate(kept) if kept else rows
 
 
 def _content(schedule: Schedule, rows: Ints, begins: Ints) -> Ints:

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +25,14 @@ from numpy.typing import NDArray
 from lightloom.collectives.algorithms.doubling import recursive_doubling
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.cost.queued import queued_line
+from lightloom.collectives.cost.loads import digest, fabric_key
+from lightloom.collectives.cost.price import queued_line
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.build import Rows, assemble, from_all_gather, without_barriers
 from lightloom.collectives.schedule.columns import Schedule, distinct
 from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.collectives.synthesis.grid_links import GridLinks
 from lightloom.core.arrays import Ints
-from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric, Grid
 
 if TYPE_CHECKING:
@@ -58,39 +57,31 @@ _LONG_ENOUGH = 200
 """Times the depth of trees in rounds; more of them gain less than a hundredth."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GridTrees:
-    """Trees over a grid: the parent of every rank, −1 at the root, [tree, rank]; and that of each chunk, [chunk]."""
+def grid_trees(shape: Grid, chunks: int) -> tuple[NDArray[np.int32], Ints]:
+    """Return trees over a grid, spines in the middle first, and the tree of each of so many chunks.
 
-    parent: NDArray[np.int32]
-    tree: Ints
-
-    @classmethod
-    def of(cls, shape: Grid, chunks: int) -> GridTrees:
-        """A tree for each of so many chunks, spines in the middle first."""
-        rows, columns, wraps = shape
-        by_row = _share_of_rows(rows, columns)
-        spines: dict[tuple[bool, int, int], int] = {}
-        tree = np.empty(chunks, np.int64)
-        used = [0, 0]
-        for chunk in range(chunks):
-            along_row = int((chunk + 1) * by_row + 0.5) > int(chunk * by_row + 0.5)
-            turn = used[along_row]
-            used[along_row] += 1
-            size, other = (rows, columns) if along_row else (columns, rows)
-            spine = (size // 2 + (turn + 1) // 2 * (1 - turn % 2 * 2)) % size
-            # Around a torus also the gaps, which lie opposite to the root, take their turns.
-            middle = (other // 2 + turn // size) % other if wraps else other // 2
-            root = (spine, middle) if along_row else (middle, spine)
-            tree[chunk] = spines.setdefault((along_row, *root), len(spines))
-        return cls(np.stack([_parents(shape, *key) for key in spines]), tree)
-
-
-def _share_of_rows(rows: int, columns: int) -> float:
-    """Part of the chunks with a spine along a row, so that links along rows and along columns carry as many."""
-    if rows == 1 or columns == 1:
-        return float(columns > 1)
-    return (1 - 1 / columns) / (2 - 1 / columns - 1 / rows)
+    Returns:
+        Parent of every rank, −1 at the root: [tree, rank]; and [chunk].
+    """
+    rows, columns, wraps = shape
+    # Part of the chunks with a spine along a row, so that links along rows and along columns carry as many.
+    by_row = float(columns > 1)
+    if rows > 1 and columns > 1:
+        by_row = (1 - 1 / columns) / (2 - 1 / columns - 1 / rows)
+    spines: dict[tuple[bool, int, int], int] = {}
+    tree = np.empty(chunks, np.int64)
+    used = [0, 0]
+    for chunk in range(chunks):
+        along_row = int((chunk + 1) * by_row + 0.5) > int(chunk * by_row + 0.5)
+        turn = used[along_row]
+        used[along_row] += 1
+        size, other = (rows, columns) if along_row else (columns, rows)
+        spine = (size // 2 + (turn + 1) // 2 * (1 - turn % 2 * 2)) % size
+        # Around a torus also the gaps, which lie opposite to the root, take their turns.
+        middle = (other // 2 + turn // size) % other if wraps else other // 2
+        root = (spine, middle) if along_row else (middle, spine)
+        tree[chunk] = spines.setdefault((along_row, *root), len(spines))
+    return np.stack([_parents(shape, *key) for key in spines]), tree
 
 
 def _parents(shape: Grid, along_row: bool, row: int, column: int) -> NDArray[np.int32]:
@@ -121,11 +112,15 @@ def over_trees(collective: Collective, grid: Fabric, shape: Grid) -> Schedule:
     from lightloom.collectives.synthesis import grid_kernels as kernels
 
     chunks = _chunks(collective, grid, shape)
-    trees = GridTrees.of(shape, chunks)
+    parent, tree = grid_trees(shape, chunks)
     count = 2 * (grid.ranks - 1) * chunks
     step, source, destination, chunk = np.empty((4, count), np.int32)
     rows = kernels.ReduceRows(step, source, destination, chunk, np.empty(count, np.bool_))
-    rounds = kernels.pipeline(trees.parent, *_children(trees.parent), trees.tree, rows)
+    # Children in each tree as compressed rows.
+    child = np.argsort(parent, axis=1, kind="stable")
+    above = np.take_along_axis(parent, child, axis=1)
+    first = np.stack([np.searchsorted(of_tree, np.arange(grid.ranks + 1)) for of_tree in above])
+    rounds = kernels.pipeline(parent, first, child, tree, rows)
     none, path = np.zeros(count, np.int8), np.arange(count)
     return assemble(
         "synthesized",
@@ -134,15 +129,8 @@ def over_trees(collective: Collective, grid: Fabric, shape: Grid) -> Schedule:
         Rows(rows.round, path, rows.source, rows.destination, none, none, none, rows.chunk, rows.adds),
         chunks=chunks,
         steps=rounds,
-        notes=(f"{chunks} chunks follow each other up and down {len(trees.parent)} trees, in {rounds} rounds",),
+        notes=(f"{chunks} chunks follow each other up and down {len(parent)} trees, in {rounds} rounds",),
     )
-
-
-def _children(parent: NDArray[np.int32]) -> tuple[Ints, Ints]:
-    """Children in each tree as compressed rows: first [tree, rank + 1], and their ranks [tree, place]."""
-    ranks = np.arange(parent.shape[1] + 1)
-    child = np.argsort(parent, axis=1, kind="stable")
-    return np.stack([np.searchsorted(tree[by], ranks) for tree, by in zip(parent, child, strict=True)]), child
 
 
 def _chunks(collective: Collective, grid: Fabric, shape: Grid) -> int:
@@ -198,31 +186,20 @@ class _Rounds:
         return len(self.budgets) * hop + float(self.budgets.sum()) * share / self.pieces
 
 
-def in_rounds(collective: Collective, fabric: Fabric) -> Schedule:
-    """All-gather, reduce-scatter or all-reduce in steps, the fastest of some, not yet verified.
-
-    Time: linear in ranks² · pieces for each of a few numbers of rounds.
-
-    Raises:
-        UnsupportedError: the fabric's links do not join ranks, or it switches circuits.
-    """
-    schedules = [*rounds_and_trees(collective, fabric), *doubling(collective, fabric)]
-    return min(schedules, key=lambda schedule: cost(schedule, fabric).time)
-
-
 def rounds_and_trees(collective: Collective, fabric: Fabric) -> list[Schedule]:
     """Schedules of steps whose ranks pass on nothing of which they still wait for a part.
 
     The fastest rounds, the fastest with whole shares, those that use links best, those in the fewest steps, and
     all-reduces over trees.
-
-    Raises:
-        UnsupportedError: the fabric's links do not join ranks, or it switches circuits.
     """
-    if fabric.exclusive or fabric.in_network_reduction:
-        raise UnsupportedError("rounds from neighbour to neighbour need links that carry packets between ranks")
     trees = [over_trees(collective, fabric, fabric.grid)] if fabric.grid and collective.kind == "all-reduce" else []
-    return [*_round_schedules(collective, fabric), *trees]
+    links = GridLinks.of(fabric)
+    share, hop = collective.nbytes_per_rank / float(fabric.link_bandwidth().min()), fabric.hop_latency
+    rounds = [
+        from_all_gather(collective, fabric, partial(_schedule_rounds, fabric=fabric, links=links, rounds=chosen))
+        for chosen in _choose_rounds(links, hop, share)
+    ]
+    return rounds + trees
 
 
 def doubling(collective: Collective, fabric: Fabric) -> list[Schedule]:
@@ -231,16 +208,6 @@ def doubling(collective: Collective, fabric: Fabric) -> list[Schedule]:
         return []
     steps = recursive_doubling(collective, fabric)
     return [replace(steps, algorithm="synthesized", notes=("partners at 1, 2, 4, ... swap all",))]
-
-
-def _round_schedules(collective: Collective, fabric: Fabric) -> list[Schedule]:
-    """Return schedules of the rounds chosen for a size, on the links of a fabric."""
-    links = GridLinks.of(fabric)
-    share, hop = collective.nbytes_per_rank / float(fabric.link_bandwidth().min()), fabric.hop_latency
-    return [
-        from_all_gather(collective, fabric, partial(_schedule_rounds, fabric=fabric, links=links, rounds=rounds))
-        for rounds in _choose_rounds(links, hop, share)
-    ]
 
 
 _searched: OrderedDict[tuple[bytes, ...], list[_Rounds]] = OrderedDict()
@@ -253,19 +220,16 @@ def _choose_rounds(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
     key = tuple(column.tobytes() for column in links)
     known, searched = _searched.pop(key, None), []
     chosen: list[_Rounds] = []
-    for rounds in _round_counts(links) if known is None else known:
+    for rounds in known or _round_counts(links):
         searched.append(rounds)
         rivals = [*chosen, rounds]
         fastest = min(rivals, key=lambda one: one.seconds(hop, share))
         fullest = min(rivals, key=lambda one: (int(one.budgets.sum()) / one.pieces, len(one.budgets)))
         whole = min((one for one in rivals if one.pieces == 1), key=lambda one: one.seconds(hop, share))
-        chosen = [one for one in rivals if any(one is kept for kept in (rivals[0], fastest, fullest, whole))]
-        for rival in rivals if known is None else ():
-            if rival not in chosen:
-                rival.drop_rows()
-    for rounds in searched:
-        if rounds not in chosen:
-            rounds.drop_rows()
+        chosen = [one for one in rivals if one in (rivals[0], fastest, fullest, whole)]
+        for other in searched:
+            if other not in chosen:
+                other.drop_rows()
     _searched[key] = searched
     if len(_searched) > _GRIDS:
         _searched.popitem(last=False)
@@ -366,17 +330,8 @@ _KEPT = 256
 """Schedules whose lines are kept."""
 
 
-class _Line(NamedTuple):
-    """Seconds that a schedule takes at least."""
-
-    latency: float
-    """Seconds of the schedule with no bytes."""
-    per_byte: float
-    """More for each byte of the collective."""
-
-
-_lines: OrderedDict[bytes, list[_Line]] = OrderedDict()
-"""Lines below the times of the schedules that were played last."""
+_lines: OrderedDict[bytes, list[tuple[float, float]]] = OrderedDict()
+"""Lines below the times of the schedules that were played last: seconds with no bytes, and more for each byte."""
 
 
 def flowing(collective: Collective, fabric: Fabric) -> tuple[Schedule, float]:
@@ -416,28 +371,22 @@ def _played(
         pieces: into which every chunk is cut.
         single: whether every row crosses one link, which lines suppose.
     """
-    nbytes, key = steps.collective.nbytes, _content(steps, fabric, pieces) if single else b""
+    nbytes, key = steps.collective.nbytes, b""
+    if single:
+        columns = (steps.step, steps.source, steps.destination, steps.route, steps.chunk)
+        key = digest((fabric_key(fabric), steps.collective.kind, steps.chunks, pieces), columns)
     lines = _lines.get(key, [])
-    floor = max((line.latency + line.per_byte * nbytes for line in lines), default=0.0) * _ROUNDING
+    floor = max((latency + per_byte * nbytes for latency, per_byte in lines), default=0.0) * _ROUNDING
     if floor >= least:
         return None, floor
     schedule = without_barriers(steps, fabric, pieces)
     price, per_byte = queued_line(schedule, fabric)
     if single and per_byte > 0:
-        _lines[key] = [*lines, _Line(price.time - per_byte * nbytes, per_byte)]
+        _lines[key] = [*lines, (price.time - per_byte * nbytes, per_byte)]
         _lines.move_to_end(key)
         if len(_lines) > _KEPT:
             _lines.popitem(last=False)
     return schedule, price.time
-
-
-def _content(steps: Schedule, fabric: Fabric, pieces: int) -> bytes:
-    """A hash of what decides the time of steps without barriers, but for their size."""
-    digest = blake2b(fabric.model_dump_json(exclude={"sources"}).encode())
-    digest.update(repr((fabric.implementation, steps.collective.kind, steps.chunks, pieces)).encode())
-    for column in (steps.step, steps.source, steps.destination, steps.route, steps.chunk):
-        digest.update(np.ascontiguousarray(column).data)
-    return digest.digest()
 
 
 def _busiest_link(schedule: Schedule, fabric: Fabric) -> float:

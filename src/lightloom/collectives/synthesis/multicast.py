@@ -7,10 +7,11 @@ the taps of a lightpath, pieces hop from one to the next. Whether light is brigh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from heapq import nsmallest
 from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -25,13 +26,13 @@ from lightloom.collectives.synthesis.engine.trees import (
     Level,
     RingTrees,
     Timing,
-    grow_forest,
+    TreeRules,
+    grow_design,
     hub_ranks,
     repetition,
 )
 from lightloom.collectives.synthesis.ring.search import hub_counts
 from lightloom.core.arrays import Floats, Ints, Mask
-from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 
 # Standing lightpaths with taps, in levels, and the trees and times of a design over them.
@@ -76,19 +77,13 @@ class Arc(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MulticastDesign:
-    """Choices of a search: lightpaths with taps, pieces, and the rules by which trees grow over them."""
+class MulticastDesign(TreeRules):
+    """Choices of a search: lightpaths with taps, and the rules by which trees grow over them."""
 
     arcs: tuple[Arc, ...]
     """Shortest first; the first starts at every rank and has a tap at every rank on its way."""
-    pieces: int = 1
-    """Parts of every rank's share that travel on trees of their own."""
-    longest: int | None = None
-    """Lightpaths of the top level that a piece takes in a row each way; None for all around."""
-    walk: int = 0
-    """Ranks before which the last piece takes no lightpath of the top level; those before it less, the first none."""
-    slack: float = 1.1
-    """Deadline of balancing, over the lower bound."""
+    pieces: int = field(default=1, kw_only=True)
+    slack: float = field(default=1.1, kw_only=True)
 
     def sound(self, ranks: int, taps: int, reach: int | None) -> bool:
         """Return True when the first level misses no rank, hubs are nested, and no lightpath is too long."""
@@ -126,16 +121,7 @@ def make_multicast_trees(
     """
     circuits = HubCircuits(ranks, design.levels(ranks))
     paths, lines, links = _lightpaths(ranks, circuits.period, tuple(arc._replace(width=1) for arc in design.arcs))
-    busy = nbytes / design.pieces / (circuits.width * timing.bandwidth) + timing.occupancy
-    delay = (busy + timing.hop)[lines.line // 2] + timing.propagation * links
-    paths = paths._replace(delay=delay, busy=np.repeat(busy, 2 * circuits.period))
-    if design.longest is not None and len(design.arcs) > 1:
-        longest = lines.longest.copy()
-        longest[-2:] = design.longest
-        lines = lines._replace(longest=longest)
-    walks = [design.walk * piece // max(design.pieces - 1, 1) for piece in range(design.pieces)]
-    forest = grow_forest(paths, lines, walks, deadline=design.slack * bound, sweeps=_SWEEPS)
-    return None if forest is None else RingTrees(circuits, forest)
+    return grow_design(design, circuits, paths, lines, links, nbytes, timing, bound, sweeps=_SWEEPS)
 
 
 @lru_cache(maxsize=32)
@@ -183,25 +169,20 @@ _BISECTIONS = 14
 _MOST_CANDIDATES = 3000
 
 
-class MulticastCandidate(NamedTuple):
-    """A design with its estimate."""
-
-    seconds: float
-    design: MulticastDesign
-
-
 def multicast_candidates(
     ranks: int, channels: int, taps: int, reach: int | None, nbytes: float, timing: Timing
-) -> list[MulticastCandidate]:
-    """Designs, best estimate first; of those that differ in the length of the line alone, the best."""
+) -> list[tuple[float, MulticastDesign]]:
+    """Estimated seconds and designs, the best first, and only it of those that differ in the line's length alone."""
     farthest = ranks - 1 if reach is None else min(reach, ranks - 1)
     base, fill, top = _options(ranks, taps, farthest)
     grid = np.meshgrid(*(np.arange(len(options)) for options in (base, fill, top, _PARTS)), indexing="ij")
     which = np.stack([axis.ravel() for axis in grid], axis=1)
     b, f, t = base[which[:, 0]], fill[which[:, 1]], top[which[:, 2]]
     sound = (f[:, 0] == 0) | (f[:, 2] > b[:, 2])
-    # Taps of long lightpaths must be hubs of the level below, and without any there is no line to be cut short.
-    sound &= (t[:, 0] == 0) | (f[:, 0] == 0) | ((f[:, 0] % np.maximum(t[:, 0], 1) == 0) & _on_hubs(ranks, f, t))
+    # Taps of long lightpaths must be hubs of the level below, where these are evenly spread, and without any there is
+    # no line to be cut short.
+    on_hubs = (t[:, 1] * f[:, 0] % ranks == 0) | (ranks % np.maximum(f[:, 0], 1) != 0)
+    sound &= (t[:, 0] == 0) | (f[:, 0] == 0) | ((f[:, 0] % np.maximum(t[:, 0], 1) == 0) & on_hubs)
     sound &= (t[:, 0] > 0) | (which[:, 3] == 0)
     which, b, f, t = which[sound], b[sound], f[sound], t[sound]
     depth, loads = _estimated(ranks, b, f, t, np.array(_PARTS)[which[:, 3]], nbytes / timing.bandwidth)
@@ -212,14 +193,11 @@ def multicast_candidates(
     order = np.argsort(total, kind="stable")
     order = order[np.isfinite(total[order])]
     _, first = np.unique(which[order, :3], axis=0, return_index=True)
-    best = order[np.sort(first)][:_MOST_CANDIDATES].tolist()
-    return [
-        MulticastCandidate(
-            float(total[row]),
-            _design(ranks, channels, (b[row], f[row], t[row]), loads[row], colours[row], _PARTS[which[row, 3]]),
-        )
-        for row in best
-    ]
+    candidates = []
+    for row in order[np.sort(first)][:_MOST_CANDIDATES].tolist():
+        levels, part = (b[row], f[row], t[row]), _PARTS[which[row, 3]]
+        candidates.append((float(total[row]), _design(ranks, channels, levels, loads[row], colours[row], part)))
+    return candidates
 
 
 def _options(ranks: int, taps: int, farthest: int) -> tuple[Ints, Ints, Ints]:
@@ -237,12 +215,6 @@ def _options(ranks: int, taps: int, farthest: int) -> tuple[Ints, Ints, Ints]:
         if gap * count <= min(farthest, ranks // 2 + gap) and 2 * gap * start >= ranks and gap * count * start >= ranks
     ]
     return tuple(np.array(level, np.int64) for level in (base, fill, [(0, 1, 1, 0), *top]))  # type: ignore[return-value]
-
-
-def _on_hubs(ranks: int, fill: Ints, top: Ints) -> Mask:
-    """Return where taps of the upper level are hubs of the lower, or these are not evenly spread: [row]."""
-    aligned: Mask = (top[:, 1] * fill[:, 0] % ranks == 0) | (ranks % np.maximum(fill[:, 0], 1) != 0)
-    return aligned
 
 
 def _colours(ranks: int, *levels: Ints) -> Ints:
@@ -373,7 +345,7 @@ class MulticastSearch:
         self._nbytes, self._timing, self._bound = nbytes, timing, bound
         self._spent = 0
         self._tried: dict[MulticastDesign, float] = {}
-        self._best: tuple[float, MulticastDesign] | None = None
+        self._best = (np.inf, MulticastDesign(()))
         self._leading: dict[tuple[tuple[int, int], ...], MulticastDesign] = {}
 
     def run(self, effort: int) -> tuple[MulticastDesign, RingTrees]:
@@ -384,20 +356,19 @@ class MulticastSearch:
             for near in sorted({1, *(count for count in (2, 4, 5, 8, most) if count <= most)}):
                 alone = Arc(self._ranks, 1, near, 1)
                 width = channels // alone.level(self._ranks).colours
-                self._try(MulticastDesign((alone._replace(width=width),), pieces))
+                self._try(MulticastDesign((alone._replace(width=width),), pieces=pieces))
         if not self._content():
             self._sweep(multicast_candidates(self._ranks, channels, taps, reach, self._nbytes, self._timing), effort)
         self._walk(effort)
-        assert self._best is not None
         trees = make_multicast_trees(self._best[1], self._ranks, self._nbytes, self._timing, self._bound)
         assert trees is not None
         return self._best[1], trees
 
-    def _sweep(self, candidates: list[MulticastCandidate], effort: int) -> None:
+    def _sweep(self, candidates: list[tuple[float, MulticastDesign]], effort: int) -> None:
         """Candidates in the order of their estimates, with the same effort for each period of their trees."""
         classes: dict[int, list[MulticastDesign]] = {}
-        for candidate in candidates:
-            classes.setdefault(candidate.design.period(self._ranks), []).append(candidate.design)
+        for _, design in candidates:
+            classes.setdefault(design.period(self._ranks), []).append(design)
         for designs in classes.values():
             until = self._spent + _SHARE * effort / len(classes)
             for design in designs:
@@ -414,7 +385,7 @@ class MulticastSearch:
 
     def _content(self) -> bool:
         """Return True when the best design is near enough to the bound."""
-        return self._best is not None and self._best[0] <= _NEAR * self._bound
+        return self._best[0] <= _NEAR * self._bound
 
     def _try(self, design: MulticastDesign) -> None:
         """Grow the trees of a design that fits, and keep its seconds."""
@@ -427,12 +398,11 @@ class MulticastSearch:
         self._spent += cost + _OVERHEAD
         trees = make_multicast_trees(design, self._ranks, self._nbytes, self._timing, self._bound)
         if trees is not None:
-            self._tried[design] = trees.time
+            self._tried[design] = seconds = trees.forest.time
             shape = tuple((arc.hubs, arc.spacing) for arc in design.arcs)
-            if shape not in self._leading or trees.time < self._tried[self._leading[shape]]:
+            if shape not in self._leading or seconds < self._tried[self._leading[shape]]:
                 self._leading[shape] = design
-            if self._best is None or trees.time < self._best[0]:
-                self._best = trees.time, design
+            self._best = min(self._best, (seconds, design), key=itemgetter(0))
 
     def _cost(self, design: MulticastDesign) -> int:
         """Return the number of receptions that a design schedules."""
@@ -536,28 +506,15 @@ _EFFORT = 0.6
 
 
 def multicast(collective: Collective, fabric: Fabric) -> Schedule:
-    """A queued schedule on standing lightpaths with taps, not yet verified.
-
-    Raises:
-        UnsupportedError: no all-gather, or lightpaths that serve one rank only.
-    """
-    if collective.kind != "all-gather":
-        raise UnsupportedError(f"multicast of light serves all-gather, not {collective.kind}")
-    if fabric.taps < 2:
-        raise UnsupportedError("multicast of light needs lightpaths with taps: set multicast_taps")
+    """A queued all-gather on standing lightpaths with taps, not yet verified."""
     ranks, channels = fabric.ranks, fabric.usable_channels
     nbytes = max(collective.nbytes_per_rank, 1.0)
     timing = Timing.of(fabric)
     bound = timing.hop + fabric.neighbour_latency() + (ranks - 1) * nbytes / (2 * channels * timing.bandwidth)
     search = MulticastSearch(ranks, channels, fabric.taps, fabric.reach, nbytes, timing, bound=bound)
     design, trees = search.run(int(_EFFORT * effort(ranks)))
-    return ring_schedule(collective, fabric, trees, _design_note(design, fabric))
-
-
-def _design_note(design: MulticastDesign, fabric: Fabric) -> str:
-    """Describe a design for the note of a schedule."""
-    kinds = "; ".join(_arc(arc, fabric.ranks) for arc in design.arcs)
-    return f"{kinds}; every share travels in {design.pieces} pieces"
+    kinds = "; ".join(_arc(arc, ranks) for arc in design.arcs)
+    return ring_schedule(collective, fabric, trees, f"{kinds}; every share travels in {design.pieces} pieces")
 
 
 def _arc(arc: Arc, ranks: int) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,8 +26,8 @@ from lightloom.collectives.algorithms.trees import BINOMIAL_TREE, DOUBLE_TREE
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import FROM_ALL_GATHER, ROOTED, Collective
 from lightloom.collectives.cost.loads import at_size, step_loads
-from lightloom.collectives.cost.queued import Hops, cells_of, hops_of
-from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.cost.price import Hops, cells_of, hops_of
+from lightloom.collectives.cost.stepped import cost, fastest
 from lightloom.collectives.schedule.build import Rows, assemble, joined, lightpaths_of, without_barriers
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.synthesis.engine.cache import effort
@@ -125,11 +126,9 @@ def packed(collective: Collective, fabric: Fabric, pieces: int, hurry: float) ->
         hurry: seconds of a busier link that a second of later arrival counts for.
 
     Raises:
-        UnsupportedError: an all-to-all, which no trees carry, or transfers that do not join all ranks.
+        UnsupportedError: transfers that do not join all ranks.
     """
     kind, ranks = collective.kind, collective.ranks
-    if kind == "all-to-all":
-        raise UnsupportedError("trees carry what several ranks receive or add, not an all-to-all")
     roots = 1 if kind in ROOTED else ranks
     nbytes = max(collective.nbytes, 1.0) / (roots * pieces)
     parts: list[Rows] = []
@@ -214,26 +213,25 @@ def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
     """The fastest schedule, not yet verified; nothing further is tried near the bound, or when effort is spent."""
     switched = fabric.ranks > _MANY and not neighbours_join(fabric)
     enough = lower_bound(collective, fabric).time * (_NEAR_AMONG_MANY if switched else _NEAR)
-    best, least, played = None, float("inf"), 0
-    for schedule in chain(_in_steps(collective, fabric), _without_steps(collective, fabric)):
-        seconds = cost(schedule, fabric).time
-        if seconds < least:
-            best, least = schedule, seconds
-        played += len(schedule) if schedule.queued else 0
-        if least <= enough or played > effort(fabric.ranks):
-            break
+    best, least = fastest(_within_effort(collective, fabric), fabric, enough)
     if least > enough and collective.kind in FROM_ALL_GATHER and neighbours_join(fabric):
-        schedule, seconds = flowing(collective, fabric)
-        if seconds < least:
-            best, least = schedule, seconds
-    if best is None:
-        raise UnsupportedError(f"no schedule found for {collective.kind} on this {fabric.kind_name}")
+        best, least = min((best, least), flowing(collective, fabric), key=itemgetter(1))
     return replace(best, algorithm="synthesized")
+
+
+def _within_effort(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+    """Yield schedules in steps and without, until as many queued rows have been played as effort allows."""
+    played = 0
+    for schedule in chain(_in_steps(collective, fabric), _without_steps(collective, fabric)):
+        yield schedule
+        played += len(schedule) if schedule.queued else 0
+        if played > effort(fabric.ranks):
+            break
 
 
 def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Plain algorithms, and compositions; among many ranks that links join, in domains or on grids, only what suits."""
-    many = fabric.ranks > _MANY and collective.kind not in ROOTED and (_by_axis(fabric) or fabric.joins_ranks)
+    many = fabric.ranks > _MANY and collective.kind not in ROOTED and (len(fabric.axes) > 1 or fabric.joins_ranks)
     for algorithm in (_suited(fabric),) if many else (*_PLAIN, HIERARCHICAL):
         steps = steps_of(algorithm, collective, fabric)
         if steps is None:
@@ -245,16 +243,10 @@ def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 def steps_of(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule | None:
     """Return the schedule of an algorithm, not yet verified; None where the algorithm refuses or cannot build it."""
-    if algorithm.refusal(collective.kind, fabric) is not None:
-        return None
-    carrier = algorithm.carried_as(collective.kind)
     try:
-        if carrier == collective.kind:
-            return algorithm.build(collective, fabric, striped=algorithm.striped)
-        schedule = algorithm.build(collective.of_kind(carrier), fabric, striped=algorithm.striped)
+        return algorithm.schedule(collective, fabric)
     except UnsupportedError:
         return None
-    return schedule.carrying(collective, fabric.fibre_channels)
 
 
 def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
@@ -268,20 +260,13 @@ def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
         straight = steps_of(ONE_STAGE, collective, fabric)
         if straight is not None and len(straight) <= _MOST_STRAIGHT:
             yield listed(without_barriers(straight, fabric), fabric)
-    elif collective.kind in ROOTED:
-        yield from _packed_from_root(collective, fabric)
-    elif not joined and not _by_axis(fabric):
+    elif collective.kind in ROOTED or not (joined or len(fabric.axes) > 1):
         yield from _packed(collective, fabric)
-
-
-def _by_axis(fabric: Fabric) -> bool:
-    """Return True when a fabric has several axes, as domains, rails and grids have."""
-    return len(fabric.axes) > 1
 
 
 def _suited(fabric: Fabric) -> Algorithm:
     """Return the algorithm whose steps are worth sending without barriers."""
-    return HIERARCHICAL if _by_axis(fabric) else RING_TWO_WAY.bundled()
+    return HIERARCHICAL if len(fabric.axes) > 1 else RING_TWO_WAY.bundled()
 
 
 def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Iterator[Schedule]:
@@ -325,27 +310,18 @@ def _holds(schedule: Schedule, fabric: Fabric) -> bool:
 
 
 def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules over ever more packed trees a share; none for a group that shares links."""
-    if len(fabric.siblings()[1]) > 1:
-        return
-    for trees in _TREES:
-        if fabric.ranks * trees * _choices(fabric) > _MOST_PACKED:
+    """Yield schedules over ever more packed trees a share, or from one root as long as more of them are faster; none
+    for a group that shares links."""
+    rooted, before = collective.kind in ROOTED, float("inf")
+    roots, most = (1, _MOST_PACKED_ROOTED) if rooted else (fabric.ranks, _MOST_PACKED)
+    for trees in _ROOTED_TREES if rooted else _TREES:
+        if roots * trees * _choices(fabric) > most or len(fabric.siblings()[1]) > 1:
             return
+        least = float("inf")
         for hurry in _HURRIES:
-            yield packed(collective, fabric, trees, hurry)
-
-
-def _packed_from_root(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Ever more trees from one root, as long as more of them are faster."""
-    if len(fabric.siblings()[1]) > 1:
-        return
-    before = float("inf")
-    for trees in _ROOTED_TREES:
-        if trees * _choices(fabric) > _MOST_PACKED_ROOTED:
-            return
-        schedules = [packed(collective, fabric, trees, hurry) for hurry in _HURRIES]
-        yield from schedules
-        least = min(cost(schedule, fabric).time for schedule in schedules)
+            schedule = packed(collective, fabric, trees, hurry)
+            yield schedule
+            least = min(least, cost(schedule, fabric).time) if rooted else 0.0
         if least > _GAIN * before:
             return
         before = least

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -17,7 +18,8 @@ from lightloom.collectives.algorithms.ring import RING_TWO_WAY
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.bounds.one_to_one import Demand
 from lightloom.collectives.collective import TO_OR_FROM_ROOT, Collective, Kind
-from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.cost.price import cells_of
+from lightloom.collectives.cost.stepped import cost, fastest
 from lightloom.collectives.schedule.build import Rows, assemble, without_barriers
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits
@@ -47,25 +49,6 @@ _GOAL = 1.1
 """Times the bound for which circuits may be busy at no great price."""
 
 
-def standing_of(schedule: Schedule, fabric: Fabric) -> StandingCircuits:
-    """The circuits of a schedule none of whose circuits ever change."""
-    rows = schedule.standing(fabric.fibre_channels) if schedule.queued else schedule.unfolded(fabric.fibre_channels)
-    channel = rows.fibre.astype(np.int64) * fabric.fibre_channels + rows.first_wavelength
-    columns = np.stack([*rows.ends(slice(None)), channel, rows.wavelength_count.astype(np.int64)])
-    return StandingCircuits(fabric.ranks, *np.unique(columns, axis=1))
-
-
-def links_of(fabric: Fabric) -> StandingCircuits:
-    """The links of a packet fabric that join ranks, which parts may take as they take circuits.
-
-    Raises:
-        UnsupportedError: some rank has no neighbour at the other end of a single link.
-    """
-    links = GridLinks.of(fabric)
-    none = np.zeros(len(links.source), np.int64)
-    return StandingCircuits(fabric.ranks, links.source, links.destination, links.route, none, none)
-
-
 def _rates(fabric: Fabric, circuits: StandingCircuits) -> Floats:
     """Bytes per second of every circuit, or link: [circuit]."""
     if fabric.exclusive:
@@ -85,21 +68,42 @@ def over_circuits(
     Raises:
         UnsupportedError: the circuits join some parts' ends within no or too many hops.
     """
+    from lightloom.collectives.synthesis import packet_kernels as kernels
+
     demand = Demand(collective)
     piece = np.repeat(np.arange(len(demand.source)), pieces)
     order = piece[np.lexsort((-demand.nbytes[piece], demand.source[piece]))]
     taken, part, circuits = _ways(demand, order, fabric, circuits, max(bound, 1e-12), pieces)
     number = np.empty(len(part), np.int64)
     number[np.argsort(part, kind="stable")] = np.arange(len(part)) % pieces
-    chunk = demand.part[part] * pieces + number
     # Hops of a way are listed from its end.
     hops = (taken >= 0).sum(axis=1)
     row_part = np.repeat(np.arange(len(part)), hops)
     place = np.arange(len(row_part)) - np.repeat(np.cumsum(hops) - hops, hops)
     circuit = taken[row_part, hops[row_part] - 1 - place]
+    chunk = (demand.part[part] * pieces + number)[row_part]
+    count, stores = len(circuit), np.zeros(len(circuit), np.bool_)
+    path, ends = np.unique(circuit, return_inverse=True)[1], (column[circuit] for column in circuits.columns)
+    schedule = assemble(
+        "synthesized",
+        collective,
+        fabric,
+        Rows(np.arange(count), path, *ends, chunk, stores),
+        chunks=collective.parts * pieces,
+        steps=count,
+        notes=(note,) if note else (),
+    )
+    # Rows in an order in which circuits can send them, each after the one before on its way.
     nbytes = demand.nbytes[part[row_part]] / pieces
-    notes = (note,) if note else ()
-    return _listed(collective, fabric, circuits, circuit, chunk[row_part], nbytes, pieces=pieces, notes=notes)
+    busy = nbytes / _rates(fabric, circuits)[circuit] + fabric.piece_overhead
+    latency = fabric.latency(circuits.source, circuits.destination, circuits.route)[circuit]
+    seconds = (np.asarray(column, np.float64) for column in (busy, busy + fabric.step_overhead + latency))
+    origin, target, held = cells_of(schedule)
+    begins, link = np.arange(count + 1), read_only(circuit)
+    rows = kernels.OrderedRows(origin, target, read_only(stores), begins, link, *seconds)
+    order = np.argsort(turns(rows, held, len(circuits)))
+    columns = {name: column[order] for name, column in schedule.columns().items()}
+    return schedule.with_columns(columns | {"step": np.arange(count)}, queued=True)
 
 
 def _ways(
@@ -132,57 +136,6 @@ def _ways(
     return best[:, : int((best >= 0).sum(axis=1).max())], part, circuits
 
 
-def _listed(
-    collective: Collective,
-    fabric: Fabric,
-    circuits: StandingCircuits,
-    circuit: Ints,
-    chunk: Ints,
-    nbytes: Floats,
-    *,
-    pieces: int,
-    notes: tuple[str, ...],
-) -> Schedule:
-    """Return hops, arrays [hop], in an order in which circuits can send them, each after the one before on its way."""
-    from lightloom.collectives.synthesis import packet_kernels as kernels
-
-    source, destination = circuits.source[circuit], circuits.destination[circuit]
-    busy = nbytes / _rates(fabric, circuits)[circuit] + fabric.piece_overhead
-    latency = fabric.latency(circuits.source, circuits.destination, circuits.route)[circuit]
-    delay = busy + fabric.step_overhead + latency
-    most = int(chunk.max()) + 1
-    cells, number = np.unique(np.concatenate([source * most + chunk, destination * most + chunk]), return_inverse=True)
-    origin, target = np.split(number, 2)
-    held = np.ones(len(cells), np.bool_)
-    held[target] = False
-    rows = kernels.OrderedRows(
-        origin,
-        target,
-        read_only(np.zeros(len(circuit), np.bool_)),
-        np.arange(len(circuit) + 1),
-        read_only(circuit),
-        np.asarray(busy, np.float64),
-        np.asarray(delay, np.float64),
-    )
-    order = np.argsort(turns(rows, held, len(circuits)))
-    circuit = circuit[order]
-    columns = Rows(
-        np.arange(len(order)),
-        np.unique(circuit, return_inverse=True)[1],
-        source[order],
-        destination[order],
-        circuits.route[circuit],
-        circuits.channel[circuit],
-        circuits.width[circuit],
-        chunk[order],
-        np.zeros(len(order), np.bool_),
-    )
-    schedule = assemble(
-        "synthesized", collective, fabric, columns, chunks=collective.parts * pieces, steps=len(order), notes=notes
-    )
-    return replace(schedule, queued=True)
-
-
 _PIECES = (1, 2, 4, 8)
 _LINK_PIECES = (*_PIECES, 16, 32, 64)
 """On links between ranks, where a part that one rank passes on waits for all of a piece."""
@@ -202,23 +155,10 @@ def between_ranks(collective: Collective, fabric: Fabric) -> Schedule:
     Raises:
         UnsupportedError: nothing carries the parts there.
     """
-    best, least, bound = None, float("inf"), lower_bound(collective, fabric).time
-    for schedule in _part_candidates(collective, fabric):
-        seconds = cost(schedule, fabric).time
-        if seconds < least:
-            best, least = schedule, seconds
-        if least - fabric.setup_time <= _NEAR * (bound - fabric.setup_time):
-            break
-    if best is None:
-        raise UnsupportedError(f"nothing found carries {collective.kind} on this {fabric.kind_name}")
-    return best
-
-
-def _part_candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules in steps where nothing has failed, then those over circuits or links."""
-    if not fabric.damaged:
-        yield from _in_steps(collective, fabric)
-    yield from _over_circuits(collective, fabric) if fabric.exclusive else _over_links(collective, fabric)
+    bound = lower_bound(collective, fabric).time - fabric.setup_time
+    steps = () if fabric.damaged else _in_steps(collective, fabric)
+    queues = _over_circuits(collective, fabric) if fabric.exclusive else _over_links(collective, fabric)
+    return fastest(chain(steps, queues), fabric, fabric.setup_time + _NEAR * bound)[0]
 
 
 def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
@@ -236,20 +176,26 @@ def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         for pieces in _PIECES:
             if steps is not None and len(steps) * pieces <= _MOST_ROWS:
                 yield replace(listed(without_barriers(steps, fabric, pieces, 1), fabric), algorithm="synthesized")
-    if len(fabric.siblings()[1]) == 1 and neighbours_join(fabric) and _hops_of_routes(collective, fabric) <= _MOST_HOPS:
-        yield from _by_ways(collective, fabric, links_of(fabric), "links between ranks", _LINK_PIECES)
-
-
-def _hops_of_routes(collective: Collective, fabric: Fabric) -> int:
-    """Links that all parts cross where each takes its route."""
     demand = Demand(collective)
-    return int(fabric.hops(demand.source, demand.destination, np.zeros_like(demand.source)).sum())
+    hops = fabric.hops(demand.source, demand.destination, np.zeros_like(demand.source)).sum()
+    if len(fabric.siblings()[1]) == 1 and neighbours_join(fabric) and hops <= _MOST_HOPS:
+        # Parts may take the links that join ranks as they take circuits.
+        links = GridLinks.of(fabric)
+        none = np.zeros(len(links.source), np.int64)
+        joining = StandingCircuits(fabric.ranks, links.source, links.destination, links.route, none, none)
+        yield from _by_ways(collective, fabric, joining, "links between ranks", _LINK_PIECES)
 
 
 def _over_circuits(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Yield schedules of parts over the circuits of even collectives."""
     for carrier in _carriers(collective, fabric):
-        yield from _by_ways(collective, fabric, standing_of(carrier, fabric), carrier.notes[0], _PIECES)
+        # None of the circuits of a carrier ever changes.
+        fibres = fabric.fibre_channels
+        rows = carrier.standing(fibres) if carrier.queued else carrier.unfolded(fibres)
+        channel = rows.fibre.astype(np.int64) * fibres + rows.first_wavelength
+        columns = np.stack([*rows.ends(slice(None)), channel, rows.wavelength_count.astype(np.int64)])
+        circuits = StandingCircuits(fabric.ranks, *np.unique(columns, axis=1))
+        yield from _by_ways(collective, fabric, circuits, carrier.notes[0], _PIECES)
 
 
 def _by_ways(
@@ -276,9 +222,9 @@ def _carriers(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         around = around_damage(Collective("all-gather", fabric.ranks, collective.nbytes), fabric)
         yield replace(around, notes=("circuits around the damage",))
         return
-    neighbours = _neighbour_circuits(fabric)
-    if neighbours is not None:
-        yield neighbours
+    steps = steps_of(RING_TWO_WAY.bundled(), Collective("all-gather", fabric.ranks, 1.0), fabric)
+    if steps is not None and cost(steps, fabric).static:
+        yield replace(steps, notes=("circuits between neighbours alone",))
     kinds: list[Kind] = ["all-to-all"] if fabric.ranks <= _MOST_RANKS else []
     mean = collective.distinct_nbytes / fabric.ranks
     if collective.kind in TO_OR_FROM_ROOT and fabric.wavelength_routed:
@@ -291,11 +237,3 @@ def _carriers(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
             schedule = exchange(even, fabric) if fabric.wavelength_routed else on_switch(even, fabric)
         if schedule.queued or cost(schedule, fabric).static:
             yield replace(schedule, notes=(f"circuits of an even {kind}",))
-
-
-def _neighbour_circuits(fabric: Fabric) -> Schedule | None:
-    """Circuits between neighbours alone, as wide as they can be."""
-    steps = steps_of(RING_TWO_WAY.bundled(), Collective("all-gather", fabric.ranks, 1.0), fabric)
-    if steps is None or not cost(steps, fabric).static:
-        return None
-    return replace(steps, notes=("circuits between neighbours alone",))

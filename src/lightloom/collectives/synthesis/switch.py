@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from lightloom.collectives.algorithms.direct import one_stage
 from lightloom.collectives.bounds.link_use import degree_seconds, ranks_by_hops
 from lightloom.collectives.collective import FROM_ALL_GATHER, Collective
-from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.cost.stepped import fastest
 from lightloom.collectives.schedule.build import colour_planes
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, arrange
@@ -28,7 +27,6 @@ from lightloom.collectives.synthesis.engine.queues import Queues, Rows, queued_s
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits, gather_over
 from lightloom.collectives.synthesis.engine.trees import Forest, scheduled
 from lightloom.core.arrays import Ints
-from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 
 # Graphs of degree D for a circuit switch of D planes: circulants, their lifts, and generalised Kautz graphs.
@@ -76,14 +74,9 @@ def lift(ranks: int, degree: int, period: int) -> Ints:
 
     On each plane the ranks of a period lead to different residues, so that a plane is a permutation. Random changes of
     random lifts, seeded.
-
-    Raises:
-        UnsupportedError: the period does not divide the ranks.
     """
     from lightloom.collectives.synthesis import switch_kernels as kernels
 
-    if ranks % period:
-        raise UnsupportedError(f"circuits that repeat every {period} of {ranks} ranks: expected a divisor")
     if degree >= ranks - 1:
         return np.tile(circulant(ranks, degree)[:, None], (1, period))
     tries = min(_MOST_TRIES, _EFFORT // (ranks * degree * period)) // _STARTS + 1
@@ -113,17 +106,12 @@ class Lift:
 
     @classmethod
     def of(cls, ranks: int, ahead: Ints) -> Lift:
-        """The lift of these circuits.
-
-        Raises:
-            UnsupportedError: they do not join all ranks.
-        """
+        """The lift of these circuits, which join all ranks."""
         from lightloom.collectives.synthesis import switch_kernels as kernels
 
         planes, period = ahead.shape
         hops = np.empty((period, ranks), np.int16)
-        if not kernels.lift_hops(ahead, ranks, hops, np.empty(ranks, np.int64)):
-            raise UnsupportedError(f"{planes} circuits a rank do not join all of {ranks} ranks")
+        kernels.lift_hops(ahead, ranks, hops, np.empty(ranks, np.int64))
         origin, circuit = np.empty((ranks, planes), np.int64), np.empty((ranks, planes), np.int64)
         kernels.lift_ways(ahead, ranks, origin, circuit)
         return cls(ahead, origin, circuit, hops)
@@ -196,34 +184,28 @@ _SWEEPS = 8
 """Times that every source chooses its ways again, all others having chosen; not every time is better."""
 
 
-class _Ways(NamedTuple):
-    """Circuits into every rank, shape [rank, entering]; and who is how far from the first ``period`` ranks."""
+_Ways = tuple[Ints, Ints, NDArray[np.int16]]
+"""Where circuits into every rank begin, and their numbers, [rank, entering] each; and hops from the sources of one
+period to all ranks: [source, rank]."""
 
-    origin: Ints
-    circuit: Ints
-    """Number among the circuits of the first period, or of all."""
-    hops: NDArray[np.int16]
-    """[source, rank]; the sources of one period."""
 
-    def chosen(self, pieces: int, circuits: int) -> NDArray[np.int16]:
-        """Place, among the circuits into a rank, of the one that brings a block: [piece, source, rank]."""
-        from lightloom.collectives.synthesis import switch_kernels as kernels
+def _chosen_ways(ways: _Ways, pieces: int, circuits: int) -> NDArray[np.int16]:
+    """Return the place, among the circuits into a rank, of the one that brings a block: [piece, source, rank]."""
+    from lightloom.collectives.synthesis import switch_kernels as kernels
 
-        choice = np.empty((pieces, *self.hops.shape), np.int16)
-        load = np.zeros(circuits, np.int64)
-        best, least = choice, np.inf
-        for _ in range(_SWEEPS):
-            kernels.balance(*self, choice, load)
-            if load.max() < least:
-                best, least = choice.copy(), load.max()
-        return best
+    choice, load = np.empty((pieces, *ways[2].shape), np.int16), np.zeros(circuits, np.int64)
+    best, least = choice, np.inf
+    for _ in range(_SWEEPS):
+        kernels.balance(*ways, choice, load)
+        if load.max() < least:
+            best, least = choice.copy(), load.max()
+    return best
 
 
 def exchange_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
     """A folded queued all-to-all over circuits that repeat."""
-    return _schedule_blocks(
-        collective, fabric, _Ways(lift.origin, lift.circuit, lift.hops), lift.queues(), pieces, note
-    )
+    ways = lift.origin, lift.circuit, lift.hops
+    return _schedule_blocks(collective, fabric, ways, lift.queues(), pieces, note)
 
 
 def exchange_over(
@@ -238,7 +220,7 @@ def exchange_over(
     first = np.searchsorted(circuits.source[leaving], np.arange(ranks + 1))
     hops, beyond = np.empty((ranks, ranks), np.int16), np.empty((ranks, ranks), np.int16)
     grid_kernels.distances(first, circuits.destination[leaving], hops, beyond)
-    ways = _Ways(circuits.source[entering], entering, hops)
+    ways = circuits.source[entering], entering, hops
     return _schedule_blocks(collective, fabric, ways, circuits.queues(), pieces, note)
 
 
@@ -246,15 +228,16 @@ def _schedule_blocks(
     collective: Collective, fabric: Fabric, ways: _Ways, queues: Queues, pieces: int, note: str
 ) -> Schedule:
     """The schedule of every hop of every block of the sources, rotated to where its circuit starts first."""
-    (period, ranks), choice = ways.hops.shape, ways.chosen(pieces, len(queues.width))
+    origin, entering, hops = ways
+    (period, ranks), choice = hops.shape, _chosen_ways(ways, pieces, len(queues.width))
     piece, owner, reader = (axis.ravel() for axis in np.indices(choice.shape))
     at, parts = reader.copy(), []
     while len(at):
         going = at != owner
         piece, owner, reader, at = (column[going] for column in (piece, owner, reader, at))
         by = choice[piece, owner, at]
-        before, hop = ways.origin[at, by], ways.hops[owner, at]
-        parts.append((owner, reader, piece, before, at, ways.circuit[at, by], hop, ways.hops[owner, reader] - hop))
+        before, hop = origin[at, by], hops[owner, at]
+        parts.append((owner, reader, piece, before, at, entering[at, by], hop, hops[owner, reader] - hop))
         at = before
     owner, reader, piece, source, destination, circuit, hop, left = (
         np.concatenate(column) for column in zip(*parts, strict=True)
@@ -282,26 +265,11 @@ _NEAR = 1.002
 
 
 def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
-    """The fastest schedule found, not yet verified.
-
-    Raises:
-        UnsupportedError: no circuit switch, or a kind that circuits of a switch do not serve here.
-    """
-    if not fabric.switch_planes:
-        raise UnsupportedError(f"circuits of a switch on a {fabric.kind_name}: expected switch planes (switch_planes)")
-    if collective.kind not in SERVES:
-        raise UnsupportedError(f"circuits of a switch serve {', '.join(SERVES)}, not {collective.kind}")
+    """The fastest schedule found, not yet verified."""
     # A size of nothing has the circuits of a byte, so that what follows is sent later.
     nbytes, collective = collective.nbytes, replace(collective, nbytes=max(collective.nbytes, float(fabric.ranks)))
-    best, least = None, np.inf
     enough = fabric.setup_time + _NEAR * (degree_seconds(collective, fabric) - fabric.setup_time)
-    for schedule in _switch_candidates(collective, fabric):
-        time = cost(schedule, fabric).time
-        if time < least:
-            best, least = schedule, time
-        if least <= enough:
-            break
-    assert best is not None
+    best, _ = fastest(_switch_candidates(collective, fabric), fabric, enough)
     return best.resized(nbytes)
 
 
@@ -311,7 +279,12 @@ def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sched
         yield from _exchange_candidates(collective, fabric)
         return
     ranks, degree = fabric.ranks, fabric.channels
-    for offsets in _circulants(ranks, degree):
+    offered = [circulant(ranks, degree)]
+    if degree >= ranks and degree % (ranks - 1):
+        # With a circuit to every other rank and some to spare, only relaying uses these as much as the others.
+        fewer = max(divisor for divisor in range(1, ranks) if degree % divisor == 0)
+        offered.append(np.tile(circulant(ranks, fewer), degree // fewer))
+    for offsets in offered:
         several = len(np.unique(offsets)) > _NAMED
         ahead = ", ".join(str(offset) for offset in np.unique(offsets)[:_NAMED]) + (", ..." if several else "")
         once = Lift.of(ranks, offsets[:, None])
@@ -332,15 +305,6 @@ def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sched
         if ranks**2 * pieces <= _MOST_ROWS:
             note = _circuits_note(f"{degree} circuits a rank form a generalised Kautz graph", "share", pieces)
             yield gather_over(collective, fabric, circuits, pieces, note=note)
-
-
-def _circulants(ranks: int, degree: int) -> Iterator[Ints]:
-    """Yield connections of circulants worth trying: [plane]."""
-    yield circulant(ranks, degree)
-    if degree >= ranks and degree % (ranks - 1):
-        # With a circuit to every other rank and some to spare, only relaying uses these as much as the others.
-        fewer = max(divisor for divisor in range(1, ranks) if degree % divisor == 0)
-        yield np.tile(circulant(ranks, fewer), degree // fewer)
 
 
 def _period(ranks: int, longest: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -385,23 +385,17 @@ def check_lists(schedule: Schedule) -> None:
         raise VerificationError(f"entry {at} of the lists: chunk {lists.chunks[at]} is not in 0..{schedule.chunks - 1}")
 
 
-class ChunkRows(NamedTuple):
-    """The rows that carry some chunks."""
+def rows_by_chunk(schedule: Schedule, rows: Ints, chunks: int) -> Iterator[tuple[int, Int32s, Ints]]:
+    """Yield the rows of chunks 0 to ``chunks`` − 1, all of them at once or, of lists, some at a time.
 
-    first_chunk: int
-    rows: Int32s
-    """By chunk, and of each chunk in the order in which they were given."""
-    begins: Ints
-    """Place of each chunk's first row in ``rows``: [chunk + 1]."""
-
-
-def rows_by_chunk(schedule: Schedule, rows: Ints, chunks: int) -> Iterator[ChunkRows]:
-    """Yield the rows of chunks 0 to ``chunks`` − 1, all of them at once or, of lists, some at a time."""
+    With the first of these chunks come rows by chunk, and of each chunk in the order in which they were given, and the
+    place of each chunk's first row among them: [chunk + 1].
+    """
     from lightloom.collectives.verify import kernels
 
     lists = schedule.lists
     if lists is None:
-        yield ChunkRows(0, *kernels.by_chunk(schedule.chunk, rows, chunks))
+        yield 0, *kernels.by_chunk(schedule.chunk, rows, chunks)
         return
     listed = kernels.Lists(lists.chunks, lists.first, lists.count)
     ends = np.cumsum(kernels.count_listed(schedule.chunk, listed, chunks))
@@ -410,5 +404,5 @@ def rows_by_chunk(schedule: Schedule, rows: Ints, chunks: int) -> Iterator[Chunk
         before = ends[first - 1] if first else 0
         stop = max(int(np.searchsorted(ends, before + _AT_ONCE, side="right")), first + 1)
         begins = np.concatenate([[0], ends[first:stop] - before])
-        yield ChunkRows(first, kernels.by_listed_chunk(schedule.chunk, rows, listed, first, begins), begins)
+        yield first, kernels.by_listed_chunk(schedule.chunk, rows, listed, first, begins), begins
         first = stop

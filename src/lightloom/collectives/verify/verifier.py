@@ -53,7 +53,7 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
     check_folding(schedule, fabric)
     if schedule.folding is not None and fabric.exclusive:
         checks.lightpaths(schedule, fabric)
-        alike = schedule.with_rows(repeated_steps(schedule).rows)
+        alike = schedule.with_rows(repeated_steps(schedule)[1])
         verify_light(alike.unfolded(fabric.fibre_channels), fabric)
         order = _order_rows(schedule, fabric)
     else:
@@ -78,19 +78,15 @@ def _check_light(schedule: Schedule, fabric: Fabric) -> _Order:
     if fabric.exclusive:
         checks.light(schedule, fabric)
         _check_channels(schedule, fabric, order)
-        checks.transceivers(schedule, fabric, order.step, order.reach)
+        step, _, reach = order
+        checks.transceivers(schedule, fabric, step, reach)
     return order
 
 
-class _Order(NamedTuple):
-    """An order of rows in which the steps can run."""
-
-    step: Int32s
-    """Position of each row's step: [row]."""
-    rows: Ints
-    """Rows by step; within a step what leaves the switch comes after what enters it."""
-    reach: NDArray[np.uint8]
-    """True where position a ends before b begins: [a, b]; empty where steps follow each other."""
+_Order = tuple[Int32s, Ints, NDArray[np.uint8]]
+"""An order in which the steps can run: the position of each row's step [row]; rows by step, within a step what leaves
+the switch after what enters it; and whether position a ends before b begins, [a, b], empty where steps follow each
+other."""
 
 
 def _order_rows(schedule: Schedule, fabric: Fabric) -> _Order:
@@ -102,7 +98,7 @@ def _order_rows(schedule: Schedule, fabric: Fabric) -> _Order:
         rows = np.argsort(step, kind="stable")
     else:
         rows = np.arange(len(step))
-    return _Order(step, rows, reach)
+    return step, rows, reach
 
 
 def _order_steps(schedule: Schedule) -> tuple[Int32s, NDArray[np.uint8]]:
@@ -141,15 +137,16 @@ def _order_steps(schedule: Schedule) -> tuple[Int32s, NDArray[np.uint8]]:
 def _check_channels(schedule: Schedule, fabric: Fabric, in_order: _Order) -> None:
     from lightloom.collectives.verify import kernels
 
+    step, rows, reach = in_order
     holder, held = np.full((2, fabric.links * fabric.channels), -1, np.int32)
     order = None
     channel, width = checks.channels(schedule, fabric), schedule.wavelength_count
-    transfers = checks.occupying(schedule.lightpath, in_order.step, schedule.destination, channel, width)
-    for begin in range(0, len(in_order.rows), _BLOCK):
-        block = in_order.rows[begin : begin + _BLOCK]
+    transfers = checks.occupying(schedule.lightpath, step, schedule.destination, channel, width)
+    for begin in range(0, len(rows), _BLOCK):
+        block = rows[begin : begin + _BLOCK]
         runs = fabric.footprint(*schedule.ends(block))
         order = order or CellOrder.of(fabric.links, fabric.channels, runs, width[block])
-        row, link, clash, other = kernels.occupy(block, transfers, runs, order, holder, held, in_order.reach)
+        row, link, clash, other = kernels.occupy(block, transfers, runs, order, holder, held, reach)
         if row >= 0:
             wavelengths = fabric.fibre_channels
             raise VerificationError(
@@ -176,18 +173,18 @@ def _replay(schedule: Schedule, fabric: Fabric, order: _Order) -> None:
     part = np.arange(replayed) // (chunks // wanted.parts)
     reader = wanted.ends_at(part)
     begins_at = wanted.begins_at(part) if kind in STORING else reader
-    for some in rows_by_chunk(schedule, rows, replayed):
-        sends = kernels.Sends(some.rows, some.begins, step, schedule.source, schedule.destination, schedule.reduces)
-        stop = some.first_chunk + len(some.begins) - 1
-        ends = reader[some.first_chunk : stop]
+    for first_chunk, of_chunks, begins in rows_by_chunk(schedule, rows, replayed):
+        sends = kernels.Sends(of_chunks, begins, step, schedule.source, schedule.destination, schedule.reduces)
+        stop = first_chunk + len(begins) - 1
+        ends = reader[first_chunk:stop]
         if kind in STORING:
-            owner = begins_at[some.first_chunk : stop]
+            owner = begins_at[first_chunk:stop]
             code, where, rank = kernels.replay_gather(sends, owner, ends, n, reach)
         else:
             switch = fabric.switch_rank if fabric.in_network_reduction else -1
             code, where, rank = kernels.replay_reduce(sends, ends, n, reach, switch)
         if code == kernels.WRONG_END:
-            raise VerificationError(f"rank {rank} does not end with the complete chunk {some.first_chunk + where}")
+            raise VerificationError(f"rank {rank} does not end with the complete chunk {first_chunk + where}")
         if code != kernels.OK:
             reasons = {
                 kernels.NOT_HELD: f"rank {rank} does not hold the chunk when the step begins",
@@ -347,9 +344,9 @@ def _replay_queued(schedule: Schedule, fabric: Fabric) -> None:
     if rule.adds and rule.after != "every" and not schedule.reduces.all():
         raise VerificationError(f"row {int(np.argmin(schedule.reduces))}: a {kind} must add")
     cells, queue = _Cells.of(schedule), schedule.lightpath if fabric.exclusive else np.zeros_like(schedule.lightpath)
-    rows = kernels.QueuedRows(
-        _in_queues(schedule, queue), read_only(queue), cells.origin, cells.target, schedule.reduces
-    )
+    place = queue * np.int64(max(schedule.steps, 1)) + schedule.step
+    order = np.arange(len(place)) if np.all(place[1:] >= place[:-1]) else np.argsort(place, kind="stable")
+    rows = kernels.QueuedRows(order, read_only(queue), cells.origin, cells.target, schedule.reduces)
     parts = np.zeros(len(cells.code), np.int64)
     parts[cells.begins] = 1
     code, at = kernels.replay(rows, parts, 1 if kind in STORING else ranks, cells.ends)
@@ -364,11 +361,6 @@ def _replay_queued(schedule: Schedule, fabric: Fabric) -> None:
             kernels.AGAIN: "the source has already given away its part of this sum",
         }
         raise VerificationError(f"{checks.row_name(schedule, at)}: {reasons[code]}")
-
-
-def _in_queues(schedule: Schedule, queue: Ints) -> Ints:
-    place = queue * np.int64(max(schedule.steps, 1)) + schedule.step
-    return np.arange(len(place)) if np.all(place[1:] >= place[:-1]) else np.argsort(place, kind="stable")
 
 
 class _Cells(NamedTuple):

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from lightloom.core.array_files import read_npy, read_npz
 from lightloom.core.arrays import Float32s, Ints
-from lightloom.core.cache import cache_directory
+from lightloom.core.files import cache_directory
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Bandwidth, Config, Count, Seconds

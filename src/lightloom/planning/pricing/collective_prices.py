@@ -50,7 +50,7 @@ from lightloom.collectives.registry import (
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.core.arrays import Effort, Floats, Ints
-from lightloom.core.cache import LOG, cache_directory, read_entry, write_entry
+from lightloom.core.files import LOG, cache_directory, read_entry, write_entry
 from lightloom.core.errors import BoundError, UnsupportedError
 from lightloom.core.results import Document, content_hash
 from lightloom.exchange.method import Phase, nbytes_of_terms, sum_over_hops

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.collectives.cost.queued import play
+from lightloom.collectives.cost.price import play
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.units import format_size

@@ -2,7 +2,7 @@
 
 Effort is counted in what a search tries, not in seconds, so that the same question has the same answer. A design is a
 few numbers, which several collectives share; a cached schedule saves growing its trees again. Entries carry a digest
-(:mod:`lightloom.core.cache`), so that what can be read is as it was written.
+(:mod:`lightloom.core.files`), so that what can be read is as it was written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.schedule.columns import ChunkLists, Folding, Pipeline, Schedule
 from lightloom.collectives.synthesis.engine.trees import Design, Level
-from lightloom.core.cache import cache_directory, read_entry, write_entry
+from lightloom.core.files import cache_directory, read_entry, write_entry
 from lightloom.core.results import content_hash
 
 SCALE = 1.0

@@ -7,19 +7,16 @@ one behind the other on each lightpath.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.cost.queued import busy_and_delay, cells_of, play
+from lightloom.collectives.cost.price import busy_and_delay, cells_of, play
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.synthesis.engine.trees import Forest, HubCircuits, RingTrees, hub_ranks
 from lightloom.core.arrays import Column, Floats, Ints, Mask
 from lightloom.machines.fabrics.fabric import Fabric
-
-if TYPE_CHECKING:
-    from lightloom.collectives.synthesis.engine.kernels import SumRows
 
 
 class Rows(NamedTuple):
@@ -142,16 +139,17 @@ def tree_schedule(
     return queued_schedule(collective, fabric, queues, parts, chunks=collective.ranks * pieces, note=note)
 
 
-def ring_schedule(collective: Collective, fabric: Fabric, trees: RingTrees, note: str = "") -> Schedule:
+def ring_schedule(collective: Collective, fabric: Fabric, grown: RingTrees, note: str = "") -> Schedule:
     """Return the schedule of one of the three collectives of trees over circuits in levels, not yet verified."""
-    period = trees.circuits.period
+    circuits, forest = grown
+    period = circuits.period
     return tree_schedule(
         collective,
         fabric,
-        hub_queues(trees.circuits),
-        lambda backward: trees.forest,  # noqa: ARG005 - circuits are the same both ways
+        hub_queues(circuits),
+        lambda backward: forest,  # noqa: ARG005 - circuits are the same both ways
         lambda queue, source: (queue // period ^ 1) * period + source,
-        pieces=trees.forest.pieces,
+        pieces=forest.pieces,
         note=note,
     )
 
@@ -194,39 +192,26 @@ def overlapped(schedule: Schedule, fabric: Fabric) -> Schedule:
     from lightloom.collectives.synthesis.engine import kernels
 
     before = play(schedule, fabric)
-    sums = _sum_rows(schedule, fabric)
+    origin, target, held = cells_of(schedule)
+    busy, delay = (np.ascontiguousarray(seconds, np.float64) for seconds in busy_and_delay(schedule, fabric))
+    rows, path = np.argsort(origin, kind="stable"), schedule.lightpath.astype(np.int64)
+    leaving = np.searchsorted(origin[rows], np.arange(len(held) + 1))
+    sums = kernels.SumRows(path, origin, target, schedule.reduces.copy(), busy, delay, leaving, rows)
     left = kernels.longest_below(sums, np.argsort(before.begin, kind="stable"))
     pieces = schedule.chunks // schedule.collective.ranks
     piece = schedule.chunk.astype(np.int64) % pieces
-    start = np.searchsorted(np.sort(sums.path), np.arange(int(sums.path.max(initial=-1)) + 2))
+    start = np.searchsorted(np.sort(path), np.arange(int(path.max(initial=-1)) + 2))
     least, best = before.seconds, None
     for stagger in _STAGGERS if pieces > 1 else _STAGGERS[:1]:
         sequence = np.zeros(len(left), np.int64)
         urgency: Floats = left - piece * (stagger * before.seconds / pieces)
-        ranked = np.lexsort((piece, -urgency, sums.path))
+        ranked = np.lexsort((piece, -urgency, path))
         seconds = float(kernels.schedule_sums(sums, ranked, start, sequence))
         if seconds < least:
             least, best = seconds, sequence
-    return schedule if best is None else _in_order(schedule, best)
-
-
-def _sum_rows(schedule: Schedule, fabric: Fabric) -> SumRows:
-    """Return the columns of an all-reduce that compiled list scheduling reads."""
-    from lightloom.collectives.synthesis.engine import kernels
-
-    origin, target, held = cells_of(schedule)
-    busy, delay = (np.ascontiguousarray(seconds, np.float64) for seconds in busy_and_delay(schedule, fabric))
-    rows = np.argsort(origin, kind="stable")
-    leaving = np.searchsorted(origin[rows], np.arange(len(held) + 1))
-    return kernels.SumRows(
-        schedule.lightpath.astype(np.int64), origin, target, schedule.reduces.copy(), busy, delay, leaving, rows
-    )
-
-
-def _in_order(schedule: Schedule, sequence: Ints) -> Schedule:
-    """Return the schedule with the rows on every lightpath in the order of ``sequence``: [row]."""
-    order = np.lexsort((sequence, schedule.lightpath))
+    if best is None:
+        return schedule
+    order = np.lexsort((best, schedule.lightpath))
     columns = {name: column[order] for name, column in schedule.columns().items()}
-    path = columns["lightpath"]
-    step = np.arange(len(path)) - np.searchsorted(path, path)
+    step = np.arange(len(order)) - np.searchsorted(columns["lightpath"], columns["lightpath"])
     return schedule.with_columns(columns | {"step": step}, steps=int(step.max(initial=0)) + 1)

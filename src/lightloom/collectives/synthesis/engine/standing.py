@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightloom.collectives.collective import FROM_ALL_GATHER, Collective
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.lightpaths import arrange, free_line
 from lightloom.collectives.synthesis.engine.queues import Queues, tree_schedule
@@ -73,10 +73,8 @@ def gather_over(
         grown: trees for this size, if they have been grown; of a reduce-scatter over the reversed circuits.
 
     Raises:
-        UnsupportedError: another kind of collective, circuits that do not join all ranks, or too many transfers.
+        UnsupportedError: circuits that do not join all ranks, or too many transfers.
     """
-    if collective.kind not in FROM_ALL_GATHER:
-        raise UnsupportedError(f"standing circuits carry {', '.join(FROM_ALL_GATHER)}, not {collective.kind}")
     # A collective of no bytes takes the trees of a byte.
     timing = busy_and_delay(fabric, circuits, max(collective.nbytes_per_rank, 1.0) / pieces)
 
@@ -109,22 +107,18 @@ def forest(circuits: StandingCircuits, busy: Floats, delay: Floats, pieces: int,
     origin, target = circuits.source, circuits.destination
     if backward:
         origin, target = target, origin
+    # Seconds in which the rank with the least incoming bandwidth receives all pieces, at best.
+    slowest = float(np.bincount(target, weights=1 / np.maximum(busy, 1e-300), minlength=ranks).min())
+    deadline = (ranks - 1) * pieces / slowest + float((delay - busy).min()) if slowest else np.inf
     paths, order = arrange(ranks, ranks, origin, target, number, number)
     paths = paths._replace(delay=delay[order], busy=busy)
     trees = grow_forest(
         paths,
         free_line(len(circuits)),
         [0] * pieces,
-        deadline=_receptions(circuits, busy, delay, target, pieces),
+        deadline=deadline,
         sweeps=_SWEEPS,
     )
     if trees is None:
         raise UnsupportedError(f"{len(circuits)} circuits do not join all of {ranks} ranks")
     return trees
-
-
-def _receptions(circuits: StandingCircuits, busy: Floats, delay: Floats, target: Ints, pieces: int) -> float:
-    """Return the seconds in which the rank with the least incoming bandwidth receives all pieces, at best."""
-    rate = np.bincount(target, weights=1 / np.maximum(busy, 1e-300), minlength=circuits.ranks)
-    slowest = float(rate.min())
-    return (circuits.ranks - 1) * pieces / slowest + float((delay - busy).min()) if slowest else np.inf

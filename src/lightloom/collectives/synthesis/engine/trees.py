@@ -176,13 +176,16 @@ def _lightpaths(ranks: int, period: int, chords: tuple[tuple[int, int], ...]) ->
     return paths, Lines(line[order].astype(np.int32), every, length[order].astype(np.int32), unit, unit, longest)
 
 
-def tour_colours(hubs: int, skips: Sequence[int]) -> int | None:
-    """Wavelengths that chords of all these lengths from every hub take together, each way; None where none suffice.
+def tour_colours(hubs: int, channels: int, skips: Sequence[int]) -> int | None:
+    """Wavelengths that chords of all these ascending lengths from every hub take together, each way; None where so many
+    channels do not suffice, or a length is more than half of the hubs.
 
     One behind the other, the lengths of a tour repeat around the ring if their sum divides the hubs, or with a gap the
     next number that does. Tours that start at each of so many hubs carry every chord once.
     """
-    return next((colours for colours in range(max(sum(skips), 1), hubs + 1) if hubs % colours == 0), None)
+    if not skips or skips[0] < 1 or skips[-1] > hubs // 2:
+        return None
+    return next((colours for colours in range(sum(skips), min(hubs, channels) + 1) if hubs % colours == 0), None)
 
 
 def repetition(ranks: int, levels: Sequence[Level]) -> int:
@@ -237,40 +240,36 @@ class Timing:
         return cls(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
 
 
-@dataclass(frozen=True, slots=True)
-class Design:
-    """Choices of a search: chords, pieces, and the rules by which trees grow over the chords."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeRules:
+    """Rules by which the trees of a design grow over its lightpaths."""
 
-    chords: tuple[Level, ...]
-    """Shortest first; none for a plain ring."""
     pieces: int = 2
     """Parts of every rank's share that travel on trees of their own."""
     longest: int | None = None
-    """Chords of the top level that a piece takes in a row each way; None for all around."""
+    """Lightpaths of the top level that a piece takes in a row each way; None for all around."""
     walk: int = 0
-    """Ranks that the last piece walks before it takes a chord; those before it less, the first none. Otherwise all work
-    of the chords is due at the start."""
+    """Ranks that the last piece walks before it takes a lightpath of the top level; those before it less, the first
+    none. Otherwise all work of these lightpaths is due at the start."""
     slack: float = 1.15
     """Deadline of balancing, over the lower bound."""
-    at_hubs: bool = False
-    """Trees begin at the hub of the top level before each rank, as those of an all-reduce may, not at the rank."""
-
-    def walks(self) -> list[int]:
-        """Ranks that each piece walks before it takes a chord: [piece]."""
-        return [self.walk * piece // max(self.pieces - 1, 1) for piece in range(self.pieces)]
 
 
 @dataclass(frozen=True, slots=True)
-class RingTrees:
+class Design(TreeRules):
+    """Choices of a search: chords, and the rules by which trees grow over the chords."""
+
+    chords: tuple[Level, ...]
+    """Shortest first; none for a plain ring."""
+    at_hubs: bool = False
+    """Trees begin at the hub of the top level before each rank, as those of an all-reduce may, not at the rank."""
+
+
+class RingTrees(NamedTuple):
     """A design's circuits and the trees over them."""
 
     circuits: HubCircuits
     forest: Forest
-
-    @property
-    def time(self) -> float:
-        """Seconds until the last arrival, circuits in place."""
-        return self.forest.time
 
 
 def make_trees(
@@ -286,18 +285,43 @@ def make_trees(
     circuits = HubCircuits.of(ranks, channels, design.chords)
     if circuits is None:
         return None
-    paths, lines = circuits.lightpaths()
-    busy = nbytes / design.pieces / (circuits.width * timing.bandwidth) + timing.occupancy
-    lengths = np.array([np.ceil(level.length(ranks)) for level in circuits.levels])
-    delay = busy + timing.hop + timing.propagation * lengths
-    paths = paths._replace(delay=delay[lines.line // 2], busy=np.repeat(busy, 2 * circuits.period))
-    if design.longest is not None and len(circuits.levels) > 1:
-        longest = lines.longest.copy()
-        longest[-2:] = design.longest
-        lines = lines._replace(longest=longest)
+    lightpaths, lines = circuits.lightpaths()
+    links = np.array([np.ceil(level.length(ranks)) for level in circuits.levels])[lines.line // 2]
     roots = np.arange(circuits.period)
     if design.at_hubs:
         hubs = hub_ranks(ranks, circuits.levels[-1].hubs)
         roots = hubs[np.searchsorted(hubs, roots, side="right") - 1]
-    forest = grow_forest(paths, lines, design.walks(), deadline=design.slack * bound, sweeps=_SWEEPS, roots=roots)
+    return grow_design(design, circuits, lightpaths, lines, links, nbytes, timing, bound, sweeps=_SWEEPS, roots=roots)
+
+
+def grow_design(
+    design: TreeRules,
+    circuits: HubCircuits,
+    paths: Lightpaths,
+    lines: Lines,
+    links: Floats | Ints,
+    nbytes: float,
+    timing: Timing,
+    bound: float,
+    *,
+    sweeps: int,
+    roots: Ints | None = None,
+) -> RingTrees | None:
+    """Return the circuits with the trees of an all-gather of ``nbytes`` a rank over their lightpaths; None where these
+    do not reach every rank.
+
+    Args:
+        paths, lines: lightpaths without times, and the rules of their lines, two for each level.
+        links: links from each origin to its tap: [tap].
+        bound, sweeps, roots: as of :func:`make_trees` and :func:`grow_forest`.
+    """
+    busy = nbytes / design.pieces / (circuits.width * timing.bandwidth) + timing.occupancy
+    delay = (busy + timing.hop)[lines.line // 2] + timing.propagation * links
+    paths = paths._replace(delay=delay, busy=np.repeat(busy, 2 * circuits.period))
+    if design.longest is not None and len(circuits.levels) > 1:
+        longest = lines.longest.copy()
+        longest[-2:] = design.longest
+        lines = lines._replace(longest=longest)
+    walks = [design.walk * piece // max(design.pieces - 1, 1) for piece in range(design.pieces)]
+    forest = grow_forest(paths, lines, walks, deadline=design.slack * bound, sweeps=sweeps, roots=roots)
     return None if forest is None else RingTrees(circuits, forest)

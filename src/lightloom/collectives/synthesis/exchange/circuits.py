@@ -76,7 +76,7 @@ class MixedTours(NamedTuple):
     @property
     def colours(self) -> int:
         """Wavelengths of a link that chords of width 1 take, each way."""
-        colours = tour_colours(self.hubs, self.skips)
+        colours = tour_colours(self.hubs, self.hubs, self.skips)
         assert colours is not None
         return colours
 
@@ -125,10 +125,8 @@ class Wiring(NamedTuple):
 
 def shared_wiring(ranks: int, channels: int, skips: tuple[int, ...]) -> Wiring | None:
     """Chords of these lengths from every rank, as wide as there is room for; what is left joins neighbours."""
-    if not skips or skips[0] < 1 or skips[-1] > ranks // 2 or sum(skips) > channels:
-        return None
-    colours = tour_colours(ranks, skips)
-    if colours is None or colours > channels:
+    colours = tour_colours(ranks, channels, skips)
+    if colours is None:
         return None
     tours, left = MixedTours(ranks, skips, channels // colours), channels % colours
     return Wiring(ranks, (tours, Level(ranks, 1, left)) if left else (tours,), None)

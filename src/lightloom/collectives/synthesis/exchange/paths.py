@@ -44,20 +44,10 @@ class Exchange:
     """Parts of every block that travel on paths of their own."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Routed:
-    """Paths of the blocks of some sources, or of their pieces, as trees to choose from."""
-
-    circuits: ExchangeCircuits
-    routes: Routes
-    busy: Floats
-    """Seconds that a piece holds a circuit: [circuit]."""
-    delay: Floats
-    """Seconds after which it arrives: [circuit]."""
-    load: Floats
-    """Pieces that pass a circuit: [circuit]."""
-    longest: float
-    """Seconds of the longest of the cheapest paths if nothing waits."""
+Routed = tuple[ExchangeCircuits, "Routes", Floats, Floats, Floats, float]
+"""Circuits, paths of the blocks of some sources, or of their pieces, as trees to choose from; seconds that a piece
+holds a circuit, seconds after which it arrives, and pieces that pass a circuit, [circuit] each; and the seconds of the
+longest of the cheapest paths if nothing waits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +107,7 @@ def route(
             toll = timing.hop * allowed / dearest
         kernels.choose(routes, tree + 1, kernels.Prices(busy / allowed, delay, toll, weight), load)
         price = delay + toll * (load * busy / allowed) ** kernels.STEEP
-    return Routed(ring, routes, busy, delay, load, longest)
+    return ring, routes, busy, delay, load, longest
 
 
 def estimate(wiring: Wiring, exchange: Exchange, sources: int) -> float:
@@ -125,8 +115,9 @@ def estimate(wiring: Wiring, exchange: Exchange, sources: int) -> float:
     routed = route(wiring, exchange, 1, sources)
     if routed is None:
         return np.inf
-    seconds = routed.load * routed.busy
-    return float(np.hypot(routed.longest, np.minimum(seconds, seconds[routed.circuits.reverse]).max()))
+    ring, _, busy, _, load, longest = routed
+    seconds = load * busy
+    return float(np.hypot(longest, np.minimum(seconds, seconds[ring.reverse]).max()))
 
 
 def plan(
@@ -150,22 +141,21 @@ def plan(
     routed = route(wiring, exchange, trees, sources, limit, rng)
     if routed is None:
         return None
-    ring, routes, busy = routed.circuits, routed.routes, routed.busy
+    ring, routes, busy, delay, load, _ = routed
     # Sources for which each one stands.
     weight = ring.period * exchange.pieces / len(routes.chosen)
     if weight > 1:
-        reverse = np.minimum(1.0, routed.load[ring.reverse] / np.maximum(routed.load, 1.0))
-        busy = busy * reverse
-    if (routed.load * busy).max() >= limit:
+        busy = busy * np.minimum(1.0, load[ring.reverse] / np.maximum(load, 1.0))
+    if (load * busy).max() >= limit:
         return None
     busy = busy * weight
     begin = np.zeros(routes.chosen.size + 1, np.int64)
-    hops = lay_paths(routes, routed.delay, begin, np.zeros(0, np.int32), np.zeros(0))
+    hops = lay_paths(routes, delay, begin, np.zeros(0, np.int32), np.zeros(0))
     path, left, when = np.empty(hops, np.int32), np.empty(hops), np.zeros(hops + 1)
-    lay_paths(routes, routed.delay, begin, path, left)
+    lay_paths(routes, delay, begin, path, left)
     queue = np.arange(len(busy), dtype=np.int32)
-    seconds = list_schedule(queue, routed.delay, busy, _transmissions(begin, path, left), when)
-    return Plan(ring, begin, path, when[:-1], routed.load * busy / weight, float(seconds))
+    seconds = list_schedule(queue, delay, busy, _transmissions(begin, path, left), when)
+    return Plan(ring, begin, path, when[:-1], load * busy / weight, float(seconds))
 
 
 def _transmissions(begin: Ints, path: Int32s, left: Floats) -> Transmissions:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from heapq import nsmallest
 
 import numpy as np
@@ -61,10 +62,10 @@ class Designs:
         self._ranks, self._channels, self._reach = ranks, channels, reach
         self._rng = np.random.default_rng(0)
         self.most = _PERIOD_BLOCKS * max(ranks, _LEAST_RANKS)
-        self.hubs = self._hub_counts()
 
-    def _hub_counts(self) -> list[int]:
-        """Return numbers of hubs worth trying: those that divide the ranks and, where few do, others."""
+    @cached_property
+    def hubs(self) -> list[int]:
+        """Numbers of hubs worth trying: those that divide the ranks and, where few do, others."""
         ranks = self._ranks
         even = [hubs for hubs in range(3, ranks + 1) if ranks % hubs == 0 and ranks // hubs * ranks <= self.most]
         if len(even) > 4 or ranks > _UNEVEN:
@@ -76,11 +77,15 @@ class Designs:
         ranks, hubs, feeder = self._ranks, wiring.hubs, wiring.feeder
         if wiring.wavelengths > self._channels or (feeder is None) != (hubs == ranks):
             return False
-        for chord in wiring.chords:
-            if chord.hubs < 3 or hubs % chord.hubs or chord.width < 1 or not 1 <= chord.skip <= chord.hubs // 2:
-                return False
-            if isinstance(chord, Tours) and (chord.hubs % 2 or chord.skip > chord.hubs // 4):
-                return False
+        if not all(
+            chord.hubs >= 3
+            and hubs % chord.hubs == 0
+            and chord.width >= 1
+            and 1 <= chord.skip <= chord.hubs // (4 if isinstance(chord, Tours) else 2)
+            and not (isinstance(chord, Tours) and chord.hubs % 2)
+            for chord in wiring.chords
+        ):
+            return False
         if wiring.period(ranks) * ranks > self.most:
             return False
         half = -(-ranks // hubs) // 2
@@ -320,32 +325,47 @@ _DRAWS = 20
 class ExchangeSearch:
     """Wirings tried for one all-to-all on one ring."""
 
+    _found: tuple[Wiring, Plan]
+    """The wiring with the fastest plan so far."""
+
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._ranks = exchange, exchange.ranks
         self._designs = Designs(exchange.ranks, exchange.channels, exchange.reach)
         self._sources = max(_SOURCES, _TRIAL_BLOCKS // exchange.ranks)
-        self._spent, self._best = 0.0, np.inf
+        self._spent, self._best, self._bound = 0.0, np.inf, _NEAR * exchange.bound
         self._seconds: dict[Wiring, float] = {}
         self._load: dict[Wiring, Floats] = {}
 
     def run(self, effort: float) -> tuple[Wiring, Plan]:
         """Return the best wiring found, and its plan."""
         effort *= max(1.0, self._ranks / _RANKS) ** _GROWTH
-        neighbours = Wiring(self._ranks, (Level(self._ranks, 1, self._exchange.channels),), None)
+        neighbours, bound = Wiring(self._ranks, (Level(self._ranks, 1, self._exchange.channels),), None), self._bound
         simplest = plan(neighbours, self._exchange, _TREES)
         assert simplest is not None
-        if simplest.time <= _NEAR * self._exchange.bound or not self._designs.hubs:
-            return neighbours, simplest
+        self._found = neighbours, simplest
+        if simplest.time <= bound or not self._designs.hubs:
+            return self._found
         self._seconds[neighbours] = self._best = simplest.time
         for wiring in self._by_estimate(_ESTIMATED * effort):
             if self._spent < _TRIED * effort:
                 self._try(wiring)
         self._walk(_STEPPED * effort)
-        best = self._planned(effort, (neighbours, simplest))
-        if best[1].time <= _NEAR * self._exchange.bound:
-            return best
-        self._best = best[1].time
-        return self._join_all_hubs(self._share_wavelengths(_SHARED * effort, best))
+        for wiring in self._leaders(_FINAL):
+            if self._seconds[wiring] < np.inf and self._plan(wiring) and self._spent > effort:
+                break
+        if self._found[1].time > bound:
+            self._best = self._found[1].time
+            self._share_wavelengths(_SHARED * effort)
+            self._join_all_hubs()
+        return self._found
+
+    def _plan(self, wiring: Wiring, rng: np.random.Generator | None = None) -> bool:
+        """Plan a wiring in full, keep the plan if it is the fastest, and count the effort; False where none fits."""
+        full = plan(wiring, self._exchange, FINAL_TREES, rng=rng)
+        if full is not None:
+            self._spent += len(full.path) * FINAL_TREES
+            self._found = min(self._found, (wiring, full), key=lambda found: found[1].time)
+        return full is not None
 
     def _by_estimate(self, effort: float) -> list[Wiring]:
         """Plain wirings and random ones, the most promising first."""
@@ -400,7 +420,7 @@ class ExchangeSearch:
                 [trial.load[family == i].max(initial=0.0) for i in range(len(wiring.chords) + 1)]
             )
 
-    def _share_wavelengths(self, effort: float, best: tuple[Wiring, Plan]) -> tuple[Wiring, Plan]:
+    def _share_wavelengths(self, effort: float) -> None:
         """Chords of several lengths from every rank, on wavelengths that they share: a search of its own."""
         rng, ranks, channels = np.random.default_rng(2), self._ranks, self._exchange.channels
         longest = min(ranks // 2, channels, self._exchange.reach or ranks)
@@ -425,37 +445,18 @@ class ExchangeSearch:
         until += effort / 4
         for skips in nsmallest(_FINAL, tried, key=lambda skips: tried[skips][0]):
             seconds, wiring = tried[skips]
-            for draw in range(_DRAWS if seconds < _HOPELESS * best[1].time else 0):
-                full = plan(wiring, self._exchange, FINAL_TREES, rng=rng if draw else None)
-                if full is not None and full.time < best[1].time:
-                    best = wiring, full
-                self._spent += 0.0 if full is None else len(full.path) * FINAL_TREES
-                if full is None or self._spent > until:
+            for draw in range(_DRAWS if seconds < _HOPELESS * self._found[1].time else 0):
+                if not self._plan(wiring, rng if draw else None) or self._spent > until:
                     break
-        return best
 
-    def _join_all_hubs(self, best: tuple[Wiring, Plan]) -> tuple[Wiring, Plan]:
-        """Circuits between all hubs, the most promising in full."""
+    def _join_all_hubs(self) -> None:
+        """Plan circuits between all hubs, the most promising in full."""
         seconds = {wiring: self._estimate(wiring) for wiring in self._designs.complete() if self._designs.fits(wiring)}
         for wiring in nsmallest(_COMPLETE, seconds, key=lambda wiring: seconds[wiring]):
-            if seconds[wiring] < best[1].time:
-                full = plan(wiring, self._exchange, _TREES, limit=best[1].time)
-                if full is not None and full.time < best[1].time:
-                    best = wiring, full
-        return best
-
-    def _planned(self, effort: float, best: tuple[Wiring, Plan]) -> tuple[Wiring, Plan]:
-        """The leaders in full, as long as the effort lasts."""
-        for wiring in self._leaders(_FINAL):
-            full = plan(wiring, self._exchange, FINAL_TREES) if self._seconds[wiring] < np.inf else None
-            if full is None:
-                continue
-            self._spent += len(full.path) * FINAL_TREES
-            if full.time < best[1].time:
-                best = wiring, full
-            if self._spent > effort:
-                break
-        return best
+            if seconds[wiring] < self._found[1].time:
+                full = plan(wiring, self._exchange, _TREES, limit=self._found[1].time)
+                if full is not None and full.time < self._found[1].time:
+                    self._found = wiring, full
 
 
 # All-to-all on a ring of wavelengths: every block straight to its rank where circuits suffice, else over hubs.

@@ -45,7 +45,9 @@ def around_damage(collective: Collective, fabric: Fabric) -> Schedule:
         UnsupportedError: another kind of collective, or circuits cannot join all ranks.
     """
     if collective.kind in ROOTED:
-        whole = _of_all_ranks(collective)
+        # The collective in which every rank is a root, with as many bytes each, of which the root's rows are taken.
+        kind: Kind = "all-gather" if collective.kind == "broadcast" else "reduce-scatter"
+        whole = Collective(kind, collective.ranks, collective.nbytes * collective.ranks)
         return _of_root(around_damage(whole, fabric), collective, fabric)
     most = max(1, _TRANSFERS // fabric.ranks**2)
     first = min(_FIRST_PIECES, most)
@@ -62,14 +64,9 @@ def around_damage(collective: Collective, fabric: Fabric) -> Schedule:
     )
     finer = [_grow_trees(half, fabric, best[0], pieces) for pieces in _PIECES if pieces <= most]
     circuits, trees = min([best, *finer], key=lambda grown: grown[1].time)
-    note = _damage_note(fabric, circuits, trees.pieces)
+    around = fabric.failures_text or "nothing"
+    note = f"around {around}: {len(circuits)} circuits; every share travels in {trees.pieces} pieces"
     return gather_over(collective, fabric, circuits, trees.pieces, grown=trees, note=note)
-
-
-def _of_all_ranks(collective: Collective) -> Collective:
-    """Return the collective in which every rank is a root, with as many bytes each."""
-    kind: Kind = "all-gather" if collective.kind == "broadcast" else "reduce-scatter"
-    return Collective(kind, collective.ranks, collective.nbytes * collective.ranks)
 
 
 def _of_root(schedule: Schedule, collective: Collective, fabric: Fabric) -> Schedule:
@@ -145,7 +142,11 @@ def standing_circuits(fabric: Fabric, chords: tuple[Level, ...]) -> StandingCirc
     for level in range(len(plan.levels) - 1, -1, -1):
         for direction in (0, 1):
             source, destination, planned = _planned_circuits(plan, level, direction, shift, lit, fabric.channels)
-            usable = planned & _free_all_along(free, source, destination, direction, fabric.ranks)
+            # Channels that are free on every link of each circuit.
+            first, last = (source, destination) if direction == 0 else (destination, source)
+            taken = np.tile(~free[direction * fabric.ranks :][: fabric.ranks], (2, 1)).cumsum(axis=0)
+            before = np.where((first > 0)[:, None], taken[first - 1], 0)
+            usable = planned & (taken[first + (last - first) % fabric.ranks - 1] == before)
             if ends is not None:
                 usable &= ~ends[source, direction] & ~ends[destination, direction]
             if fabric.reach is not None:
@@ -185,14 +186,6 @@ def _planned_circuits(
     return (source + shift) % plan.ranks, (destination + shift) % plan.ranks, planned
 
 
-def _free_all_along(free: Mask, source: Ints, destination: Ints, direction: int, ranks: int) -> Mask:
-    """Channels that are free on every link of each circuit: [circuit, channel]."""
-    first, last = (source, destination) if direction == 0 else (destination, source)
-    taken = np.tile(~free[direction * ranks : (direction + 1) * ranks], (2, 1)).cumsum(axis=0)
-    before = np.where((first > 0)[:, None], taken[first - 1], 0)
-    return np.asarray(taken[first + (last - first) % ranks - 1] == before)
-
-
 def _take(free: Mask, circuits: StandingCircuits, fabric: Fabric) -> None:
     """Mark the channels of circuits as taken in ``free``: [link, channel]."""
     runs = fabric.footprint(circuits.source, circuits.destination, circuits.route)
@@ -220,9 +213,3 @@ def _blocked(fabric: Fabric) -> Mask:
     """Channels of links that no light passes: [links, channels]."""
     blocked = fabric.blocked()
     return np.zeros((fabric.links, fabric.channels), np.bool_) if blocked is None else blocked
-
-
-def _damage_note(fabric: Fabric, circuits: StandingCircuits, pieces: int) -> str:
-    """Describe circuits and failures for the note of a schedule."""
-    around = fabric.failures_text or "nothing"
-    return f"around {around}: {len(circuits)} circuits; every share travels in {pieces} pieces"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, replace
 from functools import cache
 from heapq import nsmallest
@@ -14,17 +14,14 @@ import numpy as np
 from lightloom.collectives.algorithms.direct import one_stage
 from lightloom.collectives.algorithms.optree import best_radices, exchange_stages
 from lightloom.collectives.algorithms.wrht import wrht
-from lightloom.collectives.bounds.link_use import joint_seconds
-from lightloom.collectives.collective import FROM_ALL_GATHER, Collective
-from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.schedule.build import (
-    bundled,
-    fit,
-    from_all_gather,
+from lightloom.collectives.bounds.link_use import (
+    joint_seconds,
     line_all_to_all_wavelengths,
-    ring_all_to_all,
     ring_all_to_all_wavelengths,
 )
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.cost.stepped import cost
+from lightloom.collectives.schedule.build import bundled, fit, from_all_gather, ring_all_to_all
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.cache import effort, read_design, write_design
 from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, arrange, free_line
@@ -42,7 +39,6 @@ from lightloom.collectives.synthesis.engine.trees import (
 )
 from lightloom.collectives.synthesis.ring.search import NEAR, RingSearch
 from lightloom.core.arrays import Ints
-from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 
 # Circulant graphs: all ranks have the same chords, of several lengths that share wavelengths.
@@ -93,22 +89,14 @@ class CirculantCircuits(NamedTuple):
     @classmethod
     def of(cls, ranks: int, channels: int, skips: tuple[int, ...]) -> CirculantCircuits | None:
         """Return chords as wide as there is room for, the rest joining neighbours; None where chords do not fit."""
-        if not skips or skips[0] < 1 or skips[-1] > ranks // 2 or sum(skips) > channels:
+        colours = tour_colours(ranks, channels, skips)
+        if colours is None:
             return None
-        colours = tour_colours(ranks, skips)
-        if colours is None or colours > channels:
-            return None
-        width = channels // colours
-        left = channels - colours * width
-        count = len(skips) + (left > 0)
-        skip = np.array((*skips, 1)[:count], np.int64)
-        return cls(
-            skip,
-            np.array(([width] * len(skips) + [left])[:count], np.int64),
-            np.array(([0] * len(skips) + [colours * width])[:count], np.int64),
-            np.append(np.cumsum(skip[: len(skips)]) - skip[: len(skips)], 0)[:count],
-            np.array(([colours] * len(skips) + [1])[:count], np.int64),
-        )
+        width, left = divmod(channels, colours)
+        passed = np.cumsum((0, *skips))[:-1]
+        columns = [(skip, width, 0, offset, colours) for skip, offset in zip(skips, passed.tolist(), strict=True)]
+        columns += [(1, left, colours * width, 0, 1)] if left else []
+        return cls(*np.array(columns, np.int64).T)
 
     def lightpaths(self, ranks: int, nbytes: float, timing: Timing) -> Lightpaths:
         """All chords, queue 2 · chord + direction, clockwise first; a piece has ``nbytes``."""
@@ -259,23 +247,23 @@ def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     search = CirculantSearch(ranks, channels, nbytes, timing, bound, reach)
     if design is None or trees is None:
         design, trees = RingSearch(ranks, channels, nbytes, timing, bound, reach).run(most)
-        found = search.run(_SHARE * most) if trees.time > NEAR * bound else None
-        circulant = found[0] if found and found[1] < trees.time else None
+        found = search.run(_SHARE * most) if trees.forest.time > NEAR * bound else None
+        circulant = found[0] if found and found[1] < trees.forest.time else None
         write_design(request, design, circulant)
     grown = search.grow(circulant) if circulant else None
-    if grown is not None and grown[1].time >= trees.time:
+    if grown is not None and grown[1].time >= trees.forest.time:
         grown = None
     # What is faster one way need not be where both ways overlap.
     if grown is None or collective.kind == "all-reduce":
         yield ring_schedule(collective, fabric, trees, _levels_note(design, trees, fabric))
-    least = grown[1].time if grown else trees.time
+    least = (grown or trees)[1].time
     if collective.kind == "all-reduce" and NEAR * bound < least <= _FEW_HOPS * hop:
         # Sums may be completed at any rank, so that hubs save the hops between them and the ranks around.
-        at_hubs = RingSearch(ranks, channels, nbytes, timing, bound, reach, known=design).run(int(_AT_HUBS * most))
-        if at_hubs[1].time < least:
-            yield ring_schedule(
-                collective, fabric, at_hubs[1], f"sums are completed at hubs; {_levels_note(*at_hubs, fabric)}"
-            )
+        known = RingSearch(ranks, channels, nbytes, timing, bound, reach, known=design)
+        design, trees = known.run(int(_AT_HUBS * most))
+        if trees.forest.time < least:
+            note = f"sums are completed at hubs; {_levels_note(design, trees, fabric)}"
+            yield ring_schedule(collective, fabric, trees, note)
     if circulant is None or grown is None:
         return
     circuits, forest = grown
@@ -344,18 +332,10 @@ _TAILS = 6
 """Ways to finish parts of a size that are kept."""
 
 
-class Cut(NamedTuple):
-    """One stage of exchanges inside parts of the ring."""
-
-    radix: int
-    in_a_row: bool
-
-
-class StagePlan(NamedTuple):
-    """Stages with their estimated time."""
-
-    seconds: float
-    cuts: tuple[Cut, ...]
+Cut = tuple[int, bool]
+"""One stage of exchanges inside parts of the ring: its radix, and whether shares follow each other in a row."""
+StagePlan = tuple[float, tuple[Cut, ...]]
+"""Estimated seconds of stages, and their cuts."""
 
 
 def stages(collective: Collective, fabric: Fabric) -> Schedule:
@@ -363,17 +343,10 @@ def stages(collective: Collective, fabric: Fabric) -> Schedule:
 
     Steps that set circuits twice take both set-ups besides what the joint bound asks for: there is no need to ask where
     circuits that stand are as fast as that.
-
-    Raises:
-        UnsupportedError: another kind of collective, no ring of wavelengths, or more than 1,024 ranks.
     """
-    if collective.kind not in FROM_ALL_GATHER or not fabric.wavelength_routed:
-        raise UnsupportedError(f"stages around a ring serve {', '.join(FROM_ALL_GATHER)}, not {collective.kind}")
-    if fabric.ranks > MOST_RANKS:
-        raise UnsupportedError(f"stages around a ring of {fabric.ranks} ranks: expected at most {MOST_RANKS}")
-    estimates = [plan.cuts for plan in stage_plans(collective.nbytes_per_rank, fabric)]
-    even = [cuts for cuts in estimates if prod(cut.radix for cut in cuts) == fabric.ranks]
-    optree = tuple(Cut(radix, in_a_row=False) for radix in best_radices(fabric.ranks, fabric.usable_channels))
+    estimates = [cuts for _, cuts in stage_plans(collective.nbytes_per_rank, fabric)]
+    even = [cuts for cuts in estimates if prod(radix for radix, _ in cuts) == fabric.ranks]
+    optree = tuple((radix, False) for radix in best_radices(fabric.ranks, fabric.usable_channels))
     tried = dict.fromkeys([*estimates[:_BUILT], *even[:_BUILT], optree])
     schedules = [_build_stages(collective, fabric, cuts) for cuts in tried]
     if collective.kind == "all-reduce":
@@ -384,42 +357,27 @@ def stages(collective: Collective, fabric: Fabric) -> Schedule:
 
 def stage_plans(share: float, fabric: Fabric) -> list[StagePlan]:
     """Return ways to cut the ring, for all-gathers of ``share`` bytes a rank, best estimate first."""
-    n = fabric.ranks
 
     @cache
-    def rest(size: int) -> tuple[StagePlan, ...]:
-        """Return ways to finish parts of so many ranks along lines."""
+    def plans(size: int, wavelengths: Callable[[int], int]) -> list[StagePlan]:
+        """Return ways to finish parts of so many ranks, whose all-to-alls take so many wavelengths."""
         if size == 1:
-            return (StagePlan(0.0, ()),)
+            return [(0.0, ())]
         ranked: list[StagePlan] = []
         for radix in range(2, size + 1):
             inner = -(-size // radix)
             if inner * (radix - 1) >= size:
                 continue
-            pairs, items = inner * line_all_to_all_wavelengths(radix), -(-n // size)
-            ranked += _extend_plans(_stage_seconds(fabric, pairs, items, share), radix, rest(inner))
-        return tuple(sorted(ranked)[:_TAILS])
+            # Pairs on the busiest link, and shares of each, which follow each other in a row or go side by side.
+            pairs, items = inner * wavelengths(radix), -(-fabric.ranks // size)
+            seconds = {True: _steps_seconds(fabric, pairs, items * share)}
+            if items > 1:
+                seconds[False] = _steps_seconds(fabric, pairs * items, share)
+            tails = plans(inner, line_all_to_all_wavelengths)[:_TAILS]
+            ranked += [(own + more, ((radix, way), *cuts)) for way, own in seconds.items() for more, cuts in tails]
+        return sorted(ranked)
 
-    ranked: list[StagePlan] = []
-    for radix in range(2, n + 1):
-        inner = -(-n // radix)
-        if inner * (radix - 1) < n:
-            pairs = inner * ring_all_to_all_wavelengths(radix)
-            ranked += _extend_plans(_stage_seconds(fabric, pairs, 1, share), radix, rest(inner))
-    return sorted(ranked)
-
-
-def _extend_plans(ways: dict[bool, float], radix: int, tails: tuple[StagePlan, ...]) -> Iterator[StagePlan]:
-    """Yield plans of a first stage of ``radix`` parts, in each way, followed by each way to finish."""
-    for in_a_row, seconds in ways.items():
-        for tail in tails:
-            yield StagePlan(seconds + tail.seconds, (Cut(radix, in_a_row), *tail.cuts))
-
-
-def _stage_seconds(fabric: Fabric, pairs: int, items: int, share: float) -> dict[bool, float]:
-    """Return the seconds of a stage with ``pairs`` on the busiest link, ``items`` shares each, by in a row or not."""
-    in_a_row = _steps_seconds(fabric, pairs, items * share)
-    return {True: in_a_row} if items == 1 else {True: in_a_row, False: _steps_seconds(fabric, pairs * items, share)}
+    return plans(fabric.ranks, ring_all_to_all_wavelengths)
 
 
 def _steps_seconds(fabric: Fabric, colours: int, nbytes: float) -> float:
@@ -434,8 +392,8 @@ def _build_stages(collective: Collective, fabric: Fabric, cuts: tuple[Cut, ...])
     n = fabric.ranks
 
     def all_gather(gather: Collective) -> Schedule:
-        stages, held = exchange_stages(n, [cut.radix for cut in cuts], [cut.in_a_row for cut in cuts])
-        orders = ", ".join(f"{cut.radix} {'in a row' if cut.in_a_row else 'side by side'}" for cut in cuts)
+        stages, held = exchange_stages(n, *zip(*cuts, strict=True))
+        orders = ", ".join(f"{radix} {'in a row' if in_a_row else 'side by side'}" for radix, in_a_row in cuts)
         note = f"circuits are set anew for each stage; parts of the ring, and how shares follow: {orders}"
         return bundled("synthesized", gather, fabric, stages, held, chunks=n, striped=True, notes=(note,))
 

@@ -25,13 +25,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.collective import ROOTED, Collective
+from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.build import from_broadcast
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.queues import Queues, Rows, queued_schedule
 from lightloom.core.arrays import Effort, Floats, Ints
-from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
 # Trees along a line of ranks that are as shallow as so many lightpaths over each link allow.
@@ -49,12 +48,8 @@ from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabri
 # C(k + g + b, g + b) − C(k + b, b) ranks of either side.
 
 
-class Edges(NamedTuple):
-    """Lightpaths of a tree along one fibre: arrays [edge], places counted from where the line begins."""
-
-    parent: Ints
-    child: Ints
-    slot: Ints
+Edges = tuple[Ints, Ints, Ints]
+"""Lightpaths of a tree along one fibre: parents and children, places counted from where the line begins, and slots."""
 
 
 def served(hops: int, load: int) -> int:
@@ -131,7 +126,7 @@ def _edges(parent: list[int], child: list[int]) -> Edges:
         lowest = next((s for s, free in enumerate(free_from) if free <= begin), len(free_from))
         free_from[lowest : lowest + 1] = [end]
         slot[i] = lowest
-    return Edges(edges[0], edges[1], slot)
+    return edges[0], edges[1], slot
 
 
 # Trees of several depths side by side, each on wavelengths of its own and with a part of the data.
@@ -295,22 +290,15 @@ class Shape:
 
 
 def rooted(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the fastest of the best estimates as a queued schedule, not yet verified.
-
-    Raises:
-        UnsupportedError: another kind of collective, or no ring of wavelengths.
-    """
-    if collective.kind not in ROOTED or not fabric.wavelength_routed:
-        raise UnsupportedError(f"trees along rings of wavelengths serve {' and '.join(ROOTED)}, not {collective.kind}")
+    """Return the fastest of the best estimates as a queued schedule, not yet verified."""
     nbytes = max(collective.nbytes, 1.0)
     estimates = sorted(_shapes(nbytes, fabric))
     estimates[:0] = _trees_side_by_side(fabric, nbytes, _GAIN * estimates[0].seconds)
     shapes = list(islice((shape for shape in estimates if _reaches(fabric, shape)), _BUILT))
 
     def broadcast(spread: Collective) -> Schedule:
-        return min(
-            (_build_tree(spread, fabric, shape) for shape in shapes), key=lambda schedule: cost(schedule, fabric).time
-        )
+        schedules = [_build_tree(spread, fabric, shape) for shape in shapes]
+        return min(schedules, key=lambda schedule: cost(schedule, fabric).time)
 
     return from_broadcast(collective, fabric, broadcast)
 
@@ -387,45 +375,34 @@ def _trees_side_by_side(fabric: Fabric, nbytes: float, most: float) -> Iterator[
         yield Shape(time, (), half, max(tree.hops for tree in trees), int(pieces[best]), trees=trees)
 
 
-class _Lightpaths(NamedTuple):
-    """Arrays [lightpath], or one for all."""
-
-    source: Ints
-    destination: Ints
-    direction: int
-    channel: Ints
-    """First channel of the lightpath."""
-    width: int
-    first: int
-    """First of the chunks that it carries."""
-    pieces: int
+_Lightpaths = tuple[Ints, Ints, int, Ints, int, int, int]
+"""Source and destination of each, their direction, the first channel of each, channels of each, and the first of the
+chunks that they carry and their number: arrays [lightpath], or one number for all."""
 
 
 def _around(fabric: Fabric, shape: Shape) -> Iterator[_Lightpaths]:
     """Yield the lightpaths of a tree around the ring, each way."""
     n, width = fabric.ranks, fabric.usable_channels // shape.loads[0]
-    tree = line_tree(n - 1, shape.loads[0])
-    for direction in (CLOCKWISE, COUNTERCLOCKWISE):
-        ahead = 1 if direction == CLOCKWISE else -1
-        ends = tree.parent * ahead % n, tree.child * ahead % n
-        yield _Lightpaths(*ends, direction, tree.slot * width, width, direction * shape.pieces, shape.pieces)
+    parent, child, slot = line_tree(n - 1, shape.loads[0])
+    for direction, ahead in ((CLOCKWISE, 1), (COUNTERCLOCKWISE, -1)):
+        first = direction * shape.pieces
+        yield parent * ahead % n, child * ahead % n, direction, slot * width, width, first, shape.pieces
 
 
 def _halves(ranks: int, spacing: int, hubs: HubTree) -> Iterator[_Lightpaths]:
     """Yield the lightpaths to hubs on both sides, and back from every hub to the ranks behind it."""
     n, (width, narrow), (one, other) = ranks, hubs.widths, hubs.channels
-    for direction, half in ((CLOCKWISE, n // 2), (COUNTERCLOCKWISE, (n - 1) // 2)):
+    for direction, ahead, half in ((CLOCKWISE, 1, n // 2), (COUNTERCLOCKWISE, -1, (n - 1) // 2)):
         if not half:
             continue
-        ahead = 1 if direction == CLOCKWISE else -1
-        tree, place = hub_tree(half, hubs.hops, hubs.outward, hubs.backward, spacing)
-        ends = place[tree.parent] * ahead % n, place[tree.child] * ahead % n
-        yield _Lightpaths(*ends, direction, one + tree.slot * width, width, hubs.first, hubs.pieces)
+        (parent, child, slot), place = hub_tree(half, hubs.hops, hubs.outward, hubs.backward, spacing)
+        ends = place[parent] * ahead % n, place[child] * ahead % n
+        yield *ends, direction, one + slot * width, width, hubs.first, hubs.pieces
         for hub, behind in zip(place[1:].tolist(), (np.diff(place) - 1).tolist(), strict=True):
             if behind:
-                tree = line_tree(behind, hubs.backward)
-                ends = (hub - tree.parent) * ahead % n, (hub - tree.child) * ahead % n
-                yield _Lightpaths(*ends, 1 - direction, other + tree.slot * narrow, narrow, hubs.first, hubs.pieces)
+                parent, child, slot = line_tree(behind, hubs.backward)
+                ends = (hub - parent) * ahead % n, (hub - child) * ahead % n
+                yield *ends, 1 - direction, other + slot * narrow, narrow, hubs.first, hubs.pieces
 
 
 def _lightpaths(fabric: Fabric, shape: Shape) -> list[_Lightpaths]:
@@ -444,8 +421,10 @@ def _reaches(fabric: Fabric, shape: Shape) -> bool:
     """Return True when light reaches the ends of all lightpaths of a shape."""
     if fabric.reach is None:
         return True
-    parts = _lightpaths(fabric, shape)
-    return all(fabric.hops(p.source, p.destination, 0 * p.source + p.direction).max() <= fabric.reach for p in parts)
+    return all(
+        fabric.hops(source, destination, 0 * source + direction).max() <= fabric.reach
+        for source, destination, direction, *_ in _lightpaths(fabric, shape)
+    )
 
 
 def _build_tree(collective: Collective, fabric: Fabric, shape: Shape) -> Schedule:
@@ -456,18 +435,21 @@ def _build_tree(collective: Collective, fabric: Fabric, shape: Shape) -> Schedul
     )
     queue = np.repeat(np.arange(len(source)), pieces)
     piece = np.arange(len(queue)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    stores = np.zeros(len(queue), np.bool_)
-    rows = Rows(queue, source[queue], destination[queue], first[queue] + piece, stores, piece.astype(np.float64))
+    n, chunks = fabric.ranks, shape.pieces * (1 if shape.spacing else 2) + shape.late
     # Late pieces take the lightpaths of either chain up to the far side.
-    n = fabric.ranks
     place = np.where(route == CLOCKWISE, destination, n - destination)
     near = np.flatnonzero(place <= np.where(route == CLOCKWISE, n // 2, (n - 1) // 2))
-    queue, piece = (axis.ravel() for axis in np.meshgrid(near, np.arange(shape.late), indexing="ij"))
-    stores = np.zeros(len(queue), np.bool_)
-    chunks = shape.pieces * (1 if shape.spacing else 2) + shape.late
-    late = Rows(queue, source[queue], destination[queue], chunks - shape.late + piece, stores, piece.astype(np.float64))
-    queues = Queues(channel[None], width, route)
-    return queued_schedule(collective, fabric, queues, [rows, late], chunks=chunks, note=_tree_note(shape))
+    late_queue, late = (axis.ravel() for axis in np.meshgrid(near, np.arange(shape.late), indexing="ij"))
+    rows = [
+        Rows(queue, source[queue], destination[queue], chunk, np.zeros(len(queue), np.bool_), when.astype(np.float64))
+        for queue, chunk, when in (
+            (queue, first[queue] + piece, piece),
+            (late_queue, chunks - shape.late + late, late),
+        )
+    ]
+    return queued_schedule(
+        collective, fabric, Queues(channel[None], width, route), rows, chunks=chunks, note=_tree_note(shape)
+    )
 
 
 def _tree_note(shape: Shape) -> str:

@@ -9,6 +9,7 @@ from bisect import insort
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,13 +39,6 @@ _PARTS = (1.0, 0.85, 0.7, 0.5, 0.35, 0.2, 0.1)
 _BISECTIONS = 14
 
 
-class Candidate(NamedTuple):
-    """A design with its estimate."""
-
-    seconds: float
-    design: Design
-
-
 class _Rows(NamedTuple):
     """Combinations of levels, shortest chords first: arrays [row, level] and [row]."""
 
@@ -62,24 +56,25 @@ class _Rows(NamedTuple):
         return _Rows(*(column[which] for column in self))
 
 
-def estimated_designs(ranks: int, channels: int, nbytes: float, timing: Timing, limit: float) -> list[Candidate]:
-    """Designs of one to three levels that may take less than ``limit`` seconds, best estimate first.
+def estimated_designs(
+    ranks: int, channels: int, nbytes: float, timing: Timing, limit: float
+) -> list[tuple[float, Design]]:
+    """Estimated seconds and designs of one to three levels, below ``limit`` seconds, best estimate first.
 
     Of designs that differ in the length of the line of top chords alone, the best.
     """
     levels = _levels(ranks, channels)
-    designs: list[Candidate] = []
+    designs: list[tuple[float, Design]] = []
     for count in (1, 2, 3):
         rows = _estimated(levels, count, ranks, nbytes, timing)
         rows = rows.only(rows.depth < limit)
         seconds, rows = _fitted(levels, rows, channels, limit)
         order = np.argsort(seconds, kind="stable")
         _, first = np.unique(rows.which[order], axis=0, return_index=True)
-        designs += [
-            Candidate(float(seconds[row]), _design(levels, rows, row, float(seconds[row]), channels, ranks))
-            for row in order[np.sort(first)][:4000].tolist()
-        ]
-    return sorted(designs, key=lambda candidate: candidate.seconds)
+        for row in order[np.sort(first)][:4000].tolist():
+            least = float(seconds[row])
+            designs.append((least, _design(levels, rows, row, least, channels, ranks)))
+    return sorted(designs, key=itemgetter(0))
 
 
 def widened(chords: Sequence[Level], ranks: int, channels: int, nbytes: float, timing: Timing) -> Design | None:
@@ -252,11 +247,15 @@ class RingSearch:
         for pieces in () if self._known else _PIECES:
             # Two pieces halve what opposite ranks have from each other, however near the bound one piece is.
             if pieces <= 2 or not self._content():
-                self._try(Design((), pieces))
+                self._try(Design((), pieces=pieces))
         if not self._content():
             self._sweep(effort // 2)
         self._walk(int(_COARSE * effort), coarse=True)
-        self._refine()
+        for leader in self._leaders(_REFINED_AT_HUBS if self._known else _REFINED):
+            finer = [replace(leader, pieces=pieces) for pieces in (4, 8, 16)]
+            for design in finer + [replace(leader, slack=slack) for slack in _SLACKS]:
+                if not self._content():
+                    self._try(design)
         self._walk(effort, coarse=False)
         trees = make_trees(self._best[1], *self._problem)
         assert trees is not None
@@ -267,19 +266,17 @@ class RingSearch:
 
         The farther hubs lie apart, the longer until a design repeats, and the longer its trees take to grow.
         """
-        classes: dict[int, list[Candidate]] = {}
-        for candidate in estimated_designs(*self._problem[:4], limit=self._best[0]):
-            classes.setdefault(self._cost(candidate.design), []).append(candidate)
+        classes: dict[int, list[tuple[float, Design]]] = {}
+        for seconds, design in estimated_designs(*self._problem[:4], limit=self._best[0]):
+            classes.setdefault(self._cost(design), []).append((seconds, design))
         for same_cost in classes.values():
             until = self._spent + effort // len(classes)
-            for candidate in same_cost:
-                if self._content() or self._spent > until or candidate.seconds >= self._best[0]:
+            for seconds, design in same_cost:
+                if self._content() or self._spent > until or seconds >= self._best[0]:
                     break
-                pieces = self._pieces(candidate.design)
-                if self._known:
-                    self._try(replace(candidate.design, pieces=min(pieces, _FEW), at_hubs=True))
-                else:
-                    self._try(replace(candidate.design, pieces=pieces))
+                pieces = self._pieces(design)
+                at_hubs = self._known is not None
+                self._try(replace(design, pieces=min(pieces, _FEW) if at_hubs else pieces, at_hubs=at_hubs))
 
     def _content(self) -> bool:
         """Return True when the best design is near enough to the bound."""
@@ -291,10 +288,9 @@ class RingSearch:
             trees = make_trees(design, *self._problem) if self._fits(design) else None
             self._spent += _LOOK_AT_HUBS if self._known else _LOOK
             self._spent += 0 if trees is None else self._cost(design)
-            self._tried[design] = np.inf if trees is None else trees.time
+            self._tried[design] = np.inf if trees is None else trees.forest.time
             insort(self._order, (self._tried[design], len(self._tried), design))
-            if self._tried[design] < self._best[0]:
-                self._best = self._tried[design], design
+            self._best = min(self._best, (self._tried[design], design), key=itemgetter(0))
         return self._tried[design]
 
     def _fits(self, design: Design) -> bool:
@@ -341,13 +337,6 @@ class RingSearch:
                 misses += 1
             else:
                 self._try(design)
-
-    def _refine(self) -> None:
-        """Try other pieces and deadlines for the best designs."""
-        for leader in self._leaders(_REFINED_AT_HUBS if self._known else _REFINED):
-            for finer in _finer(leader):
-                if not self._content():
-                    self._try(finer)
 
     def _step(self, design: Design, rng: np.random.Generator) -> Design | None:
         """A design near this one; None where the step leads nowhere."""
@@ -413,10 +402,3 @@ def _beside(level: Level, rng: np.random.Generator) -> Level:
     """Chords between the same hubs, some times shorter or longer."""
     skip = max(1, round(level.skip * float(rng.choice((0.25, 1 / 3, 0.5, 2.0, 3.0)))))
     return level._replace(skip=skip, width=int(rng.integers(1, level.width + 2)))
-
-
-def _finer(design: Design) -> list[Design]:
-    """Return designs of the same circuits with other numbers of pieces and other deadlines."""
-    return [replace(design, pieces=pieces) for pieces in (4, 8, 16)] + [
-        replace(design, slack=slack) for slack in _SLACKS
-    ]
