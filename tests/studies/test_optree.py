@@ -21,7 +21,6 @@ from lightloom.papers.optree import rows
 from lightloom.papers.optree import study as drawings
 from lightloom.papers.optree.rows import (
     built,
-    built_tree,
     ceiling_stages,
     seconds,
 )
@@ -133,7 +132,7 @@ def test_counted_trees_are_the_trees_that_are_built(stages: int) -> None:
     assert found is not None
     radices, steps = found
     assert len(radices) == stages
-    assert built_tree(radices, 512, 64).steps == steps
+    assert built("optree", 512, 64, radices).steps == steps
 
 
 @pytest.mark.parametrize(("ranks", "channels"), [(2, 1), (13, 2), (64, 8), (97, 1), (512, 64)])

@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 
 from lightloom.core.arrays import Floats, Ints
-from lightloom.core.errors import UnitError
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.core.units import format_quantity, parse
 from lightloom.machines.fabrics.derived import Footprint
@@ -46,7 +45,6 @@ def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str,
     from lightloom.machines.reducers.capacity import capacity
 
     made = capacity(averaging, ranks, bandwidth)
-    built = BuiltAverager.model_validate(made.model_dump(include=set(BuiltAverager.model_fields)))
     origin = f"{averaging.reducer} of lightloom onn compare-reducers"
     most = "no limit" if made.high is None else f"{made.high:.3g}"
     scaled = "; light of two levels is one level's, scaled by the noise they must bear, not simulated"
@@ -65,7 +63,7 @@ def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str,
         "averaging_latency": made.latency / made.levels,
         "power_per_rank": made.total / ranks,
         "energy_per_bit": 0.0,
-        "built": built,
+        "built": BuiltAverager.model_validate(made.model_dump(include=set(BuiltAverager.model_fields))),
         "sources": sources,
     }
 
@@ -152,12 +150,9 @@ class OpticalAverager(StarGeometry):
             return data
         try:
             averaging = Averaging.model_validate(data["averaging"])
-        except ValidationError:
-            return data  # the field itself complains, and says where
-        try:
             bandwidth = parse(data.get("bandwidth", cls.model_fields["bandwidth"].default), "bandwidth")
-        except UnitError:
-            return data
+        except ValueError:
+            return data  # the field itself complains, and says where
         if not 0 < bandwidth < float("inf"):
             return data
         derived = derived_fields(averaging, data["ranks"], bandwidth) if data["ranks"] > 1 else {"sources": {}}

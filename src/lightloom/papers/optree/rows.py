@@ -87,23 +87,18 @@ class Built(NamedTuple):
 
 
 @cache
-def built(name: str, ranks: int = RANKS, wavelengths: int = WAVELENGTHS) -> Built:
-    """Build and verify an algorithm's all-gather."""
-    schedule = build(find(name), _all_gather(ranks), WdmRing(ranks=ranks, wavelengths=wavelengths))
-    return Built(schedule.steps, "; ".join(schedule.notes))
-
-
-@cache
-def built_tree(radices: tuple[int, ...], ranks: int, wavelengths: int) -> Built:
-    """Build and verify OpTree with the given parts in each stage."""
+def built(
+    name: str, ranks: int = RANKS, wavelengths: int = WAVELENGTHS, radices: tuple[int, ...] | None = None
+) -> Built:
+    """Build and verify an algorithm's all-gather, or OpTree's with the given parts in each stage."""
+    gather = Collective("all-gather", ranks, float(ranks * MESSAGE))
     fabric = WdmRing(ranks=ranks, wavelengths=wavelengths)
-    schedule = optree(_all_gather(ranks), fabric, radices=radices)
-    verify(schedule, fabric)
+    if radices is None:
+        schedule = build(find(name), gather, fabric)
+    else:
+        schedule = optree(gather, fabric, radices=radices)
+        verify(schedule, fabric)
     return Built(schedule.steps, "; ".join(schedule.notes))
-
-
-def _all_gather(ranks: int) -> Collective:
-    return Collective("all-gather", ranks, float(ranks * MESSAGE))
 
 
 # Figures 5 and 6: time of OpTree, WRHT, neighbour exchange (NE) and Ring under the paper's cost model.
@@ -318,7 +313,7 @@ _NAMES = ("one", "two", "three")
 
 def _example_steps() -> Iterator[Claim]:
     """The schedules of the example, built and verified."""
-    schedules = (built("one-stage", N, W), built_tree(TWO_STAGES, N, W), built_tree(THREE_STAGES, N, W))
+    schedules = (built("one-stage", N, W), built("optree", N, W, TWO_STAGES), built("optree", N, W, THREE_STAGES))
     for name, schedule in zip(_NAMES, schedules, strict=True):
         yield PAPER.claim(f"example.{name}_stage_steps", schedule.steps, notes=schedule.notes)
 
@@ -329,7 +324,7 @@ def _example_wavelengths() -> Iterator[Claim]:
     printed = {"two_stage": (TWO_STAGES, (8, 16)), "three_stage": (THREE_STAGES, (8, 12, 12))}
     for name, (radices, wavelengths) in printed.items():
         counted = stage_steps(N, 1, radices)
-        if sum(counted) != (steps := built_tree(radices, N, 1).steps):
+        if sum(counted) != (steps := built("optree", N, 1, radices).steps):
             raise RuntimeError(f"radices {radices}: {counted} counted, {steps} steps built")
         yield from (
             PAPER.claim("example.{name}_wavelengths_{number}", ours, paper=paper, name=name, number=number)
@@ -347,7 +342,7 @@ def _radices() -> Iterator[Claim]:
     share = [ceil(N / m**stage) for stage in range(1, stages + 1)]
     colours = [share[0] * ceil(m * m / 8)]
     colours += [m ** (stage - 1) * share[stage - 1] * (m * m // 4) for stage in range(2, stages + 1)]
-    other, steps = built_tree((3, 3, 2), N, W), sum(ceil(count / W) for count in colours)
+    other, steps = built("optree", N, W, (3, 3, 2)), sum(ceil(count / W) for count in colours)
     yield PAPER.claim("example.three_stage_uniform_steps", steps, colours=" + ".join(map(str, colours)))
     yield PAPER.claim("example.three_stage_best_steps", other.steps, other=other)
 
