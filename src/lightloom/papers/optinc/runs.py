@@ -94,9 +94,7 @@ class Series:
     """The runs of one network: every variant of the average with every seed."""
 
     file: str
-    """Name of the file of results, without its suffix."""
-    prefix: str
-    """First word of the runs' folders."""
+    """Name of the file of results, without its suffix, and first word of the runs' folders."""
     settings: Mapping[str, Any]
     """Fields of the recipe that all runs share."""
     variants: Mapping[str, Mapping[str, Any]]
@@ -108,18 +106,11 @@ class Series:
         return [(name, seed) for seed in self.seeds for name in self.variants]
 
 
+_STEPS = {"steps": 192}
 _BITS_16: Mapping[str, Mapping[str, Any]] = {"float32": {}, "16-bit floor": {"bits": 16, "rounding": "floor"}}
 SMALL = Series(
     file="language-small",
-    prefix="language-small",
-    settings={
-        "steps": 192,
-        "layers": 4,
-        "hidden": 192,
-        "intermediate": 512,
-        "windows_per_server": 2,
-        "bfloat16": False,
-    },
+    settings=_STEPS | {"layers": 4, "hidden": 192, "intermediate": 512, "windows_per_server": 2, "bfloat16": False},
     variants={
         **_BITS_16,
         "8-bit floor": {"bits": 8, "rounding": "floor"},
@@ -130,8 +121,7 @@ SMALL = Series(
 """A network of 1.9 million parameters in place of the paper's 14.4 million, 196,608 tokens: 15 CPU-minutes in all."""
 PAPER_SIZE = Series(
     file="language",
-    prefix="language",
-    settings={"steps": 192},
+    settings=_STEPS,
     variants={
         **_BITS_16,
         "16-bit half-up": {"bits": 16, "rounding": "half-up"},
@@ -171,18 +161,13 @@ def measure_series(series: Series, corpus: Corpus, work: Path, advance: Callable
     path = work / f"{series.file}.json"
     records: dict[str, list[dict[str, Any]]] = {}
     for name, seed in series.jobs():
-        records.setdefault(name, []).append(language_record(series, name, seed, corpus, work))
+        result = _language_result(series, name, seed, work)
+        train = partial(_train_language, series, name, seed, corpus, result.parent)
+        records.setdefault(name, []).append(stored_record(result, train))
+        result.with_name("checkpoint.pt").unlink(missing_ok=True)
         advance(1)
         write_atomically(path, json.dumps(_document(corpus, records)))
     return path
-
-
-def language_record(series: Series, name: str, seed: int, corpus: Corpus, work: Path) -> dict[str, Any]:
-    """Return the record of a run, from its file if that exists."""
-    result = _language_result(series, name, seed, work)
-    record: dict[str, Any] = stored_record(result, partial(_train_language, series, name, seed, corpus, result.parent))
-    result.with_name("checkpoint.pt").unlink(missing_ok=True)
-    return record
 
 
 def _train_language(series: Series, name: str, seed: int, corpus: Corpus, folder: Path) -> dict[str, Any]:
@@ -205,7 +190,7 @@ def unpack(series: Series, work: Path) -> None:
 
 
 def _language_result(series: Series, name: str, seed: int, work: Path) -> Path:
-    return work / f"{series.prefix}-{_folder_words(name)}-seed{seed}" / "result.json"
+    return work / f"{series.file}-{_folder_words(name)}-seed{seed}" / "result.json"
 
 
 def _folder_words(name: str) -> str:
@@ -263,9 +248,9 @@ RUNS = (
 """All runs, the most important first. The networks of Table II floor, as the paper's do."""
 
 
-def digits_jobs(runs: Sequence[DigitsRun] = RUNS) -> list[tuple[DigitsRun, int]]:
+def digits_jobs() -> list[tuple[DigitsRun, int]]:
     """Return runs and seeds in the order of execution: the first two pair by pair, then the others seed by seed."""
-    return [(run, seed) for part in (runs[:2], runs[2:]) for seed in SEEDS for run in part]
+    return [(run, seed) for part in (RUNS[:2], RUNS[2:]) for seed in SEEDS for run in part]
 
 
 def measure_digits(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
@@ -293,7 +278,14 @@ def measure_digits(work: Path, data: Path, advance: Callable[[int], None] = lamb
         ]
         launch("lightloom.papers.optinc.runs:train_all", RANKS, _TIMEOUT, {"tasks": tasks, "data": str(data)})
         advance(len(missing))
-    return collect_digits(work)
+    records: dict[str, list[dict[str, Any]]] = {}
+    for run, seed in digits_jobs():
+        result = _digits_result(work, run, seed)
+        if result.exists():
+            records.setdefault(run.name, []).append(json.loads(result.read_text()))
+    document = {"ranks": RANKS, "runs": records, "provenance": provenance(list(records), seed=SEEDS[0])}
+    write_atomically(work / "training.json", json.dumps(document, indent=1) + "\n")
+    return work / "training.json"
 
 
 def train_all(worker: Worker) -> None:
@@ -305,17 +297,6 @@ def train_all(worker: Worker) -> None:
         record = train(Worker(worker.rank, worker.size, arguments))
         if worker.rank == 0:
             write_atomically(Path(task["result"]), json.dumps({name: record[name] for name in _KEPT}))
-
-
-def collect_digits(work: Path) -> Path:
-    """Write ``training.json`` from the available results."""
-    records: dict[str, list[dict[str, Any]]] = {}
-    for run, seed in digits_jobs():
-        if _digits_result(work, run, seed).exists():
-            records.setdefault(run.name, []).append(json.loads(_digits_result(work, run, seed).read_text()))
-    document = {"ranks": RANKS, "runs": records, "provenance": provenance(list(records), seed=SEEDS[0])}
-    write_atomically(work / "training.json", json.dumps(document, indent=1) + "\n")
-    return work / "training.json"
 
 
 def _digits_result(work: Path, run: DigitsRun, seed: int) -> Path:
