@@ -224,7 +224,7 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
     rows, entry = len(columns["step"]), fields.folding
     folding = None
     if entry is not None:
-        folding = Folding(entry.period, np.array(entry.channel, dtype=np.int32), tuple(entry.axes))
+        folding = Folding(entry.period, np.array(entry.channel, dtype=np.int32), entry.axes)
     pipeline = None if fields.pipeline is None else Pipeline(fields.pipeline.pieces, fields.pipeline.interval)
     pieces = 1 if pipeline is None else pipeline.pieces
     repeated = pieces * (1 if folding is None else folding.copies)
@@ -370,22 +370,20 @@ def from_arrow(path: Path) -> tuple[Schedule, Fabric | None]:
     except OSError as error:
         raise cannot_read(path, error) from error
     try:
-        table = _read_table(arrow, content, path.suffix == ".parquet")
+        if path.suffix == ".parquet":
+            table = import_module("pyarrow.parquet").read_table(io.BytesIO(content))
+        else:
+            table = arrow.ipc.open_file(io.BytesIO(content)).read_all()
         # pyarrow checks values only when they are used.
         table.validate(full=True)
     except (arrow.ArrowException, OSError, ValueError, KeyError) as error:
         reason = (str(error).splitlines() or ["no reason given"])[0]
         kind = "a Parquet" if path.suffix == ".parquet" else "an Arrow IPC"
         raise ConfigError(f"{path}: not {kind} file, or a damaged one: {reason}") from error
-    return schedule_from(_table_header(table, path), _table_columns(table, path), str(path))
-
-
-def _read_table(arrow: Any, content: bytes, parquet: bool) -> Any:
-    """Return the table in the content of a Parquet or an Arrow IPC file."""
-    if parquet:
-        return import_module("pyarrow.parquet").read_table(io.BytesIO(content))
-    with arrow.ipc.open_file(io.BytesIO(content)) as reader:
-        return reader.read_all()
+    text, where = (table.schema.metadata or {}).get(KEY), f"{path}: metadata {KEY.decode()!r}"
+    if text is None:
+        raise ConfigError(f"{where} is missing: not a schedule")
+    return schedule_from(parse_header(text, where), _table_columns(table, path), str(path))
 
 
 def _table_of(schedule: Schedule, fabric: Fabric | None) -> Any:
@@ -394,14 +392,6 @@ def _table_of(schedule: Schedule, fabric: Fabric | None) -> Any:
     arrow = _pyarrow()
     columns = {name: arrow.array(column) for name, column in schedule.columns().items()}
     return arrow.table(columns).replace_schema_metadata({KEY: header.encode()})
-
-
-def _table_header(table: Any, path: Path) -> object:
-    """Return the header in a table's metadata."""
-    text = (table.schema.metadata or {}).get(KEY)
-    if text is None:
-        raise ConfigError(f"{path}: metadata {KEY.decode()!r} is missing: not a schedule")
-    return parse_header(text, f"{path}: metadata {KEY.decode()!r}")
 
 
 def _table_columns(table: Any, path: Path) -> dict[str, Column]:
