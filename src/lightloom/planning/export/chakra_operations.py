@@ -8,7 +8,7 @@ send         to the rank in the same place of another stage, and its receive the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
@@ -93,7 +93,7 @@ class StageOperations:
         """Add computing after the one before it; returns its place."""
         data = tuple(dict.fromkeys((*self.computed, *self._awaited, *after)))
         self._awaited = ()
-        place = self._add(Operation(verb="compute", name=name, data=data, seconds=seconds, flops=flops))
+        place = self.add(Operation(verb="compute", name=name, data=data, seconds=seconds, flops=flops))
         self.computed = (place,)
         return place
 
@@ -103,7 +103,7 @@ class StageOperations:
 
     def host(self, name: str, seconds: float, *after: int) -> int:
         """Add what happens in the network or on the host between two collectives; returns its place."""
-        place = self._add(Operation(verb="host", name=name, data=after, control=self.exchanged, seconds=seconds))
+        place = self.add(Operation(verb="host", name=name, data=after, control=self.exchanged, seconds=seconds))
         self.exchanged = (place,)
         return place
 
@@ -111,19 +111,12 @@ class StageOperations:
         """Add a collective behind the one before it: all ranks of a group issue theirs in the same order."""
         data = tuple(dict.fromkeys(after))
         control = tuple(place for place in self.exchanged if place not in data)
-        place = self._add(Operation(verb="collective", name=name, data=data, control=control, use=use, stages=stages))
+        place = self.add(Operation(verb="collective", name=name, data=data, control=control, use=use, stages=stages))
         self.exchanged = (place,)
         return place
 
-    def send(self, name: str, peer: int, nbytes: float, tag: int, *after: int) -> int:
-        """Add a send; sends wait for nothing but their data."""
-        return self._add(Operation(verb="send", name=name, data=after, peer=peer, nbytes=nbytes, tag=tag))
-
-    def receive(self, name: str, peer: int, nbytes: float, tag: int) -> int:
-        """Add a receive, which is posted when the step begins."""
-        return self._add(Operation(verb="receive", name=name, peer=peer, nbytes=nbytes, tag=tag))
-
-    def _add(self, operation: Operation) -> int:
+    def add(self, operation: Operation) -> int:
+        """Add an operation that waits for nothing but its data; returns its place."""
         self.operations.append(operation)
         return len(self.operations) - 1
 
@@ -173,8 +166,8 @@ class Payload(NamedTuple):
     use: CollectiveUse
     shared: float
     """Groups that divide the channels, by whose number the bytes are priced."""
-    counts: StageExchanges
-    """In the place of seconds."""
+    counts: dict[str, list[int]]
+    """Numbers by the part of the step that they belong to (:func:`_counts`): [chunks] or [stages]."""
 
 
 def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
@@ -198,8 +191,25 @@ def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
         stride = _stride(job, strategy, axis, kind)
         shared = float(job.fabric.channel_sharing(np.array([stride]))[0]) if sharing and axis != "tensor" else 1.0
         use = CollectiveUse(axis, kind, nbytes / shared, ranks, stride)
-        found.append(Payload(use, shared, counts(AxisTimes(partial(_indicator, each)))))
+        found.append(Payload(use, shared, _counts(counts(AxisTimes(partial(_indicator, each))))))
     return found
+
+
+def _counts(exchanges: StageExchanges) -> dict[str, list[int]]:
+    """Return the numbers of a collective by the part of the step, from exchanges of a second for each of them."""
+    replicas = exchanges.replicas
+    columns = {
+        "forward": exchanges.forward,
+        "backward": exchanges.backward,
+        "token gradients": exchanges.token_gradients,
+    }
+    columns |= {"parameters": replicas.gather, "gradients": replicas.exchange}
+    columns["token gradients"] = exchanges.token_gradients
+    for unit in ("first", "other"):
+        columns |= {f"{name} of {unit}": column for name, column in getattr(replicas, unit)._asdict().items()}
+        if replicas.unit_exchange is not None:
+            columns[f"gradients of {unit}"] = getattr(replicas.unit_exchange, unit)
+    return {name: np.rint(column[0]).astype(int).tolist() for name, column in columns.items()}
 
 
 def _recorder(priced: dict[_Priced, None], axis: Axis) -> ExchangeTime:
@@ -237,22 +247,13 @@ def _stride(job: Job, strategy: Strategy, axis: Axis, kind: Kind) -> int:
 #
 # A pass's seconds and collectives are dealt out evenly to its units, as the simulation takes them.
 
-_Field = Callable[[StageExchanges], Floats]
-"""Which of the seconds, here counts, of the exchanges of a stage: [1, chunks] or [1, stages]."""
-
-
-class _MicroBatch(NamedTuple):
-    """Collectives and sends of the passes of one size of micro-batch."""
-
-    payloads: list[Payload]
-    sends: Sends
-
 
 class _Pass(NamedTuple):
     """One pass of a micro-batch through a chunk, and the list to which its operations are added."""
 
     builder: StageOperations
-    batch: _MicroBatch
+    payloads: list[Payload]
+    sends: Sends
     forward: bool
     chunk: int
     micro: int
@@ -262,9 +263,9 @@ class _Pass(NamedTuple):
         """Name of what the pass receives from and sends to other stages."""
         return f"{'activations' if self.forward else 'gradients'} of micro-batch {self.micro}"
 
-    def collectives(self, name: str, field: _Field, *after: int) -> tuple[int, ...]:
-        """Add as many collectives as a field counts for the chunk; returns the last."""
-        return _add_collectives(self.builder, name, self.batch, field, self.chunk, *after)
+    def collectives(self, name: str, part: str, *after: int) -> tuple[int, ...]:
+        """Add as many collectives as the chunk has for a part; returns the last."""
+        return _add_collectives(self.builder, name, self.payloads, part, self.chunk, *after)
 
 
 class StagedOperations:
@@ -297,44 +298,40 @@ class StagedOperations:
         self._whole = self._micro_batch(strategy)
         self._last = self._whole
         if strategy.last_samples != strategy.samples:
-            batch = strategy.dp * strategy.last_samples
-            self._last = self._micro_batch(strategy._replace(micro_batch=0, micro_batches=1, global_batch=batch))
+            self._last = self._micro_batch(strategy.last_micro_batch)
         self.tied = tied_sums(job.model.tied, edges, rows, job.fabric, job.settings, job.tied_pair)
 
     @property
     def payloads(self) -> Iterator[Payload]:
         """The different collectives of groups on one axis."""
-        yield from self._whole.payloads
-        yield from self._last.payloads if self._last is not self._whole else ()
+        yield from self._whole[0]
+        yield from self._last[0] if self._last is not self._whole else ()
 
     def of_stage(self, stage: int) -> list[Operation]:
         """Return what every rank of a stage does."""
         builder, stages, chunks = StageOperations(), self._strategy.pp, len(self._units)
-        settings, last = self._job.settings, self._whole
-        gathered = _add_collectives(builder, "parameters", last, lambda count: count.replicas.gather, stage)
-        builder.wait_for(*gathered)
+        builder.wait_for(*_add_collectives(builder, "parameters", self._whole[0], "parameters", stage))
         for direction, chunk, micro in one_forward_one_backward(
             stage, stages, self._step.micro_batches, chunks // stages
         ):
             self._pass(builder, direction, chunk, micro)
         done = builder.computed
-        if not settings.overlap_gradients:
-            _add_collectives(builder, "gradients", last, lambda count: count.replicas.exchange, stage, *done)
-        _add_collectives(builder, "token gradients", last, lambda count: count.token_gradients, stage, *done)
+        for part in ("token gradients",) if self._job.settings.overlap_gradients else ("gradients", "token gradients"):
+            _add_collectives(builder, part, self._whole[0], part, stage, *done)
         for table in self.tied:
             if stage in table.stages:
                 builder.collective("add up tied table", tied_use(table), *done, stages=tuple(table.stages))
         builder.compute("optimizer update", float(self._step.times.update[stage]), *builder.exchanged)
         return builder.operations
 
-    def _micro_batch(self, strategy: Strategy) -> _MicroBatch:
+    def _micro_batch(self, strategy: Strategy) -> tuple[list[Payload], Sends]:
         sends = stage_sends(self._job, Strategies.of(strategy), exchange_seconds(self._job, strategy.algorithm))
-        return _MicroBatch(payloads(self._job, strategy, self._by_unit), sends)
+        return payloads(self._job, strategy, self._by_unit), sends
 
     def _pass(self, builder: StageOperations, direction: str, chunk: int, micro: int) -> None:
         """Add a pass with what it waits for, what goes on beside it, and its send."""
         forward, closing = direction == "forward", micro == self._step.micro_batches - 1
-        now = _Pass(builder, self._last if closing else self._whole, forward, chunk, micro)
+        now = _Pass(builder, *(self._last if closing else self._whole), forward, chunk, micro)
         times, closing = self._step.of_micro_batch(micro), closing and not forward
         name = f"{direction} of micro-batch {micro}, chunk {chunk}"
         builder.wait_for(*self._arrival(now))
@@ -350,10 +347,9 @@ class StagedOperations:
             uses = self._within(now, place, units)
             builder.wait_for(*gathered)
             if scattered:
-                now.collectives(f"gradients, {name}", _scatter(unit + 1), *scattered)
-            following = order[place + 1] if place + 1 < units else None
-            if following is not None:
-                gathered = self._gather(now, following, begins)
+                now.collectives(f"gradients, {name}", f"scatter of {_which(unit + 1)}", *scattered)
+            if place + 1 < units:
+                gathered = self._gather(now, order[place + 1], begins)
             for number in range(max(len(uses), 1)):
                 ends = builder.compute(name, seconds / units / max(len(uses), 1))
                 if uses:
@@ -362,42 +358,26 @@ class StagedOperations:
             scattered = () if forward else builder.computed
             ended.append((unit, scattered))
         if scattered:
-            now.collectives(f"gradients, {name}", _scatter(order[-1]), *scattered)
+            now.collectives(f"gradients, {name}", f"scatter of {_which(order[-1])}", *scattered)
         self._departure(now, ends)
         if closing and self._job.settings.overlap_gradients:
             # Numbered after the send, which is small and which another stage waits for.
-            for unit, after in ended:
-                self._gradients(now, unit, after)
-            now.collectives("gradients", lambda count: count.replicas.exchange, *builder.computed)
+            for unit, after in ended if self._by_unit[0, chunk] else ():
+                now.collectives(f"gradients of unit {unit}, chunk {chunk}", f"gradients of {_which(unit)}", *after)
+            now.collectives("gradients", "gradients", *builder.computed)
 
     def _within(self, now: _Pass, place: int, units: int) -> list[CollectiveUse]:
         """Return the collectives of tensor and expert groups in the unit of a pass that comes at ``place``."""
         uses: list[CollectiveUse] = []
-        for payload in now.batch.payloads:
-            count = payload.counts.forward if now.forward else payload.counts.backward
-            number = round(float(count[0, now.chunk]))
+        for payload in now.payloads:
+            number = payload.counts["forward" if now.forward else "backward"][now.chunk]
             uses += [payload.use] * ((place + 1) * number // units - place * number // units)
         return uses
 
     def _gather(self, now: _Pass, unit: int, after: tuple[int, ...]) -> tuple[int, ...]:
         """Add the gathers of a unit's parameters in a pass; returns those that the unit waits for."""
-
-        def field(count: StageExchanges) -> Floats:
-            exchanges = count.replicas.first if unit == 0 else count.replicas.other
-            return exchanges.gather if now.forward else exchanges.regather
-
-        return now.collectives(f"parameters of unit {unit}, chunk {now.chunk}", field, *after)
-
-    def _gradients(self, now: _Pass, unit: int, after: tuple[int, ...]) -> None:
-        """Add the exchange of a unit's gradients beside the last pass, where they go unit by unit."""
-
-        def field(count: StageExchanges) -> Floats:
-            parts = count.replicas.unit_exchange
-            assert parts is not None
-            return parts.first if unit == 0 else parts.other
-
-        if self._by_unit[0, now.chunk]:
-            now.collectives(f"gradients of unit {unit}, chunk {now.chunk}", field, *after)
+        part = f"{'gather' if now.forward else 'regather'} of {_which(unit)}"
+        return now.collectives(f"parameters of unit {unit}, chunk {now.chunk}", part, *after)
 
     def _arrival(self, now: _Pass) -> tuple[int, ...]:
         """Add the receive of what a pass reads; returns what it waits for."""
@@ -405,9 +385,10 @@ class StagedOperations:
         if not self._between(chunk, source):
             return ()
         crossing, tag = max(chunk, source), self._tag(now.forward, source, now.micro)
-        nbytes, gathered = (float(column[0, crossing]) for column in (now.batch.sends.nbytes, now.batch.sends.gathered))
+        nbytes, gathered = (float(column[0, crossing]) for column in (now.sends.nbytes, now.sends.gathered))
         name = f"receive {now.tensors}, chunk {source} to {chunk}"
-        received = now.builder.receive(name, source % self._strategy.pp, nbytes, tag)
+        peer = source % self._strategy.pp
+        received = now.builder.add(Operation(verb="receive", name=name, peer=peer, nbytes=nbytes, tag=tag))
         if not gathered:
             return (received,)
         use = sends_use(gathered, self._strategy.tp)
@@ -417,9 +398,10 @@ class StagedOperations:
         """Add the send of what a pass makes."""
         chunk, target = now.chunk, now.chunk + 1 if now.forward else now.chunk - 1
         if self._between(chunk, target):
-            nbytes, tag = float(now.batch.sends.nbytes[0, max(chunk, target)]), self._tag(now.forward, chunk, now.micro)
+            nbytes, tag = float(now.sends.nbytes[0, max(chunk, target)]), self._tag(now.forward, chunk, now.micro)
             name = f"send {now.tensors}, chunk {chunk} to {target}"
-            now.builder.send(name, target % self._strategy.pp, nbytes, tag, after)
+            peer = target % self._strategy.pp
+            now.builder.add(Operation(verb="send", name=name, data=(after,), peer=peer, nbytes=nbytes, tag=tag))
 
     def _between(self, chunk: int, other: int) -> bool:
         """Return whether two chunks exist on two stages."""
@@ -431,26 +413,26 @@ class StagedOperations:
     @property
     def gathered_sends(self) -> Iterator[CollectiveUse]:
         """Gathers in tensor groups of what stages send in slices."""
-        for batch in (self._whole, self._last):
-            for nbytes in batch.sends.gathered[0].tolist():
+        for _, sends in (self._whole, self._last):
+            for nbytes in sends.gathered[0].tolist():
                 if nbytes:
                     yield sends_use(nbytes, self._strategy.tp)
 
 
 def _add_collectives(
-    builder: StageOperations, name: str, batch: _MicroBatch, field: _Field, column: int, *after: int
+    builder: StageOperations, name: str, payloads: list[Payload], part: str, column: int, *after: int
 ) -> tuple[int, ...]:
-    """Add as many collectives as a field counts for a chunk or a stage; returns the last."""
+    """Add as many collectives as a chunk or a stage has for a part of the step; returns the last."""
     places: tuple[int, ...] = ()
-    for payload in batch.payloads:
-        for _ in range(round(float(field(payload.counts)[0, column]))):
+    for payload in payloads:
+        for _ in range(payload.counts[part][column]):
             places = (builder.collective(f"{payload.use.kind} {name}", payload.use, *after),)
     return places
 
 
-def _scatter(unit: int) -> _Field:
-    """Return the reduce-scatter of a unit's gradients, as a field of counts."""
-    return lambda count: (count.replicas.first if unit == 0 else count.replicas.other).scatter
+def _which(unit: int) -> str:
+    """Return whether a unit is the first of its chunk or another one, as :func:`_counts` names parts."""
+    return "first" if unit == 0 else "other"
 
 
 def sends_use(nbytes: float, tp: int) -> CollectiveUse:

@@ -508,7 +508,8 @@ class _Notes:
 
 def _sends(job: Job, strategy: Strategy) -> Floats:
     """Return the bytes that are sent to each chunk the faster way, where gathers of slices take no time: [chunks]."""
-    return stage_sends(job, Strategies.of(strategy), AxisTimes(lambda _: nothing)).nbytes[0]
+    sends: Floats = stage_sends(job, Strategies.of(strategy), AxisTimes(lambda _: nothing)).nbytes[0]
+    return sends
 
 
 # Steps of strategies whose circuits follow the phases of the step, for the search.

@@ -47,15 +47,13 @@ def collective_bytes(
     nbytes: Floats,
 ) -> Floats:
     """Return the bytes of collectives (``Collective.nbytes``) in the place of their seconds; none in groups of one."""
-    several: Floats = np.where(_beside(ranks, nbytes) > 1, nbytes, 0.0)
-    return several
+    return np.where(_beside(ranks, nbytes) > 1, nbytes, 0.0)
 
 
 def sent_bytes(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
     """Return the bytes that a rank sends at least in the place of the seconds of collectives."""
     count = _beside(ranks, nbytes)
-    sent: Floats = (2 if kind == "all-reduce" else 1) * (count - 1) / count * nbytes
-    return sent
+    return (2 if kind == "all-reduce" else 1) * (count - 1) / count * nbytes
 
 
 def _beside(ranks: Ints, nbytes: Floats) -> Ints:
