@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightloom.collectives.bounds.link_use import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
 from lightloom.collectives.schedule import build as wl
 
 
@@ -24,13 +25,13 @@ def test_ring_all_to_all_is_legal_and_optimal(nodes: int) -> None:
     ]
     assert len(cells) == len(set(cells))
     # Optimal: any two opposite cuts are crossed by floor(n²/4) pairs each way, over two links.
-    assert int(colour.max()) + 1 == wl.ring_all_to_all_wavelengths(nodes) == -(-(nodes * nodes // 4) // 2)
+    assert int(colour.max()) + 1 == ring_all_to_all_wavelengths(nodes) == -(-(nodes * nodes // 4) // 2)
 
 
 def test_lemma_1_is_loose_for_odd_rings() -> None:
-    assert wl.ring_all_to_all_wavelengths(5) == 3
+    assert ring_all_to_all_wavelengths(5) == 3
     assert -(-(5 * 5) // 8) == 4
-    assert all(wl.ring_all_to_all_wavelengths(n) == -(-n * n // 8) for n in range(2, 200, 2))
+    assert all(ring_all_to_all_wavelengths(n) == -(-n * n // 8) for n in range(2, 200, 2))
 
 
 @given(st.integers(2, 40))
@@ -38,7 +39,7 @@ def test_lemma_1_is_loose_for_odd_rings() -> None:
 def test_line_all_to_all_needs_the_load_of_the_middle_link(nodes: int) -> None:
     low, high = np.triu_indices(nodes, 1)
     _, used = wl.colour_intervals(low, high, np.ones_like(low), nodes)
-    assert used == wl.line_all_to_all_wavelengths(nodes) == nodes * nodes // 4
+    assert used == line_all_to_all_wavelengths(nodes) == nodes * nodes // 4
 
 
 @st.composite

@@ -9,8 +9,7 @@ import ast
 import inspect
 import sys
 from dataclasses import dataclass
-from functools import partial
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Annotated
 
