@@ -327,7 +327,16 @@ class _PlanTasks:
 
     def _append(self, task: Task, *after: int) -> int:
         before = (self._last[task.resource],) if task.resource in self._last else ()
-        self.tasks.append(replace(task, after=tuple(dict.fromkeys(before + after))))
+        self.tasks.append(
+            Task(  # several times as fast as ``replace``
+                name=task.name,
+                resource=task.resource,
+                category=task.category,
+                duration=task.duration,
+                after=tuple(dict.fromkeys(before + after)) if after else before,
+                details=task.details,
+            )
+        )
         self._last[task.resource] = len(self.tasks) - 1
         return len(self.tasks) - 1
 
