@@ -30,7 +30,8 @@ from lightloom.planning.search import search as search_module
 from lightloom.planning.search.bounds import PriceLines
 from lightloom.planning.search.plans import Plan, PlanSearch, RefusedPlan, order
 from lightloom.planning.search.request import STRATEGIES, Pins, SearchRequest
-from lightloom.planning.search.search import COMPARED, Comparison, _Search, search
+from lightloom.planning.search.rows import ClusterRows
+from lightloom.planning.search.search import COMPARED, _Search, compared_plans, search
 from tests.planner.jobs import transformer
 
 
@@ -191,17 +192,14 @@ def test_data_parallelism_is_compared_at_the_largest_batch_that_fits(monkeypatch
     on = cluster(2, memory=max(plan.memory for plan in ranking))
     simulated: list[Plan] = []
     advances: list[Sequence[str]] = []
-    run = Comparison.run
 
-    def backwards(
-        comparison: Comparison, batches: Sequence[int], _: object = None
-    ) -> tuple[list[Plan], list[RefusedPlan]]:
+    def backwards(rows: ClusterRows, batches: Sequence[int], _: object = None) -> tuple[list[Plan], list[RefusedPlan]]:
         """In whatever order they are simulated."""
-        plans, refused = run(comparison, batches, lambda: advances.append(comparison.request.algorithms))
+        plans, refused = compared_plans(rows, batches, lambda: advances.append(rows.request.algorithms))
         simulated.extend(plans)
         return plans[::-1], refused
 
-    monkeypatch.setattr(Comparison, "run", backwards)
+    monkeypatch.setattr("lightloom.planning.search.search.compared_plans", backwards)
     found = searched(on, largest_batches=True, compare=True, algorithms=("ring", "recursive-doubling"))
     assert max(plan.global_batch for plan in found.ranking) > 16
     compared = [plan for plan in found.ranking if plan.strategy in ("ddp", "fsdp")]

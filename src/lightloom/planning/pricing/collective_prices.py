@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from hashlib import sha256
@@ -50,8 +51,8 @@ from lightloom.collectives.registry import (
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.core.arrays import Effort, Floats, Ints
-from lightloom.core.files import LOG, cache_directory, read_entry, write_entry
 from lightloom.core.errors import BoundError, UnsupportedError
+from lightloom.core.files import LOG, cache_directory, read_entry, write_entry
 from lightloom.core.results import Document, content_hash
 from lightloom.exchange.method import Phase, nbytes_of_terms, sum_over_hops
 from lightloom.machines.fabrics.derived import structure
@@ -135,9 +136,8 @@ class SchedulePrices(CostedPrices):
     def at(self, size: float) -> SchedulePrices:
         """Return prices where schedules built for ``size`` bytes carry everything, so that one set of circuits serves
         all."""
-        prices = SchedulePrices(self.algorithm, self.fabric, self.model)
-        prices.exchange, prices._element_bytes, prices._built = self.exchange, self._element_bytes, self._built
-        prices._priced, prices._unchecked, prices._only = self._priced, self._unchecked, size
+        prices = copy(self)
+        prices._only = size
         return prices
 
     def built_for(self, kind: Kind, nbytes: float) -> float:
@@ -729,41 +729,29 @@ def group_phases(
     return found
 
 
+@dataclass(eq=False)
 class ExchangePrices(CostedPrices):
     """Prices of a method among a group of ranks."""
 
-    def __init__(
-        self,
-        exchange: PricedExchange,
-        plain: Callable[[int, int], CheapestPrices],
-        element_bytes: Mapping[Kind, int],
-        ranks: int,
-        stride: int,
-        *,
-        in_network: bool,
-    ) -> None:
-        """Set up the prices of one method in one group.
-
-        Args:
-            exchange: with its engine.
-            plain: prices of collectives as they are, in groups of so many ranks so far apart.
-            element_bytes: bytes of one gradient in the kinds of collectives that carry them.
-            ranks: ranks of the group.
-            stride: their distance.
-            in_network: whether the fabric adds up light on its way.
-        """
-        self.exchange = exchange
-        self._plain = plain
-        self._element_bytes = element_bytes
-        self._group = ranks, stride
-        self._in_network = in_network
-        self._costs: dict[tuple[Kind, float], tuple[Priced, Bound]] = {}
+    exchange: PricedExchange
+    """With its engine."""
+    plain: Callable[[int, int], CheapestPrices]
+    """Prices of collectives as they are, in groups of so many ranks so far apart."""
+    element_bytes: Mapping[Kind, int]
+    """Bytes of one gradient in the kinds of collectives that carry them."""
+    ranks: int
+    """Ranks of the group."""
+    stride: int
+    """Distance between its ranks."""
+    in_network: bool
+    """True where the fabric adds up light on its way."""
+    _costs: dict[tuple[Kind, float], tuple[Priced, Bound]] = field(default_factory=dict)
 
     def choice(self, kind: Kind, nbytes: float) -> CollectivePrices | ExchangePrices:
         """Return these prices for a collective that the method carries, otherwise those of the algorithm that does."""
-        if kind in self._element_bytes and self.phases(kind, nbytes):
+        if kind in self.element_bytes and self.phases(kind, nbytes):
             return self
-        return self._plain(*self._group).choice(kind, nbytes)
+        return self.plain(self.ranks, self.stride).choice(kind, nbytes)
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
         """Return the verified schedule of an exchange of one phase.
@@ -771,36 +759,36 @@ class ExchangePrices(CostedPrices):
         Raises:
             UnsupportedError: it has several.
         """
-        if kind not in self._element_bytes:
-            return self._plain(*self._group).schedule(kind, nbytes)
+        if kind not in self.element_bytes:
+            return self.plain(self.ranks, self.stride).schedule(kind, nbytes)
         phases = self.phases(kind, nbytes)
         if len(phases) != 1:
             raise UnsupportedError(f"{self.exchange.name}: {len(phases)} collectives have no schedule in common")
-        return self._plain(phases[0].ranks, phases[0].stride).schedule(phases[0].kind, phases[0].nbytes)
+        return self.plain(phases[0].ranks, phases[0].stride).schedule(phases[0].kind, phases[0].nbytes)
 
     def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
         """Return the collectives of an exchange in the place of one of so many bytes."""
-        values = nbytes / self._element_bytes[kind]
-        return group_phases(self.exchange, kind, values, *self._group, in_network=self._in_network)
+        values = nbytes / self.element_bytes[kind]
+        return group_phases(self.exchange, kind, values, self.ranks, self.stride, in_network=self.in_network)
 
     def algorithms(self, kind: Kind, nbytes: float) -> tuple[str, ...]:
         """Return the names of the algorithms that carry its phases, in their order; of a kind that is left as it is, of
         that."""
-        if kind not in self._element_bytes:
-            return (self._plain(*self._group).choice(kind, nbytes).algorithm.name,)
+        if kind not in self.element_bytes:
+            return (self.plain(self.ranks, self.stride).choice(kind, nbytes).algorithm.name,)
         phases = self.phases(kind, nbytes)
-        chosen = (self._plain(each.ranks, each.stride).choice(each.kind, each.nbytes) for each in phases)
+        chosen = (self.plain(each.ranks, each.stride).choice(each.kind, each.nbytes) for each in phases)
         return tuple(prices.algorithm.name for prices in chosen)
 
     def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
         """Return the bytes of float32 that are exchanged in the place of a collective; None where this kind is left as
         it is."""
-        return 4 * nbytes / self._element_bytes[kind] if kind in self._element_bytes else None
+        return 4 * nbytes / self.element_bytes[kind] if kind in self.element_bytes else None
 
     def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
         """Return the size of the plain collective that sends as many bytes a step."""
-        values = nbytes / self._element_bytes[kind]
-        return self.exchange.sent_bytes(kind, values, self._group[0]) / self.exchange.every
+        values = nbytes / self.element_bytes[kind]
+        return self.exchange.sent_bytes(kind, values, self.ranks) / self.exchange.every
 
     def lines(
         self, kind: Kind, lines_of: Callable[[Kind, int, int], Sequence[LowerPrice]]
@@ -811,7 +799,7 @@ class ExchangePrices(CostedPrices):
             kind: of the collectives.
             lines_of: lower bounds of the plain prices of a kind in groups of so many ranks so far apart.
         """
-        if kind not in self._element_bytes:
+        if kind not in self.element_bytes:
             return None
         phases = self.phases(kind, 1.0)
         parts = [(lines_of(phase.kind, phase.ranks, phase.stride), phase.nbytes) for phase in phases]
@@ -821,11 +809,11 @@ class ExchangePrices(CostedPrices):
         return [exchange_line(parts, (nothing, some - nothing), self.exchange.every)]
 
     def _coding(self, kind: Kind, nbytes: float) -> tuple[float, float]:
-        return self.exchange.coding(kind, nbytes / self._element_bytes[kind], self._group[0])
+        return self.exchange.coding(kind, nbytes / self.element_bytes[kind], self.ranks)
 
     def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
-        if kind not in self._element_bytes:
-            plain = self._plain(*self._group)
+        if kind not in self.element_bytes:
+            plain = self.plain(self.ranks, self.stride)
             return plain(kind, nbytes), plain.cost(kind, nbytes)[1]
         if (kind, nbytes) not in self._costs:
             self._costs[kind, nbytes] = self._price(kind, nbytes)
@@ -833,13 +821,13 @@ class ExchangePrices(CostedPrices):
 
     def _price(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
         phases = self.phases(kind, nbytes)
-        carriers = [self._plain(phase.ranks, phase.stride).choice(phase.kind, phase.nbytes) for phase in phases]
+        carriers = [self.plain(phase.ranks, phase.stride).choice(phase.kind, phase.nbytes) for phase in phases]
         priced = [carrier(phase.kind, phase.nbytes) for carrier, phase in zip(carriers, phases, strict=True)]
         bounds = [carrier.cost(phase.kind, phase.nbytes)[1] for carrier, phase in zip(carriers, phases, strict=True)]
         coding, every = self._coding(kind, nbytes), self.exchange.every
         whole = _together(priced, *coding)
         sizes = [phase.nbytes for phase in phases]
-        main = priced[sizes.index(max(sizes))] if phases else self._plain(*self._group)(kind, nbytes)
+        main = priced[sizes.index(max(sizes))] if phases else self.plain(self.ranks, self.stride)(kind, nbytes)
         largest = max(bounds, key=lambda bound: bound.time, default=Bound(0.0, "nothing"))
         shared = {name: getattr(whole.cost, name) / every for name in (*_TIMES, "setup")}
         energy = None if whole.cost.energy is None else whole.cost.energy / every

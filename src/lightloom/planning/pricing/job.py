@@ -40,9 +40,6 @@ from lightloom.planning.parallelism.plan import (
 )
 from lightloom.planning.parallelism.strategy_space import (
     KIND_OF_SHARDING,
-    MOST_MICRO_BATCHES,
-    MOST_VIRTUAL_STAGES,
-    SHARDINGS,
     Strategies,
     Strategy,
     strategy_space,
@@ -479,15 +476,10 @@ class Job:
         batches: Iterable[int],
         *,
         algorithms: Sequence[str] = (AUTO,),
-        exchanges: Iterable[int] = (0,),
-        recomputations: Sequence[str] = ("none", "full"),
-        shardings: Sequence[str] = SHARDINGS,
-        micro_batch: int | None = None,
         cp: int | None = None,
-        most_micro_batches: int = MOST_MICRO_BATCHES,
-        most_virtual_stages: int = MOST_VIRTUAL_STAGES,
+        **searched: Any,
     ) -> Strategies:
-        """Return every strategy of this model on all ranks of the fabric (:func:`strategy_space`).
+        """Return every strategy of this model on all ranks of the fabric; ``searched`` as of :func:`strategy_space`.
 
         Context-parallel degrees are tried where sequences are long, or the one that is given.
         """
@@ -501,13 +493,8 @@ class Job:
             contexts=searched_degrees(model.graph) if cp is None else (cp,),
             blocks=len(model.starts),
             algorithms=algorithms,
-            exchanges=exchanges,
-            recomputations=recomputations,
-            shardings=shardings,
             node_ranks=self.fabric.node_ranks,
-            micro_batch=micro_batch,
-            most_micro_batches=most_micro_batches,
-            most_virtual_stages=most_virtual_stages,
+            **searched,
         )
 
 

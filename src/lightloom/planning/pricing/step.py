@@ -18,6 +18,7 @@ count as often as there are groups between their ranks."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -258,27 +259,23 @@ class _Group(NamedTuple):
     axis: Axis = "data"
 
 
+@dataclass(frozen=True)
 class ReplicaPrices:
     """Prices of the exchanges between replicas of columns of strategies."""
 
-    def __init__(
-        self,
-        settings: TrainingSettings,
-        rows: Strategies,
-        fabric: Fabric,
-        exchange_time: ExchangeTime,
-        *,
-        sharing: bool,
-        blocking: Mask | None = None,
-    ) -> None:
-        """``blocking``: rows whose gradients are exchanged after the backward pass only [rows]; none without it."""
-        self._blocking = np.zeros(len(rows), np.bool_) if blocking is None else blocking
-        self._settings = settings
-        self._rows = rows
-        self._fabric = fabric
-        self._exchange_time = exchange_time
-        self._sharing = sharing
-        self._within = node_replicas(rows.replicas, rows.tp, fabric.node_ranks)
+    settings: TrainingSettings
+    rows: Strategies
+    fabric: Fabric
+    exchange_time: ExchangeTime
+    sharing: bool
+    """True where groups that interleave share a ring's wavelengths."""
+    blocking: Mask
+    """Rows whose gradients are exchanged after the backward pass only: [rows]."""
+
+    @property
+    def within(self) -> Ints:
+        """Replicas inside a node that share parameters: [rows]."""
+        return node_replicas(self.rows.replicas, self.rows.tp, self.fabric.node_ranks)
 
     def exchanges(self, held: Held, first: Held, units: Ints, by_unit: Mask | None = None) -> ReplicaExchanges:
         """Return the seconds of all exchanges.
@@ -290,7 +287,7 @@ class ReplicaPrices:
             by_unit: chunks whose gradients are exchanged unit by unit [rows, chunks]; only what follows is priced.
                 Without it both ways are, where gradients may overlap passes.
         """
-        rows, settings = self._rows, self._settings
+        rows, settings = self.rows, self.settings
         stages = rows.stages
         gather, once = np.zeros((len(rows), stages)), (rows.sharding == ZERO_1) | self._zero_2("step")
         for group in self._holders(held.by_stage(stages)):
@@ -305,29 +302,29 @@ class ReplicaPrices:
         # One call for all sizes: prices of many rows cost little more than those of a few.
         of_first, of_other, after_pass = np.split(self._gradients(first.beside(other, held)), 3, axis=1)
         # What takes forever unit by unit is exchanged after the pass.
-        of_first[self._blocking] = np.inf
+        of_first[self.blocking] = np.inf
         return ReplicaExchanges(*in_passes, gather, after_pass, UnitGradients(of_first, of_other))
 
     def _gradients(self, held: Held) -> Floats:
         """Return the seconds of the exchange of gradients once a step, of so many parameters: as ``held``."""
-        rows, settings, seconds = self._rows, self._settings, np.zeros_like(held.dense)
+        rows, settings, seconds = self.rows, self.settings, np.zeros_like(held.dense)
         for group in self._holders(held):
             self._add("all-reduce", group, rows.sharding == NONE, settings.gradient_bytes, seconds)
             self._add("reduce-scatter", group, rows.sharding == ZERO_1, settings.gradient_bytes, seconds)
             self._add("reduce-scatter", group, self._zero_2("step"), settings.sharded_gradient_bytes, seconds)
-        within, hybrid = self._within, rows.sharding == HYBRID
+        within, hybrid = self.within, rows.sharding == HYBRID
         across = _Group(held.dense / within[:, None], hybrid, rows.replicas // within, rows.tp * within)
         self._add("all-reduce", across, hybrid, settings.sharded_gradient_bytes, seconds)
         return seconds
 
     def _units(self, first: Held, other: Held) -> tuple[UnitExchanges, UnitExchanges]:
         """Return the seconds of the exchanges of the first unit of each chunk and of another one."""
-        rows, settings, held = self._rows, self._settings, first.beside(other)
+        rows, settings, held = self.rows, self.settings, first.beside(other)
         gather, scatter = np.zeros_like(held.dense), np.zeros_like(held.dense)
         resharded = gathers_in_passes(rows.sharding)
         chosen = resharded | self._zero_2("micro-batch")
         for group in self._holders(held):
-            inside = group._replace(ranks=np.where(rows.sharding == HYBRID, self._within, group.ranks))
+            inside = group._replace(ranks=np.where(rows.sharding == HYBRID, self.within, group.ranks))
             self._add("all-gather", inside, chosen, settings.sharded_parameter_bytes, gather)
             self._add("reduce-scatter", inside, chosen, settings.sharded_gradient_bytes, scatter)
         seconds = gather, np.where(resharded[:, None], gather, 0.0), scatter
@@ -336,12 +333,12 @@ class ReplicaPrices:
 
     def _zero_2(self, often: str) -> Mask:
         """Return the rows that shard gradients but not parameters, if these exchange so often: [rows]."""
-        chosen: Mask = (self._rows.sharding == ZERO_2) & (self._settings.zero_2_exchange == often)
+        chosen: Mask = (self.rows.sharding == ZERO_2) & (self.settings.zero_2_exchange == often)
         return chosen
 
     def _holders(self, held: Held) -> tuple[_Group, _Group]:
         """Replicas of what all hold, and of experts, whose exchanges follow."""
-        rows = self._rows
+        rows = self.rows
         return (
             _Group(held.dense, np.ones(len(rows), np.bool_), rows.replicas, rows.tp),
             _Group(held.experts, rows.ep > 1, rows.replicas // rows.ep, rows.tp * rows.ep, "expert-data"),
@@ -353,13 +350,13 @@ class ReplicaPrices:
         if not len(which):
             return
         stride = group.stride[which]
-        shared = interleaved(self._fabric, stride, self._sharing)[:, None]
-        seconds[which] += on_axis(self._exchange_time, group.axis)(
+        shared = interleaved(self.fabric, stride, self.sharing)[:, None]
+        seconds[which] += on_axis(self.exchange_time, group.axis)(
             kind,
-            self._rows.algorithm[which],
+            self.rows.algorithm[which],
             group.ranks[which],
-            distance(self._fabric, stride),
-            self._rows.exchange[which],
+            distance(self.fabric, stride),
+            self.rows.exchange[which],
             group.held[which] * shared * size,
         )
 
@@ -754,7 +751,7 @@ def stage_exchanges(
     held = Held(*(np.add.reduceat(parameters, begins, axis=1)[row] for parameters in blocks))
     first = Held(*(parameters[:, begins][row] for parameters in blocks))
     blocking = job.blocks(rows.exchange)
-    prices = ReplicaPrices(settings, rows, fabric, exchange_time, sharing=sharing, blocking=blocking)
+    prices = ReplicaPrices(settings, rows, fabric, exchange_time, sharing, blocking)
     alone = np.where(columns["sequenced"] & ~columns["divided"] & 1, columns["parameters"], 0)[None, :]
     nbytes = model.sums(alone, edges).reshape(-1, stages).sum(axis=0) * float(settings.gradient_bytes)
     return StageExchanges(

@@ -263,6 +263,7 @@ def divided(job: Job, strategy: Strategy, step_time: Callable[[Job], float]) -> 
     return _DivisionSearch(job, job.pricing, Divisions(fabric, axes), step_time).best()
 
 
+@dataclass(frozen=True)
 class _DivisionSearch:
     """The search for the division of least step time.
 
@@ -270,9 +271,12 @@ class _DivisionSearch:
     that differ by one part; each is priced by schedules of its own, until no other could be faster.
     """
 
-    def __init__(self, job: Job, pricing: GroupPrices, space: Divisions, step_time: Callable[[Job], float]) -> None:
-        self._job, self._pricing, self._space, self._step_time = job, pricing, space, step_time
-        self._scaled: dict[tuple[int, ...], float] = {}
+    job: Job
+    pricing: GroupPrices
+    space: Divisions
+    step_time: Callable[[Job], float]
+    _scaled: dict[tuple[int, ...], float] = field(default_factory=dict)
+    """Seconds at scaled prices, by channels."""
 
     def best(self) -> Job:
         """Return the job on the best division; on one part where no algorithm serves any.
@@ -280,10 +284,10 @@ class _DivisionSearch:
         Raises:
             UnsupportedError: no algorithm serves the axes on any division.
         """
-        parts = self._space.equal()
+        parts = self.space.equal()
         if len(parts) == 1:
             return self._divided(DividedChannels, self._channels(parts))
-        while (nearest := min([parts, *self._space.neighbours(parts)], key=self._estimate)) != parts:
+        while (nearest := min([parts, *self.space.neighbours(parts)], key=self._estimate)) != parts:
             parts = nearest
         best: tuple[float, Job] | None = None
         failure: UnsupportedError | None = None
@@ -292,7 +296,7 @@ class _DivisionSearch:
                 break
             job = self._divided(DividedChannels, channels)
             try:
-                seconds = self._step_time(job)
+                seconds = self.step_time(job)
             except UnsupportedError as error:
                 failure = error
                 continue
@@ -302,7 +306,7 @@ class _DivisionSearch:
         return best[1]
 
     def _channels(self, parts: tuple[int, ...]) -> tuple[int, ...]:
-        channels = self._space.channels(parts)
+        channels = self.space.channels(parts)
         assert channels is not None  # there are as many as the axes need at least
         return channels
 
@@ -311,14 +315,14 @@ class _DivisionSearch:
         channels = self._channels(parts)
         if channels not in self._scaled:
             try:
-                self._scaled[channels] = self._step_time(self._divided(ScaledChannels, channels))
+                self._scaled[channels] = self.step_time(self._divided(ScaledChannels, channels))
             except UnsupportedError:
                 return inf
         return self._scaled[channels]
 
     def _divided(self, channels_of: type[DividedChannels], channels: tuple[int, ...]) -> Job:
-        division = Division(self._space.fabric, self._space.axes, channels)
-        return replace(self._job, shares=channels_of(self._pricing, division))
+        division = Division(self.space.fabric, self.space.axes, channels)
+        return replace(self.job, shares=channels_of(self.pricing, division))
 
 
 def stage_seconds(job: Job, strategy: Strategy) -> float:

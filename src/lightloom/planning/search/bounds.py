@@ -15,6 +15,7 @@ buckets or units instead: exchange k cannot start before its data exists, and al
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -201,6 +202,7 @@ def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Fl
     return found + update
 
 
+@dataclass(eq=False)
 class PriceLines:
     """Lower bounds of prices, for columns of sizes; a few prices for each kind, algorithm, group and exchange.
 
@@ -209,24 +211,15 @@ class PriceLines:
     (``Cost.repeated_time``).
     """
 
-    def __init__(
-        self,
-        pricing: Pricing,
-        algorithms: Sequence[str],
-        *,
-        hidden_setup: bool,
-        divided: bool = False,
-        proved: bool = False,
-    ) -> None:
-        """``divided``: whether groups have no more than a share of the channels, and bytes count once; ``proved``:
-        whether bounds of the collectives stand for those of their schedules."""
-        self._pricing = pricing
-        self._proved = proved
-        self._algorithms = algorithms
-        self._hidden_setup = hidden_setup
-        self._lines: dict[tuple[Kind, Group], list[LowerPrice]] = {}
-        self._tables: dict[tuple[Kind, tuple[Group, ...]], _LineTable] = {}
-        self._divided = divided
+    pricing: Pricing
+    algorithms: Sequence[str]
+    hidden_setup: bool
+    divided: bool = False
+    """True where groups have no more than a share of the channels, and bytes count once."""
+    proved: bool = False
+    """True where bounds of the collectives stand for those of their schedules."""
+    _lines: dict[tuple[Kind, Group], list[LowerPrice]] = field(default_factory=dict)
+    _tables: dict[tuple[Kind, tuple[Group, ...]], _LineTable] = field(default_factory=dict)
 
     def __call__(
         self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats
@@ -248,21 +241,21 @@ class PriceLines:
     def _slope(self, kind: Kind, group: Group) -> float:
         """Return the seconds for each byte that no share of the channels beats; 0 where groups have all of them."""
         _, ranks, stride, exchange = group
-        if not self._divided:
+        if not self.divided:
             return 0.0
-        assert isinstance(self._pricing, GroupPrices)
-        return slope(self._pricing, kind, ranks, exchange, stride)
+        assert isinstance(self.pricing, GroupPrices)
+        return slope(self.pricing, kind, ranks, exchange, stride)
 
     def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
         if group[1] == 1:
             return []
         if (kind, group) not in self._lines:
             algorithm, ranks, stride, exchange = group
-            name = self._algorithms[algorithm]
-            lines_of = self._pricing.lines
-            if self._proved and isinstance(self._pricing, GroupPrices):
-                lines_of = self._pricing.proved_lines
-            lines = lines_of(kind, name, ranks, exchange, stride, hidden_setup=self._hidden_setup)
+            name = self.algorithms[algorithm]
+            lines_of = self.pricing.lines
+            if self.proved and isinstance(self.pricing, GroupPrices):
+                lines_of = self.pricing.proved_lines
+            lines = lines_of(kind, name, ranks, exchange, stride, hidden_setup=self.hidden_setup)
             self._lines[kind, group] = undominated(lines)
         return self._lines[kind, group]
 
