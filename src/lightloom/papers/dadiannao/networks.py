@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from lightloom.core.files import write_atomically
 from lightloom.models.graph import ComputeGraph, layers, neuron_bytes, synapse_bytes
@@ -113,9 +114,9 @@ def trace_variant() -> Network:
         change = sum((times - 1) * getattr(parts[block], field) for block, times in VARIANT.items())
         return float(getattr(whole, field) + change)
 
-    sums = {name: total(name) for name in ("synapses", "neurons", "products", "inputs")}
-    counts = {name: round(total(name)) for name in ("layers", "convolutions")}
-    return replace(whole, name="Inception-v3", **sums, **counts)
+    counts: dict[str, Any] = {name: total(name) for name in ("synapses", "neurons", "products", "inputs")}
+    counts |= {name: round(total(name)) for name in ("layers", "convolutions")}
+    return replace(whole, name="Inception-v3", **counts)
 
 
 def _block_alone(graph: ComputeGraph, block: str) -> ComputeGraph:
