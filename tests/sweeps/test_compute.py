@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from lightloom.collectives import evaluate as evaluate_module
+from lightloom.collectives import registry as evaluate_module
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import evaluate, find
