@@ -315,7 +315,7 @@ _TABLE_2_UNITS = {
 def _rows_of_table_2(name: str, counts: Network, suffix: str = "") -> list[Claim]:
     paper, ours, rows = TABLE_2[name], sizes(counts), []
     for what, (unit, tolerance) in _TABLE_2_UNITS.items():
-        values = {"what": what, "network": _identifier(name), "suffix": suffix, "zoo": ZOO[name]}
+        values: dict[str, Any] = {"what": what, "network": _identifier(name), "suffix": suffix, "zoo": ZOO[name]}
         values |= {"paper": getattr(paper, what), "unit": unit, "tolerance": tolerance}
         values |= {"basis": "derived"} if what == "ratio" else {}
         rows.append(PAPER.claim("table2.{what}_{network}{suffix}", getattr(ours, what), **values))
