@@ -83,12 +83,13 @@ def over_circuits(
     circuit = taken[row_part, hops[row_part] - 1 - place]
     chunk = (demand.part[part] * pieces + number)[row_part]
     count, stores = len(circuit), np.zeros(len(circuit), np.bool_)
-    path, ends = np.unique(circuit, return_inverse=True)[1], (column[circuit] for column in circuits.columns)
+    path = np.unique(circuit, return_inverse=True)[1]
+    source, destination, route, channel, width = (column[circuit] for column in circuits.columns)
     schedule = assemble(
         "synthesized",
         collective,
         fabric,
-        Rows(np.arange(count), path, *ends, chunk, stores),
+        Rows(np.arange(count), path, source, destination, route, channel, width, chunk, stores),
         chunks=collective.parts * pieces,
         steps=count,
         notes=(note,) if note else (),
