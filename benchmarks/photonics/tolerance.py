@@ -96,7 +96,7 @@ def trained_row(name: str, request: Tolerance) -> Row:
     requests = {"all": request} | {error: request.only(error, value) for error, value in request.errors.items()}
     for label, errors in requests.items():
         wrong = count_wrong_words(
-            mapped, errors.devices, errors.amplifiers, fabrications=TRAINED_FABRICATIONS, words=TRAINED_WORDS
+            mapped, errors.devices, errors.full_scale, fabrications=TRAINED_FABRICATIONS, words=TRAINED_WORDS
         )
         rates[label] = [wrong.rate, *wrong.interval]
     row = {"network": f"{name}, `{form}`", "servers": arguments.servers, "bits": arguments.bits, "rates": rates}

@@ -76,9 +76,11 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
     if family == "link":
         name, options = _link_options(spec, rest)
         network, arguments = _network_for(name, servers, bits, rounding)
-        fabrication = _fabrication(spec, options.pop("fabrication", "0"))
+        fabrication = options.pop("fabrication", "0")
+        if not fabrication.isdecimal():
+            raise ConfigError(f"averager {spec!r}: fabrication {fabrication!r}: expected a whole number of at least 0")
         mapping = load_mapping(Path(name)) or BALANCED
-        return LinkAverager(network, arguments, read_options(options), seed, fabrication, mapping)
+        return LinkAverager(network, arguments, read_options(options), seed, int(fabrication), mapping)
     name, comma, share = rest.rpartition(",noise=")
     name, stated = (name, f"noise={share}") if comma else (rest, "")
     network, arguments = _network_for(name, servers, bits, rounding)
@@ -88,15 +90,13 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
 def _network_for(name: str, servers: int, bits: int, rounding: str) -> tuple[LayeredNetwork, FunctionArguments]:
     """Read a network, and refuse one for another purpose."""
     network, arguments = load_network(Path(name))
-    purpose = _purpose(arguments.servers, arguments.bits, arguments.rounding)
-    expected = _purpose(servers, bits, rounding)
+    purpose, expected = (
+        f"{wanted[0]} servers, {wanted[1]} bits, {wanted[2]}"
+        for wanted in ((arguments.servers, arguments.bits, arguments.rounding), (servers, bits, rounding))
+    )
     if purpose != expected:
         raise ConfigError(f"{name!r}: a network for {purpose}, expected {expected}")
     return network, arguments
-
-
-def _purpose(servers: int, bits: int, rounding: str) -> str:
-    return f"{servers} servers, {bits} bits, {rounding}"
 
 
 def _link_options(spec: str, rest: str) -> tuple[str, dict[str, str]]:
@@ -110,12 +110,6 @@ def _link_options(spec: str, rest: str) -> tuple[str, dict[str, str]]:
             raise ConfigError(f"averager {spec!r}: {part!r}: expected an option of `onn link`, e.g. full-scale=3mW")
         options[option] = text
     return name, options
-
-
-def _fabrication(spec: str, text: str) -> int:
-    if not text.isdecimal():
-        raise ConfigError(f"averager {spec!r}: fabrication {text!r}: expected a whole number of at least 0")
-    return int(text)
 
 
 def _digit_sum_options(spec: str, options: str) -> tuple[int, float | None]:

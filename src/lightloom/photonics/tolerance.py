@@ -12,6 +12,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError, UnsupportedError
+from lightloom.core.results import Document
 from lightloom.core.units import parse
 from lightloom.photonics.averaging.averagers import IdealAverager
 from lightloom.photonics.averaging.compiler import realise
@@ -31,7 +32,7 @@ from lightloom.photonics.devices import LARGEST, NonIdealities, amplifier_noise
 from lightloom.photonics.link.settings import AMPLIFIER_LIMIT, RANGES, SOURCES, Link
 from lightloom.photonics.link.simulate import digits, draw_words
 from lightloom.photonics.link.word_errors import WrongWords, clopper_pearson
-from lightloom.photonics.meshes.calibration.calibrate import Conditions, Trial, target_of, try_calibration
+from lightloom.photonics.meshes.calibration.calibrate import Conditions, target_of, try_calibration
 from lightloom.photonics.meshes.calibration.fit import Fields
 from lightloom.photonics.meshes.correction import corrected
 from lightloom.photonics.meshes.disturb import Disturbed, Evaluate, fabricated_matrices
@@ -140,20 +141,12 @@ def component_count(matrix: Matrix, form: Form) -> int:
 _LINK = Link()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amplifiers:
-    """Amplifiers behind the outputs of every layer, and the power that a field of amplitude 1 has."""
+def noise_behind(gains: Floats, full_scale: float) -> Floats:
+    """Return the noise of a quadrature behind amplifiers of these amplitude gains, relative to full scale in watts.
 
-    full_scale: float
-    """Power of full scale, in watts."""
-    noise_figure_db: float = _LINK.noise_figure_db
-    """Noise figure in dB, that of the link."""
-    bandwidth: float = _LINK.bandwidth
-    """Optical bandwidth in Hz, that of the link."""
-
-    def noise(self, gains: Floats) -> Floats:
-        """Return the noise of a quadrature behind amplitude gains, relative to full scale; none without gain."""
-        return amplifier_noise(np.maximum(np.square(gains), 1.0), self.noise_figure_db, self.bandwidth, self.full_scale)
+    Noise figure and bandwidth are those of the link; without gain there is no noise.
+    """
+    return amplifier_noise(np.maximum(np.square(gains), 1.0), _LINK.noise_figure_db, _LINK.bandwidth, full_scale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -254,11 +247,6 @@ class Tolerance:
             )
 
     @property
-    def amplifiers(self) -> Amplifiers | None:
-        """Amplifiers at that power of full scale."""
-        return None if self.full_scale is None else Amplifiers(full_scale=self.full_scale)
-
-    @property
     def errors(self) -> dict[str, float]:
         """Errors that are not 0, by name; ``power`` in watts."""
         given = {name: float(getattr(self.devices, field)) for name, (field, _) in DEVICE_FIELDS.items()}
@@ -348,7 +336,7 @@ _SIGNALS_AT_ONCE = 1 << 18
 def count_wrong_words(
     mapped: MappedAverager,
     devices: NonIdealities,
-    amplifiers: Amplifiers | None,
+    full_scale: float | None,
     *,
     fabrications: int,
     words: int,
@@ -357,14 +345,15 @@ def count_wrong_words(
 ) -> WrongWords:
     """Fabricate an averager many times, and average words on each, P and T included.
 
-    Half of the words are near-equal (`draw_words`). Noise of amplifiers is drawn for every word; None has none.
+    Half of the words are near-equal (`draw_words`). Noise of amplifiers is drawn for every word, for ``full_scale``
+    watts; None has none.
     """
     rng = np.random.default_rng((seed, fabrications, words))
     wrong = []
     for start in range(0, fabrications, _FABRICATIONS_AT_ONCE):
         count = min(_FABRICATIONS_AT_ONCE, fabrications - start)
         batch = fabricate_averagers(mapped, devices, rng, count)
-        noise = [None if amplifiers is None else amplifiers.noise(gains)[..., None] for gains in batch.gains]
+        noise = [None if full_scale is None else noise_behind(gains, full_scale)[..., None] for gains in batch.gains]
         largest = max(batch.last.shape[1], *mapped.network.layers)
         step = max(1, _SIGNALS_AT_ONCE // (count * largest))
         total = np.zeros(count, np.int64)
@@ -482,21 +471,21 @@ class TolerantAverager:
     seed: int
 
 
-def words_for(request: Tolerance, wrong: float = 40.0) -> int:
-    """Return the words on each of `FABRICATIONS` for which ``wrong`` are expected at the target."""
-    return max(500, math.ceil(wrong / request.word_errors / FABRICATIONS))
-
-
-def clearly_fails(mapped: MappedAverager, request: Tolerance, seed: int = 0) -> WrongWords | None:
-    """Return a small sample of wrong words that rules the averager out, or None."""
-    sample = count_wrong_words(
+def _screened(mapped: MappedAverager, request: Tolerance, seed: int) -> WrongWords:
+    """Return the wrong words of a few fabrications."""
+    return count_wrong_words(
         mapped,
         request.devices,
-        request.amplifiers,
+        request.full_scale,
         fabrications=_SCREENED_FABRICATIONS,
         words=_SCREENED_WORDS,
         seed=seed,
     )
+
+
+def clearly_fails(mapped: MappedAverager, request: Tolerance, seed: int = 0) -> WrongWords | None:
+    """Return a small sample of wrong words that rules the averager out, or None."""
+    sample = _screened(mapped, request, seed)
     # A rate of the words alone says little about other fabrications, so that it must be far off.
     low, _ = clopper_pearson(int(sample.wrong.sum()), sample.words * sample.wrong.size)
     return sample if low > 3 * request.word_errors and sample.wrong.sum() >= 3 else None
@@ -505,16 +494,19 @@ def clearly_fails(mapped: MappedAverager, request: Tolerance, seed: int = 0) -> 
 def measure_wrong_words(
     mapped: MappedAverager, request: Tolerance, seed: int = 0, advance: Advance = lambda _: None, wrong: float = 40.0
 ) -> WrongWords:
-    """Return the wrong words of `FABRICATIONS` fabrications, or of a few if they clearly are too many."""
+    """Return the wrong words of `FABRICATIONS` fabrications, or of a few if they clearly are too many.
+
+    So many words are tried that ``wrong`` are expected at the target.
+    """
     sample = clearly_fails(mapped, request, seed)
     if sample is not None:
         return sample
     return count_wrong_words(
         mapped,
         request.devices,
-        request.amplifiers,
+        request.full_scale,
         fabrications=FABRICATIONS,
-        words=words_for(request, wrong),
+        words=max(500, math.ceil(wrong / request.word_errors / FABRICATIONS)),
         seed=seed + 1,
         advance=advance,
     )
@@ -581,18 +573,7 @@ def sturdiest(
     rates = []
     for candidate in tried:
         mapped = candidate.mapped()
-        samples = [
-            count_wrong_words(
-                mapped,
-                eased.devices,
-                eased.amplifiers,
-                fabrications=_SCREENED_FABRICATIONS,
-                words=_SCREENED_WORDS,
-                seed=seed,
-            )
-            for eased in map(request.scaled, _EASED)
-        ]
-        rates.append(sum(sample.rate for sample in samples))
+        rates.append(sum(_screened(mapped, request.scaled(share), seed).rate for share in _EASED))
         advance(1)
     best: Candidate | None = None
     most = 0.0
@@ -617,19 +598,17 @@ def largest_alone(
 
     None stands for values outside 1e-5 to 1 (power: 1 nW to 1 kW, DAC bits: 1 to 20).
     """
+
+    def tolerated(value: float) -> bool:
+        return _tolerates(mapped, request.only(name, value), seed)
+
     if name == POWER:
-        found = _largest_tolerated(
-            lambda noise: _tolerates(mapped, request.only(name, noise**-2), seed), 1e-2, 3e4, advance
-        )
+        found = _largest_tolerated(lambda noise: tolerated(noise**-2), 1e-2, 3e4, advance)
         return found**-2 if found else None
     if name == "dac-bits":
-        bits = (count for count in range(1, 21) if _tolerates(mapped, request.only(name, count), seed))
-        return next(bits, None)
+        return next(filter(tolerated, range(1, 21)), None)
     low, high = (1e-6, 0.5) if name == "crosstalk" else (1e-5, 1.0)
-    return (
-        _largest_tolerated(lambda value: _tolerates(mapped, request.only(name, value), seed), low, high, advance)
-        or None
-    )
+    return _largest_tolerated(tolerated, low, high, advance) or None
 
 
 def _tolerates(mapped: MappedAverager, request: Tolerance, seed: int) -> bool:
@@ -652,15 +631,15 @@ def _largest_tolerated(tolerates: Callable[[float], bool], low: float, high: flo
 # An averager that tolerates errors, as a JSON document.
 
 
-def assumptions(amplifiers: Amplifiers | None) -> list[str]:
+def assumptions(full_scale: float | None) -> list[str]:
     """Return what the word error rate rests on, and what it leaves out, as sentences."""
     levels = "assumption: lanes, outputs of units, amplifiers and receivers set for the loss of their paths"
     left_out = "crossings without loss; lasers, units and receivers without errors (onn link has them)"
-    if amplifiers is None:
+    if full_scale is None:
         return [levels, f"no noise; {left_out}"]
     return [
-        f"noise figure {amplifiers.noise_figure_db:g} dB ({SOURCES['noise_figure_db']})",
-        f"bandwidth {amplifiers.bandwidth / 1e9:g} GHz ({SOURCES['bandwidth']})",
+        f"noise figure {_LINK.noise_figure_db:g} dB ({SOURCES['noise_figure_db']})",
+        f"bandwidth {_LINK.bandwidth / 1e9:g} GHz ({SOURCES['bandwidth']})",
         levels,
         f"amplifiers emit any power, real ones {AMPLIFIER_LIMIT * 1e3:.0f} mW (onn link --gain optical has the peaks)",
         f"no noise but that of amplifiers; {left_out}",
@@ -695,26 +674,13 @@ def tolerance_document(result: TolerantAverager, advance: Callable[[int], None] 
         "tolerated_alone": {
             name: largest_alone(mapped, request, name, result.seed, advance) for name in request.errors
         },
-        "assumptions": assumptions(request.amplifiers),
+        "assumptions": assumptions(request.full_scale),
     }
 
 
 # Calibrate the chips of P, of every layer and of T, and count the words that come out right before and after.
 
 _AT_ONCE = 1 << 13
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CalibratedAverager:
-    """The chips of P, all layers and T, calibrated one by one."""
-
-    trials: Mapping[str, Trial]
-    """One for each chip, by part and block."""
-    words: int
-    """Words behind each share."""
-    right_before: float
-    """Share of words that all servers receive right with the phases of ideal devices; amplifiers make up for loss."""
-    right_after: float
 
 
 def calibrate_averager(
@@ -725,8 +691,11 @@ def calibrate_averager(
     words: int,
     seed: int,
     advance: Callable[[int], None],
-) -> CalibratedAverager:
-    """Fabricate and calibrate the chips of each part, one for each of its blocks.
+) -> Document:
+    """Fabricate and calibrate the chips of each part, one for each of its blocks; return their figures.
+
+    ``accuracy_before`` and ``accuracy_after`` are shares of words that all servers receive right, with the phases of
+    ideal devices and with the calibrated ones; amplifiers make up for loss in both.
 
     Coherent light is assumed at the inputs of each part and detectors at its outputs while it is calibrated, and phases
     of its outputs that homodyne units, receivers or, behind P, the next mesh follow. Light in quadrature counts little,
@@ -742,16 +711,16 @@ def calibrate_averager(
     }
     before = {name: [trial.before_matrix for trial in chips] for name, chips in trials.items()}
     after = {name: [trial.after_matrix for trial in chips] for name, chips in trials.items()}
-    return CalibratedAverager(
-        trials={
-            name + (f", block {block}" if len(chips) > 1 else ""): trial
+    return {
+        "chips": [
+            {"name": name + (f", block {block}" if len(chips) > 1 else ""), **trial.row()}
             for name, chips in trials.items()
             for block, trial in enumerate(chips, 1)
-        },
-        words=words,
-        right_before=_share_right(mapped, before, words, seed),
-        right_after=_share_right(mapped, after, words, seed),
-    )
+        ],
+        "words": words,
+        "accuracy_before": _share_right(mapped, before, words, seed),
+        "accuracy_after": _share_right(mapped, after, words, seed),
+    }
 
 
 def blocks_of(part: Part) -> tuple[MappedMatrix, ...]:

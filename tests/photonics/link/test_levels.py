@@ -18,7 +18,7 @@ from lightloom.photonics.link.settings import Link, ideal
 from lightloom.photonics.link.simulate import Chip, FabricatedLink, design_chip, fabricated, light
 from lightloom.photonics.link.word_errors import word_errors
 from lightloom.photonics.meshes.mapping import MeshMapping
-from lightloom.photonics.tolerance import Amplifiers, averagers_of, count_wrong_words
+from lightloom.photonics.tolerance import averagers_of, count_wrong_words
 
 AS_TOLERATED = replace(ideal(Link()), gain="optical", calibration="levels")
 """The parts that `onn build --tolerate` lets err, and how it sets the chip."""
@@ -94,8 +94,7 @@ def test_both_count_as_many_wrong_words(errors: NonIdealities, full_scale: float
     if full_scale is not None:
         link = replace(link, full_scale=full_scale)
     ours = word_errors(chip(), link, words=tried, fabrications=fabrications)
-    amplifiers = None if full_scale is None else Amplifiers(full_scale=full_scale)
-    theirs = count_wrong_words(chip().mapped, errors, amplifiers, fabrications=fabrications, words=tried)
+    theirs = count_wrong_words(chip().mapped, errors, full_scale, fabrications=fabrications, words=tried)
     assert 1e-3 < theirs.rate < 0.5
     assert ours.interval[0] <= theirs.rate <= ours.interval[1]
     assert theirs.interval[0] <= ours.rate <= theirs.interval[1]
@@ -110,4 +109,5 @@ def test_levels_bear_the_loss_that_gains_alone_do_not() -> None:
     assert rates["levels"] < min(rates["rows"], rates["words"])
     errors = word_errors(chip(), lossy, words=100, fabrications=1)
     lit, plain = (light(chip(), lossy, errors.peaks, raised) for raised in (errors.raised, 1.0))
-    assert lit.levels_raised_db > 0 and lit.laser_per_lane == pytest.approx(errors.raised * plain.laser_per_lane)
+    laser = "laser_per_server_lane_watts"
+    assert lit["levels_raised_db"] > 0 and lit[laser] == pytest.approx(errors.raised * plain[laser])

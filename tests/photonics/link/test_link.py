@@ -192,14 +192,14 @@ def test_the_weakest_part_is_named(chip: Chip) -> None:
     compared = contributions(
         chip, link, word_errors(chip, link, words=1000, fabrications=2), words=1000, fabrications=2
     )
-    assert compared.weakest == "phase lock" and compared.factor == 1
-    assert compared.to_json()["parts"][0]["alone"]["word_error_rate"] > 0.01
+    assert compared["weakest_part"] == "phase lock" and compared["errors_enlarged_by"] == 1
+    assert compared["parts"][0]["alone"]["word_error_rate"] > 0.01
 
 
 def test_errors_are_enlarged_where_hardly_a_word_is_wrong(chip: Chip) -> None:
     link = replace(IDEAL, phase_lock=0.05)
     compared = contributions(chip, link, word_errors(chip, link, words=500, fabrications=1), words=500, fabrications=1)
-    assert compared.factor > 1 and {row.part for row in compared.parts} == {"phase lock"}
+    assert compared["errors_enlarged_by"] > 1 and {row["part"] for row in compared["parts"]} == {"phase lock"}
     assert enlarged(Link(), 2.0).full_scale == Link().full_scale / 4
 
 
@@ -211,11 +211,12 @@ def test_settings_of_phases_lose_the_bits_by_which_errors_grow(bits: int, factor
 def test_light_is_counted(chip: Chip) -> None:
     errors = word_errors(chip, Link(), words=200, fabrications=1)
     lit = light(chip, Link(), errors.peaks)
-    assert lit.lane == pytest.approx(1.5e-3) and lit.laser_per_lane == pytest.approx(15e-3)
-    assert lit.server_lasers == pytest.approx(4 * 15e-3)
+    assert lit["full_scale_at_lane_watts"] == pytest.approx(1.5e-3)
+    assert lit["laser_per_server_lane_watts"] == pytest.approx(15e-3)
+    assert lit["server_lasers_watts"] == pytest.approx(4 * 15e-3)
     optical = Link(gain="optical", full_scale=0.1)
     beyond = light(chip, optical, word_errors(chip, optical, words=200, fabrications=1).peaks)
-    assert beyond.beyond_amplifiers and beyond.peak[1] > 0.1
+    assert beyond["beyond_optical_amplifiers"] and beyond["peak_watts"] > 0.1
 
 
 def test_averagers_of_one_chip_differ_in_noise_alone() -> None:

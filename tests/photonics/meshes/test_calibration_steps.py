@@ -154,15 +154,16 @@ def test_programming_takes_what_lowers_the_squares_and_ends_by_its_rules(values:
     script, dampings = iter([*values, *[2000] * 20]), list[float]()
 
     def residual(*_: object) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return np.ones(next(script)), np.eye(1)
+        squares = next(script)
+        return np.ones(squares), np.zeros((squares, 1))
 
-    def stepped(acting: Settings, *given: Any) -> Settings:
+    def solved(*given: Any) -> NDArray[np.float64]:
         dampings.append(float(given[-1]))
-        return acting
+        return np.zeros(2 * twin.wiring.devices)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(PROGRAMMING, "_residual", residual)
-        patched.setattr(PROGRAMMING, "_stepped", stepped)
+        patched.setattr(PROGRAMMING, "_solve", solved)
         errors = program(twin, target, (ideal.theta, ideal.phi), steps=steps).errors
     reference, factor = iter([*values, *[2000] * 20]), 1.0
     current = next(reference)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -52,7 +51,7 @@ def test_requests_are_read_with_their_units() -> None:
     assert describe(REQUEST.errors) == "phase-error 0.003 rad, coupler-error 0.01 rad, loss 0.1 dB, power 3 mW"
     other = parse_tolerance("dac-bits=8, phase-error=0.01 rad,crosstalk=1e-3", 1e-3)
     assert other.devices == NonIdealities(dac_bits=8, phase_error=0.01, thermal_crosstalk=1e-3)
-    assert other.amplifiers is None
+    assert other.full_scale is None
     half = REQUEST.scaled(0.5)
     assert half.errors == {"phase-error": 1.5e-3, "coupler-error": 5e-3, "loss": 0.05, "power": pytest.approx(12e-3)}
     assert REQUEST.only("loss", 0.2).errors == {"loss": 0.2}
@@ -110,9 +109,7 @@ def test_the_smallest_one_that_bears_the_errors_is_found() -> None:
         assert alone < value if name == "power" else alone > value
     # More power than needed, and what is needed alone, in closed agreement: noise goes with the root of the power.
     need = document["tolerated_alone"]["power"]
-    harsh = count_wrong_words(
-        found.mapped, NonIdealities(), replace(REQUEST, full_scale=need / 4).amplifiers, fabrications=1, words=4000
-    )
+    harsh = count_wrong_words(found.mapped, NonIdealities(), need / 4, fabrications=1, words=4000)
     assert harsh.rate > REQUEST.word_errors
 
 

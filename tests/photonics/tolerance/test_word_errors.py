@@ -28,9 +28,9 @@ from lightloom.photonics.meshes.mapping import (
     map_matrix,
 )
 from lightloom.photonics.tolerance import (
-    Amplifiers,
     count_wrong_words,
     fabricate_averagers,
+    noise_behind,
     received_levels,
     words_right,
 )
@@ -95,7 +95,7 @@ def test_ideal_averagers_err_never_and_bad_ones_nearly_always(form: str, compone
     assert count_wrong_words(mapped, NonIdealities(), None, fabrications=2, words=400).rate == 0
     # Loss that amplifiers and receivers make up for: the paths of a compact mapping differ little here.
     assert count_wrong_words(mapped, NonIdealities(phase_error=0.5), None, fabrications=5, words=200).rate > 0.3
-    assert count_wrong_words(mapped, NonIdealities(), Amplifiers(full_scale=1e-9), fabrications=1, words=400).rate > 0.5
+    assert count_wrong_words(mapped, NonIdealities(), 1e-9, fabrications=1, words=400).rate > 0.5
 
 
 def test_all_codes_arrive_on_ideal_devices() -> None:
@@ -113,10 +113,9 @@ def test_the_noise_of_an_amplifier_is_the_closed_form() -> None:
     """One layer that doubles a field: errors are those of a Gaussian at half a level."""
     doubling = LayeredNetwork((np.array([[2.0]]),), (np.array([-1.5]),), "relu", (np.array([3.0]), np.array([3.0])))
     mapped = map_averager(doubling, FunctionArguments(servers=1, bits=2, inputs=1))
-    amplifiers = Amplifiers(full_scale=2e-7)
     [gain] = [float(matrix.gains[0]) for matrix in mapped.layers.matrices]
     assert gain == pytest.approx(2.0)
-    sigma = float(amplifiers.noise(np.array([gain]))[0])
+    sigma = float(noise_behind(np.array([gain]), 2e-7)[0])
     assert sigma == pytest.approx(amplifier_noise(4.0, 6.0, 50e9, 2e-7))
     # Levels 0..3 become 0 (and lower), 0.5, 2.5 and 3 (and higher) of those received: count against the Gaussian.
     outputs = 2 * np.arange(4.0) - 1.5
@@ -124,15 +123,15 @@ def test_the_noise_of_an_amplifier_is_the_closed_form() -> None:
         ndtr((upper - output) / (3 * sigma)) - ndtr((lower - output) / (3 * sigma))
         for output, lower, upper in zip(outputs, (-np.inf, 0.5, 1.5, 2.5), (0.5, 1.5, 2.5, np.inf), strict=True)
     ]
-    rate = count_wrong_words(mapped, NonIdealities(), amplifiers, fabrications=1, words=40_000).rate
+    rate = count_wrong_words(mapped, NonIdealities(), 2e-7, fabrications=1, words=40_000).rate
     # Near-equal words of one server are uniform too, as one server's code is the common one, within the range.
     assert rate == pytest.approx(1 - np.mean(right), abs=0.05)
 
 
 def test_no_gain_adds_no_noise_and_power_must_be_positive() -> None:
-    assert Amplifiers(full_scale=1e-3).noise(np.array([0.5, 1.0])).tolist() == [0.0, 0.0]
+    assert noise_behind(np.array([0.5, 1.0]), 1e-3).tolist() == [0.0, 0.0]
     with pytest.raises(ConfigError, match="power=0"):
-        Amplifiers(full_scale=0.0).noise(np.array([2.0]))
+        noise_behind(np.array([2.0]), 0.0)
 
 
 def test_amplifiers_make_up_for_loss_with_more_gain() -> None:

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.core.arrays import Codes, Floats, Ints
+from lightloom.core.arrays import Codes, Ints
 from lightloom.core.errors import ConfigError, InputError, VerificationError
 from lightloom.photonics.averaging.block_quantisation import Rounding, mean_codes
 from lightloom.photonics.averaging.function import check_codes, points_of_servers
@@ -360,17 +360,10 @@ class DigitSumAverager:
         sums: Ints = digits.sum(axis=1, dtype=np.int64)
         if self.power is None:
             return sums
-        noisy = sums + self.rng.normal(size=sums.shape) * self._sigma(digits)
-        highest = self.servers * (self.arithmetic.levels - 1)
-        decided: Ints = np.clip(np.rint(noisy), 0, highest).astype(np.int64)
+        made, receiver = self.arithmetic, self.receiver
+        draws = self.rng.normal(size=sums.shape)
+        counts = (digits[..., None] == np.arange(made.levels)).sum(axis=1, dtype=np.int64)
+        # In steps between two sums.
+        sigma = np.sqrt(receiver.noise_variance(self.power, counts)) / receiver.step_current(self.power)
+        decided: Ints = np.clip(np.rint(sums + draws * sigma), 0, made.servers * (made.levels - 1)).astype(np.int64)
         return decided
-
-    def _sigma(self, digits: NDArray[np.uint8]) -> Floats:
-        """Return the standard deviation of each sum [M, n], in steps."""
-        if self.power is None:
-            raise ValueError("without a power every sum is decided right")
-        levels = np.arange(self.arithmetic.levels)
-        counts = (digits[..., None] == levels).sum(axis=1, dtype=np.int64)
-        receiver = self.receiver
-        sigma: Floats = np.sqrt(receiver.noise_variance(self.power, counts)) / receiver.step_current(self.power)
-        return sigma

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from lightloom.core.array_files import read_npz
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError, VerificationError
 from lightloom.core.results import content_hash
-from lightloom.photonics.averaging.construct import build, candidates, recognise
+from lightloom.photonics.averaging.construct import Construction, build, candidates, recognise
 from lightloom.photonics.averaging.function import AveragingFunction, GridInput, points_of_servers, preprocessing_matrix
 from lightloom.photonics.averaging.networks import (
     LayeredNetwork,
@@ -60,29 +60,6 @@ def second_level(
     return AveragingFunction(inputs=(*grid, lowest), divisor=count, outputs=first.outputs, offset=offset)
 
 
-class Level(Protocol):
-    """A network of a cascade, and the function that it computes; a `Construction` is one."""
-
-    @property
-    def name(self) -> str:
-        """Name of the construction, or how the network was made."""
-
-    @property
-    def function(self) -> AveragingFunction:
-        """The function that the network computes."""
-
-    @property
-    def network(self) -> LayeredNetwork:
-        """The network with its weights."""
-
-    @property
-    def mzi_count(self) -> int:
-        """Number of interferometers of the matrices in the paper's convention, without P, T and biases."""
-
-    def verify(self, samples: int = 1_000_000) -> Verification:
-        """Run the network on its grid."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PlainLevel:
     """A network of a cascade that no construction made, such as a trained one."""
@@ -99,6 +76,10 @@ class PlainLevel:
     def verify(self, samples: int = 1_000_000) -> Verification:
         """Run the network on its grid, as `proof.verify` does."""
         return verify(self.network, self.function, samples)
+
+
+Level = Construction | PlainLevel
+"""A network of a cascade, and the function that it computes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

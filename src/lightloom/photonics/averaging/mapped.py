@@ -129,16 +129,18 @@ SAMPLES = 400_000
 """Largest number of grid points that one accuracy is measured on."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class MappedNetwork:
-    """The meshes of every layer of a network, in the order of the light."""
+Part = MappedMatrix | MappedBlocks
 
-    network: LayeredNetwork
-    matrices: tuple[MappedMatrix | MappedBlocks, ...]
+
+class MappedParts:
+    """Meshes of several matrices."""
+
+    matrices: tuple[Part, ...]
+    """The meshes of every chip, in the order of the light."""
 
     @property
     def mzis(self) -> int:
-        """Number of MZIs in all layers."""
+        """Number of MZIs of all matrices."""
         return sum(matrix.mzis for matrix in self.matrices)
 
     @property
@@ -150,6 +152,14 @@ class MappedNetwork:
     def gain(self) -> float:
         """Largest amplitude gain of an amplifier."""
         return max(matrix.gain for matrix in self.matrices)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MappedNetwork(MappedParts):
+    """The meshes of every layer of a network, in the order of the light."""
+
+    network: LayeredNetwork
+    matrices: tuple[Part, ...]
 
     @cached_property
     def target_matrices(self) -> list[Matrix]:
@@ -178,14 +188,9 @@ def effective_network(
     weights, units = [], light_units(mapped.network)
     for layer, (device, target) in enumerate(zip(disturbed, mapped.target_matrices, strict=True)):
         matrix = (corrected(device, real=True) if correct else device).matrix().real
-        weights.append(calibrated_matrix(matrix, target, calibration) * (units[layer + 1] / units[layer]))
+        weights.append(set_levels(matrix, target, calibration).matrices * (units[layer + 1] / units[layer]))
     network = mapped.network
     return LayeredNetwork(tuple(weights), network.biases, network.nonlinearity, network.full_scale)
-
-
-def calibrated_matrix(matrix: Matrix, target: Matrix, calibration: Calibration) -> Matrix:
-    """Return ``matrix`` [outputs, inputs] times the factors that bring it closest to ``target``."""
-    return set_levels(matrix, target, calibration).matrices
 
 
 def fabricated(
@@ -216,20 +221,15 @@ def averaging_accuracy(
 
     def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
         network = effective_network(mapped, disturbed, calibration=calibration, correct=correct)
-        # Inputs are not detected: a full scale of 0 keeps detector noise from them.
-        detected = (np.zeros(network.layers[0]), *network.full_scale[1:])
-        network = LayeredNetwork(network.weights, network.biases, network.nonlinearity, detected)
+        network = _detected(network)
         seed, evaluations = int(rng.integers(1 << 31)), min(function.points, samples)
         return noisy_accuracy(network, function, disturbed[0].non_idealities.detector_noise, evaluations, seed)
 
     return evaluate
 
 
-Part = MappedMatrix | MappedBlocks
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MappedAverager:
+class MappedAverager(MappedParts):
     """Meshes of P, of every layer and of T, in the order of the light."""
 
     arguments: FunctionArguments
@@ -255,8 +255,8 @@ class MappedAverager:
         layers = {f"layer {index}": matrix for index, matrix in enumerate(self.layers.matrices, 1)}
         return {"P": self.preprocessing, **layers, "T": self.splitting}
 
-    @property
-    def matrices(self) -> tuple[Part, ...]:
+    @cached_property
+    def matrices(self) -> tuple[Part, ...]:  # type: ignore[override, unused-ignore]
         """Meshes of P, the layers and T."""
         return tuple(self.parts.values())
 
@@ -268,18 +268,8 @@ class MappedAverager:
         return {"P": units["P"], **layers, "T": units["T"]}
 
     @property
-    def mzis(self) -> int:
-        """Number of MZIs, with P and T."""
-        return sum(part.mzis for part in self.parts.values())
-
-    @property
-    def depth(self) -> int:
-        """Number of columns of MZIs that the light passes, with P and T."""
-        return sum(part.depth for part in self.parts.values())
-
-    @property
     def gain(self) -> float:
-        """Largest amplitude gain of an amplifier."""
+        """Largest amplitude gain of an amplifier, which only layers have."""
         return self.layers.gain
 
     @property
@@ -357,32 +347,22 @@ _AT_ONCE = 50_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MappedCascade:
+class MappedCascade(MappedParts):
     """The meshes of both levels; every group of level 1 has a chip of the same design."""
 
     cascade: Cascade
     first: MappedNetwork
     second: MappedNetwork
 
-    @property
-    def matrices(self) -> tuple[MappedMatrix | MappedBlocks, ...]:
+    @cached_property
+    def matrices(self) -> tuple[Part, ...]:  # type: ignore[override, unused-ignore]
         """The meshes of every chip: those of level 1 as often as there are groups, then those of level 2."""
         return (*self.first.matrices * self.cascade.groups, *self.second.matrices)
-
-    @property
-    def mzis(self) -> int:
-        """Number of MZIs of all chips, without P and T."""
-        return self.cascade.groups * self.first.mzis + self.second.mzis
 
     @property
     def depth(self) -> int:
         """Number of columns of MZIs that the light passes in both levels."""
         return self.first.depth + self.second.depth
-
-    @property
-    def gain(self) -> float:
-        """Largest amplitude gain of an amplifier."""
-        return max(self.first.gain, self.second.gain)
 
 
 def map_cascade(cascade: Cascade, mapping: MeshMapping | None = None) -> MappedCascade:
@@ -395,7 +375,8 @@ def cascade_matrices(cascade: Cascade, units: bool = False) -> dict[str, Matrix]
     """Return the matrices of one chip of each level by name, in the order of the light; P and T with ``units``."""
     named: dict[str, Matrix] = {}
     signals, outputs = symbols_for(cascade.bits), cascade.first.function.outputs
-    lanes = {1: (cascade.servers, signals, LEVELS - 1.0), 2: (cascade.groups, outputs, _scale(cascade.first.network))}
+    sent = light_units(cascade.first.network)[-1]
+    lanes = {1: (cascade.servers, signals, LEVELS - 1.0), 2: (cascade.groups, outputs, sent)}
     for number, level in enumerate((cascade.first, cascade.second), 1):
         if units:
             senders, each, scale = lanes[number]
@@ -440,11 +421,8 @@ def cascade_accuracy(
 
 def _detected(network: LayeredNetwork, received: bool = True) -> LayeredNetwork:
     """Return the network with noise where light is detected: in its units, and behind it if it is ``received``."""
+    # A full scale of 0 keeps detector noise away.
     scales = [np.zeros(network.layers[0]), *network.full_scale[1:]]
     if not received:
         scales[-1] = np.zeros(network.layers[-1])
     return LayeredNetwork(network.weights, network.biases, network.nonlinearity, tuple(scales))
-
-
-def _scale(network: LayeredNetwork) -> float:
-    return float(network.full_scale[-1].max()) or 1.0

@@ -9,7 +9,7 @@ devices replace them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,11 @@ class Rules:
     """Width of the empty border around the chip. Assumption."""
 
     def __post_init__(self) -> None:
-        for name in ("pitch", "heater", "coupler", "channel", "unit", "margin"):
-            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ConfigError(f"{name}={getattr(self, name)}: expected a length above 0 µm")
-            if getattr(self, name) > _LONGEST:
-                raise ConfigError(f"{name}={getattr(self, name):g}: expected at most {_LONGEST:g} µm")
+        for name, length in asdict(self).items():
+            if not (np.isfinite(length) and length > 0):
+                raise ConfigError(f"{name}={length}: expected a length above 0 µm")
+            if length > _LONGEST:
+                raise ConfigError(f"{name}={length:g}: expected at most {_LONGEST:g} µm")
 
     @property
     def column(self) -> float:
@@ -70,34 +70,31 @@ class Place:
     """Length of a waveguide."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """A waveguide through a channel."""
-
-    start: tuple[float, float]
-    end: tuple[float, float]
+Port = tuple[str, float, float]
+"""Name and place of a lane."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class FloorPlan:
     """Every device of a chip at its place."""
 
     rules: Rules
-    interferometers: tuple[Place, ...]
-    attenuators: tuple[Place, ...]
-    """Interferometers of Σ, whose second waveguide ends in the chip."""
-    shifters: tuple[Place, ...]
-    """Phase shifters at the outputs of meshes."""
-    guides: tuple[Place, ...]
-    units: tuple[Place, ...]
-    """Amplifiers and nonlinear units, named by their part."""
-    routes: tuple[Route, ...]
-    inputs: tuple[tuple[str, float, float], ...]
-    """Name and place of every lane of the senders."""
-    outputs: tuple[tuple[str, float, float], ...]
-    width: float
     height: float
     crossings: int
+    width: float = 0.0
+    interferometers: list[Place] = field(default_factory=list)
+    attenuators: list[Place] = field(default_factory=list)
+    """Interferometers of Σ, whose second waveguide ends in the chip."""
+    shifters: list[Place] = field(default_factory=list)
+    """Phase shifters at the outputs of meshes."""
+    guides: list[Place] = field(default_factory=list)
+    units: list[Place] = field(default_factory=list)
+    """Amplifiers and nonlinear units, named by their part."""
+    routes: list[tuple[float, float, float, float]] = field(default_factory=list)
+    """Start and end, x and y of each, of the waveguides through channels."""
+    inputs: list[Port] = field(default_factory=list)
+    """Lanes of the senders."""
+    outputs: list[Port] = field(default_factory=list)
 
     @property
     def heaters(self) -> int:
@@ -109,20 +106,8 @@ class FloorPlan:
         """Area in square millimetres."""
         return self.width * self.height / 1e6
 
-
-class _Plan:
-    """Devices placed so far."""
-
-    def __init__(self, rules: Rules) -> None:
-        self.rules = rules
-        self.interferometers: list[Place] = []
-        self.attenuators: list[Place] = []
-        self.shifters: list[Place] = []
-        self.guides: list[Place] = []
-        self.units: list[Place] = []
-        self.routes: list[Route] = []
-
     def guide(self, x: float, end: float, y: float) -> None:
+        """Place a waveguide from ``x`` to ``end``, if they differ."""
         if end > x + 1e-9:
             self.guides.append(Place(name="guide", x=x, y=y, phases=(), length=end - x))
 
@@ -153,6 +138,7 @@ class _Plan:
         return end + self.rules.heater, {mode for mode in until if mode < mesh.outputs}
 
     def block(self, name: str, block: MappedMatrix, x: float, rows: Floats, inputs: int) -> tuple[float, set[int]]:
+        """Place V†, Σ and U of a block from ``x`` on, and return its end and the lit modes."""
         end, live = self.mesh(f"{name} v", block.input_mesh, x, rows, set(range(inputs)))
         theta, phi = block.attenuator_phases
         lit = {mode for mode in live if mode < theta.size}
@@ -168,41 +154,27 @@ class _Plan:
 def floor_plan(averager: MappedAverager, rules: Rules | None = None) -> FloorPlan:
     """Return the places of all devices of an averager."""
     measures = rules or Rules()
-    plan, top = _Plan(measures), max(_rows(part) for part in averager.parts.values()) * measures.pitch
+    top = max(_rows(part) for part in averager.parts.values()) * measures.pitch + measures.margin
+    plan = FloorPlan(rules=measures, height=top + measures.margin, crossings=averager.crossings)
     x = measures.margin
     arriving: dict[int, float] = {}
-    inputs: list[tuple[str, float, float]] = []
     for name, part in averager.parts.items():
-        starts = _starts(part, top + measures.margin, measures.pitch)
+        starts = _starts(part, top, measures.pitch)
         if arriving:
-            reach = max(abs(arriving[mode] - y) for mode, y in starts.items() if mode in arriving)
-            end = x + max(measures.channel, 1.5 * reach)
-            plan.routes += [
-                Route(start=(x, arriving[mode]), end=(end, y)) for mode, y in starts.items() if mode in arriving
-            ]
+            joined = [(arriving[mode], y) for mode, y in starts.items() if mode in arriving]
+            end = x + max(measures.channel, 1.5 * max(abs(before - y) for before, y in joined))
+            plan.routes += [(x, before, end, y) for before, y in joined]
             x = end
         else:
-            inputs = [(f"in{mode}", 0.0, y) for mode, y in sorted(starts.items())]
-            for _, _, y in inputs:
+            plan.inputs = [(f"in{mode}", 0.0, y) for mode, y in sorted(starts.items())]
+            for _, _, y in plan.inputs:
                 plan.guide(0.0, x, y)
-        x, arriving = _place_part(plan, name, part, x, top + measures.margin)
-    width = x + measures.margin
+        x, arriving = _place_part(plan, name, part, x, top)
+    plan.width = x + measures.margin
     for y in arriving.values():
-        plan.guide(x, width, y)
-    return FloorPlan(
-        rules=measures,
-        interferometers=tuple(plan.interferometers),
-        attenuators=tuple(plan.attenuators),
-        shifters=tuple(plan.shifters),
-        guides=tuple(plan.guides),
-        units=tuple(plan.units),
-        routes=tuple(plan.routes),
-        inputs=tuple(inputs),
-        outputs=tuple((f"out{mode}", width, y) for mode, y in sorted(arriving.items())),
-        width=width,
-        height=top + 2 * measures.margin,
-        crossings=averager.crossings,
-    )
+        plan.guide(x, plan.width, y)
+    plan.outputs = [(f"out{mode}", plan.width, y) for mode, y in sorted(arriving.items())]
+    return plan
 
 
 def _blocks(part: Part) -> list[tuple[MappedMatrix, list[int], list[int]]]:
@@ -233,7 +205,7 @@ def _starts(part: Part, top: float, pitch: float) -> dict[int, float]:
     return starts
 
 
-def _place_part(plan: _Plan, name: str, part: Part, x: float, top: float) -> tuple[float, dict[int, float]]:
+def _place_part(plan: FloorPlan, name: str, part: Part, x: float, top: float) -> tuple[float, dict[int, float]]:
     """Place the blocks of a part below each other, and gains and units behind; return its end and its outputs' y."""
     rules, row = plan.rules, 0
     ends: dict[int, float] = {}
@@ -348,14 +320,17 @@ class _Layout:
                 (top << cell).dmove((place.x, place.y))
         for place in plan.guides:
             (top << self.gf.components.straight(length=place.length)).dmove((place.x, place.y))
-        for route in plan.routes:
-            (x0, y0), (x1, y1) = route.start, route.end
+        for x0, y0, x1, y1 in plan.routes:
             straight = abs(y1 - y0) < 1e-9
             parts = self.gf.components
             bend = parts.straight(length=x1 - x0) if straight else parts.bend_s(size=(x1 - x0, y1 - y0))
             (top << bend).dmove((x0, y0))
+        half = 0.4 * self.rules.pitch
         for place in plan.units:
-            self._unit(top, place)
+            # A box where an amplifier or a unit goes, with the name of its output.
+            left, right, low, high = place.x, place.x + place.length, place.y - half, place.y + half
+            top.add_polygon([(left, low), (right, low), (right, high), (left, high)], layer=self.layers.DEVREC)
+            top.add_label(text=f"unit {place.name}", position=(left, place.y), layer=self.layers.TEXT)
         corners = [(0, 0), (plan.width, 0), (plan.width, plan.height), (0, plan.height)]
         top.add_polygon(corners, layer=self.layers.FLOORPLAN)
         for ports, orientation in ((plan.inputs, 180), (plan.outputs, 0)):
@@ -363,11 +338,3 @@ class _Layout:
                 top.add_port(name=label, center=(x, y), width=0.5, orientation=orientation, layer=self.layers.WG)
                 top.add_label(text=label, position=(x, y), layer=self.layers.TEXT)
         return top
-
-    def _unit(self, top: Any, place: Place) -> None:
-        """A box where an amplifier or a unit goes, with the name of its output."""
-        half = 0.4 * self.rules.pitch
-        left, right = place.x, place.x + place.length
-        corners = [(left, place.y - half), (right, place.y - half), (right, place.y + half), (left, place.y + half)]
-        top.add_polygon(corners, layer=self.layers.DEVREC)
-        top.add_label(text=f"unit {place.name}", position=(left, place.y), layer=self.layers.TEXT)

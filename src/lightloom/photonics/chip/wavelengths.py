@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import pi
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.mapped import MappedAverager, Part
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes.disturb import Disturbed, DisturbedBlocks, DisturbedMatrix, DisturbedMesh, Fabrication
-from lightloom.photonics.meshes.mapping import MappedBlocks, MappedMatrix
+from lightloom.photonics.meshes.disturb import DisturbedBlocks, DisturbedMatrix, DisturbedMesh, Fabrication
+from lightloom.photonics.meshes.mapping import MappedBlocks
 from lightloom.photonics.meshes.mesh import Mesh
 
 # One mesh at several wavelengths: what its couplers, heaters and waveguides do beside the one it was set at.
@@ -79,35 +80,24 @@ def spacing_in_metres(hertz: float, wavelength: float = 1.55e-6) -> float:
     return wavelength**2 * hertz / LIGHT
 
 
-def at_wavelength(
-    ideal: Mesh | MappedMatrix | MappedBlocks, wavelength: float, dispersion: Dispersion, seed: int = 0
-) -> Disturbed:
-    """Return meshes as light of another wavelength meets them; ``seed`` draws the mismatch of arms."""
+def at_wavelength(ideal: Any, wavelength: float, dispersion: Dispersion, seed: int = 0) -> Any:
+    """Return a mesh, a mapped matrix or blocks as light of another wavelength meets them; ``seed`` draws the arms."""
+    errors = NonIdealities()
     if isinstance(ideal, Mesh):
-        return _mesh(ideal, wavelength, dispersion, seed)
-    if isinstance(ideal, MappedMatrix):
-        return _matrix(ideal, wavelength, dispersion, seed)
-    blocks = [_matrix(block, wavelength, dispersion, seed + 3 * place) for place, block in enumerate(ideal.blocks)]
-    return DisturbedBlocks(mapped=ideal, non_idealities=NonIdealities(), blocks=tuple(blocks))
-
-
-def _mesh(ideal: Mesh, wavelength: float, dispersion: Dispersion, seed: int) -> DisturbedMesh:
-    devices = _devices(ideal.theta, ideal.phi, wavelength, dispersion, seed)
-    later = dispersion.heater_phases(ideal.output_phases, wavelength) - ideal.output_phases
-    return DisturbedMesh(
-        mesh=ideal, non_idealities=NonIdealities(), fabrication=replace(devices, output_error=np.asarray(later))
-    )
-
-
-def _matrix(ideal: MappedMatrix, wavelength: float, dispersion: Dispersion, seed: int) -> DisturbedMatrix:
-    output = ideal.output_mesh
+        devices = _devices(ideal.theta, ideal.phi, wavelength, dispersion, seed)
+        later = dispersion.heater_phases(ideal.output_phases, wavelength) - ideal.output_phases
+        return DisturbedMesh(mesh=ideal, non_idealities=errors, fabrication=replace(devices, output_error=later))
+    if isinstance(ideal, MappedBlocks):
+        blocks = [at_wavelength(block, wavelength, dispersion, seed + 3 * n) for n, block in enumerate(ideal.blocks)]
+        return DisturbedBlocks(mapped=ideal, non_idealities=errors, blocks=tuple(blocks))
+    output, (theta, phi) = ideal.output_mesh, ideal.attenuator_phases
     return DisturbedMatrix(
         mapped=ideal,
-        non_idealities=NonIdealities(),
-        input_mesh=_mesh(ideal.input_mesh, wavelength, dispersion, seed),
-        attenuator_phases=ideal.attenuator_phases,
-        attenuators=_devices(*ideal.attenuator_phases, wavelength, dispersion, seed + 1),
-        output_mesh=None if output is None else _mesh(output, wavelength, dispersion, seed + 2),
+        non_idealities=errors,
+        input_mesh=at_wavelength(ideal.input_mesh, wavelength, dispersion, seed),
+        attenuator_phases=(theta, phi),
+        attenuators=_devices(theta, phi, wavelength, dispersion, seed + 1),
+        output_mesh=None if output is None else at_wavelength(output, wavelength, dispersion, seed + 2),
     )
 
 
@@ -120,16 +110,16 @@ def _devices(
     theta: NDArray[np.float64], phi: NDArray[np.float64], wavelength: float, dispersion: Dispersion, seed: int
 ) -> Fabrication:
     arms = dispersion.guide_phase(arm_lengths(theta.size, dispersion, seed), wavelength)
-    error = np.full(theta.size, dispersion.coupler_error(wavelength))
+    error, one = np.full(theta.size, dispersion.coupler_error(wavelength)), np.ones(theta.size)
     return Fabrication(
         theta_error=dispersion.heater_phases(theta, wavelength) - theta + arms[0],
         phi_error=dispersion.heater_phases(phi, wavelength) - phi + arms[1],
         output_error=np.zeros(0),
         first=error,
         second=error,
-        transmission=np.ones(theta.size),
-        theta_efficiency=np.ones(theta.size),
-        phi_efficiency=np.ones(theta.size),
+        transmission=one,
+        theta_efficiency=one,
+        phi_efficiency=one,
     )
 
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.arrays import Codes, Float32s, Floats, Ints, Mask
+from lightloom.core.results import Document
 from lightloom.photonics.averaging.averagers import check_shape
 from lightloom.photonics.averaging.function import (
     LEVELS,
@@ -347,21 +348,6 @@ class Chip:
     """Statistics of the signals that enter P, every layer but the first, and T."""
 
     @property
-    def arguments(self) -> FunctionArguments:
-        """Arguments of the function."""
-        return self.mapped.arguments
-
-    @property
-    def function(self) -> AveragingFunction:
-        """The function that is computed."""
-        return self.mapped.function
-
-    @property
-    def layers(self) -> tuple[Part, ...]:
-        """Meshes of the layers."""
-        return self.mapped.layers.matrices
-
-    @property
     def biases(self) -> list[Floats]:
         """Bias of every output of every layer, relative to full scale."""
         return light_biases(self.mapped.network)
@@ -369,7 +355,7 @@ class Chip:
     @property
     def input_scale(self) -> float:
         """Field that the first layer reads where P gives full scale: 1 unless the network's own scale differs."""
-        largest = max(grid_input.maximum / grid_input.denominator for grid_input in self.function.inputs)
+        largest = max(grid_input.maximum / grid_input.denominator for grid_input in self.mapped.function.inputs)
         return float(largest / light_units(self.mapped.network)[0])
 
     @property
@@ -417,18 +403,6 @@ class FabricatedLayer:
     """From arguments back to the fields on the chip, [rows, 1]."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Peaks:
-    """Largest powers of a signal relative to full scale, by place."""
-
-    values: dict[str, float] = field(default_factory=dict)
-
-    def note(self, place: str, amplitudes: NDArray[np.floating]) -> None:
-        """Keep the power of the largest amplitude if it is the largest at its place."""
-        power = float(np.abs(amplitudes).max(initial=0)) ** 2
-        self.values[place] = max(self.values.get(place, 0.0), power)
-
-
 class FabricatedLink:
     """One fabrication of the chip, its servers and its receivers.
 
@@ -441,8 +415,9 @@ class FabricatedLink:
 
     def __init__(self, chip: Chip, link: Link, seed: tuple[int, ...] = (0,)) -> None:
         self.chip, self.link, self.seed = chip, link, seed
-        self.peaks = Peaks()
-        servers, bits = chip.arguments.servers, chip.arguments.bits
+        self.peaks: dict[str, float] = {}
+        """Largest power of a signal relative to full scale, by place."""
+        servers, bits = chip.mapped.arguments.servers, chip.mapped.arguments.bits
         self.senders = Senders.draw(servers, symbols_for(bits), link, self.stream("servers"))
         meshes, errors = self.stream("meshes"), link.non_idealities
         mapped = chip.mapped
@@ -457,14 +432,16 @@ class FabricatedLink:
         targets[0] = targets[0] @ (scale * mapped.targets["P"])
         # Receivers make up for the division of T among the servers.
         passive[-1] = passive[-1] * mapped.splitting.gains[:, None]
-        receivers = np.full(len(passive[-1]), np.sqrt(chip.arguments.servers))
+        receivers = np.full(len(passive[-1]), np.sqrt(chip.mapped.arguments.servers))
         targets[-1] = receivers[:, None] * targets[-1]
-        designed = [*(layer.gains for layer in chip.layers), receivers]
+        designed = [*(layer.gains for layer in chip.mapped.layers.matrices), receivers]
         made = calibrated_chip(passive, targets, designed, chip.statistics, link.calibration, link.gain == "electrical")
         self.raised = float(max(setting.levels.max(initial=1.0) for setting in made)) ** 2
         """Largest factor by which calibration raised the power of a lane or of a unit's output."""
         self.lane_levels = _column(made[0].levels)
-        self.layers = [self._layer(index, passive[index], made[index]) for index in range(len(chip.layers))]
+        self.layers = [
+            self._layer(index, passive[index], made[index]) for index in range(len(chip.mapped.layers.matrices))
+        ]
         self._draw_receivers(passive[-1], made[-1])
 
     def stream(self, name: str) -> np.random.Generator:
@@ -475,7 +452,7 @@ class FabricatedLink:
         link, gains = self.link, made.gains
         gain_error, bias_error = self.stream(f"layer {index}").normal(size=(2, len(gains)))
         matrix = (gains * (1 + link.gain_error * gain_error))[:, None] * passive * made.levels
-        leaves_as_light = index == len(self.chip.layers) - 1 and link.gain == "optical"
+        leaves_as_light = index == len(self.chip.mapped.layers.matrices) - 1 and link.gain == "optical"
         real = np.concatenate([matrix.real, -matrix.imag], axis=1) if index == 0 else matrix.real
         imaginary = np.concatenate([matrix.imag, matrix.real], axis=1) if index == 0 else matrix.imag
         if link.gain == "electrical":
@@ -504,12 +481,15 @@ class FabricatedLink:
     def receive(self, codes: Ints, rng: np.random.Generator) -> Ints:
         """Return the codes that the servers receive for codes [servers, words] that they send: [servers, words]."""
         chip, link, words = self.chip, self.link, codes.shape[1]
-        lanes = modulate(codes, chip.arguments.bits, link, self.senders, rng)
-        self.peaks.note("server lanes at P", self.lane_levels * lanes * np.float32(np.sqrt(chip.lane_share)))
+        lanes = modulate(codes, chip.mapped.arguments.bits, link, self.senders, rng)
+        self._note_peak("server lanes at P", self.lane_levels * lanes * np.float32(np.sqrt(chip.lane_share)))
         signals = lanes.reshape(-1, words)
         for index, layer in enumerate(self.layers):
             arguments = layer.matrix @ signals
-            self._note_peaks(layer, arguments)
+            self._note_peak("meshes", arguments * layer.inverse_gains)
+            if link.gain == "optical":
+                self._note_peak("amplifiers, bias subtracted behind them", arguments)
+                self._note_peak("amplifiers, bias subtracted before them", arguments + layer.biases)
             if link.rin_db is None:
                 arguments += layer.biases
             else:
@@ -522,19 +502,15 @@ class FabricatedLink:
             if layer.noise.any():
                 arguments += layer.noise * rng.standard_normal(arguments.shape, np.float32)
             signals = chip.units[index].transfer(arguments, link) if index < len(chip.units) else arguments
-        return self._decided(self._emitted(signals), codes.shape, rng)
+        if link.gain == "electrical" and link.unit in ("clip", "limiting"):
+            # Modulators send on what homodyne units detect; amplified light goes on as it is.
+            signals = sent_on(signals, link)
+        return self._decided(signals, codes.shape, rng)
 
-    def _note_peaks(self, layer: FabricatedLayer, arguments: Float32s) -> None:
-        self.peaks.note("meshes", arguments * layer.inverse_gains)
-        if self.link.gain == "optical":
-            self.peaks.note("amplifiers, bias subtracted behind them", arguments)
-            self.peaks.note("amplifiers, bias subtracted before them", arguments + layer.biases)
-
-    def _emitted(self, outputs: Float32s) -> Float32s:
-        """Return the fields that enter T: modulators send on what homodyne units detect, amplified light goes on."""
-        if self.link.gain == "optical" or self.link.unit not in ("clip", "limiting"):
-            return outputs
-        return sent_on(outputs, self.link)
+    def _note_peak(self, place: str, amplitudes: Float32s) -> None:
+        """Keep the power of the largest amplitude if it is the largest at its place."""
+        power = float(np.abs(amplitudes).max(initial=0)) ** 2
+        self.peaks[place] = max(self.peaks.get(place, 0.0), power)
 
     def _decided(self, fields: Float32s, shape: tuple[int, ...], rng: np.random.Generator) -> Ints:
         servers, words = shape
@@ -558,79 +534,37 @@ def _column(values: Floats) -> Float32s:
 # Light and gain of a link in watts and dB: lasers, oscillators, carriers, and the largest power anywhere.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Light:
-    """Optical powers of one averager, in watts."""
-
-    lane: float
-    """A server's lane at full scale, at P."""
-    laser_per_lane: float
-    """Laser of that lane, before the path's loss."""
-    server_lasers: float
-    """Lasers of all lanes of all servers."""
-    oscillators: float
-    """Local oscillators of all detectors on the chip."""
-    carriers: float
-    """Carriers of the modulators on the chip; with optical gain the power that amplifiers emit is not counted."""
-    peaks: Mapping[str, float]
-    """Largest power of a signal by place."""
-    largest_gain_db: float
-    """Largest gain of a row, in dB."""
-    levels_raised_db: float
-    """Largest power that calibration of levels adds to a lane or a unit's output, in dB."""
-
-    @property
-    def peak(self) -> tuple[str, float]:
-        """Place and power of the largest signal, and the oscillators' power where it is larger."""
-        place = max(self.peaks, key=lambda name: self.peaks[name])
-        return place, self.peaks[place]
-
-    @property
-    def beyond_amplifiers(self) -> list[str]:
-        """Places where more power is wanted than an optical amplifier emits."""
-        return [place for place, power in self.peaks.items() if "amplifiers" in place and power > AMPLIFIER_LIMIT]
-
-    def to_json(self) -> dict[str, object]:
-        """Return the powers of lasers, lanes and oscillators and the largest one of a signal, in watts."""
-        place, power = self.peak
-        return {
-            "full_scale_at_lane_watts": self.lane,
-            "laser_per_server_lane_watts": self.laser_per_lane,
-            "server_lasers_watts": self.server_lasers,
-            "oscillators_watts": self.oscillators,
-            "carriers_watts": self.carriers,
-            "peak_watts": power,
-            "peak_place": place,
-            "peaks_watts": dict(self.peaks),
-            "largest_gain_db": self.largest_gain_db,
-            "levels_raised_db": self.levels_raised_db,
-            "beyond_optical_amplifiers": self.beyond_amplifiers,
-        }
-
-
-def light(chip: Chip, link: Link, peaks: Mapping[str, float], raised: float = 1.0) -> Light:
-    """Return the powers of a link, for signals of relative ``peaks``.
+def light(chip: Chip, link: Link, peaks: Mapping[str, float], raised: float = 1.0) -> Document:
+    """Return the powers of lasers, lanes and oscillators, and of signals of relative ``peaks``, in watts.
 
     Where calibration sets levels, lanes and carriers have up to ``raised`` times the power that the design gives them.
     """
     lane = link.full_scale * chip.lane_share * raised
     laser = lane * 10 ** (link.path_loss_db / 10)
     hidden = sum(len(units.decides) for units in chip.units)
-    outputs = len(chip.layers[-1].gains) if link.gain == "electrical" else 0
+    outputs = len(chip.mapped.layers.matrices[-1].gains) if link.gain == "electrical" else 0
     limiting = link.unit == "limiting"
     decided = sum(int(units.decides.sum()) for units in chip.units) if limiting else hidden + outputs
     kept = LimitingHomodyne(full_scale=link.full_scale, swing=link.swing if limiting else math.pi / 2)
     carriers = raised * (decided * link.full_scale + (hidden + outputs - decided) * kept.carrier)
-    return Light(
-        lane=lane,
-        laser_per_lane=laser,
-        server_lasers=laser * chip.mapped.preprocessing.shape[1],
-        oscillators=(hidden + outputs) * link.local_oscillator,
-        carriers=carriers,
-        peaks={place: power * link.full_scale for place, power in peaks.items()},
-        largest_gain_db=decibels(chip.mapped.gain),
-        levels_raised_db=10 * math.log10(raised),
-    )
+    watts = {place: power * link.full_scale for place, power in peaks.items()}
+    largest = max(watts, key=lambda place: watts[place])
+    return {
+        "full_scale_at_lane_watts": lane,
+        "laser_per_server_lane_watts": laser,
+        "server_lasers_watts": laser * chip.mapped.preprocessing.shape[1],
+        "oscillators_watts": (hidden + outputs) * link.local_oscillator,
+        "carriers_watts": carriers,
+        "peak_watts": watts[largest],
+        "peak_place": largest,
+        "peaks_watts": watts,
+        "largest_gain_db": decibels(chip.mapped.gain),
+        "levels_raised_db": 10 * math.log10(raised),
+        # Places where more power is wanted than an optical amplifier emits.
+        "beyond_optical_amplifiers": [
+            place for place, power in watts.items() if "amplifiers" in place and power > AMPLIFIER_LIMIT
+        ],
+    }
 
 
 # An averager of gradients whose codes pass a fabricated link, noise and all.

@@ -115,7 +115,7 @@ def word_errors(
 
     Equal seeds draw equal words and fabrications, whatever the link: links can be compared in pairs.
     """
-    arguments = chip.arguments
+    arguments = chip.mapped.arguments
     mean_of = IdealAverager(arguments.servers, arguments.bits, arguments.rounding)
     wrong, split = np.zeros(fabrications, np.int64), np.zeros(fabrications, np.int64)
     peaks: dict[str, float] = {}
@@ -128,7 +128,7 @@ def word_errors(
             received = made.receive(codes, noise)
             wrong[number] += int((received != mean_of(codes)).any(axis=0).sum())
             split[number] += int((received != received[0]).any(axis=0).sum())
-        for place, power in made.peaks.values.items():
+        for place, power in made.peaks.items():
             peaks[place] = max(peaks.get(place, 0.0), power)
         raised = max(raised, made.raised)
         if advance is not None:
@@ -162,45 +162,6 @@ _SPREADS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Contribution:
-    """Effect of one part of a link on its word error rate."""
-
-    part: str
-    without: WordErrors
-    """Word errors with this part ideal."""
-    alone: WordErrors
-    """Word errors with every other part ideal."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Contributions:
-    """The parts of a link, the one whose removal helps most first."""
-
-    factor: float
-    """Factor by which all errors were enlarged."""
-    together: WordErrors
-    """Word errors of all parts with the enlarged errors."""
-    parts: tuple[Contribution, ...]
-
-    @property
-    def weakest(self) -> str | None:
-        """The part whose removal leaves the fewest wrong words; None if too few are wrong to tell."""
-        return self.parts[0].part if self.parts and self.together.wrong.sum() >= ENOUGH else None
-
-    def to_json(self) -> Document:
-        """Return all rates with their intervals."""
-        rows = [
-            {"part": row.part, "without": row.without.to_json(), "alone": row.alone.to_json()} for row in self.parts
-        ]
-        return {
-            "errors_enlarged_by": self.factor,
-            "together": self.together.to_json(),
-            "weakest_part": self.weakest,
-            "parts": rows,
-        }
-
-
 def enlarged(link: Link, factor: float) -> Link:
     """Return the link with every error and all noise larger by ``factor``; full scale falls by its square, and
     phase settings lose the bits that this takes.
@@ -218,8 +179,8 @@ def enlarged(link: Link, factor: float) -> Link:
 
 def contributions(
     chip: Chip, link: Link, together: WordErrors, *, advance: Callable[[int], object] | None = None, **tried: Any
-) -> Contributions:
-    """Compare the parts of a link.
+) -> Document:
+    """Return the rates without each part of a link and with it alone, the part whose removal helps most first.
 
     Args:
         chip: the chip.
@@ -235,12 +196,18 @@ def contributions(
             break
     larger = enlarged(link, factor)
     rows = [
-        Contribution(
-            part=part,
-            without=word_errors(chip, without(larger, part), advance=advance, **tried),
-            alone=word_errors(chip, only(larger, part), advance=advance, **tried),
+        (
+            part,
+            word_errors(chip, without(larger, part), advance=advance, **tried),
+            word_errors(chip, only(larger, part), advance=advance, **tried),
         )
         for part in erring(larger)
     ]
-    rows.sort(key=lambda row: (int(row.without.wrong.sum()), -int(row.alone.wrong.sum())))
-    return Contributions(factor=factor, together=errors, parts=tuple(rows))
+    rows.sort(key=lambda row: (int(row[1].wrong.sum()), -int(row[2].wrong.sum())))
+    return {
+        "errors_enlarged_by": factor,
+        "together": errors.to_json(),
+        # None if too few words are wrong to tell.
+        "weakest_part": rows[0][0] if rows and errors.wrong.sum() >= ENOUGH else None,
+        "parts": [{"part": part, "without": ideal.to_json(), "alone": alone.to_json()} for part, ideal, alone in rows],
+    }

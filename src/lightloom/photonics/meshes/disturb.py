@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from lightloom.photonics.meshes.mesh import Layout
 
-    Devices = NDArray[np.complex128]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabrication:
@@ -46,30 +44,27 @@ class Fabrication:
     """Phase of each φ heater relative to its command."""
 
 
-def fabricate(mzis: int, outputs: int, non_idealities: NonIdealities, rng: np.random.Generator) -> Fabrication:
-    """Draw the devices of one mesh."""
-    theta, phi, first, second, spread = rng.normal(size=(5, mzis))
+def fabricate(
+    shape: int | tuple[int, int], outputs: int, non_idealities: NonIdealities, rng: np.random.Generator
+) -> Fabrication:
+    """Draw the devices of one mesh of ``shape`` MZIs, or of [fabrications, MZIs]."""
+    sizes = np.atleast_1d(shape)
+    theta, phi, first, second, spread = rng.normal(size=(5, *sizes))
     loss = np.maximum(non_idealities.loss_db + non_idealities.loss_spread_db * spread, 0.0)
-    theta_efficiency, phi_efficiency = heater_efficiencies((mzis,), non_idealities, rng)
+    efficiencies = np.ones((2, *sizes))
+    if non_idealities.heater_spread:
+        # From a stream that no other error is drawn from.
+        efficiencies += non_idealities.heater_spread * rng.spawn(1)[0].normal(size=efficiencies.shape)
     return Fabrication(
         theta_error=non_idealities.phase_error * theta,
         phi_error=non_idealities.phase_error * phi,
-        output_error=non_idealities.phase_error * rng.normal(size=outputs),
+        output_error=non_idealities.phase_error * rng.normal(size=(*sizes[:-1], outputs)),
         first=non_idealities.coupler_error * first,
         second=non_idealities.coupler_error * second,
         transmission=10 ** (-loss / 10),
-        theta_efficiency=theta_efficiency,
-        phi_efficiency=phi_efficiency,
+        theta_efficiency=efficiencies[0],
+        phi_efficiency=efficiencies[1],
     )
-
-
-def heater_efficiencies(
-    shape: tuple[int, ...], non_idealities: NonIdealities, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Draw the efficiencies of the heaters of θ and φ, [2, *shape], from a stream that no other error is drawn from."""
-    if not non_idealities.heater_spread:
-        return np.ones((2, *shape))
-    return 1 + non_idealities.heater_spread * rng.spawn(1)[0].normal(size=(2, *shape))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -124,8 +119,7 @@ class DisturbedMatrix:
     @cached_property
     def column(self) -> NDArray[np.complex128]:
         """Amplitude transmissions of the MZIs of Σ."""
-        beside = np.ones(max(self.attenuators.first.size - 1, 0), np.bool_)
-        return disturbed_devices(*self.attenuator_phases, beside, self.non_idealities, self.attenuators)[:, 0, 0]
+        return attenuations(self.attenuator_phases, self.non_idealities, self.attenuators)
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
         """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
@@ -252,6 +246,14 @@ def disturbed_devices(
     )
 
 
+def attenuations(
+    phases: tuple[NDArray[np.float64], NDArray[np.float64]], non_idealities: NonIdealities, fabrication: Fabrication
+) -> NDArray[np.complex128]:
+    """Return the amplitude transmissions [..., mzis] of the MZIs of Σ, each next to the one before, set to θ and φ."""
+    beside = np.ones(max(phases[0].size - 1, 0), np.bool_)
+    return disturbed_devices(*phases, beside, non_idealities, fabrication)[..., 0, 0]
+
+
 # Many fabrications of a matrix at once: the distributions of `disturb`, drawn in another order.
 
 
@@ -264,10 +266,9 @@ def fabricated_matrices(
     if isinstance(part, Mesh):
         return _mesh_matrices(part, non_idealities, rng, count)
     inner = _mesh_matrices(part.input_mesh, non_idealities, rng, count)
-    size = part.attenuations.size
-    beside = np.ones(max(size - 1, 0), np.bool_)
-    column = _devices(part.attenuator_phases, beside, non_idealities, rng, count)[:, :, 0, 0]
-    lit = min(inner.shape[1], size)
+    fabrication = fabricate((count, part.attenuations.size), 0, non_idealities, rng)
+    column = attenuations(part.attenuator_phases, non_idealities, fabrication)
+    lit = min(inner.shape[1], part.attenuations.size)
     passed = column[:, :lit, None] * inner[:, :lit]
     if part.output_mesh is not None:
         passed = _mesh_matrices(part.output_mesh, non_idealities, rng, count)[:, :, :lit] @ passed
@@ -279,7 +280,8 @@ def _mesh_matrices(
 ) -> NDArray[np.complex128]:
     """Return matrices [count, outputs, inputs], column by column of MZIs."""
     place = mesh.layout
-    devices = _devices((mesh.theta, mesh.phi), neighbours(place), non_idealities, rng, count)
+    fabrication = fabricate((count, mesh.mzis), mesh.outputs, non_idealities, rng)
+    devices = disturbed_devices(mesh.theta, mesh.phi, neighbours(place), non_idealities, fabrication)
     fields = np.zeros((count, place.size, mesh.inputs), np.complex128)
     fields[:, np.arange(mesh.inputs), np.arange(mesh.inputs)] = 1.0
     ends = np.searchsorted(place.columns, np.arange(place.depth + 1))
@@ -289,32 +291,8 @@ def _mesh_matrices(
         fields[:, modes] = settings[:, :, 0, 0] * upper + settings[:, :, 0, 1] * lower
         fields[:, modes + 1] = settings[:, :, 1, 0] * upper + settings[:, :, 1, 1] * lower
     phases = quantised(mesh.output_phases, non_idealities.dac_bits)
-    errors = non_idealities.phase_error * rng.standard_normal((count, mesh.outputs))
-    return np.asarray(fields[:, : mesh.outputs] * np.exp(1j * (phases + errors))[:, :, None])
-
-
-def _devices(
-    phases: tuple[NDArray[np.float64], NDArray[np.float64]],
-    beside: Mask,
-    non_idealities: NonIdealities,
-    rng: np.random.Generator,
-    count: int,
-) -> Devices:
-    """Return transfer matrices of MZIs [count, mzis, 2, 2] for settings of θ and φ [mzis]."""
-    theta, phi = (quantised(setting, non_idealities.dac_bits) for setting in phases)
-    theta_heat, phi_heat = heat_from_neighbours(theta, phi, beside)
-    errors = rng.standard_normal((5, count, theta.size))
-    loss = np.maximum(non_idealities.loss_db + non_idealities.loss_spread_db * errors[4], 0.0)
-    efficiencies = heater_efficiencies((count, theta.size), non_idealities, rng)
-    return mzi(
-        efficiencies[0] * theta
-        + non_idealities.thermal_crosstalk * theta_heat
-        + non_idealities.phase_error * errors[0],
-        efficiencies[1] * phi + non_idealities.thermal_crosstalk * phi_heat + non_idealities.phase_error * errors[1],
-        first=non_idealities.coupler_error * errors[2],
-        second=non_idealities.coupler_error * errors[3],
-        transmission=10 ** (-loss / 10),
-    )
+    phases = phases + fabrication.output_error
+    return np.asarray(fields[:, : mesh.outputs] * np.exp(1j * phases)[:, :, None])
 
 
 # Which two waveguides each interferometer of a chip joins: one mesh, or V†, Σ and U of a mapped matrix in a row.
@@ -373,7 +351,34 @@ def wiring_of(ideal: Mesh | MappedMatrix) -> Wiring:
             beside=neighbours(place),
             output_modes=np.arange(ideal.outputs),
         )
-    return _matrix_wiring(ideal)
+    first, count = ideal.input_mesh.layout, ideal.attenuations.size
+    dumps = max(first.size, count)
+    upper, lower = [first.modes, np.arange(count)], [first.modes + 1, dumps + np.arange(count)]
+    columns = [first.columns, np.full(count, first.depth)]
+    # With a last one for each mesh, as the first device of the next mesh is no neighbour.
+    beside = [np.append(part, False) for part in (neighbours(first), np.ones(count - 1, np.bool_))]
+    if not first.count:
+        del beside[0]
+    size, output_modes = dumps + count, np.arange(count)
+    if ideal.output_mesh is not None:
+        second = ideal.output_mesh.layout
+        dark = second.size - min(ideal.output_mesh.inputs, count)
+        modes = np.concatenate([np.arange(second.size - dark), size + np.arange(dark)])
+        upper.append(modes[second.modes])
+        lower.append(modes[second.modes + 1])
+        columns.append(first.depth + 1 + second.columns)
+        if second.count:
+            beside.append(np.append(neighbours(second), False))
+        size, output_modes = size + dark, modes[: ideal.output_mesh.outputs]
+    return Wiring(
+        inputs=ideal.input_mesh.inputs,
+        size=size,
+        upper=np.concatenate(upper),
+        lower=np.concatenate(lower),
+        columns=np.concatenate(columns),
+        beside=np.concatenate(beside)[:-1],
+        output_modes=output_modes,
+    )
 
 
 def design(ideal: Mesh | MappedMatrix) -> tuple[Floats, Floats]:
@@ -392,37 +397,6 @@ def design(ideal: Mesh | MappedMatrix) -> tuple[Floats, Floats]:
         thetas.append(ideal.output_mesh.theta)
         phis.append(ideal.output_mesh.phi)
     return np.concatenate(thetas), np.concatenate(phis)
-
-
-def _matrix_wiring(mapped: MappedMatrix) -> Wiring:
-    first, count = mapped.input_mesh.layout, mapped.attenuations.size
-    dumps = max(first.size, count)
-    upper, lower = [first.modes, np.arange(count)], [first.modes + 1, dumps + np.arange(count)]
-    columns = [first.columns, np.full(count, first.depth)]
-    # With a last one for each mesh, as the first device of the next mesh is no neighbour.
-    beside = [np.append(part, False) for part in (neighbours(first), np.ones(count - 1, np.bool_))]
-    if not first.count:
-        del beside[0]
-    size, output_modes = dumps + count, np.arange(count)
-    if mapped.output_mesh is not None:
-        second = mapped.output_mesh.layout
-        dark = second.size - min(mapped.output_mesh.inputs, count)
-        modes = np.concatenate([np.arange(second.size - dark), size + np.arange(dark)])
-        upper.append(modes[second.modes])
-        lower.append(modes[second.modes + 1])
-        columns.append(first.depth + 1 + second.columns)
-        if second.count:
-            beside.append(np.append(neighbours(second), False))
-        size, output_modes = size + dark, modes[: mapped.output_mesh.outputs]
-    return Wiring(
-        inputs=mapped.input_mesh.inputs,
-        size=size,
-        upper=np.concatenate(upper),
-        lower=np.concatenate(lower),
-        columns=np.concatenate(columns),
-        beside=np.concatenate(beside)[:-1],
-        output_modes=output_modes,
-    )
 
 
 # Monte Carlo over fabrications: from device noise to the error of a matrix or the accuracy of a network.

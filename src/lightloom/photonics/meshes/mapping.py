@@ -147,7 +147,10 @@ def map_matrix(
             output_mesh=None,
             gains=factors,
         )
-    factors = row_gains(values) if gains == "rows" else common_gains(values)
+    if gains == "rows":
+        factors = row_gains(values)
+    else:
+        factors = np.full(outputs, max(1.0, float(np.linalg.norm(values, 2))))
     u, singular, v = np.linalg.svd(values / factors[:, None], full_matrices=form == "svd")
     if form == "compact":
         rank = max(1, int((singular > _RANK_TOLERANCE * singular[0]).sum()))
@@ -178,12 +181,6 @@ def row_gains(matrix: ArrayLike) -> NDArray[np.float64]:
     lengths = _positive(np.linalg.norm(values, axis=1))
     largest = float(np.linalg.norm(values / lengths[:, None], 2))
     return lengths * (largest or 1.0)
-
-
-def common_gains(matrix: ArrayLike) -> NDArray[np.float64]:
-    """Return the largest singular value, or 1 if it is smaller, for each row."""
-    values = checked_matrix(matrix)
-    return np.full(values.shape[0], max(1.0, float(np.linalg.norm(values, 2))))
 
 
 def decibels(gain: float) -> float:

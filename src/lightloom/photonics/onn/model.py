@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from lightloom.photonics.averaging.mapped import calibrated_matrix
+from lightloom.photonics.averaging.mapped import set_levels
 from lightloom.photonics.averaging.networks import LayeredNetwork
 from lightloom.photonics.averaging.proof import with_measured_full_scale
 from lightloom.photonics.devices import NonIdealities
@@ -300,5 +300,5 @@ class Chip:
         for matrix, column, designed in zip(self._mapped, columns, self._designed, strict=True):
             inner = placed[id(matrix.input_mesh)].propagate(np.eye(matrix.shape[1]))
             behind = matrix.output_mesh and placed[id(matrix.output_mesh)]
-            made.append(calibrated_matrix(matrix.behind(inner, column, behind).real, designed, "rows"))
+            made.append(set_levels(matrix.behind(inner, column, behind).real, designed, "rows").matrices)
         return made

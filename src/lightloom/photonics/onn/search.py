@@ -84,13 +84,24 @@ def search(
             that holds another search.
     """
     first = candidates(function, widths, depths, budget, options)
-    store = _TrialStore(folder, first)
+    searched = content_hash([recipe.to_json() for recipe in first])
+    path = None if folder is None else folder / "search.json"
+    known = {} if path is None else {(trial.layers, trial.epochs): trial for trial in _stored_trials(path, searched)}
     trials: list[Trial] = []
     left = first
     for count, epochs in rounds(len(first), budget):
         nearest = [t.layers for t in _nearest(trials[-len(left) :])][:count] if trials else [r.layers for r in left]
         left = [r.but(epochs=epochs) for r in first if r.layers in nearest]
-        trials += [store.trial(recipe, advance) for recipe in left]
+        for recipe in left:
+            place = (recipe.layers, recipe.epochs)
+            if place in known:
+                advance(recipe.epochs)
+            else:
+                known[place] = _try(recipe, folder, advance)
+                if path is not None:
+                    document = {"search": searched, "trials": [asdict(trial) for trial in known.values()]}
+                    write_atomically(path, json.dumps(document, indent=1) + "\n")
+            trials.append(known[place])
     return SearchResult(tuple(trials))
 
 
@@ -148,42 +159,30 @@ def _nearest(trials: Sequence[Trial]) -> Iterator[Trial]:
         yield from sorted(front, key=lambda t: (-t.accuracy, t.mzi_count))
 
 
-class _TrialStore:
-    """Finished trials, ``search.json`` in the folder."""
+def _stored_trials(path: Path, searched: str) -> list[Trial]:
+    """Return the trials that an interrupted search has finished, none where the file does not exist.
 
-    def __init__(self, folder: Path | None, first: list[TrainingRecipe]) -> None:
-        self._folder = folder
-        self._path = None if folder is None else folder / "search.json"
-        self._search = content_hash([r.to_json() for r in first])
-        self._trials: list[Trial] = []
-        if self._path is None:
-            return
-        complaint = f"cannot resume from {str(self._path)!r}: not a record of a search"
-        stored = stored_entries(self._path, "trials", {"search": self._search}, complaint)
-        if stored is None:
-            raise ConfigError(f"{str(self._path)!r} belongs to another search: give another folder")
-        try:
-            self._trials = [Trial(**(trial | {"layers": tuple(trial["layers"])})) for trial in stored]
-        except (KeyError, TypeError) as error:
-            raise ConfigError(complaint) from error
+    Raises:
+        ConfigError: the file holds something else, or another search.
+    """
+    complaint = f"cannot resume from {str(path)!r}: not a record of a search"
+    stored = stored_entries(path, "trials", {"search": searched}, complaint)
+    if stored is None:
+        raise ConfigError(f"{str(path)!r} belongs to another search: give another folder")
+    try:
+        return [Trial(**(trial | {"layers": tuple(trial["layers"])})) for trial in stored]
+    except (KeyError, TypeError) as error:
+        raise ConfigError(complaint) from error
 
-    def trial(self, recipe: TrainingRecipe, advance: Callable[[int], None]) -> Trial:
-        for known in self._trials:
-            if (known.layers, known.epochs) == (recipe.layers, recipe.epochs):
-                advance(recipe.epochs)
-                return known
-        trained = train(recipe, self._folder, advance)
-        bears = trained.accuracy >= TARGET
-        limit = noise_limit(trained.network, recipe.function, evaluations=LIMIT_EVALUATIONS) if bears else 0.0
-        trial = Trial(
-            layers=recipe.layers,
-            epochs=recipe.epochs,
-            mzi_count=recipe.mzi_count,
-            accuracy=trained.accuracy,
-            noise_limit=limit,
-        )
-        self._trials.append(trial)
-        if self._path is not None:
-            document = {"search": self._search, "trials": [asdict(t) for t in self._trials]}
-            write_atomically(self._path, json.dumps(document, indent=1) + "\n")
-        return trial
+
+def _try(recipe: TrainingRecipe, folder: Path | None, advance: Callable[[int], None]) -> Trial:
+    """Train one network and measure what it bears."""
+    trained = train(recipe, folder, advance)
+    bears = trained.accuracy >= TARGET
+    return Trial(
+        layers=recipe.layers,
+        epochs=recipe.epochs,
+        mzi_count=recipe.mzi_count,
+        accuracy=trained.accuracy,
+        noise_limit=noise_limit(trained.network, recipe.function, evaluations=LIMIT_EVALUATIONS) if bears else 0.0,
+    )

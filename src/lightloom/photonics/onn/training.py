@@ -62,7 +62,7 @@ class Checkpoint:
     def __init__(self, folder: Path, recipe: TrainingRecipe) -> None:
         self.path = folder / "checkpoint.pt"
         self._recipe = json.dumps(recipe.to_json())
-        self._saved = time.monotonic()
+        self.saved = time.monotonic()
 
     def load(self) -> dict[str, Any] | None:
         """Return the state that was saved last, or None.
@@ -81,11 +81,6 @@ class Checkpoint:
             raise ConfigError(f"{str(self.path)!r} is of another recipe: finish that training, or give another folder")
         return dict(state)
 
-    def save_if_due(self, state: Callable[[], dict[str, Any]]) -> None:
-        """Save the state if the last checkpoint is older than `SAVE_EVERY`."""
-        if time.monotonic() - self._saved >= SAVE_EVERY:
-            self.save(state())
-
     def save(self, state: dict[str, Any]) -> None:
         """Save the state of the training.
 
@@ -95,11 +90,7 @@ class Checkpoint:
         buffer = io.BytesIO()
         torch.save({"recipe": self._recipe, "state": state}, buffer)
         write_atomically(self.path, buffer.getvalue())
-        self._saved = time.monotonic()
-
-    def remove(self) -> None:
-        """Remove the checkpoint of a finished training."""
-        self.path.unlink(missing_ok=True)
+        self.saved = time.monotonic()
 
 
 WARM_UP_STEPS = 200
@@ -184,14 +175,14 @@ def train(
             before = run.done
             run.epoch_of_steps()
             advance(run.done - before)
-            if checkpoint is not None:
-                checkpoint.save_if_due(run.state_dict)
+            if checkpoint is not None and time.monotonic() - checkpoint.saved >= SAVE_EVERY:
+                checkpoint.save(run.state_dict())
         network = run.network.export()
     verification = verify(network, recipe.function)
     if checkpoint is not None and keeps_checkpoint:
         checkpoint.save(run.state_dict())
     elif checkpoint is not None:
-        checkpoint.remove()
+        checkpoint.path.unlink(missing_ok=True)
     return Trained(
         network=network,
         recipe=recipe,
@@ -388,6 +379,6 @@ def train_cascade(
     )
     for recipe, place in zip(recipes, folders, strict=True):
         if place is not None:
-            Checkpoint(place, recipe).remove()
+            Checkpoint(place, recipe).path.unlink(missing_ok=True)
     one, two = (PlainLevel("trained", each.recipe.function, each.network) for each in trained)
     return Cascade(first.bits, second.groups, first.servers, one, two), (trained[0], trained[1])

@@ -204,7 +204,7 @@ def _draw_chip(panel: Axes, plan: FloorPlan) -> None:
 
     guides = [[(place.x, place.y), (place.x + place.length, place.y)] for place in plan.guides]
     panel.add_collection(LineCollection(guides, colors=FAINT, linewidths=0.6, zorder=1))
-    routes = [_bend(*route.start, *route.end) for route in plan.routes]
+    routes = [_bend(*route) for route in plan.routes]
     panel.add_collection(LineCollection(routes, colors=INK, linewidths=0.4, zorder=1))
     rules = plan.rules
     # Height of a box, and how far its upper edge lies above the waveguide, in pitches.

@@ -46,10 +46,10 @@ from lightloom.photonics.averaging.networks import (
 )
 from lightloom.photonics.averaging.proof import Verification, noise_limit, noisy_accuracy
 from lightloom.photonics.averaging.proof import verify as verification
+from lightloom.photonics.link.settings import Link
 from lightloom.photonics.tolerance import (
     MAPPINGS,
     POWER,
-    Amplifiers,
     describe,
     described,
     find_tolerant,
@@ -97,9 +97,7 @@ def link_command(document: Document) -> str:
     """Return the `onn link` command under which the same parts err, set as the search set them."""
     errors, amplifiers = dict(document["errors"]), ""
     if POWER in errors:
-        amplifiers = (
-            f" --full-scale {errors.pop(POWER):g}W --noise-figure {Amplifiers(full_scale=1.0).noise_figure_db:g}"
-        )
+        amplifiers = f" --full-scale {errors.pop(POWER):g}W --noise-figure {Link().noise_figure_db:g}"
     options = "".join(f" --{name} {value:g}" for name, value in errors.items())
     words = document["words"] // document["fabrications"]
     how = f"--ideal --gain optical --calibration levels{amplifiers}{options}"
@@ -168,13 +166,6 @@ def train_levels(
     if out is not None:
         save_cascade(out, cascade)
     print_result(document, as_json, cascade_parts(document), {"cascade": out})
-
-
-def verify_levels(path: Path, tuples: int, as_json: bool) -> None:
-    """Verify both levels of a file on their grids, and tuples of codes from end to end."""
-    cascade = load_cascade(path)
-    document = cascade_document(cascade, tuples, [cascade_hash(cascade), tuples])
-    print_result(document, as_json, cascade_parts(document))
 
 
 def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Document:
@@ -275,7 +266,11 @@ def build(
     if scenarios:
         if any(value is not None for value in (servers, bits, out, figure, cascade, tolerate, noise)):
             raise ConfigError("--scenarios takes --evaluations alone: expected no --servers, --bits, --out or --figure")
-        _scenarios(evaluations, as_json)
+        with progress("Networks", ROWS) as advance:
+            rows = scenario_rows(advance, evaluations)
+        origin = provenance(["scenarios", evaluations], 0)
+        document: Document = {"schema": "lightloom.onn-scenarios/1", "rows": rows, "provenance": origin}
+        print_result(document, as_json, _scenario_parts(rows))
         return
     if servers is None or bits is None:
         raise ConfigError("give --servers N and --bits B, or --scenarios")
@@ -342,14 +337,6 @@ def _build_parts(document: Document) -> Iterator[str | Table]:
     yield from (f"  {step}" for step in document["proof"])
 
 
-def _scenarios(draws: int, as_json: bool) -> None:
-    origin = provenance(["scenarios", draws], 0)
-    with progress("Networks", ROWS) as advance:
-        rows = scenario_rows(advance, draws)
-    document = {"schema": "lightloom.onn-scenarios/1", "rows": rows, "provenance": origin}
-    print_result(document, as_json, _scenario_parts(rows))
-
-
 def _scenario_parts(rows: list[Document]) -> Iterator[Table | Text]:
     """The table of the scenarios."""
     columns = ["bits / servers", "network", "wrong", "of", "MZIs", "economy", "hidden layers", "gain, dB", "noise"]
@@ -400,7 +387,9 @@ def verify(
     if is_cascade(network):
         if noise is not None or figure is not None:
             raise ConfigError(f"{str(network)!r}: a cascade: expected no --noise and no --figure, which one level has")
-        verify_levels(network, samples, as_json)
+        levels = load_cascade(network)
+        document = cascade_document(levels, samples, [cascade_hash(levels), samples])
+        print_result(document, as_json, cascade_parts(document))
         return
     weights, arguments = load_network(network)
     function = arguments.function()

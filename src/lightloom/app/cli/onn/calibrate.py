@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -19,12 +19,13 @@ from lightloom.app.cli.options import (
     MeshKind,
     check_outputs,
     count_option,
+    draw,
     figure_option,
     option,
     print_result,
 )
 from lightloom.core.errors import ConfigError
-from lightloom.core.results import Document, provenance, provenance_line
+from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.mapped import map_averager
 from lightloom.photonics.averaging.networks import load_network, network_hash
 from lightloom.photonics.devices import NonIdealities
@@ -36,17 +37,10 @@ from lightloom.photonics.meshes.calibration.calibrate import (
     try_calibration,
 )
 from lightloom.photonics.meshes.mapping import MeshMapping
-from lightloom.photonics.meshes.mesh import Kind
 from lightloom.photonics.tolerance import calibrate_averager
 from lightloom.reports.console import facts_table, plain_table
-from lightloom.reports.figures.canvas import save
 from lightloom.reports.figures.photonics import calibration_figure
 from lightloom.reports.progress import progress
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
 
 _MOST_MODES = 64
 """Largest unitary: the fit's equations have 6 unknowns an interferometer, 12,096 at 64 modes."""
@@ -140,7 +134,10 @@ def calibrate(
     if network is not None and (unknown_offsets or output_orders is not None):
         option_name = "--unknown-offsets" if unknown_offsets else "--output-orders"
         raise ConfigError(f"{option_name}: for random matrices on one mesh each, not for a network")
-    _check(crosstalk, modes)
+    if crosstalk > 0.1:
+        raise ConfigError(f"--crosstalk {crosstalk:g}: expected at most 0.1, settings cannot cancel more")
+    if modes > _MOST_MODES:
+        raise ConfigError(f"--modes {modes}: expected at most {_MOST_MODES}")
     check_outputs([figure])
     given = {"form": form, "mesh": mesh, "gains": gains, "components": components}
     mapping = chosen_mapping(network, MeshMapping(), given)
@@ -149,9 +146,14 @@ def calibrate(
     origin = provenance([options, network_hash(*loaded) if loaded else [modes, chips]], seed)
     with progress("Steps of the fits", None) as advance:
         if loaded is None:
-            found = _random(modes, chips, mapping.mesh, how, conditions, seed, advance)
+            rows = []
+            for chip in range(chips):
+                ideal = random_mesh(modes, mapping.mesh, seed + chip)
+                rows.append({"name": str(chip), **try_calibration(ideal, how, conditions, seed + chip, advance).row()})
+            found: Document = {"chips": rows}
         else:
-            found = _network(loaded, mapping, how, conditions, seed, advance)
+            mapped = map_averager(*loaded, mapping)
+            found = calibrate_averager(mapped, how, conditions, words=_WORDS, seed=seed, advance=advance)
     document = {
         "schema": "lightloom.onn-calibrate/1",
         **options,
@@ -159,51 +161,10 @@ def calibrate(
         "invisible": list(INVISIBLE),
         "provenance": origin,
     }
-    if figure is not None:
-        picture = calibration_figure(document["chips"], power_noise, _title(document, network))
-        save(picture, figure, provenance_line(origin))
-    print_result(document, as_json, _parts(document, network), {"drawn": figure})
-
-
-def _check(crosstalk: float, modes: int) -> None:
-    if crosstalk > 0.1:
-        raise ConfigError(f"--crosstalk {crosstalk:g}: expected at most 0.1, settings cannot cancel more")
-    if modes > _MOST_MODES:
-        raise ConfigError(f"--modes {modes}: expected at most {_MOST_MODES}")
-
-
-def _random(
-    modes: int,
-    chips: int,
-    kind: Kind,
-    how: NonIdealities,
-    conditions: Conditions,
-    seed: int,
-    advance: Callable[[int], None],
-) -> Document:
-    rows = []
-    for chip in range(chips):
-        ideal = random_mesh(modes, kind, seed + chip)
-        rows.append({"name": str(chip), **try_calibration(ideal, how, conditions, seed + chip, advance).row()})
-    return {"chips": rows}
-
-
-def _network(
-    loaded: tuple[LayeredNetwork, FunctionArguments],
-    mapping: MeshMapping,
-    how: NonIdealities,
-    conditions: Conditions,
-    seed: int,
-    advance: Callable[[int], None],
-) -> Document:
-    mapped = map_averager(*loaded, mapping)
-    result = calibrate_averager(mapped, how, conditions, words=_WORDS, seed=seed, advance=advance)
-    return {
-        "chips": [{"name": name, **trial.row()} for name, trial in result.trials.items()],
-        "words": result.words,
-        "accuracy_before": result.right_before,
-        "accuracy_after": result.right_after,
-    }
+    drawn = draw(
+        figure, lambda: calibration_figure(document["chips"], power_noise, _title(document, network)), document
+    )
+    print_result(document, as_json, _parts(document, network), {"drawn": drawn})
 
 
 def _title(document: Document, network: Path | None) -> str:

@@ -14,18 +14,17 @@ from lightloom.app.cli.options import (
     Json,
     check_outputs,
     count_option,
+    draw,
     figure_option,
     option,
     print_result,
     read_settings,
 )
 from lightloom.core.errors import ConfigError
-from lightloom.core.results import provenance_line
 from lightloom.machines.reducers.compare import DRAWS, FORFEITS, ReducerComparison
 from lightloom.machines.reducers.compare import compare_reducers as compare
 from lightloom.photonics.link.settings import Link
 from lightloom.reports.console import facts_table, plain_table
-from lightloom.reports.figures.canvas import save
 from lightloom.reports.figures.photonics import PARTS, reducers_figure
 from lightloom.reports.progress import progress
 
@@ -59,9 +58,8 @@ def compare_reducers(
     with progress("Comparing", None):
         made = compare(servers, bits, word_errors=word_errors, given=given, pair=(names[0], names[1]), draws=draws)
     document = made.to_json()
-    if figure is not None:
-        save(reducers_figure(made), figure, provenance_line(document["provenance"]))
-    print_result(document, as_json, _parts(made), {"drawn": figure})
+    drawn = draw(figure, lambda: reducers_figure(made), document)
+    print_result(document, as_json, _parts(made), {"drawn": drawn})
 
 
 def _parts(made: ReducerComparison) -> Iterator[str | Text | Table]:

@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import numpy as np
 from rich.table import Table
 
-from lightloom.app.cli.onn.files import chosen_mapping, mapping_words
+from lightloom.app.cli.onn.files import POINTS, chosen_mapping, mapping_words, sweep_parts, sweep_values
 from lightloom.app.cli.options import (
     Components,
     Gains,
@@ -20,17 +19,16 @@ from lightloom.app.cli.options import (
     Network,
     check_outputs,
     count_option,
+    draw,
     figure_option,
     option,
     print_result,
 )
 from lightloom.core.errors import INSTALL_TORCH, ConfigError, UnknownNameError, UnsupportedError
-from lightloom.core.results import Document, provenance, provenance_line
+from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.cascade import cascade_hash, is_cascade, load_cascade
 from lightloom.photonics.averaging.mapped import (
-    MappedAverager,
-    MappedCascade,
-    MappedNetwork,
+    MappedParts,
     averaging_accuracy,
     cascade_accuracy,
     map_averager,
@@ -44,33 +42,26 @@ from lightloom.photonics.meshes.disturb import sweep as swept
 from lightloom.photonics.meshes.mapping import MeshMapping, decibels
 from lightloom.photonics.tolerance import words_right
 from lightloom.reports.console import facts_table, plain_table
-from lightloom.reports.figures.canvas import save
 from lightloom.reports.figures.photonics import WORDS, sweep_figure
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
     from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
-    from lightloom.photonics.devices import NonIdealities
 
 
 # ``lightloom onn disturb --train``: errors of devices in, test accuracy of a trained model out.
 
 
-class TrainingRun(NamedTuple):
-    """Model that is trained with disturbed averages, and the folder of its data."""
-
-    data: Path | None
-    """Folder with MNIST; ``$LIGHTLOOM_DATA`` without it."""
-    iterations: int
-    seed: int
-    folder: Path | None
-    """Keeps what is trained, so that an interrupted training is resumed."""
-
-
 def measured_accuracy(
-    how: NonIdealities, network: LayeredNetwork, arguments: FunctionArguments, run: TrainingRun
+    how: NonIdealities,
+    network: LayeredNetwork,
+    arguments: FunctionArguments,
+    data: Path | None,
+    iterations: int,
+    seed: int,
+    folder: Path | None,
 ) -> Document:
-    """Train twice, with gradients averaged in float32 and on the devices.
+    """Train twice, with gradients averaged in float32 and on the devices; ``folder`` keeps what is trained.
 
     Raises:
         ConfigError: no data.
@@ -83,9 +74,9 @@ def measured_accuracy(
     from lightloom.exchange.datasets import data_folder
     from lightloom.papers.runs.device_noise import test_accuracy_under
 
-    place = data_folder(run.data)
+    place = data_folder(data)
     with progress("Training twice", None):
-        result = test_accuracy_under(how, network, arguments, place, run.iterations, run.seed, run.folder)
+        result = test_accuracy_under(how, network, arguments, place, iterations, seed, folder)
     return {"schema": "lightloom.onn-test-accuracy/1", **asdict(result)}
 
 
@@ -120,7 +111,6 @@ _FIELDS = {
     "dac-bits": "dac_bits",
     "detector-noise": "detector_noise",
 }
-_POINTS = 9
 _SHOWN = ("form", "mesh", "gains", "components", "units", "calibration", "correct", "draws")
 _CALIBRATIONS = {
     "rows": "each makes up for what its output loses",
@@ -205,9 +195,9 @@ def disturb(
             )
         weights, arguments = load_network(network)
         digest = network_hash(weights, arguments)
-        run = TrainingRun(data, iterations, seed, folder)
         origin = provenance([digest, fields, {"iterations": iterations}, seed], seed)
-        trained = measured_accuracy(how, weights, arguments, run) | {"provenance": origin}
+        trained = measured_accuracy(how, weights, arguments, data, iterations, seed, folder)
+        trained["provenance"] = origin
         print_result(trained, as_json, [accuracy_table(trained, network)])
         return
     if data is not None or folder is not None:
@@ -215,93 +205,8 @@ def disturb(
     mapping = chosen_mapping(network, MeshMapping(), given_mapping, exact=False)
     calibration = "none" if uncalibrated else "rows" if mapping.gains == "rows" else "matrix"
     options = {"calibration": calibration, "correct": correct, **mapping.to_json(), "units": units, **counts}
-    if units and is_cascade(network):
-        raise ConfigError("--units: the two levels of a cascade have no T between them, give a single network")
-    subject = (_cascade if is_cascade(network) else _averager if units else _network)(network, mapping, options)
-    origin = provenance([subject.digest, fields, sweep, options, seed], seed)
-    document = _monte_carlo(how, sweeps, subject, {**options, "seed": seed}) | {"provenance": origin}
-    if figure is not None:
-        _draw(document, figure)
-    print_result(document, as_json, _parts(document, network), {"drawn": figure})
-
-
-def _read_sweep(text: str) -> tuple[str, list[float]]:
-    """A field of `NonIdealities` and the values it takes.
-
-    Raises:
-        ConfigError: not NAME=LOW..HIGH[:POINTS], or ends or points out of range.
-        UnknownNameError: no such error of a device.
-    """
-    name, _, rest = text.partition("=")
-    low_text, dots, ends = rest.partition("..")
-    high_text, _, points_text = ends.partition(":")
-    if not dots:
-        raise ConfigError(f"--sweep {text!r}: expected NAME=LOW..HIGH[:POINTS], e.g. phase-error=1e-4..1e-2:9")
-    if name not in _FIELDS:
-        raise UnknownNameError("sweep", name, _FIELDS)
-    try:
-        low, high = float(low_text), float(high_text)
-        points = int(points_text) if points_text else _POINTS
-    except ValueError as error:
-        raise ConfigError(f"--sweep {text!r}: expected numbers, e.g. phase-error=1e-4..1e-2:9") from error
-    if not (0 <= low < high < math.inf) or not 2 <= points <= 1000:
-        raise ConfigError(f"--sweep {text!r}: expected 0 <= LOW < HIGH and 2 to 1000 points")
-    if name == "dac-bits":
-        return _FIELDS[name], [float(bits) for bits in range(math.ceil(low), math.floor(high) + 1)]
-    values = np.geomspace(low, high, points) if low > 0 else np.linspace(low, high, points)
-    return _FIELDS[name], [float(value) for value in values]
-
-
-class _Subject(NamedTuple):
-    """Matrices or network that are fabricated with errors, and how they are judged."""
-
-    digest: str
-    """Hash of its file's content."""
-    mapped: MappedNetwork | MappedAverager | MappedCascade
-    judge: Evaluate
-    facts: Document
-    """Servers, bits, inputs behind each accuracy and whether they are all."""
-
-
-def _network(path: Path, mapping: MeshMapping, options: Document) -> _Subject:
-    network, arguments = load_network(path)
-    mapped = map_network(network, mapping)
-    function, samples = arguments.function(), options["samples"]
-    chosen = {"calibration": options["calibration"], "correct": options["correct"]}
-    facts = {
-        "servers": arguments.servers,
-        "bits": arguments.bits,
-        "cascade": False,
-        "points": min(function.points, samples),
-        "exhaustive": function.points <= samples,
-    }
-    judge = averaging_accuracy(mapped, function, samples=samples, **chosen)
-    return _Subject(network_hash(network, arguments), mapped, judge, facts)
-
-
-def _averager(path: Path, mapping: MeshMapping, options: Document) -> _Subject:
-    network, arguments = load_network(path)
-    mapped = map_averager(network, arguments, mapping)
-    words = options["samples"]
-    judge = words_right(mapped, words=words, calibration=options["calibration"], correct=options["correct"])
-    facts = {"servers": arguments.servers, "bits": arguments.bits, "cascade": False, "points": words}
-    return _Subject(network_hash(network, arguments), mapped, judge, facts | {"exhaustive": False})
-
-
-def _cascade(path: Path, mapping: MeshMapping, options: Document) -> _Subject:
-    cascade, samples = load_cascade(path), options["samples"]
-    mapped = map_cascade(cascade, mapping)
-    chosen = {"calibration": options["calibration"], "correct": options["correct"]}
-    servers = cascade.groups * cascade.servers
-    facts = {"servers": servers, "bits": cascade.bits, "points": samples, "exhaustive": False, "cascade": True}
-    return _Subject(cascade_hash(cascade), mapped, cascade_accuracy(mapped, samples=samples, **chosen), facts)
-
-
-def _monte_carlo(
-    how: NonIdealities, sweeps: list[tuple[str, list[float]]], subject: _Subject, options: Document
-) -> Document:
-    mapped, judge, facts = subject.mapped, subject.judge, subject.facts
-    draws, seed = options["draws"], options["seed"]
+    digest, mapped, judge, facts = _subject(network, mapping, options)
+    origin = provenance([digest, fields, sweep, options, seed], seed)
     with progress("Fabrications", draws * (1 + sum(len(values) for _, values in sweeps))) as advance:
 
         def evaluate(fabricated: Any, rng: Any) -> float:
@@ -313,7 +218,7 @@ def _monte_carlo(
         rows = [
             swept(mapped.matrices, name, values, evaluate, base=how, draws=draws, seed=seed) for name, values in sweeps
         ]
-    return {
+    document = {
         "schema": "lightloom.onn-disturb/1",
         **facts,
         "devices": asdict(how),
@@ -323,15 +228,58 @@ def _monte_carlo(
         "largest_gain_db": decibels(mapped.gain),
         "accuracy": row,
         "sweeps": rows,
+        "provenance": origin,
     }
-
-
-def _draw(document: Document, figure: Path) -> None:
     title = (
-        f"{document['servers']} servers, {document['bits']} bits: {document['mzi_count']:,} MZIs, mean and range of "
-        f"{document['draws']} fabrications{', corrected' if document['correct'] else ''}"
+        f"{facts['servers']} servers, {facts['bits']} bits: {mapped.mzis:,} MZIs, mean and range of "
+        f"{draws} fabrications{', corrected' if correct else ''}"
     )
-    save(sweep_figure(document["sweeps"], title), figure, provenance_line(document["provenance"]))
+    drawn = draw(figure, lambda: sweep_figure(rows, title), document)
+    print_result(document, as_json, _parts(document, network), {"drawn": drawn})
+
+
+def _read_sweep(text: str) -> tuple[str, list[float]]:
+    """A field of `NonIdealities` and the values it takes.
+
+    Raises:
+        ConfigError: not NAME=LOW..HIGH[:POINTS], or ends or points out of range.
+        UnknownNameError: no such error of a device.
+    """
+    name, low_text, high_text, points_text = sweep_parts(text, "phase-error=1e-4..1e-2:9")
+    if name not in _FIELDS:
+        raise UnknownNameError("sweep", name, _FIELDS)
+    try:
+        low, high = float(low_text), float(high_text)
+        points = int(points_text) if points_text else POINTS
+    except ValueError as error:
+        raise ConfigError(f"--sweep {text!r}: expected numbers, e.g. phase-error=1e-4..1e-2:9") from error
+    if not (0 <= low < high < math.inf) or not 2 <= points <= 1000:
+        raise ConfigError(f"--sweep {text!r}: expected 0 <= LOW < HIGH and 2 to 1000 points")
+    return _FIELDS[name], sweep_values(name, low, high, points)
+
+
+def _subject(path: Path, mapping: MeshMapping, options: Document) -> tuple[str, MappedParts, Evaluate, Document]:
+    """Return the hash of a file's content, its meshes, how fabrications of them are judged, and what is known of it."""
+    samples = options["samples"]
+    chosen = {"calibration": options["calibration"], "correct": options["correct"]}
+    if is_cascade(path):
+        if options["units"]:
+            raise ConfigError("--units: the two levels of a cascade have no T between them, give a single network")
+        cascade = load_cascade(path)
+        levels = map_cascade(cascade, mapping)
+        facts = {"servers": cascade.groups * cascade.servers, "bits": cascade.bits, "points": samples}
+        judge = cascade_accuracy(levels, samples=samples, **chosen)
+        return cascade_hash(cascade), levels, judge, facts | {"exhaustive": False, "cascade": True}
+    network, arguments = load_network(path)
+    digest = network_hash(network, arguments)
+    facts = {"servers": arguments.servers, "bits": arguments.bits, "cascade": False}
+    if options["units"]:
+        averager = map_averager(network, arguments, mapping)
+        judge = words_right(averager, words=samples, **chosen)
+        return digest, averager, judge, facts | {"points": samples, "exhaustive": False}
+    function, mapped = arguments.function(), map_network(network, mapping)
+    facts |= {"points": min(function.points, samples), "exhaustive": function.points <= samples}
+    return digest, mapped, averaging_accuracy(mapped, function, samples=samples, **chosen), facts
 
 
 def _parts(document: Document, network: Path) -> Iterator[Table]:

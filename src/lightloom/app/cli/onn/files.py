@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -88,3 +89,31 @@ def mapping_words(document: Document, network: Path | None) -> str:
     """Return the mapping of a command's document in words, and that the file stores it if it does."""
     mapping = MeshMapping(**{name: document[name] for name in MeshMapping.__dataclass_fields__})
     return f"{mapping}{' (stored in the file)' if stored_mapping(network) == mapping else ''}"
+
+
+# Sweeps of errors and of options: NAME=LOW..HIGH[:POINTS].
+
+POINTS = 9
+"""Points of a sweep that states none."""
+
+
+def sweep_parts(text: str, example: str) -> tuple[str, str, str, str]:
+    """Return the name, both ends and the number of points of a sweep as texts; the last may be empty.
+
+    Raises:
+        ConfigError: another form.
+    """
+    name, _, rest = text.partition("=")
+    low, dots, ends = rest.partition("..")
+    if not dots:
+        raise ConfigError(f"--sweep {text!r}: expected NAME=LOW..HIGH[:POINTS], e.g. {example}")
+    high, _, points = ends.partition(":")
+    return name, low, high, points
+
+
+def sweep_values(name: str, low: float, high: float, points: int) -> list[float]:
+    """Return values in equal ratios, in equal steps from 0; of ``dac-bits`` every whole number."""
+    if name == "dac-bits":
+        return [float(bits) for bits in range(math.ceil(low), math.floor(high) + 1)]
+    values = np.geomspace(low, high, points) if low > 0 else np.linspace(low, high, points)
+    return [float(value) for value in values]

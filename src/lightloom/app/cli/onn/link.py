@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 from rich.table import Table
 
-from lightloom.app.cli.onn.files import chosen_mapping, mapping_words
+from lightloom.app.cli.onn.files import POINTS, chosen_mapping, mapping_words, sweep_parts, sweep_values
 from lightloom.app.cli.options import (
     Components,
     Gains,
@@ -20,12 +18,13 @@ from lightloom.app.cli.options import (
     Network,
     check_outputs,
     count_option,
+    draw,
     figure_option,
     option,
     print_result,
 )
 from lightloom.core.errors import ConfigError
-from lightloom.core.results import Document, provenance, provenance_line
+from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_quantity
 from lightloom.photonics.averaging.networks import load_network, network_hash
 from lightloom.photonics.link.settings import (
@@ -44,7 +43,6 @@ from lightloom.photonics.link.word_errors import contributions, word_errors
 from lightloom.photonics.meshes.mapping import BALANCED
 from lightloom.photonics.nonlinear import NO_AVERAGER
 from lightloom.reports.console import facts_table, plain_table
-from lightloom.reports.figures.canvas import save
 from lightloom.reports.figures.photonics import link_figure
 from lightloom.reports.progress import progress
 
@@ -54,15 +52,8 @@ if TYPE_CHECKING:
 
 # Sweeps of ``lightloom onn link``: word error rate against one option of the link.
 
-_POINTS = 9
-
-
-@dataclass(frozen=True, slots=True)
-class LinkSweep:
-    """An option, and the values it takes."""
-
-    option: str
-    values: list[float]
+LinkSweep = tuple[str, list[float]]
+"""An option of the link, and the values it takes."""
 
 
 def read_sweep(text: str, link: Link) -> LinkSweep:
@@ -72,48 +63,29 @@ def read_sweep(text: str, link: Link) -> LinkSweep:
         ConfigError: another form, an option in words, or ends or points out of range.
         UnknownNameError: no such option.
     """
-    name, equals, rest = text.partition("=")
-    low_text, dots, ends = rest.partition("..")
-    high_text, _, points_text = ends.partition(":")
-    if not (equals and dots):
-        raise ConfigError(f"--sweep {text!r}: expected NAME=LOW..HIGH[:POINTS], e.g. phase-lock=0.05..0.3:6")
+    name, low_text, high_text, points_text = sweep_parts(text, "phase-lock=0.05..0.3:6")
     if find_option(name).unit == "name":
         raise ConfigError(f"--sweep {text!r}: {name} is no number")
     low, high = read_value(name, low_text), read_value(name, high_text)
     try:
-        points = int(points_text) if points_text else _POINTS
+        points = int(points_text) if points_text else POINTS
     except ValueError as error:
-        raise ConfigError(f"--sweep {text!r}: expected a number of points, e.g. :{_POINTS}") from error
+        raise ConfigError(f"--sweep {text!r}: expected a number of points, e.g. :{POINTS}") from error
     if low is None or high is None or not low < high or not 2 <= points <= 1000:
         raise ConfigError(f"--sweep {text!r}: expected LOW < HIGH and 2 to 1000 points")
-    if name == "dac-bits":
-        read = LinkSweep(name, [float(bits) for bits in range(math.ceil(low), math.floor(high) + 1)])
-    else:
-        values = np.geomspace(low, high, points) if low > 0 else np.linspace(low, high, points)
-        read = LinkSweep(name, [float(value) for value in values])
-    for value in (*read.values[:1], *read.values[-1:]):
-        link_at(link, read, value)  # ends out of range are refused before anything is computed
-    return read
+    values = sweep_values(name, low, high, points)
+    for value in (*values[:1], *values[-1:]):
+        link_at(link, name, value)  # ends out of range are refused before anything is computed
+    return name, values
 
 
-def swept(
-    chip: Chip, link: Link, sweep: LinkSweep, advance: Callable[[int], object], tried: Mapping[str, Any]
-) -> Document:
-    """Return the word error rates of a sweep."""
-    rows = [
-        {"value": value, **word_errors(chip, link_at(link, sweep, value), advance=advance, **tried).to_json()}
-        for value in sweep.values
-    ]
-    return {"option": sweep.option, "unit": find_option(sweep.option).unit, "rows": rows}
-
-
-def link_at(link: Link, sweep: LinkSweep, value: float) -> Link:
+def link_at(link: Link, name: str, value: float) -> Link:
     """Return the link at one value of a sweep.
 
     Raises:
         ConfigError: the value is out of the option's range.
     """
-    option = find_option(sweep.option)
+    option = find_option(name)
     setting: Any = int(value) if option.unit == "bits" else value
     return replace(link, **{option.field: setting})
 
@@ -195,9 +167,8 @@ def link(
     configuration = [network_hash(weights, arguments), asdict(settings), mapping.to_json(), tried, sweep, rate_only]
     document = _measured(chip, settings, sweeps, tried, rate_only) | mapping.to_json()
     document["provenance"] = provenance(configuration, seed)
-    if figure is not None:
-        save(link_figure(document), figure, provenance_line(document["provenance"]))
-    print_result(document, as_json, _tables(document, settings, network), {"drawn": figure})
+    drawn = draw(figure, lambda: link_figure(document), document)
+    print_result(document, as_json, _tables(document, settings, network), {"drawn": drawn})
 
 
 def _settings(texts: Mapping[str, str], others_ideal: bool) -> Link:
@@ -214,23 +185,36 @@ def _measured(
     chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: Mapping[str, Any], rate_only: bool
 ) -> Document:
     parts = 0 if rate_only else 2 * len(erring(settings))
-    points = sum(len(sweep.values) for sweep in sweeps)
+    points = sum(len(values) for _, values in sweeps)
     with progress("Fabrications", tried["fabrications"] * (1 + parts + points)) as advance:
         together = word_errors(chip, settings, advance=advance, **tried)
         compared = None if rate_only else contributions(chip, settings, together, advance=advance, **tried)
-        rows = [swept(chip, settings, sweep, advance, tried) for sweep in sweeps]
+        rows = [
+            {
+                "option": name,
+                "unit": find_option(name).unit,
+                "rows": [
+                    {
+                        "value": value,
+                        **word_errors(chip, link_at(settings, name, value), advance=advance, **tried).to_json(),
+                    }
+                    for value in values
+                ],
+            }
+            for name, values in sweeps
+        ]
     return {
         "schema": "lightloom.onn-link/1",
-        "servers": chip.arguments.servers,
-        "bits": chip.arguments.bits,
+        "servers": chip.mapped.arguments.servers,
+        "bits": chip.mapped.arguments.bits,
         "link": asdict(settings),
         "sources": sources(settings),
         "mzi_count": chip.mapped.mzis,
         "columns": chip.mapped.depth,
         "crossings": chip.mapped.crossings,
         **together.to_json(),
-        "light": light(chip, settings, together.peaks, together.raised).to_json(),
-        "contributions": None if compared is None else compared.to_json(),
+        "light": light(chip, settings, together.peaks, together.raised),
+        "contributions": compared,
         "note": NO_AVERAGER if settings.unit in ("electro-optic", "saturable") else None,
         "sweeps": rows,
     }

@@ -20,6 +20,7 @@ from lightloom.app.cli.options import (
     MeshKind,
     Network,
     check_outputs,
+    draw,
     figure_option,
     option,
     print_json,
@@ -29,11 +30,11 @@ from lightloom.core.array_files import read_npy
 from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
-from lightloom.core.results import Document, content_hash, provenance, provenance_line
+from lightloom.core.results import Document, content_hash, provenance
 from lightloom.photonics.averaging.cascade import is_cascade, load_cascade
 from lightloom.photonics.averaging.mapped import cascade_matrices, map_averager, part_crossings
 from lightloom.photonics.averaging.networks import light_matrices, load_network, network_hash, unit_matrices
-from lightloom.photonics.chip.floorplan import Rules, floor_plan
+from lightloom.photonics.chip.floorplan import Rules, floor_plan, write_gds
 from lightloom.photonics.chip.netlist import chip_netlist
 from lightloom.photonics.chip.wavelengths import Dispersion, chip_matrix
 from lightloom.photonics.meshes.decompose import decompose
@@ -50,8 +51,7 @@ from lightloom.photonics.meshes.files import netlist as netlist_of
 from lightloom.photonics.meshes.mapping import FORMS, MappedBlocks, MeshMapping, decibels, full_count, map_part
 from lightloom.photonics.meshes.mesh import Mesh
 from lightloom.reports.console import facts_table, plain_table
-from lightloom.reports.figures.canvas import save
-from lightloom.reports.figures.photonics import chain_figure, part_figure
+from lightloom.reports.figures.photonics import chain_figure, chip_figure, part_figure
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
@@ -107,7 +107,11 @@ def map_to_meshes(
         form = _UNITARY
     elif (phases is None) != (like is None) or (source is None) == (phases is None):
         raise ConfigError("give NET.npz or MATRIX.npy, or --phases FILE with --like NET.npz, or --switch")
-    _check_targets(out, netlist, figure, chain)
+    if out is not None:
+        check_phases_name(out)
+    if netlist is not None and netlist.suffix != ".json":
+        raise ConfigError(f"{str(netlist)!r}: expected a name that ends in .json")
+    check_outputs([figure, chain], [out, netlist])
     origin_path = Path("switch") if switch is not None else cast(Path, like if source is None else source)
     mapping = _chosen(origin_path, form, mesh, gains, components)
     arguments, matrices, groups = _read(origin_path, units) if switch is None else _permutation(switch)
@@ -137,18 +141,14 @@ def map_to_meshes(
     if out is not None:
         save_phases(parts, out)
     if netlist is not None:
-        _write_netlists(parts, netlist)
-    _draw(parts, arguments, figure, drawn, chain, origin)
+        named = [(name, *place) for name, part in parts.items() for place in meshes_of(part).items()]
+        netlists = {f"{name}: {place}": netlist_of(mesh) for name, place, mesh in named}
+        write_atomically(netlist, json.dumps({"schema": "lightloom.netlists/1", "netlists": netlists}) + "\n")
+    draw(figure, lambda: part_figure(parts[drawn], drawn), document)
+    title = "" if arguments is None else f"{arguments.servers} servers, {arguments.bits} bits"
+    draw(chain, lambda: chain_figure(parts, title), document)
     written = {"phases": out, "netlists": netlist, "drawn": figure, "network drawn": chain}
     print_result(document, as_json, _map_parts(document, origin_path), written)
-
-
-def _check_targets(out: Path | None, netlist: Path | None, figure: Path | None, chain: Path | None) -> None:
-    if out is not None:
-        check_phases_name(out)
-    if netlist is not None and netlist.suffix != ".json":
-        raise ConfigError(f"{str(netlist)!r}: expected a name that ends in .json")
-    check_outputs([figure, chain], [out, netlist])
 
 
 def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, Column], int]:
@@ -257,31 +257,11 @@ def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str], a
         typer.echo(f"{path}: phases of {mzis:,} MZIs, those of {like}; largest difference {off:.2g}")
 
 
-def _write_netlists(parts: dict[str, Part], path: Path) -> None:
-    netlists = {
-        f"{name}: {place}": netlist_of(mesh) for name, part in parts.items() for place, mesh in meshes_of(part).items()
-    }
-    write_atomically(path, json.dumps({"schema": "lightloom.netlists/1", "netlists": netlists}) + "\n")
-
-
-def _draw(
-    parts: dict[str, Part],
-    arguments: FunctionArguments | None,
-    figure: Path | None,
-    name: str,
-    chain: Path | None,
-    origin: Document,
-) -> None:
-    line = provenance_line(origin)
-    if figure is not None:
-        save(part_figure(parts[name], name), figure, line)
-    if chain is not None:
-        title = "" if arguments is None else f"{arguments.servers} servers, {arguments.bits} bits"
-        save(chain_figure(parts, title), chain, line)
-
-
 def _map_parts(document: Document, source: Path) -> Iterator[Table]:
     """The table of mapped matrices, their sum last."""
+    parts = document["parts"]
+    ends = {"inputs": parts[0]["inputs"], "outputs": parts[-1]["outputs"]}
+    total = {**document, **ends, "name": "all", "gain_db": document["largest_gain_db"]}
     cells = [
         [
             row["name"] + (f", {row['copies']} chips" if row.get("copies", 1) > 1 else ""),
@@ -293,17 +273,12 @@ def _map_parts(document: Document, source: Path) -> Iterator[Table]:
             f"{row['gain_db']:.1f}",
             f"{row['largest_error']:.1e}",
         ]
-        for row in [*document["parts"], _total(document)][: None if len(document["parts"]) > 1 else 1]
+        for row in ([*parts, total] if len(parts) > 1 else parts)
     ]
     columns = ["", "signals", "MZIs", "full SVD", "economy", "columns", "gain, dB", "largest error"]
     counted = document["components"] and document["crossings"] is not None
     crossed = f", {document['crossings']:,} crossings of waveguides" if counted else ""
     yield plain_table(columns, cells, title=f"{source}: {document['form']}, {document['mesh']} meshes{crossed}")
-
-
-def _total(document: Document) -> Document:
-    ends = {"inputs": document["parts"][0]["inputs"], "outputs": document["parts"][-1]["outputs"]}
-    return {**document, **ends, "name": "all", "gain_db": document["largest_gain_db"]}
 
 
 # ``lightloom onn chip``: a whole averager as a netlist for SAX, a floor plan and a layout.
@@ -343,8 +318,6 @@ def chip(
     origin = provenance([network_hash(weights, arguments), options, asdict(rules), asdict(dispersion)])
     document = _document(averager, plan, dispersion) | options | {"provenance": origin}
     if gds is not None:
-        from lightloom.photonics.chip.floorplan import write_gds
-
         write_gds(plan, gds)
     if netlist is not None:
         content = {
@@ -353,13 +326,9 @@ def chip(
             "provenance": origin,
         }
         write_atomically(netlist, json.dumps(content) + "\n")
-    if figure is not None:
-        from lightloom.reports.figures.photonics import chip_figure
-
-        save(chip_figure(plan, _title(document, network)), figure, provenance_line(origin))
-    print_result(
-        document, as_json, _chip_parts(document, network), {"netlist": netlist, "layout": gds, "drawn": figure}
-    )
+    drawn = draw(figure, lambda: chip_figure(plan, _title(document, network)), document)
+    written = {"netlist": netlist, "layout": gds, "drawn": drawn}
+    print_result(document, as_json, _chip_parts(document, network), written)
 
 
 def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion) -> Document:

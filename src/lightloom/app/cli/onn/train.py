@@ -19,18 +19,18 @@ from lightloom.app.cli.options import (
     Rounding,
     check_outputs,
     count_option,
+    draw,
     figure_option,
     option,
     print_result,
     read_count,
 )
 from lightloom.core.errors import INSTALL_TORCH, ConfigError, UnsupportedError
-from lightloom.core.results import Document, provenance, provenance_line
+from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.networks import TABLE_I, FunctionArguments, save_network
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.onn.recipe import TrainingRecipe
 from lightloom.reports.console import facts_table, plain_table
-from lightloom.reports.figures.canvas import save
 from lightloom.reports.figures.photonics import training_figure
 from lightloom.reports.progress import progress
 
@@ -112,7 +112,9 @@ def train(
             raise ConfigError(
                 "--cascade takes no --scenario, --search, --rounding or --figure: give --servers and --bits"
             )
-        train_levels(_levels(cascade, servers, bits, layers, form, approximated, options), folder, out, as_json)
+        train_levels(
+            _levels(cascade, servers, bits, _structure(layers, form, approximated), options), folder, out, as_json
+        )
         return
     if search:
         if "devices" in options or "cpu_seconds" in options:
@@ -123,7 +125,7 @@ def train(
             )
         _search(_function(scenario, servers, bits, rounding), widths, depths, options, folder, as_json)
         return
-    recipe = _recipe(scenario, servers, bits, layers, form, approximated, options)
+    recipe = _recipe(scenario, servers, bits, _structure(layers, form, approximated), options)
     with progress("Epochs", recipe.work) as advance:
         trained: Trained = _need_torch().train(recipe, folder, advance)
     document = {
@@ -134,11 +136,9 @@ def train(
     }
     if out is not None:
         save_network(out, trained.network, trained.function_arguments)
-    if figure is not None:
-        title = f"{'-'.join(str(n) for n in recipe.layers)}, {recipe.form}: {recipe.mzi_count:,} MZIs"
-        drawn = training_figure(trained.history, recipe.function.points, title)
-        save(drawn, figure, provenance_line(document["provenance"]))
-    print_result(document, as_json, _parts(document, recipe), {"network": out, "drawn": figure})
+    title = f"{'-'.join(str(n) for n in recipe.layers)}, {recipe.form}: {recipe.mzi_count:,} MZIs"
+    drawn = draw(figure, lambda: training_figure(trained.history, recipe.function.points, title), document)
+    print_result(document, as_json, _parts(document, recipe), {"network": out, "drawn": drawn})
 
 
 def _budget(epochs: int | None, cpu_seconds: float | None) -> Document:
@@ -178,50 +178,42 @@ def _need_torch() -> Any:
     return training
 
 
+def _structure(layers: str | None, form: str | None, approximated: str | None) -> Document:
+    """Return what is given of the network's structure, as fields of the recipe."""
+    given = {
+        "form": form,
+        "layers": None if layers is None else read_list(layers, "--layers", "-"),
+        "approximated": None if approximated is None else read_list(approximated, "--approximated"),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def _levels(
-    groups: int,
-    servers: int | None,
-    bits: int | None,
-    layers: str | None,
-    form: str | None,
-    approximated: str | None,
-    options: Document,
+    groups: int, servers: int | None, bits: int | None, structure: Document, options: Document
 ) -> tuple[TrainingRecipe, TrainingRecipe]:
     if (servers is None) != (bits is None):
         raise ConfigError("give --servers and --bits together")
-    if servers is not None and layers is None:
+    if servers is not None and "layers" not in structure:
         raise ConfigError("give --layers too: those of both levels are scenario 1's for 4 servers and 8 bits alone")
-    given: Document = {"servers": servers, "bits": bits, "form": form}
-    given["layers"] = None if layers is None else read_list(layers, "--layers", "-")
-    given["approximated"] = None if approximated is None else read_list(approximated, "--approximated")
-    chosen = options | {name: value for name, value in given.items() if value is not None}
-    return TrainingRecipe.cascade(groups, **chosen)
+    function = {} if servers is None else {"servers": servers, "bits": bits}
+    return TrainingRecipe.cascade(groups, **options, **function, **structure)
 
 
 def _recipe(
-    scenario: int | None,
-    servers: int | None,
-    bits: int | None,
-    layers: str | None,
-    form: str | None,
-    approximated: str | None,
-    options: Document,
+    scenario: int | None, servers: int | None, bits: int | None, structure: Document, options: Document
 ) -> TrainingRecipe:
-    given = [value is not None for value in (servers, bits, layers)]
+    given = (servers is not None, bits is not None, "layers" in structure)
     if scenario is not None and any(given):
         raise ConfigError("give either --scenario, or --servers, --bits and --layers")
     if any(given) and not all(given):
         raise ConfigError("give --servers, --bits and --layers together")
     _need_torch()
-    chosen = options if form is None else {**options, "form": form}
-    if approximated is not None:
-        chosen["approximated"] = read_list(approximated, "--approximated")
-    if servers is None or bits is None or layers is None:
+    chosen = options | structure
+    if servers is None or bits is None:
         return TrainingRecipe.scenario(1 if scenario is None else scenario, **chosen)
-    signals = read_list(layers, "--layers", "-")
     if chosen.setdefault("form", "cayley") != "free":
-        chosen.setdefault("approximated", tuple(range(1, len(signals))))
-    return TrainingRecipe(servers=servers, bits=bits, layers=signals, **chosen)
+        chosen.setdefault("approximated", tuple(range(1, len(chosen["layers"]))))
+    return TrainingRecipe(servers=servers, bits=bits, **chosen)
 
 
 def _parts(document: Document, recipe: TrainingRecipe) -> Iterator[Table]:

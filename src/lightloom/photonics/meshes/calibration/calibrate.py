@@ -116,7 +116,7 @@ def _pure_states(chip: Chip, settings: Settings, column: slice, scores: Floats) 
 def _with_entry_phases(chip: Chip, twin: Twin, theta: Floats, bars: Mask) -> Twin:
     """Return the twin with offsets of φ, found column by column."""
     wiring = twin.wiring
-    vectors: Fields = np.fft.fft(np.eye(wiring.inputs), norm="ortho")
+    vectors: Fields = np.fft.fft(_single(wiring), norm="ortho")
     offsets, ends, waves = np.zeros(wiring.devices), _ends(wiring, bars), np.exp(-1j * _THIRDS)
     for column in wiring.slices:
         split, phi = np.tile(theta, (3, 1)), np.zeros((3, wiring.devices))
@@ -227,7 +227,9 @@ def calibrate(
     first = first_twin(counted, seed) if unknown_offsets else start or Twin.ideal(wiring)
     measured = measure_powers(counted, count, (theta - first.theta_offset, phi - first.phi_offset), seed)
     fitted = fit(first, measured, unknowns or Unknowns(), advance=advance)
-    order, ideal = _arranged(fitted.twin, ideal, output_orders, seed)
+    order = np.arange(wiring.outputs)
+    if isinstance(ideal, Mesh):
+        order, ideal = reachable_order(fitted.twin, ideal, output_orders, seed)
     programmed = program(fitted.twin, target_of(ideal), design(ideal), real=real)
     return Calibration(
         twin=fitted.twin,
@@ -249,13 +251,6 @@ def _check_sweeps(ideal: Mesh | MappedMatrix) -> None:
             f"unknown offsets of a mesh of {ideal.inputs} inputs and {ideal.outputs} outputs: they are found where "
             "both are as many, as every waveguide must be lit and detected"
         )
-
-
-def _arranged(twin: Twin, ideal: Mesh | MappedMatrix, orders: int, seed: int) -> tuple[Ints, Mesh | MappedMatrix]:
-    """Return the order of the outputs [outputs] and what is programmed; a mapped matrix keeps its order."""
-    if isinstance(ideal, Mesh):
-        return reachable_order(twin, ideal, orders, seed)
-    return np.arange(twin.wiring.outputs), ideal
 
 
 class _CountedChip:

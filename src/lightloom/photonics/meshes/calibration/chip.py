@@ -63,30 +63,19 @@ class SimulatedChip:
         for name, value in (("power_noise", power_noise), ("drift", drift)):
             if not (np.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name}={value}: expected a finite number of at least 0")
-        self._fabricated = fabricated if isinstance(fabricated, DisturbedMesh) else _passive(fabricated)
+        ideal: Mesh | MappedMatrix
+        if isinstance(fabricated, DisturbedMesh):
+            ideal = fabricated.mesh
+        else:
+            # The chip in front of its amplifiers.
+            ideal = replace(fabricated.mapped, gains=np.ones(fabricated.mapped.shape[0]))
+            fabricated = replace(fabricated, mapped=ideal)
+        self._fabricated: DisturbedMesh | DisturbedMatrix = fabricated
         self._power_noise, self._drift = power_noise, drift
         self._rng = np.random.default_rng((seed, 1))
-        self._wiring = wiring_of(self._ideal)
-
-    @property
-    def wiring(self) -> Wiring:
-        """Places of the interferometers."""
-        return self._wiring
-
-    @property
-    def designed(self) -> tuple[Floats, Floats]:
+        self.wiring, self.dac_bits = wiring_of(ideal), fabricated.non_idealities.dac_bits
+        self.designed = design(ideal)
         """θ and φ of ideal devices, [devices]."""
-        return design(self._ideal)
-
-    @property
-    def _ideal(self) -> Mesh | MappedMatrix:
-        fabricated = self._fabricated
-        return fabricated.mesh if isinstance(fabricated, DisturbedMesh) else fabricated.mapped
-
-    @property
-    def dac_bits(self) -> int:
-        """Resolution of the settings."""
-        return self._fabricated.non_idealities.dac_bits
 
     def powers(self, settings: Settings, vectors: Fields) -> Floats:
         """Set and measure, see :class:`Chip`."""
@@ -116,20 +105,25 @@ class SimulatedChip:
 
     def truth(self) -> Twin:
         """Return the twin that knows every error of the chip but the spread of its losses; it is what a fit seeks."""
-        parts = _fabrications(self._fabricated)
+        chip = self._fabricated
+        if isinstance(chip, DisturbedMesh):
+            parts = [chip.fabrication]
+        else:
+            output = [chip.output_mesh.fabrication] if chip.output_mesh else []
+            parts = [chip.input_mesh.fabrication, chip.attenuators, *output]
         errors = {name: np.concatenate([getattr(part, name) for part in parts]) for name in Fabrication.__slots__}
         phi = errors["phi_error"]
-        if isinstance(self._fabricated, DisturbedMatrix):
+        if isinstance(chip, DisturbedMatrix):
             # Phases at the outputs of V† lie in series with those of Σ.
             count = min(parts[0].output_error.size, parts[1].phi_error.size)
             start = parts[0].phi_error.size
             phi[start : start + count] += parts[0].output_error[:count]
         return Twin(
-            wiring=self._wiring,
+            wiring=self.wiring,
             theta_offset=errors["theta_error"],
             phi_offset=phi,
             **{name: errors[name] for name in ("first", "second", "theta_efficiency", "phi_efficiency")},
-            crosstalk=self._fabricated.non_idealities.thermal_crosstalk,
+            crosstalk=chip.non_idealities.thermal_crosstalk,
             loss_db=float(-10 * np.log10(errors["transmission"]).mean()) if phi.size else 0.0,
         )
 
@@ -139,7 +133,7 @@ class SimulatedChip:
 
     def matrix(self, settings: Settings) -> Fields:
         """Return the matrix that the chip implements at these settings [devices], amplifiers not counted."""
-        return _set(self._fabricated, settings.theta, settings.phi).propagate(np.eye(self._wiring.inputs))
+        return _set(self._fabricated, settings.theta, settings.phi).propagate(np.eye(self.wiring.inputs))
 
 
 def _with_phases(
@@ -162,23 +156,9 @@ def _with_phases(
     )
 
 
-def _fabrications(fabricated: DisturbedMesh | DisturbedMatrix) -> list[Fabrication]:
-    """Return the errors of the devices in the order of the light."""
-    if isinstance(fabricated, DisturbedMesh):
-        return [fabricated.fabrication]
-    output = [fabricated.output_mesh.fabrication] if fabricated.output_mesh else []
-    return [fabricated.input_mesh.fabrication, fabricated.attenuators, *output]
-
-
 def rounded(settings: Settings, bits: int) -> Settings:
     """Return the settings that a DAC of ``bits`` gives."""
     return Settings(theta=quantised(settings.theta, bits), phi=quantised(settings.phi, bits))
-
-
-def _passive(fabricated: DisturbedMatrix) -> DisturbedMatrix:
-    """Return the chip in front of its amplifiers."""
-    mapped = fabricated.mapped
-    return replace(fabricated, mapped=replace(mapped, gains=np.ones(mapped.shape[0])))
 
 
 def _set(fabricated: DisturbedMesh | DisturbedMatrix, theta: Floats, phi: Floats) -> DisturbedMesh | DisturbedMatrix:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from lightloom.photonics.meshes.mesh import Mesh
 # and one pass forward and one backward give the derivatives with respect to all parameters.
 
 Fields = NDArray[np.complex128]
+Point = TypeVar("Point")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -201,23 +203,58 @@ def fit(
     that does not. Parameters that no power shows keep their values. Steps end when two in a row lower the residual by
     less than the share ``tolerance``, or eight in a row do not lower it.
     """
-    twin, factor, quiet, refused = start, 1.0, 0, 0
-    matrix, gradient, squares = _normal_equations(twin, measured, unknowns)
-    residuals = [squares]
+    twin, squares = _descend(
+        start,
+        lambda twin: _normal_equations(twin, measured, unknowns),
+        lambda twin, step: _moved(twin, unknowns, step),
+        steps,
+        advance,
+        little=(1 - tolerance) ** 2,
+        quiet_steps=2,
+    )
+    count = measured.powers.size
+    return Fit(twin=twin, residuals=tuple(float(np.sqrt(value / count)) for value in squares))
+
+
+def _descend(
+    point: Point,
+    equations: Callable[[Point], tuple[Floats, Floats, float]],
+    moved: Callable[[Point, Floats], Point],
+    steps: int,
+    advance: Callable[[int], None] = ignore,
+    *,
+    little: float,
+    quiet_steps: int,
+    enough: float = 0.0,
+) -> tuple[Point, list[float]]:
+    """Take damped Gauss-Newton steps, and return the last point and the sum of squares before the first and after each.
+
+    Args:
+        point: where to start.
+        equations: JᵀJ (its lower triangle), the gradient and the sum of squares at a point.
+        moved: the point that a step leads to.
+        steps: steps at most.
+        advance: called for every step.
+        little: a step that leaves more than this share of the squares is a quiet one.
+        quiet_steps: so many quiet steps in a row end the descent, as eight do that do not help.
+        enough: squares below this need no further step.
+    """
+    factor, quiet, refused = 1.0, 0, 0
+    matrix, gradient, squares = equations(point)
+    history = [squares]
     for _ in range(steps):
+        if quiet >= quiet_steps or refused >= 8 or squares < enough:
+            break
         advance(1)
-        candidate = _moved(twin, unknowns, _solve(matrix, gradient, factor * np.sqrt(squares) + 1e-12))
-        *equations, candidate_squares = _normal_equations(candidate, measured, unknowns)
-        if candidate_squares < squares:
-            quiet, refused = (quiet + 1 if candidate_squares > squares * (1 - tolerance) ** 2 else 0), 0
-            twin, (matrix, gradient), squares, factor = candidate, equations, candidate_squares, factor / 4
+        candidate = moved(point, _solve(matrix, gradient, factor * np.sqrt(squares) + 1e-12))
+        *system, squares_after = equations(candidate)
+        if squares_after < squares:
+            quiet, refused = (quiet + 1 if squares_after > squares * little else 0), 0
+            point, (matrix, gradient), squares, factor = candidate, system, squares_after, factor / 4
         else:
             refused, factor = refused + 1, factor * 8
-        residuals.append(squares)
-        if quiet >= 2 or refused >= 8:
-            break
-    count = measured.powers.size
-    return Fit(twin=twin, residuals=tuple(float(np.sqrt(value / count)) for value in residuals))
+        history.append(squares)
+    return point, history
 
 
 def _solve(matrix: Floats, gradient: Floats, damping: float) -> Floats:
@@ -342,25 +379,19 @@ def program(
     are detected, and light in quadrature counts little. Steps end when three in a row lower the square of the error by
     less than 0.2 %, or eight in a row do not lower it.
     """
-    acting = _corrected(twin, ideal, real)
     quadrature = _QUADRATURE if real else 1.0
-    norm, factor, quiet, refused = float(np.linalg.norm(target)), 1.0, 0, 0
-    residual, jacobian = _residual(twin, acting, target, quadrature)
-    squares = float(residual @ residual)
-    errors = [float(np.sqrt(squares)) / norm]
-    for _ in range(steps):
-        if quiet >= 3 or refused >= 8 or squares < _EXACT * norm**2:
-            break
-        candidate = _stepped(acting, jacobian, residual, factor * np.sqrt(squares) + 1e-12)
-        residual_after, jacobian_after = _residual(twin, candidate, target, quadrature)
-        squares_after = float(residual_after @ residual_after)
-        if squares_after < squares:
-            quiet, refused = (quiet + 1 if squares_after > squares * 0.998 else 0), 0
-            acting, residual, jacobian, squares = candidate, residual_after, jacobian_after, squares_after
-            factor /= 4
-        else:
-            refused, factor = refused + 1, factor * 8
-        errors.append(float(np.sqrt(squares)) / norm)
+    norm, count = float(np.linalg.norm(target)), twin.wiring.devices
+
+    def equations(acting: Settings) -> tuple[Floats, Floats, float]:
+        residual, jacobian = _residual(twin, acting, target, quadrature)
+        return jacobian.T @ jacobian, jacobian.T @ residual, float(residual @ residual)
+
+    def moved(acting: Settings, step: Floats) -> Settings:
+        return Settings(theta=acting.theta - step[:count], phi=acting.phi - step[count : 2 * count])
+
+    acting, squares = _descend(
+        _corrected(twin, ideal, real), equations, moved, steps, little=0.998, quiet_steps=3, enough=_EXACT * norm**2
+    )
     theta, phi = without_crosstalk(
         acting.theta - twin.theta_offset,
         acting.phi - twin.phi_offset,
@@ -368,7 +399,8 @@ def program(
         max(twin.crosstalk, 0.0),
         (twin.theta_efficiency, twin.phi_efficiency),
     )
-    return Programmed(settings=Settings(theta=theta, phi=phi), errors=tuple(errors))
+    errors = tuple(float(np.sqrt(value)) / norm for value in squares)
+    return Programmed(settings=Settings(theta=theta, phi=phi), errors=errors)
 
 
 def reachable_order(twin: Twin, mesh: Mesh, tries: int, seed: int) -> tuple[Ints, Mesh]:
@@ -399,14 +431,6 @@ def _corrected(twin: Twin, ideal: tuple[Floats, Floats], real: bool) -> Settings
         straight, across = np.where(outside, 0.0, straight), np.where(outside, 0.0, across)
     phi, _ = pass_phases_on(twin.wiring, ideal, half, straight, across)
     return Settings(theta=2 * half, phi=phi)
-
-
-def _stepped(acting: Settings, jacobian: Floats, residual: Floats, damping: float) -> Settings:
-    matrix = jacobian.T @ jacobian
-    matrix[np.diag_indices_from(matrix)] += damping
-    step = cho_solve(cho_factor(matrix, lower=True, overwrite_a=True), jacobian.T @ residual)
-    count = acting.theta.size
-    return Settings(theta=acting.theta - step[:count], phi=acting.phi - step[count : 2 * count])
 
 
 def _residual(twin: Twin, acting: Settings, target: Fields, quadrature: float) -> tuple[Floats, Floats]:
