@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lightloom.core.errors import InputError
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.models.onnx import read_onnx
-from lightloom.models.onnx_shapes import is_view
+from lightloom.models.onnx_shapes import Constants, is_view
 
 onnx = pytest.importorskip("onnx")
 torch: Any = pytest.importorskip("torch")
@@ -220,6 +220,30 @@ def test_rows_of_experts_are_one_product(tmp_path: Path) -> None:
     assert product.parameters == 7 * WIDTH * WIDTH
     assert product.dimensions["expert"] == 7 and product.dimensions["in_channel"] == WIDTH
     assert not [operator for operator in graph.operators if operator.kind == "embedding"]
+
+
+def computed_experts(net: Any, x: Any) -> Any:
+    rows = x.reshape(-1, WIDTH)
+    return torch.bmm((net.experts * x.mean())[rows.argmax(-1) % 7], rows.unsqueeze(-1)).squeeze(-1)
+
+
+def test_rows_of_matrices_that_are_no_weights_are_products_each(tmp_path: Path) -> None:
+    kinds = [operator.kind for operator in read_onnx(exported(tmp_path, Network(computed_experts))).graph.operators]
+    assert "experts" not in kinds
+
+
+def test_constants_are_small_numbers() -> None:
+    helper = onnx.helper
+    words = helper.make_tensor("words", onnx.TensorProto.STRING, [2], [b"a", b"b"])
+    few, many, step = (
+        helper.make_tensor(name, 7, [], [value]) for name, value in (("few", 3), ("many", 99), ("step", 1))
+    )
+    nodes = [helper.make_node("Range", ["few", each, "step"], [each[0]]) for each in ("many", "few")]
+    graph = helper.make_graph(nodes, "constants", [], [], [words, few, many, step])
+    constants = Constants(onnx, helper.make_model(graph), largest=20)
+    for node in nodes:
+        constants.add(node, {})
+    assert set(constants.values) == {"few", "many", "step", "f"}
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.randoms(use_true_random=False))
