@@ -82,10 +82,12 @@ def test_every_error_of_a_device_is_a_draw_of_its_own(monkeypatch: pytest.Monkey
         used.extend(error / HOW.coupler_error for error in couplers.values())
         used.append((-10 * np.log10(transmission) - HOW.loss_db) / HOW.loss_spread_db)
 
-    draws = SimpleNamespace(standard_normal=lambda shape: np.arange(math.prod(shape), dtype=float).reshape(shape))
+    draws = SimpleNamespace(normal=lambda size: np.arange(math.prod(size), dtype=float).reshape(size))
     monkeypatch.setattr(batched, "mzi", matrices)
     beside: Any = np.zeros(2, np.bool_)
-    batched._devices((np.zeros(3), np.zeros(3)), beside, replace(HOW, dac_bits=0), cast("Any", draws), 2)
+    how = replace(HOW, dac_bits=0)
+    fabrication = batched.fabricate((2, 3), 0, how, cast("Any", draws))
+    batched.disturbed_devices(np.zeros(3), np.zeros(3), beside, how, fabrication)
     assert np.sort(np.concatenate(used).ravel()) == pytest.approx(np.arange(5 * 2 * 3), abs=1e-9)
 
 
