@@ -9,8 +9,8 @@ import pytest
 from lightloom.app.api.planning import read_model
 from lightloom.core.errors import InputError
 from lightloom.models.decoder import DecoderSizes
-from lightloom.models.files.megatron import decoder_sizes, is_shell_line, read_options, strategy_notes, strategy_pins
-from lightloom.models.files.model_file import FileRequest
+from lightloom.models.files.megatron import decoder_sizes, read_options, strategy_notes, strategy_pins
+from lightloom.models.files.model_file import FileRequest, is_shell_line
 from lightloom.models.files.read import read_model_file
 
 GPT = """

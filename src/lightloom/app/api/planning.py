@@ -20,8 +20,8 @@ from lightloom.exchange.compression.registry import find as find_codec
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods import find
 from lightloom.machines.clusters.cluster import Cluster
-from lightloom.models.files.megatron import LINE, is_shell_line, read_megatron_line
-from lightloom.models.files.model_file import FileRequest, ModelReading
+from lightloom.models.files.megatron import read_megatron_line
+from lightloom.models.files.model_file import LINE, FileRequest, ModelReading, is_shell_line
 from lightloom.models.files.read import read_model_file
 from lightloom.models.graph import ComputeGraph
 from lightloom.models.zoo import is_model_name, load_workload

@@ -31,9 +31,7 @@ COMMANDS = {
     "show": Entry(__name__, "Say what a method sends and computes."),
     "measure": Entry("lightloom.app.cli.exchange_training", "Measure this host's kernels, for plans."),
     "break-even": Entry(
-        __name__,
-        "Say in how many set-ups of models, link speeds and ranks a method shortens a step.",
-        "break_even",
+        __name__, "Say in how many set-ups of models, link speeds and ranks a method shortens a step.", "break_even"
     ),
     "compare": Entry(
         "lightloom.app.cli.exchange_training",

@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from lightloom.app.cli.options import (
-    Json,
-    check_outputs,
-    count_option,
-    draw,
-    figure_option,
-    option,
-    print_result,
-)
-from lightloom.core.files import cache_directory
-from lightloom.core.files import write_atomically
+from lightloom.app.cli.options import Json, check_outputs, count_option, draw, figure_option, option, print_result
+from lightloom.core.files import cache_directory, write_atomically
 from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_time, parse
 from lightloom.exchange.comparison import REFERENCE, Comparison, cases, compare_runs, default_steps, run_all

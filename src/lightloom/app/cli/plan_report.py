@@ -30,16 +30,7 @@ from lightloom.reports.figures.comparisons import Point, breakdown_figure, paret
 from lightloom.reports.figures.links import wavelength_caption, wavelength_map
 from lightloom.reports.figures.timelines import timeline_figure
 from lightloom.reports.html import draws
-from lightloom.reports.report import (
-    ALIKE,
-    CollectiveRow,
-    Picture,
-    RankingRow,
-    Report,
-    Table,
-    explored_plan,
-    light_map,
-)
+from lightloom.reports.report import ALIKE, CollectiveRow, Picture, RankingRow, Report, Table, explored_plan, light_map
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,23 +1,21 @@
 """A calibration of an accelerator: parameters fitted to measurements, what they rest on, and how uncertain they are.
 
-``lightloom calibrate`` writes one as a YAML file, which names its accelerator and serves in its place:
-:func:`calibrated_fields` lays the fitted parameters of the kernels over the fields of the accelerator.
+``lightloom calibrate`` writes one as a YAML file, which names its accelerator and serves in its place: where these
+are loaded, its parameters of kernels are laid over the fields of the accelerator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from html import escape
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from lightloom.core.configfile import validate
-from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Config
 from lightloom.core.results import Described
-from lightloom.machines.accelerators.kernels import PRIORS, KernelModel
+from lightloom.machines.accelerators.kernels import PRIORS
 
 Positive = Annotated[float, Field(gt=0)]
 _DIGITS = 12
@@ -119,48 +117,3 @@ class Calibration(Described):
     def undetermined(self) -> list[str]:
         """Return the parameters that the rows leave at their priors."""
         return [name for name, parameter in self.parameters.items() if not parameter.determined]
-
-
-def is_calibration(fields: Mapping[str, Any]) -> bool:
-    """Return whether the fields of a YAML file are those of a calibration, not of an accelerator."""
-    return "accelerator" in fields and "parameters" in fields
-
-
-def calibrated_fields(fields: Mapping[str, Any], base: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the fields of an accelerator with the parameters of its kernels replaced by those of a calibration.
-
-    Parameters that the file is too old to have stay at their priors (:meth:`Calibration.at_priors`).
-
-    Args:
-        fields: the content of a calibration file.
-        base: the fields of the accelerator that it names.
-        where: the file, for messages.
-
-    Raises:
-        ConfigError: a field of the calibration is missing, unknown or out of range; or the accelerator has no kernel
-            model, or is itself calibrated.
-    """
-    calibration: Calibration = validate(Calibration, fields, where)
-    name = calibration.accelerator
-    if is_calibration(base):
-        raise ConfigError(f"{where}: field 'accelerator': {name!r} is calibrated itself: expected what it rests on")
-    if base.get("kernels") is None:
-        raise ConfigError(
-            f"{where}: field 'accelerator': {name!r} has no kernel model, whose parameters are calibrated"
-        )
-    kernels: KernelModel = validate(KernelModel, base["kernels"], where)
-    source = f"fitted to {calibration.rows.line()}"
-    fitted = {parameter: entry for parameter, entry in calibration.parameters.items() if parameter in PRIORS}
-    return {
-        **base,
-        "description": calibration.description,
-        "kernels": {
-            **kernels.model_dump(),
-            **{parameter: entry.value for parameter, entry in fitted.items()},
-            "spreads": kernels.spreads | {parameter: entry.spread for parameter, entry in fitted.items()},
-            "sources": kernels.sources
-            | {parameter: source if entry.determined else entry.source for parameter, entry in fitted.items()},
-        },
-        "calibration": dict(fields),
-        "sources": {**base.get("sources", {}), "kernels": source, "calibration": f"lightloom calibrate, {source}"},
-    }

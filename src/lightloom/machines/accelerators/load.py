@@ -14,7 +14,8 @@ from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.forms import expected_forms, looks_like_file, recognise
 from lightloom.core.plugins import load_plugins
 from lightloom.machines.accelerators.accelerator import Accelerator
-from lightloom.machines.accelerators.calibrated import Calibration, calibrated_fields, is_calibration
+from lightloom.machines.accelerators.calibrated import Calibration
+from lightloom.machines.accelerators.kernels import PRIORS, KernelModel
 
 CATALOG = Path(__file__).parent / "catalog"
 
@@ -214,3 +215,48 @@ def _algorithms_text(data: Mapping[str, Any]) -> str:
     if not words:
         return ""
     return f" (its collectives are {', '.join(words)}{': ' + ' '.join(options) if options else ''})"
+
+
+def is_calibration(fields: Mapping[str, Any]) -> bool:
+    """Return whether the fields of a YAML file are those of a calibration, not of an accelerator."""
+    return "accelerator" in fields and "parameters" in fields
+
+
+def calibrated_fields(fields: Mapping[str, Any], base: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the fields of an accelerator with the parameters of its kernels replaced by those of a calibration.
+
+    Parameters that the file is too old to have stay at their priors (:meth:`Calibration.at_priors`).
+
+    Args:
+        fields: the content of a calibration file.
+        base: the fields of the accelerator that it names.
+        where: the file, for messages.
+
+    Raises:
+        ConfigError: a field of the calibration is missing, unknown or out of range; or the accelerator has no kernel
+            model, or is itself calibrated.
+    """
+    calibration: Calibration = validate(Calibration, fields, where)
+    name = calibration.accelerator
+    if is_calibration(base):
+        raise ConfigError(f"{where}: field 'accelerator': {name!r} is calibrated itself: expected what it rests on")
+    if base.get("kernels") is None:
+        raise ConfigError(
+            f"{where}: field 'accelerator': {name!r} has no kernel model, whose parameters are calibrated"
+        )
+    kernels: KernelModel = validate(KernelModel, base["kernels"], where)
+    source = f"fitted to {calibration.rows.line()}"
+    fitted = {parameter: entry for parameter, entry in calibration.parameters.items() if parameter in PRIORS}
+    return {
+        **base,
+        "description": calibration.description,
+        "kernels": {
+            **kernels.model_dump(),
+            **{parameter: entry.value for parameter, entry in fitted.items()},
+            "spreads": kernels.spreads | {parameter: entry.spread for parameter, entry in fitted.items()},
+            "sources": kernels.sources
+            | {parameter: source if entry.determined else entry.source for parameter, entry in fitted.items()},
+        },
+        "calibration": dict(fields),
+        "sources": {**base.get("sources", {}), "kernels": source, "calibration": f"lightloom calibrate, {source}"},
+    }

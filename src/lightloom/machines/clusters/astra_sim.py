@@ -20,6 +20,8 @@ Fields: TypeAlias = dict[str, Any]
 
 ORIGIN = "ASTRA-sim's network"
 """How the source of such a fabric begins."""
+MARKS = ({"npus_count", "topology"}, {"units-count", "topologies-per-dim"})
+"""Fields that a network of ASTRA-sim has, and no cluster: those of its YAML, and of its JSON."""
 _GIGABYTE = 2.0**30
 _SHAPES = {"ring": "ring", "switch": "switch", "fullyconnected": "full-mesh"}
 _YAML = {"shapes": "topology", "sizes": "npus_count", "bandwidths": "bandwidth", "latencies": "latency"}
@@ -29,11 +31,6 @@ _JSON = {
     "bandwidths": "link-bandwidth",
     "latencies": "link-latency",
 }
-
-
-def is_network(data: Fields) -> bool:
-    """Return whether the fields of a file are those of an ASTRA-sim network."""
-    return {"npus_count", "topology"} <= data.keys() or {"units-count", "topologies-per-dim"} <= data.keys()
 
 
 def read_network(path: Path) -> Fields:

@@ -16,7 +16,7 @@ from lightloom.core.fields import Config
 from lightloom.core.forms import expected_forms, looks_like_file, recognise
 from lightloom.machines.accelerators import load as accelerators
 from lightloom.machines.accelerators.accelerator import Accelerator
-from lightloom.machines.clusters.astra_sim import cluster_fields, is_network, read_network, read_topology
+from lightloom.machines.clusters.astra_sim import MARKS, cluster_fields, read_network, read_topology
 from lightloom.machines.clusters.cluster import Cluster, ClusterFile
 from lightloom.machines.fabrics import load as fabrics
 from lightloom.machines.fabrics.fabric import Fabric
@@ -222,7 +222,7 @@ def load_cluster(name: str | Path, settings: Mapping[str, Any] | None = None) ->
     where = path.stem if path.is_relative_to(CATALOG) else str(path)
     readers = {".json": read_network, ".txt": read_topology}
     fields = readers[path.suffix](path) if path.suffix in readers else read_entry(path, "cluster")
-    if is_network(fields):
+    if any(marks <= fields.keys() for marks in MARKS):
         fields = cluster_fields(fields, path)
     if "accelerator" not in fields and "accelerator" not in (settings or {}):
         raise ConfigError(

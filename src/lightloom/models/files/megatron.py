@@ -10,7 +10,7 @@ from pathlib import Path
 from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.machines.clusters.cluster import StageBlocks
 from lightloom.models.decoder import DecoderSizes, LatentAttention
-from lightloom.models.files.model_file import FileRequest, ModelReading, StatedStrategy, trace_decoder
+from lightloom.models.files.model_file import LINE, FileRequest, ModelReading, StatedStrategy, trace_decoder
 from lightloom.models.files.shell_script import Script, read_script
 from lightloom.models.files.shell_words import MARK
 
@@ -549,16 +549,6 @@ def _virtual_stages(options: Options, stages: int | None) -> int | None:
             f"{total} / {stages} layers of a stage"
         )
     return total // ((stages or 1) * layers)
-
-
-LINE = "the shell line"
-"""Name of a model that is given as a line, in messages."""
-_LINE = re.compile(r"(^|\s)--[a-z][a-z0-9-]+(\s|=|$)")
-
-
-def is_shell_line(text: str) -> bool:
-    """Return whether a model is given as a shell line with options rather than as a name or a file."""
-    return _LINE.search(text) is not None
 
 
 def read_megatron_line(line: str, request: FileRequest) -> ModelReading:

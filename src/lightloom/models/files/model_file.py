@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from math import gcd
@@ -11,6 +12,15 @@ from lightloom.machines.clusters.cluster import StageBlocks
 from lightloom.models.decoder import DecoderSizes
 from lightloom.models.graph import ComputeGraph
 from lightloom.models.zoo import TRACE_BATCH
+
+LINE = "the shell line"
+"""Name of a model that is given as a line, in messages."""
+_LINE = re.compile(r"(^|\s)--[a-z][a-z0-9-]+(\s|=|$)")
+
+
+def is_shell_line(text: str) -> bool:
+    """Return whether a model is given as a shell line with options rather than as a name or a file."""
+    return _LINE.search(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

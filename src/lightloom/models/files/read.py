@@ -44,11 +44,7 @@ def read_transformers(path: Path, request: FileRequest) -> ModelReading:
     model = trace_configuration(fields, name=str(path), batch=request.batch, sequence_length=request.sequence_length)
     lines, unused = ["loss and optimizer: a configuration has none"], model.graph.unused_parameters
     lines += [f"{unused:,} parameters that its forward pass does not use are counted"] if unused else []
-    return ModelReading(
-        graph=model.graph,
-        unrecorded=(*model.assumptions, *lines),
-        unused=model.unknown,
-    )
+    return ModelReading(graph=model.graph, unrecorded=(*model.assumptions, *lines), unused=model.unknown)
 
 
 def _check_counts(fields: Mapping[str, Any], path: Path) -> None:

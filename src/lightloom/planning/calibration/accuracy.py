@@ -21,9 +21,8 @@ from lightloom.machines.accelerators.calibrated import (
     Calibration,
     CalibrationRows,
     CrossValidatedError,
-    is_calibration,
 )
-from lightloom.machines.accelerators.load import CATALOG, load_accelerator
+from lightloom.machines.accelerators.load import CATALOG, is_calibration, load_accelerator
 from lightloom.planning.calibration.fit import (
     FOLDS,
     Fit,

@@ -38,12 +38,7 @@ from lightloom.planning.parallelism.plan import (
     repetitions,
     stated_cuts,
 )
-from lightloom.planning.parallelism.strategy_space import (
-    KIND_OF_SHARDING,
-    Strategies,
-    Strategy,
-    strategy_space,
-)
+from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING, Strategies, Strategy, strategy_space
 from lightloom.planning.parallelism.tensor_parallel import (
     ExpertSplit,
     TensorSplit,
@@ -472,12 +467,7 @@ class Job:
         return replace(self, accelerator=accelerator, fabric=fabric, pricing=pricing)
 
     def space(
-        self,
-        batches: Iterable[int],
-        *,
-        algorithms: Sequence[str] = (AUTO,),
-        cp: int | None = None,
-        **searched: Any,
+        self, batches: Iterable[int], *, algorithms: Sequence[str] = (AUTO,), cp: int | None = None, **searched: Any
     ) -> Strategies:
         """Return every strategy of this model on all ranks of the fabric; ``searched`` as of :func:`strategy_space`.
 

@@ -25,13 +25,7 @@ from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import holding_stages
 from lightloom.planning.pricing.group_prices import Axis, PlanePrices, Planes, divisions, live_axes
 from lightloom.planning.pricing.job import Job
-from lightloom.planning.pricing.step import (
-    AxisTimes,
-    ExchangeTime,
-    StageExchanges,
-    pass_exchanges,
-    stage_exchanges,
-)
+from lightloom.planning.pricing.step import AxisTimes, ExchangeTime, StageExchanges, pass_exchanges, stage_exchanges
 from lightloom.planning.pricing.strategy_step import exact_stage_times, exchange_seconds
 from lightloom.planning.simulation.pipelined import StageTimes
 

@@ -112,13 +112,7 @@ def forest(circuits: StandingCircuits, busy: Floats, delay: Floats, pieces: int,
     deadline = (ranks - 1) * pieces / slowest + float((delay - busy).min()) if slowest else np.inf
     paths, order = arrange(ranks, ranks, origin, target, number, number)
     paths = paths._replace(delay=delay[order], busy=busy)
-    trees = grow_forest(
-        paths,
-        free_line(len(circuits)),
-        [0] * pieces,
-        deadline=deadline,
-        sweeps=_SWEEPS,
-    )
+    trees = grow_forest(paths, free_line(len(circuits)), [0] * pieces, deadline=deadline, sweeps=_SWEEPS)
     if trees is None:
         raise UnsupportedError(f"{len(circuits)} circuits do not join all of {ranks} ranks")
     return trees

@@ -442,10 +442,7 @@ def _build_tree(collective: Collective, fabric: Fabric, shape: Shape) -> Schedul
     late_queue, late = (axis.ravel() for axis in np.meshgrid(near, np.arange(shape.late), indexing="ij"))
     rows = [
         Rows(queue, source[queue], destination[queue], chunk, np.zeros(len(queue), np.bool_), when.astype(np.float64))
-        for queue, chunk, when in (
-            (queue, first[queue] + piece, piece),
-            (late_queue, chunks - shape.late + late, late),
-        )
+        for queue, chunk, when in ((queue, first[queue] + piece, piece), (late_queue, chunks - shape.late + late, late))
     ]
     return queued_schedule(
         collective, fabric, Queues(channel[None], width, route), rows, chunks=chunks, note=_tree_note(shape)
