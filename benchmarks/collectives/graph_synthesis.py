@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.support.grid_steps import in_rounds
 from benchmarks.support.measure import cpu_name, exit_clearly, parse_parts, print_rows
 from lightloom.collectives.bounds.link_use import ranks_by_hops
 from lightloom.collectives.bounds.lower_bound import lower_bound
@@ -29,7 +30,6 @@ from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import admitted, evaluate
 from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.synthesis.grid import in_rounds
 from lightloom.collectives.synthesis.switch import Lift, exchange_over_lift, lift, on_switch
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.files import write_atomically

@@ -16,11 +16,11 @@ import json
 import time
 from collections.abc import Callable, Iterator
 
+from benchmarks.support.grid_steps import in_rounds
 from benchmarks.support.measure import cpu_name, exit_clearly, parse_parts, print_rows
 from lightloom.collectives.collective import CLASSIC, Collective, Kind
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import Evaluation, admitted, evaluate, evaluate_all, find
-from lightloom.collectives.synthesis.grid import in_rounds
 from lightloom.core.files import write_atomically
 from lightloom.core.results import provenance
 from lightloom.machines.fabrics.fabric import Fabric

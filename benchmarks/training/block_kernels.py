@@ -75,12 +75,13 @@ def block_tasks(name: str, fmt: BlockFormat, kernel: blocks.Kernel, memory: Memo
     """The four ways through one kernel."""
     wire = np.zeros(fmt.nbytes(memory.gradient.size), np.uint8)
     gradient, residual, out = memory.gradient, memory.residual, memory.out
-    kernel.encode(fmt, gradient, None, wire, False)
+    whole = np.array([[0, gradient.size, 0]])
+    kernel.encode_runs(fmt, gradient, None, whole, wire)
     return {
-        (name, "encode"): lambda: kernel.encode(fmt, gradient, None, wire, False),
-        (name, "encode with feedback"): lambda: kernel.encode(fmt, gradient, residual, wire, False),
-        (name, "decode"): lambda: kernel.decode(fmt, wire, out, 1.0, False),
-        (name, "decode and add"): lambda: kernel.decode(fmt, wire, out, 1.0, True),
+        (name, "encode"): lambda: kernel.encode_runs(fmt, gradient, None, whole, wire),
+        (name, "encode with feedback"): lambda: kernel.encode_runs(fmt, gradient, residual, whole, wire),
+        (name, "decode"): lambda: kernel.decode_runs(fmt, wire, whole, out, 1.0, False),
+        (name, "decode and add"): lambda: kernel.decode_runs(fmt, wire, whole, out, 1.0, True),
     }
 
 

@@ -127,4 +127,4 @@ def test_transports_are_a_result_too(
     assert library is not None
     assert library.transport.scales == fitted.transport.scales
     with pytest.raises(ll.LightloomError, match="--gpus 8"):
-        ll.calibrate(path, accelerator="a100", gpus=8)
+        ll.calibrate(path, accelerator="a100", gpus=8)  # type: ignore[call-overload]

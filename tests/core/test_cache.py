@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lightloom.core.files import cache_directory, read_entry, write_entry
 from lightloom.core.errors import ConfigError
+from lightloom.core.files import cache_directory, read_entry, write_entry
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

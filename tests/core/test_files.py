@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lightloom.core.files import cache_directory
 from lightloom.core.claims import Claim
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Bandwidth, Config, Count
-from lightloom.core.files import write_atomically
+from lightloom.core.files import cache_directory, write_atomically
 from lightloom.core.results import content_hash, provenance
 
 

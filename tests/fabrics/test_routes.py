@@ -13,9 +13,9 @@ from lightloom.machines.fabrics.edges import Edge
 from lightloom.machines.fabrics.failures import Failure, without
 from lightloom.machines.fabrics.graph import Graph, LinkNetwork
 from lightloom.machines.fabrics.lattice import most_square
-from lightloom.machines.fabrics.optical_averager import BuiltAverager
 from lightloom.machines.fabrics.tiers.tier import Tier
 from lightloom.machines.fabrics.tiers.tiers import Tiers, reached_tiers
+from lightloom.machines.reducers.built import BuiltAverager
 from tests.collectives.strategies import graphs, tier_fabrics
 
 

@@ -83,7 +83,7 @@ def test_groups_pay_the_least_of_their_own_lines() -> None:
     ]
     groups[2].append(Flat())
     group, nbytes = np.repeat(np.arange(4), 5), np.tile([1.0, 5e3, 1e6, 1e9, 1e12], 4)
-    found = _LineTable.of(groups).column(group, nbytes)
+    found = _LineTable.of(groups, np.zeros(4)).column(group, nbytes)
     for at, size, seconds in zip(group.tolist(), nbytes, found, strict=True):
         assert seconds == min((float(line(np.array([size]))[0]) for line in groups[at]), default=inf)
 

@@ -80,7 +80,7 @@ def test_a_page_fits_a_phone(page: Path, tmp_path: Path) -> None:
 def test_a_page_fits_a_desktop_and_holds_every_plan(desktop: Browser) -> None:
     assert desktop.run("document.documentElement.scrollWidth") <= 1280
     text = desktop.run("document.body.textContent")
-    assert all(row.algorithm in text for row in sample_report().ranking)
+    assert all(row.strategy in text for row in sample_report().ranking)
 
 
 def test_the_ranking_is_sorted_and_filtered(desktop: Browser) -> None:

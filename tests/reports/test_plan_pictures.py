@@ -182,7 +182,7 @@ def test_the_busiest_lanes_are_drawn(devices: int, links: int, most: int) -> Non
 def test_lanes_of_what_computes_come_first_whatever_their_names() -> None:
     categories = {"rank 2": "forward", "rank 1 out": "transmission", "rank 0 out": "transmission", "rank 3": "forward"}
     timeline = Timeline.of(
-        [Interval(resource=name, category=each, name="t", start=0.0, end=1.0) for name, each in categories.items()]  # type: ignore[arg-type]
+        [Interval(resource=name, category=each, name="t", start=0.0, end=1.0) for name, each in categories.items()]
     )
     assert list(busiest(timeline, 16)) == ["rank 2", "rank 3", "rank 0 out", "rank 1 out"]
 

@@ -509,15 +509,15 @@ def test_relays_deliver_everything(seed: int) -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(seed=seeds)
-def test_holds_planned_anew_send_everything(seed: int) -> None:
+@given(seed=seeds, latency=st.floats(0, 1))
+def test_holds_planned_anew_send_everything(seed: int, latency: float) -> None:
     rng = np.random.default_rng(seed)
     plan = random_plan(rng)
     if not plan.traffic.total.sum() or plan.ranks < 2:
         return
     fabric = WdmRing(ranks=plan.ranks, wavelengths=int(rng.integers(1, 9)), wavelength_bandwidth=1e9)
     hold, dark = (rng.uniform(1, 6, 2) * MICROSECOND).tolist()
-    timing = Timing(hold, dark)
+    timing = Timing(hold, dark, latency * (hold + dark))
     circuits, regrant = regrants(plan, fabric, timing)
     granted: list[Floats] = []
     counted: list[Floats] = []
@@ -543,7 +543,7 @@ def test_holds_planned_anew_send_everything(seed: int) -> None:
     assert np.allclose(moved[hops], nodes.amount[hops], rtol=1e-6, atol=1e-2)
     assert counted[0] == pytest.approx(np.bincount(nodes.pipe[hops], nodes.amount[hops], len(counted[0])))
     for bytes_waiting, start in zip(counted[1:], step.events.dark[1:, 0], strict=False):
-        _check_counters(step, granted, bytes_waiting, start)
+        _check_counters(step, granted, bytes_waiting, start - min(timing.controller_latency, timing.hold))
 
 
 @settings(max_examples=20, deadline=None)

@@ -9,8 +9,6 @@ A part says what one group of an axis does; its siblings do the same on the same
 different parts, so that whatever two of them use at any time must differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Every algorithm by name; and the only door for schedules: verified, priced and held against their bounds."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

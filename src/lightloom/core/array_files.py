@@ -1,7 +1,5 @@
 """NumPy's files of arrays from untrusted sources: nothing is executed, and no memory taken for what they only claim."""
 
-from __future__ import annotations
-
 import math
 import struct
 import tokenize

@@ -3,8 +3,6 @@
 Kernels state their arguments with these, so that a signature says what an array holds. Shapes stand in docstrings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """A paper's figure beside ours: the row that every study prints, asserted, never tuned in silence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args

@@ -1,7 +1,5 @@
 """YAML files and command-line fields, read into configuration objects with one-line complaints."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The gate for text, JSON and YAML of others: sizes, depths and aliases are limited before anything is built."""
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

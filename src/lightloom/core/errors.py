@@ -13,8 +13,6 @@ LightloomError
 └── TransportError, LaunchError (lightloom.exchange)   a peer fell silent, a worker failed
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 

@@ -3,8 +3,6 @@
 A field typed ``Bandwidth`` accepts ``"40Gbps"``, ``"5 GB/s"`` or a number of bytes per second; the JSON Schema says so.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import sys

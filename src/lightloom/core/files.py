@@ -1,7 +1,5 @@
 """Atomic writing of files, and the cache folder, whose entries carry a digest."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

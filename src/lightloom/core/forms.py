@@ -6,8 +6,6 @@ Who reads a form chooses its reader by :attr:`Form.name`; this table decides wha
 about a file that is none of them.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

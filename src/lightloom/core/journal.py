@@ -5,8 +5,6 @@ can leave a torn last line: lines without a valid checksum are dropped, and thei
 at a time may write; the kernel holds its lock, so that a killed process frees it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

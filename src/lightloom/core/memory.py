@@ -4,8 +4,6 @@ What is free is the least of what the machine has left, what the control groups 
 own limit (``ulimit -v``) does.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

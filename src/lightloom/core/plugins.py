@@ -4,8 +4,6 @@ The group names are ``lightloom.algorithms``, ``lightloom.fabrics``, ``lightloom
 ``lightloom.accelerators`` and ``lightloom.models``.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar

@@ -8,8 +8,6 @@ taken to be in that unit already; a text of a time or of a price of electricity 
 upper-case ``B`` a byte; ``k M G T P E`` are powers of 1000, ``Ki Mi Gi Ti Pi Ei`` powers of 1024.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Literal

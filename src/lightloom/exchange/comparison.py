@@ -1,7 +1,5 @@
 """Training runs that compare exchanges: bytes sent, loss beside plain training's, and loss after equal time."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

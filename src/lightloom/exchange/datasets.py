@@ -1,7 +1,5 @@
 """Where data sets lie, and whether a file is the one that everybody means."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

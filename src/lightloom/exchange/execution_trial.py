@@ -1,7 +1,5 @@
 """A schedule put to the test in real processes, beside ``torch.distributed``'s own collective."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 import time

@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from lightloom.core.errors import INSTALL_TORCH, UnsupportedError
-from lightloom.core.files import cache_directory
-from lightloom.core.files import write_atomically
+from lightloom.core.files import cache_directory, write_atomically
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods import BlockExchange, PowerSgdExchange, RingCodecExchange, TopKExchange
 

@@ -720,10 +720,7 @@ BUILT_IN: tuple[Family, ...] = (
         "INCEPTIONN around a ring: 0, 8, 16 or 32 bits a value, more for larger gradients and sums",
         lambda bound=10, feedback=True, **scaled: InceptionnExchange(exponent=bound, feedback=feedback, **scaled),
         {
-            "bound": (
-                _read_bound,
-                "largest error of an encoding, a power of two from 2^-1 to 2^-14; 2^-10 by default",
-            ),
+            "bound": (_read_bound, "largest error of an encoding, a power of two from 2^-1 to 2^-14; 2^-10 by default"),
             "scaled": (flag, "scale each message by a power of two first; off by default: an absolute bound"),
             **_feedback("on"),
         },

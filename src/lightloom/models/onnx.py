@@ -5,8 +5,6 @@ statistics   running means and variances of batch norms, which no gradient reach
 backward     gradients of operands that depend on a parameter, and of parameters
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """An ONNX model with the shape of every tensor, as ``onnx.shape_inference`` finds them; weights are never loaded."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy

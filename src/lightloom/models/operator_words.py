@@ -8,8 +8,6 @@ convolutions: two FLOPs for each multiply-accumulate. Moved data and views: none
 the largest tensor.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias

@@ -1,7 +1,5 @@
 """One call from a name to a graph; models of the zoo come with the package, or are traced once and kept."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.util

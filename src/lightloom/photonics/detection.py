@@ -20,8 +20,6 @@ phase errors enter to their second order, as shifts by -I_n phi_n^2 / 2, by a sa
 right if the sums of all its digits are.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import comb, exp, log, log2, prod

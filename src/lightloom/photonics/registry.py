@@ -1,8 +1,6 @@
 """Averagers by name: ``ideal``, ``table2:4-8``, ``constructed:noise=1e-3``, ``network:FILE.npz``, ``link:FILE.npz``,
 ``digit-sum``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lightloom.core.errors import ConfigError, UnknownNameError

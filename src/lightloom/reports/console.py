@@ -6,8 +6,6 @@
 Bars tell parts by shade as well as by colour, since colour is only used where output goes to a terminal.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A progress bar, on terminals only and only when the work takes long."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Content of a report as plain data that knows nothing of its display; SI units throughout."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

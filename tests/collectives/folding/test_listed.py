@@ -82,7 +82,7 @@ def test_chunks_are_replayed_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
         schedule = optree(Collective(kind, 20, 1e6), fabric)  # type: ignore[arg-type]
         monkeypatch.setattr(listed_rows, "_AT_ONCE", 50)
         blocks = list(listed_rows.rows_by_chunk(schedule, np.arange(len(schedule)), 20))
-        assert len(blocks) > 5 and sum(len(block.rows) for block in blocks) == schedule.carried.sum()
+        assert len(blocks) > 5 and sum(len(rows) for _, rows, _ in blocks) == schedule.carried.sum()
         verify(schedule, fabric)
         lists = schedule.lists
         assert lists is not None

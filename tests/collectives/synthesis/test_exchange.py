@@ -119,16 +119,17 @@ def test_loads_are_what_paths_use(ranks: int, wiring: Wiring, pieces: int) -> No
     routed, found = route(wiring, problem, 3), plan(wiring, problem, 3)
     assert routed is not None
     assert found is not None
-    assert found.load == pytest.approx(routed.load * routed.busy)
-    assert np.array_equal(np.bincount(found.path, minlength=len(routed.load)), routed.load)
-    length = np.append(np.cumsum(routed.circuits.length[found.path]), 0)
+    circuits, _, busy, _, load, _ = routed
+    assert found.load == pytest.approx(load * busy)
+    assert np.array_equal(np.bincount(found.path, minlength=len(load)), load)
+    length = np.append(np.cumsum(circuits.length[found.path]), 0)
     moved = length[found.begin[1:] - 1] - length[found.begin[:-1] - 1]
     place, rank = np.divmod(np.arange(len(moved)), ranks)
-    source = place % routed.circuits.period
+    source = place % circuits.period
     mine = source != rank
     assert ((moved - (rank - source))[mine] % ranks == 0).all()
-    use = float(routed.load @ np.abs(routed.circuits.length))
-    assert use >= pieces * routed.circuits.period * (ranks * ranks // 4)
+    use = float(load @ np.abs(circuits.length))
+    assert use >= pieces * circuits.period * (ranks * ranks // 4)
 
 
 @pytest.mark.parametrize("nbytes", [1e3, 1e4])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.support.grid_steps import in_rounds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,8 +12,7 @@ from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import admitted, costed, evaluate
-from lightloom.collectives.schedule.columns import Schedule
-from lightloom.collectives.synthesis.grid import doubling, grid_trees, over_trees, rounds_and_trees
+from lightloom.collectives.synthesis.grid import grid_trees, over_trees
 from lightloom.collectives.synthesis.grid_links import GridLinks
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import UnsupportedError
@@ -33,12 +33,6 @@ GRIDS = [
     Mesh(ranks=12, rows=1),
     Torus(ranks=18, rows=2),
 ]
-
-
-def in_rounds(collective: Collective, fabric: Fabric) -> Schedule:
-    """The fastest all-gather, reduce-scatter or all-reduce in steps."""
-    schedules = [*rounds_and_trees(collective, fabric), *doubling(collective, fabric)]
-    return min(schedules, key=lambda schedule: cost(schedule, fabric).time)
 
 
 def with_latency(fabric: Fabric, hop: float) -> Fabric:

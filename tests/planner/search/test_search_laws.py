@@ -58,6 +58,8 @@ class Rows:
     """Rows with made-up bounds and times; some turn out to be impossible when they are refined or simulated."""
 
     cluster = SimpleNamespace(name="made up")
+    compared: Any = None
+    """Plans and refusals of algorithms that are compared, where a search asks for them."""
 
     def __init__(self, random: Random) -> None:
         self.looks: list[tuple[str, Row]] = []

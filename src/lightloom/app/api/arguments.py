@@ -1,7 +1,5 @@
 """Arguments as people write them: sizes as text or numbers, fabrics and clusters by name, file or object."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, cast

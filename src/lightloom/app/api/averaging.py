@@ -1,7 +1,5 @@
 """Averagers: networks of interferometers that average servers' codes inside the light, built and proved."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path

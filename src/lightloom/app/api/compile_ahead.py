@@ -6,8 +6,6 @@ fills ``lightloom/compiled`` beside the package's modules. Building a wheel and 
 serves where another version of numba is installed than the package was built with.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

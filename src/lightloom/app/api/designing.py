@@ -1,7 +1,5 @@
 """The design of a cluster: which fabric trains most samples for a dollar and for a joule."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The goodput of a cluster: how much of a month trains, what interrupts it, and what would be worth buying."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``lightloom budget``: whether light reaches across a ring, and how many destinations it may serve on its way."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``lightloom catalog``: every name that the other commands take."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from shutil import get_terminal_size

@@ -1,7 +1,5 @@
 """``lightloom circuits``: optical circuits for a traffic matrix, beside what no assignment can exceed."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``lightloom collective``: one collective on one fabric, every algorithm beside its lower bound."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``lightloom compare``: two saved plans side by side, what changed and why."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``lightloom design``: which fabric, with which fields, trains most samples for a dollar and for a joule."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal

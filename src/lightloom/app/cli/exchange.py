@@ -1,7 +1,5 @@
 """``lightloom exchange``: gradient exchanges, what they send, and what they do to training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial

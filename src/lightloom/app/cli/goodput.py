@@ -1,7 +1,5 @@
 """``lightloom goodput``: how much of a month trains on a cluster, what interrupts it, and what changes are worth."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """``lightloom schema``: the JSON Schema of a cluster file, of an experiment, or of a schedule."""
 
-from __future__ import annotations
-
 import json
 from importlib import import_module
 from typing import Annotated

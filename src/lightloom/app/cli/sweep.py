@@ -1,7 +1,5 @@
 """``lightloom sweep``: an experiment over many collectives and plans, computed by several processes, resumed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated

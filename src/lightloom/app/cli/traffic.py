@@ -1,7 +1,5 @@
 """``lightloom traffic``: several jobs on one cluster, each alone and beside the others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated

@@ -8,8 +8,6 @@ scatter and a permute only some pairs exchange a part, on wavelengths assigned t
 Source: OpTree, section III-C, and Lemma 1 (which prints ceil(N²/8); equal for even N).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm, links_to_neighbours, longest_links, rows_by_pair, rows_by_rank

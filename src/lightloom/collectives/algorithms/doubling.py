@@ -15,8 +15,6 @@ Sources: Thakur, Rabenseifner and Gropp, "Optimization of collective communicati
 Rabenseifner, "Optimization of collective reduction operations", ICCS 2004.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -19,8 +19,6 @@ Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for cluste
 one-way form is the Ring baseline of OpTree, Table I.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

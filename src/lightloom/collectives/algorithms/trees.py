@@ -10,8 +10,6 @@ Sources: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broa
 Computing 2009; the trees are those of NCCL 2.30.7, src/graph/trees.cc.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm, longest_links, rows_by_rank

@@ -12,8 +12,6 @@ Source: Dai et al., "WRHT: efficient all-reduce for distributed DNN training in 
 arXiv 2207.10982, as OpTree recounts it; group size and the closing all-to-all are derived, not quoted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple

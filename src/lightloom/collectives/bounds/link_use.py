@@ -11,8 +11,6 @@ The optimal trees attach the N − 1 ranks at the smallest of infinitely many co
 is a coefficient of a power series. Proofs: docs/collectives/bounds.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from math import ceil, floor

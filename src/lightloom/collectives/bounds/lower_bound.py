@@ -17,8 +17,6 @@ With M bytes held in the end, N ranks and d = M / N:
 * circuits: from dark fibres the first set-up and one conversion are always paid.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

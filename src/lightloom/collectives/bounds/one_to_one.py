@@ -4,8 +4,6 @@ A part that leaves a set of ranks, or enters it, passes its links; one that pass
 Proofs: docs/collectives/bounds.md.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

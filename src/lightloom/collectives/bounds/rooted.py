@@ -6,8 +6,6 @@
 A reduce is a broadcast turned round. Proof: docs/collectives/bounds.md.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import isqrt
 from typing import Any, NamedTuple

@@ -15,8 +15,6 @@ A codec adds its seconds to each step, or, in line with the links, makes the ste
 (:func:`loads_times`); the schedule's size is then that of the compressed data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from graphlib import TopologicalSorter

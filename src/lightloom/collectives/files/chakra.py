@@ -14,8 +14,6 @@ Besides what simulators read (``comm_size`` in bytes, rounded up, ``comm_src``, 
 carries its row, and every file the header of the schedule, so that the schedule can be read back unchanged.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace

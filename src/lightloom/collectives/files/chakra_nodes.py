@@ -10,8 +10,6 @@ Fields by number (MLCommons, Chakra, ``et_def.proto``):
 A header needs no version: MLCommons' converters write none.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@
 Errors name the file, the field, and the row or entry.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Export and import schedules in every format, by the suffix of the file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple

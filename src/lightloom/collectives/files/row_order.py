@@ -9,8 +9,6 @@ A row reads its chunk at its source and writes it at its destination. Per rank a
 Rows are grouped: those of one step and one chunk are sent before any of them arrives (an exchange of partial sums).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from dataclasses import dataclass
 from graphlib import TopologicalSorter

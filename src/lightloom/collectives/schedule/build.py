@@ -7,8 +7,6 @@ there are more colours than channels the stage takes several steps; when there a
 bundle several channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

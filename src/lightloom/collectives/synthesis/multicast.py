@@ -5,8 +5,6 @@ the taps of a lightpath, pieces hop from one to the next. Whether light is brigh
 :mod:`lightloom.machines.fabrics.link_budget`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from heapq import nsmallest

@@ -5,8 +5,6 @@ rank; and passing on between neighbours. On packet links: straight sends and pas
 links join ranks, parts finding their ways over these, as routes in one order of dimensions do not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain

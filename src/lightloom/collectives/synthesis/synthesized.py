@@ -3,8 +3,6 @@
 Schedules are cached on disk; a cached schedule is verified like any other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -488,10 +488,7 @@ def _check_runs(fmt: BlockFormat, runs: Ints, count: int, wire: Bytes, write: bo
 
 
 def _check_flat(
-    array: Float32s | Bytes,
-    name: str,
-    write: bool = False,
-    dtype: np.dtype[np.float32] | np.dtype[np.uint8] = _FLOAT32,
+    array: Float32s | Bytes, name: str, write: bool = False, dtype: np.dtype[np.float32] | np.dtype[np.uint8] = _FLOAT32
 ) -> None:
     flags = array.flags
     if array.dtype != dtype or array.ndim != 1 or not flags.c_contiguous:

@@ -4,8 +4,6 @@ A codec implements :attr:`Codec.name`, :meth:`Codec.encode` and :meth:`Codec.dec
 The functions below it turn what callers pass into flat NumPy arrays and check it.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import TypeVar, cast, overload
 

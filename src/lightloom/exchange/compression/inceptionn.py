@@ -12,8 +12,6 @@ As printed w = 7, which loses everything below 2^-7. The windowed form uses w = 
 2^-⌊k/2⌋, so the top ⌊k/2⌋ bits of the printed code were always zero; tags and sizes are unchanged.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -18,11 +18,10 @@ from pydantic import Field
 
 from lightloom.core.array_files import read_npy, read_npz
 from lightloom.core.arrays import Float32s, Ints
-from lightloom.core.files import cache_directory
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Bandwidth, Config, Count, Seconds
-from lightloom.core.files import cannot_read, write_atomically
+from lightloom.core.files import cache_directory, cannot_read, write_atomically
 from lightloom.core.results import content_hash
 from lightloom.exchange.compression import inceptionn
 from lightloom.exchange.compression.codec import Codec

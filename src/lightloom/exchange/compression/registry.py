@@ -1,7 +1,5 @@
 """Codecs by name: ``inceptionn:2^-10``, ``truncate:16``. Plug-ins are registered in the group ``lightloom.codecs``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

@@ -4,8 +4,6 @@ Dropping 16 bits leaves bfloat16 rounded towards zero; 22 bits leave one bit of 
 the exponent too, so that every second power of two falls to the one below it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

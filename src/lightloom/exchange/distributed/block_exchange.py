@@ -6,8 +6,6 @@ what this rank sent; of its own share, which it need not send, it is the error o
 number of ranks.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Exchangers run a method among the ranks of a group: means of flat float32 buffers, the same bits on every rank."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The exchanger of a method."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial, singledispatch
 from weakref import WeakKeyDictionary

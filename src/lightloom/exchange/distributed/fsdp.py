@@ -1,7 +1,5 @@
 """Any exchange in FSDP2: in the place of a module's reduce-scatter, or between the nodes of hybrid sharding."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

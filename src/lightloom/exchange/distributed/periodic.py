@@ -16,8 +16,6 @@ and the optimizer's own state stay each rank's. A rank resumes from its own chec
 this object.
 """
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence

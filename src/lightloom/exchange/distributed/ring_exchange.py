@@ -278,10 +278,9 @@ class OpticalExchanger(Exchanger):
             TransportError: a rank left or fell silent.
         """
         if geometry not in self._buffers:
-            quantise = CodeBuffers.of([piece.length for piece in geometry.pieces], self.averager.bits, self.block)
+            made = CodeBuffers.of([piece.length for piece in geometry.pieces], self.averager.bits, self.block)
             shape = (self.group.ranks, -(-geometry.size // self.group.ranks))
-            outgoing, incoming = np.zeros(shape, quantise.code_type), np.zeros(shape, quantise.code_type)
-            self._buffers[geometry] = quantise, outgoing, incoming
+            self._buffers[geometry] = made, np.zeros(shape, made.code_type), np.zeros(shape, made.code_type)
         (quantise, outgoing, incoming), flat = self._buffers[geometry], values.numpy()
         scales = self._largest(quantise.scales(flat))
         if scales.size and scales.max() == UNFIT:

@@ -6,8 +6,6 @@ Every rank adds the messages in the order of ranks, so that replicas stay bit-id
 which sees the sparse average.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

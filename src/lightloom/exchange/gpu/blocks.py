@@ -8,8 +8,6 @@ Nothing waits for the device. Verified against the CPU kernels in Triton's inter
 not yet run on a GPU.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -6,8 +6,6 @@
 Verified against the CPU kernels in Triton's interpreter and compiled for CUDA; not yet run on a GPU.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

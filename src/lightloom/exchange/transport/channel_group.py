@@ -1,7 +1,5 @@
 """Exchanges of one rank with several peers at once."""
 
-from __future__ import annotations
-
 import selectors
 import socket
 import threading

@@ -5,8 +5,6 @@ made ("Connection closed by peer"): one rank fails, and the others wait for it u
 fails says so in the store, all ranks leave that try, and meet in the next one under another prefix of the store.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """Run a function in several processes of this host that form one gloo process group."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import importlib

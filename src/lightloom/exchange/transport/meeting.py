@@ -7,20 +7,20 @@ deadline.
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import hmac
 import ipaddress
 import os
 import secrets
+import selectors
 import socket
 import struct
 import time
-from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 from lightloom.exchange.transport.channel import NO_STAMP, Channel, Payload, TransportError
 from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT, ChannelGroup
@@ -141,18 +141,32 @@ _REMEDY = (
 )
 
 
+@dataclass(slots=True, eq=False)
+class _Conversation:
+    """One connection on which a handshake is under way."""
+
+    sock: socket.socket
+    steps: Steps
+    deadline: float
+    call: Introduction | None
+    """Connection that this rank calls for; None where it answers."""
+    connecting: bool = False
+    wanted: int = 0
+    received: bytearray = field(default_factory=bytearray)
+
+
 class Meeting:
-    """The connections of one rank while they are made, each handshake by a task of its own."""
+    """The connections of one rank while they are made."""
 
     def __init__(self, rank: int, size: int, handshakes: Handshakes, deadline: float) -> None:
         """Begin without connections; ``size`` is the number of ranks, ``deadline`` is on ``time.monotonic``."""
         self._rank, self._size, self._handshakes, self._deadline = rank, size, handshakes, deadline
+        self._selector = selectors.DefaultSelector()
+        self._conversations: dict[socket.socket, _Conversation] = {}
         self._connected: dict[Introduction, socket.socket] = {}
-        self._outgoing: list[Introduction] = []
-        self._incoming: list[Introduction] = []
+        self._due: dict[Introduction, float] = {}
+        """When each missing call is to be made."""
         self._addresses: Mapping[int, Address] = {}
-        self._unproved: dict[asyncio.Task[None], None] = {}
-        """Callers whose handshakes are under way, the oldest first."""
         self._faults: dict[int, str] = {}
         self._refused = 0
 
@@ -165,148 +179,179 @@ class Meeting:
             TransportError: a rank did not call in time, cannot be reached, or disagrees about who calls whom.
         """
         size, own = self._size, self._rank
-        self._outgoing = [Introduction(own, peer, channel, size) for peer in calls for channel in (DATA, CONTROL)]
-        self._incoming = [Introduction(peer, own, channel, size) for peer in answers for channel in (DATA, CONTROL)]
+        outgoing = [Introduction(own, peer, channel, size) for peer in calls for channel in (DATA, CONTROL)]
+        incoming = [Introduction(peer, own, channel, size) for peer in answers for channel in (DATA, CONTROL)]
         self._addresses = calls
-        listener.setblocking(False)
+        self._due = dict.fromkeys(outgoing, time.monotonic())
         try:
-            _run(self._meet(listener))
+            listener.setblocking(False)
+            self._selector.register(listener, selectors.EVENT_READ)
+            while len(self._connected) < len(outgoing) + len(incoming):
+                self._turn(listener, incoming)
         except BaseException:
             for sock in self._connected.values():
                 sock.close()
             raise
+        finally:
+            for conversation in list(self._conversations.values()):
+                self._hang_up(conversation)
+            self._selector.close()
         return {peer: self._pair(own, peer) for peer in calls}, {peer: self._pair(peer, own) for peer in answers}
 
     def _pair(self, caller: int, answerer: int) -> Pair:
         data, control = (Introduction(caller, answerer, channel, self._size) for channel in (DATA, CONTROL))
         return self._connected[data], self._connected[control]
 
-    async def _meet(self, listener: socket.socket) -> None:
-        """Make all connections; tasks that are left at the end are cancelled by ``asyncio.run``."""
-        self._complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        tasks = [asyncio.create_task(job) for job in (self._accept(listener), *map(self._call, self._outgoing))]
-        for task in tasks:
-            task.add_done_callback(self._report)
-        try:
-            async with asyncio.timeout(max(self._deadline - time.monotonic(), 0.0)):
-                await self._complete
-        except TimeoutError:
-            raise TransportError(self._absence()) from None
-
-    def _report(self, task: asyncio.Task[None]) -> None:
-        """End the meeting with the error of a task."""
-        if not task.cancelled() and (error := task.exception()) is not None and not self._complete.done():
-            self._complete.set_exception(error)
-
-    async def _accept(self, listener: socket.socket) -> None:
-        while True:
-            with suppress(ConnectionError):
-                sock, _ = await asyncio.get_running_loop().sock_accept(listener)
-                if len(self._unproved) >= MOST_CALLERS:
-                    oldest = next(iter(self._unproved))
-                    del self._unproved[oldest]
-                    oldest.cancel()
-                task = asyncio.create_task(self._answer(sock))
-                self._unproved[task] = None
-                task.add_done_callback(self._report)
-                await asyncio.sleep(0)  # a task that is cancelled before it begins would not close its socket
-
-    async def _answer(self, sock: socket.socket) -> None:
-        """Listen to a caller; one that does not prove who it is is hung up on."""
-        try:
-            async with asyncio.timeout(HANDSHAKE_SECONDS):
-                who = await _shake_hands(sock, self._handshakes.answering())
-        except (OSError, RefusedError, asyncio.CancelledError):
-            sock.close()
+    def _turn(self, listener: socket.socket, incoming: Sequence[Introduction]) -> None:
+        """Make the calls that are due, wait for what comes next, and act on it."""
+        now = time.monotonic()
+        if now >= self._deadline:
+            raise TransportError(self._absence(incoming))
+        for who in [who for who, due in self._due.items() if due <= now]:
+            del self._due[who]
+            self._call(who)
+        for conversation in [c for c in self._conversations.values() if c.deadline <= now]:
+            self._hang_up(conversation)
             self._refused += 1
-            return
-        finally:
-            self._unproved.pop(asyncio.current_task(), None)  # type: ignore[call-overload]
-        if who not in self._incoming:
-            sock.close()
-            raise self._disagreement(who)
-        self._keep(who, sock)
+        times = [self._deadline, *self._due.values(), *(c.deadline for c in self._conversations.values())]
+        for key, _ in self._selector.select(max(min(times) - now, 0.0)):
+            if key.fileobj is listener:
+                self._accept(listener)
+            elif (conversation := self._conversations.get(key.fileobj)) is not None:  # type: ignore[call-overload]
+                self._serve(conversation, incoming)
 
-    async def _call(self, who: Introduction) -> None:
-        """Call a rank until it answers; end with TransportError where no later call can succeed."""
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(BlockingIOError, InterruptedError, ConnectionError):
+            sock, _ = listener.accept()
+            unproved = [c for c in self._conversations.values() if c.call is None]
+            if len(unproved) >= MOST_CALLERS:
+                self._hang_up(unproved[0])
+                self._refused += 1
+            deadline = time.monotonic() + HANDSHAKE_SECONDS
+            self._begin(_Conversation(sock, self._handshakes.answering(), deadline, None))
+
+    def _call(self, who: Introduction) -> None:
         host, port = self._addresses[who.answerer]
-        while who not in self._connected:
-            try:
-                family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-                sock = socket.socket(family, kind, protocol)
-            except OSError as error:
-                raise self._unreachable(who.answerer, error.strerror or str(error)) from error
-            try:
-                sock.setblocking(False)
-                await asyncio.get_running_loop().sock_connect(sock, address)
-                await _shake_hands(sock, self._handshakes.calling(who))
-                self._keep(who, sock)
-            except (OSError, RefusedError) as fault:
-                words = os.strerror(fault.errno) if isinstance(fault, OSError) and fault.errno else str(fault)
-                if not isinstance(fault, ConnectionError | TimeoutError | RefusedError):
-                    raise self._unreachable(who.answerer, words) from fault
-                self._faults[who.answerer] = words
-            finally:
-                if self._connected.get(who) is not sock:
-                    sock.close()
-            await asyncio.sleep(_RETRY_SECONDS)
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:
+            raise self._unreachable(who.answerer, error.strerror or str(error)) from error
+        sock.setblocking(False)
+        fault = sock.connect_ex(address)
+        if fault not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+            sock.close()
+            self._call_again(who, OSError(fault, os.strerror(fault)))
+            return
+        conversation = _Conversation(sock, self._handshakes.calling(who), self._deadline, who, connecting=True)
+        self._conversations[sock] = conversation
+        self._selector.register(sock, selectors.EVENT_WRITE)
 
-    def _keep(self, who: Introduction, sock: socket.socket) -> None:
-        if (earlier := self._connected.get(who)) is not None:
+    def _call_again(self, who: Introduction, fault: Exception) -> None:
+        """Repeat a call that failed.
+
+        Raises:
+            TransportError: no later call can succeed.
+        """
+        words = getattr(fault, "strerror", None) or str(fault)
+        if not isinstance(fault, ConnectionError | TimeoutError | RefusedError):
+            raise self._unreachable(who.answerer, words) from fault
+        self._faults[who.answerer] = words
+        self._due[who] = time.monotonic() + _RETRY_SECONDS
+
+    def _serve(self, conversation: _Conversation, incoming: Sequence[Introduction]) -> None:
+        """Go on with a handshake; one that fails is ended, and repeated if this rank called."""
+        sock = conversation.sock
+        try:
+            if conversation.connecting:
+                if fault := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                    raise OSError(fault, os.strerror(fault))
+                self._selector.unregister(sock)
+                conversation.connecting = False
+                self._begin(conversation)
+                return
+            piece = sock.recv(conversation.wanted - len(conversation.received))
+            if not piece:
+                raise ConnectionResetError("it hung up during the handshake")
+            conversation.received += piece
+            if len(conversation.received) == conversation.wanted:
+                self._advance(conversation, bytes(conversation.received), incoming)
+        except (BlockingIOError, InterruptedError):
+            return
+        except (OSError, RefusedError) as fault:
+            self._hang_up(conversation)
+            if conversation.call is None:
+                self._refused += 1
+            else:
+                self._call_again(conversation.call, fault)
+
+    def _begin(self, conversation: _Conversation) -> None:
+        """Listen to a connection on which the handshake starts."""
+        conversation.sock.setblocking(False)
+        self._conversations[conversation.sock] = conversation
+        self._selector.register(conversation.sock, selectors.EVENT_READ)
+        try:
+            outgoing, conversation.wanted = next(conversation.steps)
+            _send(conversation.sock, outgoing)
+        except ConnectionError:
+            self._hang_up(conversation)
+
+    def _advance(self, conversation: _Conversation, message: bytes, incoming: Sequence[Introduction]) -> None:
+        """Pass a whole message to the handshake, send what it answers, and keep the socket after the last step."""
+        conversation.received.clear()
+        try:
+            outgoing, conversation.wanted = conversation.steps.send(message)
+            _send(conversation.sock, outgoing)
+            if conversation.wanted == 0:
+                conversation.steps.send(b"")
+        except StopIteration as ended:
+            who: Introduction = ended.value
+            if conversation.call is None and who not in incoming:
+                raise self._disagreement(who, incoming) from None
+            self._keep(conversation, who)
+
+    def _keep(self, conversation: _Conversation, who: Introduction) -> None:
+        self._selector.unregister(conversation.sock)
+        del self._conversations[conversation.sock]
+        if (earlier := self._connected.pop(who, None)) is not None:
             earlier.close()  # the rank called again: it has not heard that this rank accepted
-        self._connected[who] = sock
-        if len(self._connected) == len(self._outgoing) + len(self._incoming) and not self._complete.done():
-            self._complete.set_result(None)
+        self._connected[who] = conversation.sock
+
+    def _hang_up(self, conversation: _Conversation) -> None:
+        self._selector.unregister(conversation.sock)
+        del self._conversations[conversation.sock]
+        conversation.sock.close()
 
     def _unreachable(self, peer: int, reason: str) -> TransportError:
         host, port = self._addresses[peer]
         return TransportError(f"rank {self._rank} cannot reach rank {peer} at {host} port {port}: {reason}; {_REMEDY}")
 
-    def _absence(self) -> str:
+    def _absence(self, incoming: Sequence[Introduction]) -> str:
         """Return which connections are missing at the deadline, in words."""
-        missing = [who.answerer for who in self._outgoing if who not in self._connected]
+        missing = {c.call for c in self._conversations.values() if c.call is not None} | set(self._due)
         if missing:
-            return str(self._unreachable(min(missing), self._faults.get(min(missing), "no answer in time")))
-        peer = min(who.caller for who in self._incoming if who not in self._connected)
-        strangers = f" ({self._refused} callers that did not know the secret of this job were hung up on)"
-        return f"rank {self._rank}: rank {peer} did not come in time{strangers if self._refused else ''}; {_REMEDY}"
+            peer = min(who.answerer for who in missing)
+            return str(self._unreachable(peer, self._faults.get(peer, "no answer in time")))
+        peer = min(who.caller for who in incoming if who not in self._connected)
+        strangers = (
+            f" ({self._refused} callers that did not know the secret of this job were hung up on)"
+            if self._refused
+            else ""
+        )
+        return f"rank {self._rank}: rank {peer} did not come in time{strangers}; {_REMEDY}"
 
-    def _disagreement(self, who: Introduction) -> TransportError:
-        expected = ", ".join(map(str, sorted({other.caller for other in self._incoming})))
+    def _disagreement(self, who: Introduction, incoming: Sequence[Introduction]) -> TransportError:
+        expected = ", ".join(map(str, sorted({other.caller for other in incoming})))
         return TransportError(
             f"rank {self._rank} of {self._size} expects rank {expected} of {self._size}, rank {who.caller} of "
             f"{who.size} called"
         )
 
 
-def _run(job: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine; in a thread of its own where this one has an event loop already, as in notebooks."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        asyncio.run(job)
-        return
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(asyncio.run, job).result()
-
-
-async def _shake_hands(sock: socket.socket, steps: Steps) -> Introduction:
-    """Carry out one side of a handshake on a socket that does not block; return who called."""
-    loop = asyncio.get_running_loop()
-    try:
-        outgoing, wanted = next(steps)
-        while True:
-            await loop.sock_sendall(sock, outgoing)
-            message = b""
-            while len(message) < wanted:
-                piece = await loop.sock_recv(sock, wanted - len(message))
-                if not piece:
-                    raise ConnectionResetError("it hung up during the handshake")
-                message += piece
-            outgoing, wanted = steps.send(message)
-    except StopIteration as ended:
-        who: Introduction = ended.value
-        return who
+def _send(sock: socket.socket, message: bytes) -> None:
+    """Send a short message, which the empty buffer of a new connection holds."""
+    if message and sock.send(message) != len(message):
+        raise ConnectionResetError("a handshake does not fit the socket's buffer")
 
 
 # The address at which a rank listens for others, when the user gives none: that from which it reaches the store.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lightloom.core.arrays import Bytes, Float32s
+from lightloom.core.arrays import Float32s
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.exchange.compression.codec import float32_values
 from lightloom.exchange.transport.channel import Payload, add_decoded, decode_block, encode_block
@@ -72,7 +72,7 @@ def bcast(
     communicator.Bcast(size, root)
     buffer = np.frombuffer(payload, np.uint8).copy() if communicator.rank == root else np.empty(size[0], np.uint8)
     communicator.Bcast(buffer, root)
-    decoded = decode_block(codec, buffer, flat.size, rank=communicator.rank, peer=root)
+    decoded = decode_block(codec, buffer.data, flat.size, rank=communicator.rank, peer=root)
     return decoded.reshape(np.shape(values))
 
 
@@ -156,7 +156,7 @@ def _agreed(communicator: Communicator, values: ArrayLike, codec: Codec | None) 
     return float32_values(values)
 
 
-def _gathered(communicator: Communicator, payload: Payload, root: int) -> list[Bytes] | None:
+def _gathered(communicator: Communicator, payload: Payload, root: int) -> list[Payload] | None:
     outgoing = np.frombuffer(payload, np.uint8)
     sizes = np.empty(communicator.size, np.int64) if communicator.rank == root else None
     communicator.Gather(np.array([outgoing.size], np.int64), sizes, root)
@@ -165,4 +165,4 @@ def _gathered(communicator: Communicator, payload: Payload, root: int) -> list[B
         return None
     incoming = np.empty(sizes.sum(), np.uint8)
     communicator.Gatherv(outgoing, (incoming, sizes), root)
-    return np.split(incoming, np.cumsum(sizes)[:-1])
+    return [piece.data for piece in np.split(incoming, np.cumsum(sizes)[:-1])]

@@ -13,8 +13,6 @@ block is added while it is decoded, and the errors of an encoding can stay in it
 neither takes another pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Protocol
 

@@ -9,8 +9,6 @@ A process that used DDP with gloo may abort *while it exits*, after correct resu
 are not.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

@@ -5,8 +5,6 @@ Simulated steps and the search of the planner price every operator by this metho
 :meth:`Accelerator.update_time`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self, TypeVar, get_args
 

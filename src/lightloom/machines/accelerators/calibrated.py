@@ -4,8 +4,6 @@
 are loaded, its parameters of kernels are laid over the fields of the accelerator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from html import escape
 from typing import Annotated, Literal, Self

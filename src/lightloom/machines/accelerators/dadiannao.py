@@ -4,8 +4,6 @@ Source: Ro, Lee and Ahn, "Impact of optical interconnects on a multi-chip machin
 2018, 7, 130: Table 1, Eq. 1, section 4.1. ``catalog/dadiannao.yaml`` is the same chip as a roofline.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Accelerators by name: the catalog, plug-ins, a user's YAML file, or a system file of ASTRA-sim."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from math import isfinite

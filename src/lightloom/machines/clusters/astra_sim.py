@@ -3,8 +3,6 @@
 ASTRA-sim writes GB/s and means GiB/s, 2**30 bytes a second; latencies are those of one link, in ns.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from math import prod

@@ -1,7 +1,5 @@
 """A cluster: ranks of one accelerator on one fabric, and how jobs train there unless they say otherwise."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil

@@ -1,7 +1,5 @@
 """Clusters by name: the catalog, a user's YAML file, and single fields set on top."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

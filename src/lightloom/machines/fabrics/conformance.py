@@ -6,8 +6,6 @@
 Costs grow with the square of the ranks, and with their cube where links are few: some tens of ranks show every fault.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

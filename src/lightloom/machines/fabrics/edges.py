@@ -1,7 +1,5 @@
 """Edge lists: who is joined to whom, in YAML or CSV."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any, NamedTuple

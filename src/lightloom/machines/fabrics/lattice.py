@@ -8,8 +8,6 @@ choice of the other coordinates, and each line has a track of links forward and 
     backward link a    a ◀── a+1        (modulo the line's length; an open line does not use the last)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import Annotated, Any, NamedTuple

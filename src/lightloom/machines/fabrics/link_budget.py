@@ -17,8 +17,6 @@ two levels (Agrawal, Fiber-Optic Communication Systems, section 4.6). Crosstalk 
 dispersion and jitter are covered by ``margin``. There are no optical amplifiers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial

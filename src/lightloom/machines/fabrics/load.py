@@ -1,7 +1,5 @@
 """Fabrics by name: the catalog, a user's YAML file, plug-ins, and single fields set on top."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A component of a cluster, as its YAML file describes it."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Generic, Literal, Self, TypeVar, get_args

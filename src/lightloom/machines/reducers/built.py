@@ -1,7 +1,5 @@
 """What files say of averagers, and the averagers that the bandwidth of a fabric needs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator

@@ -7,8 +7,6 @@ Instances may be wavelengths on one passive mesh, which share its heaters and it
 `photonics.dispersion` says how far apart these may be.
 """
 
-from __future__ import annotations
-
 from math import ceil, floor
 
 import numpy as np

@@ -1,7 +1,5 @@
 """All rivals for the same servers and bits: costs with their ranges, what turns the verdict, the verdict in words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The constants of the comparison, their ranges and sources (`constants.yaml`)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace

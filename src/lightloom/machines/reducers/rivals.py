@@ -1,7 +1,5 @@
 """Figures of the comparison for one rival."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache

@@ -5,8 +5,6 @@ domain of accelerators and for every step across the network, and the part of th
 Published constants stand beside factors fitted to measured collectives, so that a reader sees what was corrected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path

@@ -16,8 +16,6 @@ S(n - 1)/n over its time, is at most theirs. In the last column g is at most :at
 for all pairs. Rails are a way only where the transport says so (:attr:`Transport.rails`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import ceil
 from typing import NamedTuple

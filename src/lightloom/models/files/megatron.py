@@ -1,7 +1,5 @@
 """Read a script or line with arguments of Megatron-LM: the model, and the strategy that they pin."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

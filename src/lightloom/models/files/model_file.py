@@ -1,7 +1,5 @@
 """Requests to files that describe a model, and the model and training run that are read from them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields

@@ -1,7 +1,5 @@
 """Read a file that describes a model, by its form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ What the file does not say stays in the word as a mark, ``⟨NAME⟩`` of a vari
 one that it sets in a way that is not followed, so that whoever reads the word can name it.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ Keys moved between releases: degrees stood in ``[training]`` and ``[experimental
 batch was ``batch_size`` before ``local_batch_size``.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

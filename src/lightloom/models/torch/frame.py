@@ -1,7 +1,5 @@
 """The state of a recorder: the origin of each storage, and the torch function in progress."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 # mypy: disable-error-code="no-any-return"
 """Modules of ``transformers`` from the fields of a ``config.json``, on the meta device; nothing is downloaded."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os

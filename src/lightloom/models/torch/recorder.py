@@ -10,8 +10,6 @@ storage's new producer. Calls that depend on neither an input nor a parameter (m
 constants: no operator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace

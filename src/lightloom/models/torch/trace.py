@@ -1,7 +1,5 @@
 """From any ``nn.Module`` to a :class:`ComputeGraph`, on meta tensors: no weight is ever allocated."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import sys

@@ -9,8 +9,6 @@
 A trace holds neither shapes nor samples, so that little can be rescaled; the result lists what is assumed.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from bisect import bisect_left

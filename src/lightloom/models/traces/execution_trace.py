@@ -11,8 +11,6 @@
 What a trace does not record, and the graph therefore lacks, is listed in :attr:`TraceReading.unrecorded`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path

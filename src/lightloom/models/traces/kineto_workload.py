@@ -5,8 +5,6 @@ shapes (``kineto_shapes.py``); an execution trace of the same step says them. FL
 execution traces.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

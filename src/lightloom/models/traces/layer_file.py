@@ -6,8 +6,6 @@ conv1  -1  13003 NONE 0  12864 NONE 0  32291 ALLREDUCE 37632  3229
 name   dependency; forward, gradient of the input, gradient of the weights: each ns, exchange, bytes; ns of the update
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

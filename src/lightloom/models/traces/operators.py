@@ -1,7 +1,5 @@
 """Exchanges among ranks as traces record them: collectives, sends and receives, with their bytes, group and time."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

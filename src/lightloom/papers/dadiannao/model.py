@@ -9,8 +9,6 @@ paper does not say (three passes to two broadcasts would be 1.5). β stands for 
 every chip holds after a broadcast. Both are fitted to the headlines.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Counts come with the package, so that the study needs no PyTorch. To count them 
     python -m lightloom.papers.dadiannao.networks
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace

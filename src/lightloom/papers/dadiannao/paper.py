@@ -1,7 +1,5 @@
 """Figures of the paper: Tables 1 and 2, and the ten percentages of its abstract and section 5."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from lightloom.papers.dadiannao import PAPER

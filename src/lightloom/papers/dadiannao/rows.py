@@ -1,7 +1,5 @@
 """The rows of the DaDianNao study: its tables, its figures, the headlines, and what lies beyond the paper."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The study of economics: bills of materials and goodput."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from lightloom.core.claims import Claim

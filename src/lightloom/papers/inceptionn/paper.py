@@ -1,7 +1,5 @@
 """Figures of the paper: Tables I to III, and the numbers of its text. Source: Li et al., MICRO 2018."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The rows of the INCEPTIONN study: its tables and figures, from formulas, stored measurements and trainings here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache

@@ -95,7 +95,7 @@ def short_runs() -> tuple[TrainingRun, ...]:
         runs.append(_short("hdc", f"float32{mark}", gradient_scale=scale))
         runs.append(_short("hdc", f"printed 2^-10{mark}", gradients=_PRINTED, gradient_scale=scale))
     # The summed loss taken literally: at Table I's learning rate.
-    literal = {"gradient_scale": SUMMED, "iterations": 100}
+    literal: dict[str, Any] = {"gradient_scale": SUMMED, "iterations": 100}
     runs.append(_short("hdc", "float32 summed, rate as printed", rate=SUMMED, **literal))
     runs += _codecs("lenet", SHORT_SEEDS)
     for bits in (16, 22, 24):  # Fig. 4: truncation of gradients and of weights
@@ -112,7 +112,7 @@ def _codecs(network: str, seeds: Sequence[int]) -> Iterator[TrainingRun]:
     yield _short(network, "printed 2^-10", gradients=_PRINTED)
     yield _short(network, "windowed 2^-10", gradients="inceptionn:2^-10")
     for k in (10, 8, 6):
-        codec = {"gradients": f"inceptionn:2^-{k}", "error_feedback": True}
+        codec: dict[str, Any] = {"gradients": f"inceptionn:2^-{k}", "error_feedback": True}
         yield _short(network, f"windowed+feedback 2^-{k}", seeds if k == 10 else SHORT_SEEDS[:1], **codec)
 
 
@@ -233,7 +233,7 @@ _TIMEOUT = 7_200.0
 
 def long_runs() -> tuple[TrainingRun, ...]:
     """Return all runs, the most important first."""
-    families = {
+    families: dict[str, dict[str, Any]] = {
         "windowed+feedback": {"gradients": "inceptionn", "error_feedback": True},
         "printed": {"gradients": "inceptionn-printed"},
         "windowed": {"gradients": "inceptionn"},

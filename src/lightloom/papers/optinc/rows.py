@@ -5,8 +5,6 @@ The two models of Fig. 7(b) are stored as graphs, so that the study needs no PyT
     python -m lightloom.papers.optinc.rows
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The rows of the OpTree study: the paper's cost model, its figures and tables, and built schedules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import combinations_with_replacement, groupby, pairwise

@@ -3,8 +3,6 @@
 network ──▶ meshes ──▶ one fabrication ──▶ averager of the hook ──▶ a LeNet on MNIST beside the same in float32
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from contextlib import ExitStack

@@ -3,8 +3,6 @@
 Equal recipes see equal batches and start from equal weights as there; the ring is ``emulated_ring``'s.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict

@@ -5,8 +5,6 @@ scale of its initialisation, but teach nothing of how gradients shrink while rea
 so, and whoever has gradients of a real run should save them and pass the file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -4,8 +4,6 @@ Augmentation and order of the data follow from seed, epoch and step, so that run
 pairs.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

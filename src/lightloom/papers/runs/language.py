@@ -4,8 +4,6 @@ Every server draws windows of its own; seed and step fix them, so that runs with
 from equal weights: they can be compared in pairs.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -7,8 +7,6 @@
 All at the authors' global batch, so that the ratio of steps is the ratio of training times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial

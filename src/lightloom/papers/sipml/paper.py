@@ -4,8 +4,6 @@ Of the paper we have section 3.1 to 3.3; its evaluation was not seen. Facts of t
 are numbers and rules, no code.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 from lightloom.machines.fabrics.fabric import Fabric

@@ -1,7 +1,5 @@
 """The rows of the SiP-ML study: sections 3.1 to 3.3, Fig. 4 and the headline."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial

@@ -5,8 +5,6 @@ Too long for every run of the study (minutes), so that its results come with the
     lightloom reproduce sipml --work DIR
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial

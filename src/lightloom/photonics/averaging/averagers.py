@@ -5,8 +5,6 @@
 Errors, such as those of Table II, are in units of the last place of the mean code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

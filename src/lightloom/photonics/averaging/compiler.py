@@ -9,8 +9,6 @@ s never lies between the two grid values around t. The ramp takes the ``window``
 absorbs noise. Regeneration passes each bit through a second ramp, one layer later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction

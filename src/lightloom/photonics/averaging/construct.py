@@ -1,7 +1,5 @@
 """`build`: the smallest constructed network that is proved exact and tolerates a given noise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction

@@ -13,8 +13,6 @@ Steps 1 and 2 use exact rationals. Steps 3 and 4 are sums of non-negative floats
 own rounding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction

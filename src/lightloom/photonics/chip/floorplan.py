@@ -7,8 +7,6 @@ channel waveguides go to the rows of the next part and cross there. All measures
 devices replace them.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path

@@ -8,8 +8,6 @@ An instance's name says where it is: ``layer1_b2_mzi_3_1`` is block 2 of layer 1
 interferometers and dumps of attenuators are not connected.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any

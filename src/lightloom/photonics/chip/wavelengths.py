@@ -4,8 +4,6 @@
 is common to all paths of a part, as every column has one length and shorter blocks end in as long waveguides.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import pi
 from typing import Any

@@ -6,8 +6,6 @@ Errors are standard deviations of Gaussians. Those of devices, powers, polarisat
 fabrication; phases of lasers and all noise are drawn for every word.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """The word error rate of a link: shares of wrong mean codes, over fabrications and words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Commands for the files in ``trained/``: rivals under noise, their comparison, and trainings that know errors."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

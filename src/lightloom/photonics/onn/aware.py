@@ -12,8 +12,6 @@ quarter or from half of the training; larger functions (2 servers of 8 bits) had
     python -m lightloom.photonics.onn aware FILE
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 python -m lightloom.photonics.onn compare trained/noise.json
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping

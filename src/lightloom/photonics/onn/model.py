@@ -1,7 +1,5 @@
 """The network of a recipe in torch, with noise, and its export to plain weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`train`: reproducible training of a network by a recipe."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

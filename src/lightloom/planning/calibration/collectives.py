@@ -5,8 +5,6 @@ size(B),count,type,time(ns),busbw(GB/s),time(ns),busbw(GB/s)   one of each; out 
 # size count type redop root time algbw busbw #wrong ...       what all_reduce_perf prints on a terminal
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import re

@@ -5,8 +5,6 @@ times the noise count linearly rather than squared (pseudo-Huber), so that a few
 it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The goodput of a job on a cluster: causes of its bill, the best responses, the spares that pay."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial

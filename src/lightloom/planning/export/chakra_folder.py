@@ -10,8 +10,6 @@ remote_memory.json      none
 lightloom.json          what was exported, the plan's own times, and what these files say otherwise
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

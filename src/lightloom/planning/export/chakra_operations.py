@@ -6,8 +6,6 @@ collective   of the rank's group on one axis of parallelism
 send         to the rank in the same place of another stage, and its receive there
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

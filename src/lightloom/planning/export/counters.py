@@ -8,8 +8,6 @@ What sharded parameters and rings of context groups take beside computing has no
 stages, so that the load leaves their bytes out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Settings of training frameworks for a split: Megatron's arguments and torchtitan's job configuration."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import pairwise

@@ -16,8 +16,6 @@ tokens (norms, dropout, sums) for its own. Source: Korthikanti et al., "Reducing
 Transformer Models", MLSys 2023, section 4.2.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd

@@ -15,8 +15,6 @@ collective is priced by a function that the caller gives: exactly for one strate
 groups of neighbours leave other groups interleaved, these share a ring's wavelengths: with ``sharing`` their bytes
 count as often as there are groups between their ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,8 +1,6 @@
 """Seconds, joules and bytes of a strategy's step: data parallelism alone exchange by exchange, everything else by its
 stages; and the proof that circuits of all axes stand at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial

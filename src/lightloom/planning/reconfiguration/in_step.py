@@ -5,8 +5,6 @@ best; the step is then simulated with all turns of the switch, and the fastest o
 on the reconfiguration time, so that a slower switch never gains more.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace

@@ -8,8 +8,6 @@ closing     gradients of a tensor group's tokens      tensor
 tied        gradients of tied tables                  pipeline
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Data parallelism alone with every algorithm by itself, so that algorithms can be compared."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A search in words and as a JSON document: why the winner wins, in one sentence made of its own numbers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

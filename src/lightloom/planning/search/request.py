@@ -1,7 +1,5 @@
 """The request for a search of plans: batches, what may vary, and what is pinned."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

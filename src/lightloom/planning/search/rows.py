@@ -1,7 +1,5 @@
 """The plans of a search on one cluster as rows: what is left out and why, their bounds, what simulating one gives."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ smallest ``(priority, position in the list)`` goes first, so that equal inputs g
 is never interrupted.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Work and state of a placed step, as the named tuples of arrays that compiled loops take."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -574,8 +574,8 @@ def simulate_placed(
         circuits: with ``timing``, holds come round, the first after a reconfiguration at time 0.
         compression_ratio: bytes of a gradient for each byte sent between groups.
         accumulates: whether these are the passes of a micro-batch that neither exchanges gradients nor updates.
-        regrant: grants every hold but the first from what waits when the hold before ends; the first from all that the
-            step sends. See ``circuits.group.regrants``.
+        regrant: grants every hold but the first from what waits when the counters are read, the controller's latency
+            before the hold before ends; the first from all that the step sends. See ``circuits.group.regrants``.
 
     Raises:
         UnsupportedError: two devices that exchange data have no path over the circuits, or the step has no end.
@@ -627,12 +627,13 @@ def _run_cycle(run: PlacedRun, circuits: GroupCircuits, timing: Timing) -> None:
 def _replan(run: PlacedRun, timing: Timing, regrant: Regrant) -> None:
     """Every hold is granted from what waited when the one before ended; where nothing did, circuits stay."""
     rate, changed = regrant(run.sent), True
+    early = max(timing.hold - timing.controller_latency, 0.0)
     for hold in range(MOST_HOLDS):
         start = hold * timing.period
         lit = start + timing.reconfiguration
         if run.reconfigure(start, timing) if changed else run.advance(lit, rate):
             return
-        if run.advance(lit + timing.hold, rate):
+        if run.advance(lit + early, rate):
             return
         waiting = run.waiting
         if run.advance(start + timing.period, rate):

@@ -13,8 +13,6 @@ where they are known), ``stages`` (the sender, and the receiver of what stages s
 that each axis is given.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Run a sweep: compute the points that are missing from its folder, and write all results."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections import Counter

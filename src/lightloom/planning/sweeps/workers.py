@@ -1,7 +1,5 @@
 """Workers of a sweep: processes on this machine, or an existing Dask or Ray cluster."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -9,8 +9,6 @@ Circuits. Jobs whose lightpaths could meet divide the wavelengths, every divisio
 the least worst slowdown wins. The lightpaths of all jobs are verified together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """``lightloom onn``: averaging networks, from their weights to the phases of their meshes and back to accuracy."""
 
-from __future__ import annotations
-
 import typer
 
 from lightloom.app.cli.main import Entry, lazy_group

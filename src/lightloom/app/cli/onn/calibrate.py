@@ -1,7 +1,5 @@
 """``lightloom onn calibrate``: chips with unknown errors, calibrated from their output powers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path

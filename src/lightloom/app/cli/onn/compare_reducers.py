@@ -1,7 +1,5 @@
 """``lightloom onn compare-reducers``: ways to average servers' codes, what each costs, and what turns the verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import inf, log10
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files that the ``onn`` commands read and check, and their picture of errors against noise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

@@ -6,8 +6,6 @@ accesses are ordered by threadblocks, dependencies and messages alone; what only
 Without races, values do not depend on the order of the run.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict, deque
 from contextlib import suppress

@@ -8,8 +8,6 @@
 A threadblock runs its steps in order; before a step it waits for step ``deps`` of threadblock ``depid`` of its GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -12,8 +12,6 @@ As msccl-tools writes programs, and as microsoft/msccl and Azure's executor read
 Class :class:`~lightloom.collectives.files.msccl.check.Machine` checks what happens when it runs.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ out of place: blocks for others leave the input, blocks from others come to the 
 scratch, and a rank copies what it has for itself.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable

@@ -5,8 +5,6 @@ few numbers, which several collectives share; a cached schedule saves growing it
 (:mod:`lightloom.core.files`), so that what can be read is as it was written.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from io import BytesIO

@@ -5,8 +5,6 @@ design repeats every ``period`` ranks, trees are needed for the roots of the fir
 of them, and the copies of a lightpath share a queue.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

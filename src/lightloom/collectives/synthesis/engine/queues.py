@@ -4,8 +4,6 @@ A reduce-scatter is an all-gather run backwards over the lightpaths of the other
 one behind the other on each lightpath.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -14,8 +14,6 @@ Chords of any lengths that add up to a divisor of m share as many wavelengths in
 of the spans around it (:func:`feeder`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache

@@ -5,8 +5,6 @@ blocks of some sources as if they were all; the leaders are planned in full. Det
 hops, not in seconds, and random choices are seeded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property

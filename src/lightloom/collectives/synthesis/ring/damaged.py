@@ -8,8 +8,6 @@ twice as many ranks, so that the design for such a ring is tried too; and beside
 chords.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -14,8 +14,6 @@ Trees to hubs of several depths stand side by side on wavelengths of their own, 
 (:func:`share_wavelengths`). A reduce is a broadcast run backwards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -6,8 +6,6 @@ for both ways (circulators): 2 d / c fibres a rank, and d c^(d−1) planes of 2 
 TPU v4 (4,096 chips, cubes of 4: 6,144 fibres and 48 switches), arXiv 2304.01433.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod

@@ -1,7 +1,5 @@
 """Ports and links: which parts carry a rate, and how many of them beside each other."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping

@@ -9,8 +9,6 @@ and join k ports (T = 1), k · floor(k s / (1 + s)) (T = 2), and k / 2 times as 
 switches, where these are paid, are rounded up tier by tier.
 """
 
-from __future__ import annotations
-
 from math import ceil, floor, inf
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ catalog, or where other tiers follow: it takes node links, of which nobody publi
 take cards or uplinks, switches and optical links; grids take links between neighbours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lightloom.machines.fabrics.bills.grids import Grid, grid_bill

@@ -7,8 +7,6 @@ weird trick for parallelizing convolutional neural networks" (arXiv 1404.5997), 
 convolutional networks" (arXiv 1409.1556), Table 1, columns D and E (VGG).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 

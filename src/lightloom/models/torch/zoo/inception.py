@@ -7,8 +7,6 @@ Blocks by the size of their grid: A at 35 x 35, C at 17 x 17 (7 x 7 filters fact
 implementation.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import torch

@@ -7,8 +7,6 @@ Legend: B sample, T sequence, C hidden, H heads, D = C / H.
        └────────────────────────►┘ └───────────────────────────────────►┘
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ x ──► 1x1 ──► 3x3 ──► 1x1 ──► + ──► relu        ch
 └──────── (1x1 if shapes differ) ─┘
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

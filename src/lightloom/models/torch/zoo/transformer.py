@@ -6,8 +6,6 @@ source ──► encoder x 6 ──┐ keys, values
 target ──► decoder x 6 ◄─┘ ──► logits           normalised after each residual, as published
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Calibrate a chip from its output powers: measure, fit a twin, program the twin."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Chips whose light is measured: what calibration asks of one, and one that is simulated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol

@@ -105,12 +105,18 @@ class Timing:
     """Duration of a hold, in seconds."""
     reconfiguration: float
     """Duration of the reconfiguration before each hold, in seconds."""
+    controller_latency: float = 0.0
+    """Seconds from reading the senders' counters to the start of the reconfiguration that answers them."""
 
     def __post_init__(self) -> None:
         if not self.hold > 0:
             raise ConfigError(f"hold period of {self.hold} s: expected more than 0")
         if not self.reconfiguration >= 0:
             raise ConfigError(f"reconfiguration period of {self.reconfiguration} s: expected 0 or more")
+        if not 0 <= self.controller_latency <= self.period:
+            raise ConfigError(
+                f"controller latency of {self.controller_latency} s: expected 0 to {self.period} s, one period"
+            )
 
     @property
     def period(self) -> float:

@@ -7,8 +7,6 @@ A pipe is all circuits from one rank to another. Packet switches have no circuit
 that leave one port, or enter one, take turns on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ over the circuits of others, by the fewest hops, its bytes passing every circuit
 share circuits get max-min fair rates. One that has a circuit in another hold waits for it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

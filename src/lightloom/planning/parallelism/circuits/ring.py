@@ -15,8 +15,6 @@ Intervals of a line need no more wavelengths than the load. Arcs of a ring may (
 have load 2), and the fewest are hard to find (Garey, Johnson, Miller and Papadimitriou, 1980).
 """
 
-from __future__ import annotations
-
 import zipfile
 from dataclasses import dataclass
 from functools import cache

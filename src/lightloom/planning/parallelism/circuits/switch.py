@@ -5,8 +5,6 @@ König's theorem every such x is Q matchings, and a matching of ranks to ranks a
 all there is to decide. H holds are H·Q planes, in turn.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal

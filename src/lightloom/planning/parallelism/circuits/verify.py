@@ -5,8 +5,6 @@ It proves that every circuit lies on channels and routes that exist, that no two
 transceivers.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from lightloom.core.arrays import Ints

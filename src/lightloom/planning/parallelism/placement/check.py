@@ -1,7 +1,5 @@
 """Check a placement without code that makes one: it works on sets of pairs of devices."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

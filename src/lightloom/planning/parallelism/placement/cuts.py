@@ -4,8 +4,6 @@ Operators that differ in nothing but their names (the same layer of every block)
 is computed once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType

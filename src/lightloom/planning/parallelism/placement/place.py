@@ -5,8 +5,6 @@ with its repair and a few other placements, keeps the fastest, and searches arou
 ``_time_kernels.iteration_time`` times them all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
