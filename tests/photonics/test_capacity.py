@@ -37,7 +37,7 @@ def test_instances_carry_the_bandwidth_and_one_fewer_does_not(bandwidth: float, 
 def test_everything_but_latency_grows_with_the_bandwidth() -> None:
     one, many = (capacity(Averaging(reducer="row-gain-network"), 4, bandwidth) for bandwidth in (CLAIMED / 16, CLAIMED))
     assert (one.instances, many.instances, one.lanes, many.lanes) == (1, 16, 4, 64)
-    assert one.total is not None and many.total is not None
+    assert one.total is not None and many.total is not None and one.area is not None and many.low is not None
     assert many.total == pytest.approx(16 * one.total) and many.area == pytest.approx(16 * one.area)
     assert many.latency == one.latency
     assert many.low < many.total < (many.high or 0)
@@ -50,7 +50,7 @@ def test_wavelengths_share_heaters_and_area_alone() -> None:
     assert (alone.meshes, shared.meshes) == (16, 4)
     heaters = [each.watts["heaters"] or 0.0 for each in (alone, shared)]
     assert heaters[1] == pytest.approx(heaters[0] / 4)
-    assert shared.area == pytest.approx(alone.area / 4)
+    assert alone.area is not None and shared.area == pytest.approx(alone.area / 4)
     assert {**shared.watts, "heaters": 0} == {**alone.watts, "heaters": 0}
 
 
