@@ -403,7 +403,8 @@ def encode(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
 def encode_leaving(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
     """Write the message of ``values`` and replace them by their errors: values less decoded values, 0 in NaN blocks."""
     _check_flat(values, "values", write=True)
-    encode_feedback(fmt, np.zeros_like(values), values, out)
+    # Adding -0.0 changes no value, negative zeros included.
+    encode_feedback(fmt, np.full_like(values, -0.0), values, out)
 
 
 def encode_feedback(fmt: BlockFormat, gradient: Float32s, residual: Float32s, out: Bytes) -> None:

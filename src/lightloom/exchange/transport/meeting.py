@@ -210,15 +210,19 @@ class Meeting:
         for who in [who for who, due in self._due.items() if due <= now]:
             del self._due[who]
             self._call(who)
-        for conversation in [c for c in self._conversations.values() if c.deadline <= now]:
-            self._hang_up(conversation)
-            self._refused += 1
         times = [self._deadline, *self._due.values(), *(c.deadline for c in self._conversations.values())]
         for key, _ in self._selector.select(max(min(times) - now, 0.0)):
             if key.fileobj is listener:
                 self._accept(listener)
             elif (conversation := self._conversations.get(key.fileobj)) is not None:  # type: ignore[call-overload]
                 self._serve(conversation, incoming)
+        # What had come by now has been served: a handshake that is late on a busy machine is not cut off at its end.
+        for conversation in [c for c in self._conversations.values() if c.deadline <= now]:
+            self._hang_up(conversation)
+            if conversation.call is None:
+                self._refused += 1
+            else:
+                self._call_again(conversation.call, TimeoutError("no answer in time"))
 
     def _accept(self, listener: socket.socket) -> None:
         with suppress(BlockingIOError, InterruptedError, ConnectionError):
@@ -243,7 +247,9 @@ class Meeting:
             sock.close()
             self._call_again(who, OSError(fault, os.strerror(fault)))
             return
-        conversation = _Conversation(sock, self._handshakes.calling(who), self._deadline, who, connecting=True)
+        # A full queue of the other end's listener drops a connection without a word, so that a call is made again.
+        deadline = min(self._deadline, time.monotonic() + 2 * HANDSHAKE_SECONDS)
+        conversation = _Conversation(sock, self._handshakes.calling(who), deadline, who, connecting=True)
         self._conversations[sock] = conversation
         self._selector.register(sock, selectors.EVENT_WRITE)
 
