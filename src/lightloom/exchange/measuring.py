@@ -4,8 +4,6 @@ What is timed is what the hooks run on CPU tensors, on one thread: the wire form
 where the method has it, the codecs of rings, the choice of top-k, the products of PowerSGD.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

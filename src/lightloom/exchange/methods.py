@@ -1,7 +1,5 @@
 """The methods that lightloom has, one file a kind; none needs torch."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lightloom.core.arrays import Floats
+from lightloom.core.arrays import Floats, Mask
 from lightloom.core.units import format_bandwidth, format_size
 from lightloom.reports.figures.canvas import FAINT, PARALLELISM, RELAYED, TASKS, plain, ramp, styled
 
@@ -142,7 +141,7 @@ class _Ground:
 
     origins: tuple[str, str]
     """Labels of the vertical and of the horizontal axis."""
-    second: NDArray[np.bool_]
+    second: Mask
     """[row, column] whether a cell is data parallelism's."""
     names: tuple[str, ...]
     """Labels of the colours: of the cells that are not ``second``, and of those that are."""
@@ -202,7 +201,7 @@ def _summed(ranks: int, block: int, source: Any, destination: Any, value: Floats
     return cells
 
 
-def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: NDArray[np.bool_]) -> Figure:
+def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: Mask) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch

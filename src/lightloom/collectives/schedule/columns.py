@@ -9,7 +9,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.collectives.collective import Collective
 from lightloom.core.arrays import Column, Floats, Int32s, Ints
@@ -94,7 +93,7 @@ class Folding:
 
     period: int
     """Ranks after which everything repeats; divides the ranks."""
-    channel: NDArray[np.int32]
+    channel: Int32s
     """First channel (fibre · wavelengths + wavelength) of every lightpath's copy, shape [copy, lightpath]; [copy, 0]
     where all copies take the channels that the rows name, as packets do, which have none."""
     axes: tuple[int, ...] = ()

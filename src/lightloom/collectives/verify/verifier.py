@@ -18,14 +18,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.collectives.collective import ONE_TO_ONE, STORING
 from lightloom.collectives.joint import GroupPart, Part, ShiftPart, joint_schedule, lightpath_rows
 from lightloom.collectives.schedule.columns import Folding, Schedule, repeated_steps
 from lightloom.collectives.verify import checks
 from lightloom.collectives.verify.checks import check_folding, check_lists, first_piece, of_first_owners, rows_by_chunk
-from lightloom.core.arrays import Effort, Int32s, Ints, read_only
+from lightloom.core.arrays import Bytes, Effort, Int32s, Ints, read_only
 from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.derived import CellOrder
 from lightloom.machines.fabrics.fabric import Fabric
@@ -83,7 +82,7 @@ def _check_light(schedule: Schedule, fabric: Fabric) -> _Order:
     return order
 
 
-_Order = tuple[Int32s, Ints, NDArray[np.uint8]]
+_Order = tuple[Int32s, Ints, Bytes]
 """An order in which the steps can run: the position of each row's step [row]; rows by step, within a step what leaves
 the switch after what enters it; and whether position a ends before b begins, [a, b], empty where steps follow each
 other."""
@@ -101,7 +100,7 @@ def _order_rows(schedule: Schedule, fabric: Fabric) -> _Order:
     return step, rows, reach
 
 
-def _order_steps(schedule: Schedule) -> tuple[Int32s, NDArray[np.uint8]]:
+def _order_steps(schedule: Schedule) -> tuple[Int32s, Bytes]:
     """Return the topological position of each step, and ``reach[a, b]``: a ends before b begins (empty: step order)."""
     steps = schedule.steps
     if schedule.dependencies is None:

@@ -1,7 +1,5 @@
 """Block quantisation: float32 values to 1 to 8 bits each and a bfloat16 scale for every block, without headers."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 A profile says what its gradients were, so that figures from random inputs are never taken for figures from data.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

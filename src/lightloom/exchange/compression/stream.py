@@ -22,7 +22,6 @@ from itertools import accumulate
 from typing import overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.core.arrays import Bits, Bytes, Float32s, Ints
 from lightloom.core.errors import CodecError, ConfigError
@@ -372,14 +371,14 @@ class NumpyCodec(FramedCodec):
         return self.worst_bytes(count)
 
     @abstractmethod
-    def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
+    def encode_payload(self, values: Float32s) -> Bytes:
         """Return the payload of one chunk."""
 
     @abstractmethod
-    def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
+    def decode_payload(self, payload: Bytes, count: int) -> Float32s | None:
         """Return the values of one payload; None if it is malformed."""
 
-    def encode_frames(self, values: NDArray[np.float32], chunk: int, first: int, out: Bytes) -> int:
+    def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
         at = 0
         for begin in range(0, values.size, chunk):
             payload = np.ascontiguousarray(self.encode_payload(values[begin : begin + chunk]))
@@ -391,7 +390,7 @@ class NumpyCodec(FramedCodec):
             at += payload.size
         return at
 
-    def decode_frames(self, data: Bytes, out: NDArray[np.float32], chunk: int, first: int) -> int:
+    def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int) -> int:
         at = 0
         for begin in range(0, out.size, chunk):
             index = first + begin // chunk

@@ -4,8 +4,6 @@ Residuals are stored in blocks, as a block plus its gradient is what is encoded,
 in the same memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 

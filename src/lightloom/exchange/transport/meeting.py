@@ -5,8 +5,6 @@ rank that was hung up on, because the machine was busy for longer than a handsha
 deadline.
 """
 
-from __future__ import annotations
-
 import errno
 import hmac
 import ipaddress

@@ -25,10 +25,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, overload
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, WithJsonSchema, model_serializer, model_validator
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.fabrics.derived import Cut, pairs
@@ -284,7 +283,7 @@ class DamagedWdmRing(WavelengthRing):
         return np.array(sorted(set(range(self.nodes)) - self._dead), np.int64)
 
     @property
-    def lit_channels(self) -> NDArray[np.bool_]:
+    def lit_channels(self) -> Mask:
         """Channels whose wavelength the comb still gives: [channels]."""
         lit = np.ones(self.channels, np.bool_)
         for failure in self.failures:
@@ -292,7 +291,7 @@ class DamagedWdmRing(WavelengthRing):
                 lit[failure.at :: self.wavelengths] = False
         return lit
 
-    def blocked(self) -> NDArray[np.bool_]:
+    def blocked(self) -> Mask:
         blocked = np.tile(~self.lit_channels, (self.links, 1))
         for failure in self.failures:
             if failure.what in ("segment", "cable", "dark-node"):
@@ -301,7 +300,7 @@ class DamagedWdmRing(WavelengthRing):
                     blocked[way * self.ranks + self._after(failure.at)] = True
         return blocked
 
-    def blocked_ends(self) -> NDArray[np.bool_]:
+    def blocked_ends(self) -> Mask:
         blocked = np.zeros((self.ranks, self.routes, self.channels), np.bool_)
         for failure in self.failures:
             if failure.what == "transceiver" and failure.at not in self._dead:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lightloom.core.arrays import Float32s
@@ -164,9 +163,7 @@ class _EmulatedRun:
 # gives the same numbers as N processes and a hook, and needs neither the processes nor their memory.
 
 
-def averaged(
-    gradients: Float32s, averager: Averager, sizes: Sequence[int] | None = None, block: int = 256
-) -> NDArray[np.float32]:
+def averaged(gradients: Float32s, averager: Averager, sizes: Sequence[int] | None = None, block: int = 256) -> Float32s:
     """Average gradients (servers, n) float32 to (n,) with an averager of codes, as the DDP hook does.
 
     Args:

@@ -13,9 +13,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lightloom.core.arrays import Codes, Ints
+from lightloom.core.arrays import Bytes, Codes, Int32s, Ints
 from lightloom.core.errors import ConfigError, InputError, VerificationError
 from lightloom.photonics.averaging.block_quantisation import Rounding, mean_codes
 from lightloom.photonics.averaging.function import check_codes, points_of_servers
@@ -98,7 +97,7 @@ class NetworkAverager:
         """Generator of the noise; checkpoints store its state."""
 
     @cached_property
-    def table(self) -> NDArray[np.int32] | None:
+    def table(self) -> Int32s | None:
         """Mean code of every grid point, the last input varying fastest; None with noise or for a large grid."""
         if self.sigma or self.function.points > TABULATED_POINTS or self.bits > 31:
             return None
@@ -240,7 +239,7 @@ class DigitSum:
             carries.append((self.servers * digit + carries[-1]) // self.levels)
         return np.array(carries, np.int64)
 
-    def spread(self, codes: Ints) -> NDArray[np.uint8]:
+    def spread(self, codes: Ints) -> Bytes:
         """Return the digits of codes [...]: [M, ...], the least significant first."""
         shifts = self._digit_bits * np.arange(self.digits).reshape(-1, *(1,) * codes.ndim)
         return ((codes[None] >> shifts) & (self.levels - 1)).astype(np.uint8)
@@ -353,7 +352,7 @@ class DigitSumAverager:
             result[chunk] = np.minimum(self.arithmetic.mean(self._decided(digits)), (1 << self.bits) - 1)
         return result
 
-    def _decided(self, digits: NDArray[np.uint8]) -> Ints:
+    def _decided(self, digits: Bytes) -> Ints:
         """Return the sums [M, n] that the receivers decide of digits [M, servers, n]."""
         sums: Ints = digits.sum(axis=1, dtype=np.int64)
         if self.power is None:

@@ -21,9 +21,8 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lightloom.core.arrays import Codes
+from lightloom.core.arrays import Bytes, Codes, Float32s, Ints
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.function import symbols_for
 
@@ -43,7 +42,7 @@ class CodeBuffers:
     """Quantisation of float32 buffers of several parameters, in one pass over memory; no block spans two parameters."""
 
     bits: int
-    edges: NDArray[np.int64]
+    edges: Ints
     """Start of each block, and the end of the last."""
 
     @classmethod
@@ -72,7 +71,7 @@ class CodeBuffers:
         """Type of the codes."""
         return np.uint16 if self.bits <= 16 else np.uint32
 
-    def scales(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
+    def scales(self, values: Float32s) -> Bytes:
         """Return the exponent + 127 of each block, or `UNFIT`; servers agree on the maximum."""
         from lightloom.photonics.averaging.kernels import largest_exponents
 
@@ -80,13 +79,13 @@ class CodeBuffers:
         largest_exponents(values.view(np.int32), self.edges, offer)
         return offer
 
-    def encode(self, values: NDArray[np.float32], scales: NDArray[np.uint8], out: Codes) -> None:
+    def encode(self, values: Float32s, scales: Bytes, out: Codes) -> None:
         """Write codes of values into ``out`` of `code_type`; scales are agreed, and none of them is `UNFIT`."""
         from lightloom.photonics.averaging.kernels import encode
 
         encode(values, scales, self.edges, self.bits, out)
 
-    def decode(self, codes: Codes, scales: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
+    def decode(self, codes: Codes, scales: Bytes, out: Float32s) -> None:
         """Write values of codes into ``out``; those of more than 24 bits are rounded to float32."""
         from lightloom.photonics.averaging.kernels import decode
 

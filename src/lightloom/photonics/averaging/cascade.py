@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.core.array_files import read_npz
 from lightloom.core.arrays import Floats, Ints
@@ -194,7 +193,7 @@ def basic(codes: Ints) -> Ints:
 
 def random_codes(
     groups: int, servers: int, bits: int, count: int, rng: np.random.Generator, near_equal: float = 0.2
-) -> NDArray[np.int64]:
+) -> Ints:
     """Draw codes (groups, servers, count); a share is within 3 of a common value, where carries are frequent."""
     top = (1 << bits) - 1
     uniform = rng.integers(0, top + 1, (groups, servers, count))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.collectives.cost.price import play
 from lightloom.collectives.schedule.columns import Schedule
@@ -131,7 +130,7 @@ def downsampled(amount: Floats, links: int) -> Floats:
     return mean
 
 
-def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> NDArray[np.int64]:
+def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> Ints:
     """The rank whose light is on each channel of each link in one step, −1 where dark; shape [links, channels]."""
     now = paths.of_step(step)
     change = np.zeros((fabric.links + 1, fabric.channels + 1), np.int64)
@@ -139,7 +138,7 @@ def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> NDArray[np.int6
         for links, sign in ((first, 1), (end, -1)):
             np.add.at(change, (links, now.channel), sign * (now.source + 1))
             np.add.at(change, (links, now.channel + now.count), -sign * (now.source + 1))
-    lit: NDArray[np.int64] = change.cumsum(axis=0).cumsum(axis=1)[:-1, :-1] - 1
+    lit: Ints = change.cumsum(axis=0).cumsum(axis=1)[:-1, :-1] - 1
     return lit
 
 

@@ -21,10 +21,9 @@ from math import lcm
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.collectives.synthesis.engine.trees import Level, colour, hub_ranks, tour_colours
-from lightloom.core.arrays import Ints
+from lightloom.core.arrays import Int32s, Ints
 from lightloom.core.fields import MAXIMUM_RANKS
 
 DEEPEST = 32
@@ -142,7 +141,7 @@ class ExchangeCircuits:
     width: Ints
     family: Ints
     """Chords of the wiring that it is one of; one more for those of feeders."""
-    channel: NDArray[np.int32]
+    channel: Int32s
     """First channel of every copy: [copy, circuit]."""
     reverse: Ints
     """The circuit that leads back over the same links: [circuit]."""

@@ -13,10 +13,9 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.collectives.synthesis.engine.trees import Design, Level, RingTrees, Timing, make_trees, repetition
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats, Ints, Mask
 
 # Which designs are worth growing trees for: a time for each from its depth and its busiest circuits, in closed form.
 #
@@ -153,7 +152,7 @@ def _fitted(levels: list[Level], rows: _Rows, channels: int, limit: float) -> tu
     """The least seconds at which every level has the wavelengths it needs; rows that fit below the limit."""
     colours = np.array([level.colours for level in levels], np.int64)
 
-    def fits(rows: _Rows, seconds: Floats) -> NDArray[np.bool_]:
+    def fits(rows: _Rows, seconds: Floats) -> Mask:
         needed = np.maximum(1, np.ceil(rows.loads / seconds[:, None])) * colours[rows.which]
         total = np.maximum(1, np.ceil(rows.unit / seconds)) + needed.sum(axis=1)
         return np.asarray(total <= channels)

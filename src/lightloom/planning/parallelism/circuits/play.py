@@ -8,10 +8,9 @@ share circuits get max-min fair rates. One that has a circuit in another hold wa
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import InputError
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.parallelism.circuits import ring, switch
@@ -30,7 +29,7 @@ class Sharing:
     """1 where the path of a pair takes a pipe, shape [pair, pipe]."""
     hops: Ints
     """Pipes on the path of each pair, shape [pair]; 0 where it has none."""
-    shared: NDArray[np.bool_]
+    shared: Mask
     """Pairs on a pipe that others take too, shape [pair]."""
     alone: Floats
     """Bytes per second of each pair while no other pair sends, shape [pair]; 0 where it has no path."""
@@ -82,7 +81,7 @@ def with_relays(traffic: Traffic, granted: sparse.csr_array, stranded: Ints, ban
     return Sharing(capacity, paths, hops, paths @ crowded.astype(np.float64) > 0, alone)
 
 
-def share(sharing: Sharing, active: NDArray[np.bool_]) -> Floats:
+def share(sharing: Sharing, active: Mask) -> Floats:
     """Return the max-min fair rates of the active pairs in bytes per second, shape [pair]; 0 for all others.
 
     Rates rise together; when a pipe is full, the pairs on it keep theirs (progressive filling).

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
 from lightloom.models.graph import ComputeGraph, Operator
@@ -467,9 +466,7 @@ class Cuts:
         shares: Floats = self._parts_of(number, cut).share[:, None] * self.durations[number]
         return shares
 
-    def _edges(
-        self, blocks: list[tuple[Transfers, int, int]], first: Ints
-    ) -> tuple[Ints, NDArray[np.int32], Floats, Ints]:
+    def _edges(self, blocks: list[tuple[Transfers, int, int]], first: Ints) -> tuple[Ints, Int32s, Floats, Ints]:
         """Edge columns sorted by consumer; an operator that reads one tensor twice has it sent once.
 
         Args:
