@@ -121,6 +121,7 @@ class StepsCalibration(Fitted):
         ]
 
     def remarks(self) -> list[str]:
+        """Return sentences on the fit: held-out errors, and parameters that the rows leave near their priors."""
         error = self.calibration.cross_validated
         lines = [
             f"held out in {error.folds} folds: mean error {error.mean:.1%}, median {error.median:.1%}, bias "
@@ -237,6 +238,7 @@ class ProfileCalibration(Fitted):
         ]
 
     def remarks(self) -> Iterator[str]:
+        """Return sentences on the fit: held-out errors, and parameters that the rows leave near their priors."""
         profile = self.profile
         steps = f"{profile.steps} steps" if profile.steps > 1 else "one step"
         duration = "" if profile.step_seconds is None else f" of {format_time(profile.step_seconds)} each"
@@ -423,6 +425,7 @@ class TransportCalibration(Fitted):
         ]
 
     def remarks(self) -> list[str]:
+        """Return sentences on the fit: held-out errors, and parameters that the rows leave near their priors."""
         lines = [_errors(self.system, predicted_collectives(self.system, self.transport))]
         if not self.system.across.any():
             lines.append("no row crosses domains: what is said of the network is typical of other systems")

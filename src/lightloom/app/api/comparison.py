@@ -295,6 +295,7 @@ def compare(before: PlanLike, after: PlanLike) -> PlanComparison:
 
 
 def _document(plans: PlanLike) -> Document:
+    """Return the document of a ranking, a mapping or a file; raise ConfigError unless it is one of ``plan --json``."""
     if isinstance(plans, PlanRanking):
         return plans.to_json()
     if isinstance(plans, Mapping):
@@ -363,6 +364,7 @@ def _signed(seconds: float) -> str:
 
 
 def _inputs(first: Row, second: Row) -> Iterator[InputChange]:
+    """Yield the questions and the version that differ between two documents."""
     asked = _QUESTIONS + (("site",) if "site" in first and "site" in second else ())
     before, after = (dict(_leaves({key: document[key] for key in asked})) for document in (first, second))
     for field in dict.fromkeys([*before, *after]):

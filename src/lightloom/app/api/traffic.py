@@ -153,6 +153,8 @@ def traffic(
 
 
 def _request(job: TrafficJob, cluster: Cluster) -> Request:
+    """Return what is asked of a job: its collective, or the graph and search of its model; raise ConfigError for
+    unknown options."""
     if job.what in KINDS and job.what not in CLASSIC:
         raise ConfigError(f"job {job.label}: {job.what} shares no links with others yet: expected {', '.join(CLASSIC)}")
     known = _COLLECTIVE if job.what in CLASSIC else _MODEL
@@ -186,6 +188,7 @@ def _request(job: TrafficJob, cluster: Cluster) -> Request:
 
 
 def _count(job: TrafficJob, name: str) -> int:
+    """Return an option of a job as a whole number of 1 or more."""
     text = job.options[name]
     try:
         number = int(text)

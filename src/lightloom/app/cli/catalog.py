@@ -40,6 +40,7 @@ def list_parts(as_json: bool) -> None:
 
 
 def _tables(components: list[Part]) -> Iterator[str | Table]:
+    """Yield a table of the parts of each kind, with prices, watts and lifetimes."""
     for kind in dict.fromkeys(component.kind for component in components):
         rows = [
             {
@@ -127,6 +128,7 @@ def _sections() -> dict[str, dict[str, str]]:
 
 
 def _show(name: str, as_json: bool) -> None:
+    """Print every entry of a name (cluster, fabric, accelerator or part) as YAML, or as one JSON document."""
     modules = {"cluster": clusters, "fabric": fabrics, "accelerator": accelerators, "part": parts}
     # A name may be a cluster and its fabric too (dadiannao-100g): show every entry that has it.
     entries = {kind: dict(module.description(name)) for kind, module in modules.items() if name in module.names()}

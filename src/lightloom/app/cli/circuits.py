@@ -122,6 +122,7 @@ def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tup
 
 
 def _on_switch(traffic: Traffic, on: Fabric, request: Request, holds: int) -> Solved:
+    """Return circuits of planes, solved fast or as a program; they are proved to be connections of permutations."""
     if request.solver == "fast":
         solved = Solved(switch.assign(traffic, on, request.objective, holds))
     else:
@@ -145,6 +146,8 @@ def _switch_holds(traffic: Traffic, on: Fabric, request: Request) -> list[int]:
 
 
 def _on_ring(traffic: Traffic, on: Fabric, request: Request) -> list[Solved]:
+    """Return one or two assignments on a ring, of which the caller plays all; raise InputError where none can serve all
+    pairs."""
     relaxation = relax(traffic, on)
     if request.solver == "fast":
         once = ring.assign(traffic, on, request.holds or 1, relaxation)
@@ -207,6 +210,7 @@ def read_traffic(path: Path) -> Traffic:
 
 
 def _read_csv(path: Path) -> list[list[float]]:
+    """Return the bytes of a square matrix, [source][destination]; raise ConfigError for anything else."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = [line for line in csv.reader(file) if any(cell.strip() for cell in line)]
@@ -227,11 +231,13 @@ def _read_csv(path: Path) -> list[list[float]]:
 
 
 def _check_size(path: Path, ranks: int) -> None:
+    """Raise ConfigError unless a matrix has 2 to the largest number of ranks."""
     if not 2 <= ranks <= MOST_RANKS:
         raise ConfigError(f"{path}: a matrix of {ranks} ranks: expected 2 to {MOST_RANKS}")
 
 
 def _bytes(path: Path, row: int, column: int, cell: str) -> float:
+    """Return the bytes that a cell states, a bare number or a size with its unit."""
     try:
         return read_number(cell)
     except ValueError:
@@ -282,6 +288,7 @@ def circuits(
 
 
 def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, request: Request) -> Document:
+    """Return the whole answer in SI units, as ``--json`` prints it."""
     assignment, traffic = solved.assignment, solved.assignment.traffic
     flows = {name: getattr(traffic, name).tolist() for name in ("source", "destination", "nbytes")}
     asked = [[*flows.values()], on.model_dump(mode="json"), request._asdict(), timing.hold, timing.reconfiguration]

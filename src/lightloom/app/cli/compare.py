@@ -39,6 +39,7 @@ def compare(
 
 
 def _parts(result: PlanComparison) -> Iterator[str | Text | TerminalTable]:
+    """Yield the lines and tables that the command prints."""
     yield Text(result.summary(), style="bold")
     yield result.explanation
     columns = ("field", "before", "after")
@@ -69,6 +70,7 @@ def _text(value: object) -> str:
 
 
 def _page(result: PlanComparison, before: str, after: str) -> Report:
+    """Return the HTML page of the result."""
     inputs, rows = tuple(_input_rows(result)), result.display_rows()
     tables = [Table(title="Asked differently", columns=("field", before, after), rows=inputs)]
     if rows:

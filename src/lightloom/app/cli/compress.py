@@ -136,6 +136,8 @@ def _trained(graph: ComputeGraph, options: Document) -> tuple[str, Iterator[Samp
 
 
 def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
+    """Yield each file's gradients as those of one rank, and at steps 2, 4, 8, ... their sum so far as that of so many
+    ranks."""
     total: dict[str, Float32s] = {}
     with progress("Gradients", len(paths)) as advance:
         for step, path in enumerate(paths, start=1):

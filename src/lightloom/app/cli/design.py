@@ -101,6 +101,7 @@ def design(
 
 
 def _page(found: DesignFront) -> Report:
+    """Return the HTML page of the result."""
     explored = found.exploration
     facts = [
         ("model", found.model),
@@ -130,6 +131,7 @@ def _amount(text: str | None, name: str, dimension: Literal["price", "power"]) -
 
 
 def _parts(found: DesignFront) -> Iterator[str | Table]:
+    """Yield the lines and tables that the command prints."""
     explored = found.exploration
     for technology in TECHNOLOGIES:
         chosen = [each for each in explored.candidates if each.design.technology == technology and each.leads]
@@ -158,6 +160,7 @@ def _notes(found: DesignFront) -> Iterator[str]:
 
 
 def _table(title: str, chosen: list[Candidate], found: DesignFront) -> Table:
+    """Return designs as a table, one row each."""
     rows = []
     for each, alike in found.exploration.distinct(chosen)[:_SHOWN]:
         dollars, joules, _ = each.point

@@ -161,6 +161,7 @@ def compare(
 
 
 def _parts(result: _Comparison) -> Iterator[str | Table]:
+    """Yield the lines and tables that the command prints."""
     yield rows_table(result.display_rows(), title=result.title)
     yield (
         "less plain: mean over seeds of the loss less that of DDP without a hook, from the same weights on the same "

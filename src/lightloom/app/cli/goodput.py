@@ -171,6 +171,7 @@ def _world(weibull: float | None, crews: int | None, rack: str | None) -> World 
 
 
 def _parts(result: Goodput) -> Iterator[str | Table]:
+    """Yield the lines and tables that the command prints."""
     yield result.summary()
     yield ""
     yield _shares(result)
@@ -208,6 +209,7 @@ def _shares(result: Goodput) -> Table:
 
 
 def _causes(result: Goodput) -> Iterator[str | Table]:
+    """Yield the table of causes of interruptions, then each remedy with the causes that it is an alternative for."""
     rows = [map(str, row.values()) for row in result.display_rows()]
     title = f"{result.interruptions:.4g} interruptions in {result.months:g} months of 30 days"
     yield plain_table(("cause", "interruptions", "restart", "then"), rows, title=title)

@@ -216,6 +216,7 @@ def _placement_caption(name: str, step: PlacedStep) -> str:
 
 
 def _traffic_caption(name: str, step: PlacedStep) -> str:
+    """Return the caption of the traffic matrix of a placed step."""
     circuits = step.circuits
     if circuits.assignment is None:
         granted = "Packets: each pair may have its whole port, in turn."
@@ -581,6 +582,7 @@ def _explored(search: PlanSearch) -> dict[int, Document]:
 
 
 def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
+    """Return what the page says first: label and text of each fact about the winner and the search."""
     winner, counts = search.winner, search.counts
     cluster, fabric, calibration = winner.cluster, winner.cluster.fabric, winner.cluster.accelerator.calibration
     batches = ", ".join(f"{samples:,}" for samples in search.global_batches)
@@ -640,6 +642,7 @@ def bandwidths(fabric: Fabric) -> str:
 
 
 def _not_sourced(search: PlanSearch) -> tuple[str, ...]:
+    """Return what lacks a source, as sentences: parts that energies leave out, and assumptions of each cluster."""
     missing = dict.fromkeys(name for plan in search.ranking for name in plan.energy.missing)
     # Clusters that differ in their number of ranks only assume the same.
     clusters = {plan.cluster.name: plan.cluster for plan in search.ranking}
@@ -652,6 +655,7 @@ def _not_sourced(search: PlanSearch) -> tuple[str, ...]:
 
 
 def _notes(search: PlanSearch) -> tuple[str, ...]:
+    """Return the notes beneath the ranking: cost model, intervals, assumptions, and where exchanges come from."""
     winner = search.winner
     own: tuple[str, ...] = ()
     tabled = winner.exchanges and carrier(winner.algorithm).by_size  # schedules of every size have a table

@@ -41,6 +41,7 @@ def traffic(
 
 
 def _parts(result: TrafficResult) -> Iterator[str | Table]:
+    """Yield the lines and tables that the command prints."""
     yield rows_table(result.display_rows(), title=result.title, left=("job", "ranks", "plan"))
     for each in result.jobs:
         for exchange in each.alone.exchanges:

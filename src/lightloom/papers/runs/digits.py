@@ -235,6 +235,7 @@ class _DigitsRun:
         self.record = Record()
 
     def run(self) -> Record:
+        """Train from where the record ends, and return the record."""
         recipe = self.recipe
         losses: list[float] = []
         for iteration in range(self._resume() + 1, recipe.iterations + 1):
@@ -249,6 +250,7 @@ class _DigitsRun:
         return self._complete()
 
     def _step(self, iteration: int) -> float:
+        """Take a step of this rank, with the exchange, and return its loss before any scaling of gradients."""
         recipe = self.recipe
         images, labels = batch_of(self.part, recipe, self.worker.rank, iteration)
         self.optimizer.zero_grad()
@@ -272,6 +274,7 @@ class _DigitsRun:
             np.save(self.folder / f"gradient-{iteration}.npy", flat)
 
     def _note(self, iteration: int, losses: list[float]) -> None:
+        """Add the mean loss since the last note, accuracy and ratio to the record, and note progress in a file."""
         record = self.record
         record.iterations.append(iteration)
         record.accuracy.append(self._accuracy())
@@ -306,6 +309,7 @@ class _DigitsRun:
         self._path(iteration - self.recipe.checkpoint_every).unlink(missing_ok=True)
 
     def _resume(self) -> int:
+        """Load the last complete checkpoint, and return its iteration; 0 without one."""
         if self.folder is None or not (self.folder / "latest").exists():
             return 0
         iteration = int((self.folder / "latest").read_text())

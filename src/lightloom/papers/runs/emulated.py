@@ -104,6 +104,7 @@ class _EmulatedRun:
         self.record = Record()
 
     def run(self) -> Record:
+        """Train all workers in one process, and return the record."""
         recipe, record = self.recipe, self.record
         began, losses = time.process_time(), list[float]()
         for iteration in range(1, recipe.iterations + 1):

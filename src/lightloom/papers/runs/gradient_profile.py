@@ -226,6 +226,7 @@ def _loss(outputs: object, labels: Tensor | None) -> Tensor:
 
 
 def _check_memory(model: str, parameters: int) -> None:
+    """Raise an error in one line where the gradients of a model would not fit in memory."""
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):

@@ -86,6 +86,7 @@ def solve(matrix: Floats, wavelengths: int) -> RingCase:
 
 
 def _rings() -> Iterator[Claim]:
+    """Yield rows on rings, counted on circuits that are built."""
     cases = [(f"all_to_all_{n}_{w}", all_to_all_case(n, w), t) for (n, w), t in UNIFORM.items()]
     (nodes, wavelengths), expected = NEIGHBOUR
     cases.append((f"neighbour_{nodes}_{wavelengths}", solve(ahead(nodes, 1), wavelengths), expected))
@@ -101,6 +102,7 @@ def _rings() -> Iterator[Claim]:
 
 
 def _switches() -> Iterator[Claim]:
+    """Yield rows on circuit switches, counted on circuits that are built."""
     planes, ranks = 3, 5
     traffic, fabric = Traffic.of(all_to_all(ranks)), CircuitSwitch(ranks=ranks, degree=planes)
     try:

@@ -207,6 +207,7 @@ def cascade_parts(document: Document) -> Iterator[str | Table]:
 
 
 def _level(level: Level) -> Document:
+    """Return construction, layers, interferometers and proof of one level, verified now."""
     verification = level.verify()
     return {
         "construction": level.name,
@@ -345,6 +346,8 @@ def _scenario_parts(rows: list[Document]) -> Iterator[Table | Text]:
 
 
 def _scenario_cells(row: Document) -> list[str]:
+    """Return the cells of a row of the table of scenarios."""
+
     def shown(value: float | None, form: str) -> str:
         return "–" if value is None else format(value, form)
 
@@ -413,6 +416,7 @@ def verify(
 def _document(
     weights: LayeredNetwork, arguments: FunctionArguments, check: Verification, construction: Construction | None
 ) -> Document:
+    """Return the network, its proof and its verification, as ``--json`` prints them."""
     return {
         "schema": "lightloom.onn-verify/1",
         "servers": arguments.servers,

@@ -215,6 +215,7 @@ def _errors(document: Document) -> str:
 
 
 def _cells(row: Document) -> list[str]:
+    """Return the cells of one chip: its errors before and after."""
     cells = [
         row["name"],
         f"{row['inputs']} to {row['outputs']}",

@@ -101,6 +101,7 @@ def _path(made: ReducerComparison) -> str:
 
 
 def _costs(made: ReducerComparison, title: str) -> Table:
+    """Return energy with its range, latency, light and limits of each reducer, a row each."""
     rows = []
     for name, rival in made.rivals.items():
         spread = made.ranges[name]
@@ -129,6 +130,7 @@ def _energies(made: ReducerComparison) -> Table:
 
 
 def _turns(made: ReducerComparison) -> Table:
+    """Return the constants that change the comparison most, with what either end of their range makes of it."""
     rows = [
         [
             turn.constant.name,

@@ -184,6 +184,7 @@ def _settings(texts: Mapping[str, str], others_ideal: bool) -> Link:
 def _measured(
     chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: Mapping[str, Any], rate_only: bool
 ) -> Document:
+    """Return word errors of the link as it is, and of every sweep, as ``--json`` prints them."""
     parts = 0 if rate_only else 2 * len(erring(settings))
     points = sum(len(values) for _, values in sweeps)
     with progress("Fabrications", tried["fabrications"] * (1 + parts + points)) as advance:
@@ -244,6 +245,7 @@ def _tables(document: Document, settings: Link, network: Path) -> Iterator[Table
 
 
 def _facts(document: Document, network: Path) -> Iterator[tuple[str, str]]:
+    """Yield label and text of each fact about the network and its link."""
     yield "mapping", mapping_words(document, network)
     rate, interval = _rate_cells(document)
     lit = document["light"]

@@ -213,6 +213,7 @@ def _chosen(
 
 
 def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) -> dict[str, Part]:
+    """Return the meshes of each matrix, by its name; with ``unitary`` one mesh each, without attenuators."""
     parts: dict[str, Part] = {}
     with progress("Meshes", len(matrices)) as advance:
         for name, matrix in matrices.items():
@@ -226,6 +227,7 @@ def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) ->
 
 
 def _map_row(name: str, part: Part, matrix: Column) -> Document:
+    """Return sizes, interferometers by three counts, depth, gain and largest relative error of one mapped matrix."""
     outputs, inputs = matrix.shape
     off = np.abs(part.matrix() - matrix).max() / max(float(np.abs(matrix).max()), 1e-300)
     return {
@@ -332,6 +334,7 @@ def chip(
 
 
 def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion) -> Document:
+    """Return the chip: its parts, floor plan and dispersion, as ``--json`` prints them."""
     wavelength = dispersion.wavelength
     ideal = chip_matrix(averager, wavelength, dispersion)
     detuned = []
@@ -359,6 +362,7 @@ def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion)
 
 
 def _chip_row(name: str, part: AveragerPart) -> Document:
+    """Return the row of one part of an averager on the chip."""
     levels = [decibels(float(gain)) for gain in part.gains]
     return {
         "name": name,

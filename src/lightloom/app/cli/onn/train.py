@@ -191,6 +191,7 @@ def _structure(layers: str | None, form: str | None, approximated: str | None) -
 def _levels(
     groups: int, servers: int | None, bits: int | None, structure: Document, options: Document
 ) -> tuple[TrainingRecipe, TrainingRecipe]:
+    """Return the recipes of a cascade's lower and upper level; raise ConfigError for options that contradict."""
     if (servers is None) != (bits is None):
         raise ConfigError("give --servers and --bits together")
     if servers is not None and "layers" not in structure:
@@ -202,6 +203,7 @@ def _levels(
 def _recipe(
     scenario: int | None, servers: int | None, bits: int | None, structure: Document, options: Document
 ) -> TrainingRecipe:
+    """Return the recipe of a scenario, or of given servers, bits and layers; raise ConfigError for a mix of both."""
     given = (servers is not None, bits is not None, "layers" in structure)
     if scenario is not None and any(given):
         raise ConfigError("give either --scenario, or --servers, --bits and --layers")
@@ -238,6 +240,7 @@ def _parts(document: Document, recipe: TrainingRecipe) -> Iterator[Table]:
 
 
 def _function(scenario: int | None, servers: int | None, bits: int | None, rounding: str) -> FunctionArguments:
+    """Return the function to average by: that of a scenario of the paper, or of given servers and bits."""
     if (servers is None) != (bits is None):
         raise ConfigError("give --servers and --bits together")
     if servers is None or bits is None:
@@ -251,6 +254,7 @@ def _function(scenario: int | None, servers: int | None, bits: int | None, round
 def _search(
     function: FunctionArguments, widths: str, depths: str, options: Document, folder: Path | None, as_json: bool
 ) -> None:
+    """Train every structure within a budget of epochs, and print the smallest that average rightly."""
     wide, deep = read_list(widths, "--widths"), read_list(depths, "--depths")
     _need_torch()
     from lightloom.photonics.onn.search import search, work
