@@ -92,7 +92,7 @@ class DigitReceiver:
 
     @property
     def digits(self) -> int:
-        """Digits of a word."""
+        """Number of digits of a word: bits divided by those of a digit, rounded up."""
         return -(-self.bits // int(log2(self.levels)))
 
     @property
@@ -118,7 +118,10 @@ class DigitReceiver:
         return float(-np.expm1(self.digits * np.log1p(-min(digit, 1 - 1e-12))))
 
     def needed_power(self, word_error: float, scheme: Scheme = "wavelengths") -> float | None:
-        """Return the least watts a lane for that share of wrong words, to 0.01 %; None where no power suffices."""
+        """Return the least watts of a lane for that share of wrong words, to 0.01 %.
+
+        None where 0.1 W does not suffice; 1e-8 W where less would.
+        """
         from scipy.optimize import brentq
         from scipy.special import ndtri
 
@@ -141,18 +144,21 @@ class DigitReceiver:
         return float(np.log2((levels - 1) * 2 * steps / 12**0.5))
 
     def intensities(self) -> Floats:
-        """Return the intensities of the levels as shares of the highest, shape [R]."""
+        """Return the intensities of the levels as shares of the highest, ascending and evenly spaced, shape [R]."""
         lowest = 10 ** (-self.extinction_db / 10)
         shares: Floats = lowest + (1 - lowest) * np.arange(self.levels) / (self.levels - 1)
         return shares
 
     def step_current(self, power: float) -> float:
-        """Return amperes between neighbouring levels of a sum of intensities."""
+        """Return amperes between neighbouring levels of a sum, for ``power`` watts of a server's highest level."""
         shares = self.intensities()
         return float(self.responsivity * power * (shares[1] - shares[0]))
 
     def noise_variance(self, power: float, counts: Ints) -> Floats:
-        """Return the variance in A^2 of sums of intensities, shape [...]; counts of each level [..., R]."""
+        """Return the variance in A^2 of sums of intensities, shape [...]: thermal, shot, intensity noise and levelling.
+
+        ``counts`` [..., R] are the servers at each level, ``power`` is that of the highest level in watts.
+        """
         shares = self.intensities()
         first, second = counts @ shares * power, counts @ shares**2 * power**2
         thermal = self.noise_density**2 * self.bandwidth
@@ -162,7 +168,7 @@ class DigitReceiver:
         return variance
 
     def _intensity_error(self, power: float) -> float:
-        """Probability that the sum of one digit is decided wrong, powers added."""
+        """Return the probability that the sum of one digit is decided wrong, powers added."""
         from scipy.special import ndtr
 
         counts, weights = compositions(self.servers, self.levels)
@@ -172,7 +178,7 @@ class DigitReceiver:
         return float((weights * sides * tails).sum())
 
     def _homodyne_error(self, power: float) -> float:
-        """Probability that the sum of one digit is decided wrong, fields added."""
+        """Return the probability that the sum of one digit is decided wrong, fields added."""
         counts, weights = compositions(self.servers, self.levels)
         fields: Floats = np.arange(self.levels, dtype=np.float64) - (self.levels - 1) / 2 * self.antipodal
         sums = counts @ np.arange(self.levels)
@@ -243,6 +249,8 @@ def _tail(variance: Floats, counts: Ints, fields: Floats, phase_error: float) ->
 @lru_cache(maxsize=64)
 def compositions(servers: int, levels: int) -> tuple[Ints, Floats]:
     """Return how often each level may occur among the servers, shape [compositions, R], and the share of each.
+
+    Shares [compositions] are probabilities for uniform, independent digits and add up to 1.
 
     Raises:
         ConfigError: there are too many of them to average over.

@@ -74,7 +74,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Construction, window, copies and mapping in words."""
+        """Construction, window, copies if above 1, ``regenerated`` if bits are, and mapping, in words."""
         copies = f", {self.copies} copies" if self.copies > 1 else ""
         regenerated = ", regenerated" if self.construction.realised.realisation.regenerate else ""
         return f"{self.construction.name}, window {self.window}{copies}{regenerated}, {self.mapping}"
@@ -89,7 +89,10 @@ def candidates(
     nonlinearity: Nonlinearity = "clipped",
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[Candidate]:
-    """Return all candidates, those with the fewest interferometers first.
+    """Return all candidates: every sturdy circuit with every sturdy realisation in both `MAPPINGS`.
+
+    Those with the fewest interferometers come first; of equal ones those with fewer copies, then with a wider window.
+    ``advance`` is called with 1 after every circuit and realisation.
 
     Raises:
         InputError: the nonlinearity is unknown, or an argument of the function is out of range.
@@ -118,7 +121,10 @@ def candidates(
 
 
 def component_count(matrix: Matrix, form: Form) -> int:
-    """Return the number of interferometers of `map_components`, without decomposing."""
+    """Return the number of interferometers of `map_components`, without decomposing.
+
+    ``compact`` counts every component without modes beyond its rank; any other form counts its full decomposition.
+    """
     total = 0
     for rows, columns in connected_components(matrix):
         if form == "compact":
@@ -142,9 +148,10 @@ _LINK = Link()
 
 
 def noise_behind(gains: Floats, full_scale: float) -> Floats:
-    """Return the noise of a quadrature behind amplifiers of these amplitude gains, relative to full scale in watts.
+    """Return the standard deviation of a quadrature behind amplifiers of these amplitude gains, relative to full scale.
 
-    Noise figure and bandwidth are those of the link; without gain there is no noise.
+    ``full_scale`` is its power in watts; the result has the shape of ``gains``. Noise figure and bandwidth are those of
+    the link; without gain (at most 1) there is no noise.
     """
     return amplifier_noise(np.maximum(np.square(gains), 1.0), _LINK.noise_figure_db, _LINK.bandwidth, full_scale)
 
@@ -254,9 +261,10 @@ class Tolerance:
         return {name: value for name, value in given.items() if value} | power
 
     def scaled(self, share: float) -> Tolerance:
-        """Return the request with all errors times ``share``; noise falls with the square root of the power.
+        """Return the request with all device errors times ``share``, and the power of full scale divided by its square.
 
-        An error that would exceed the largest one of its kind stops there.
+        Noise falls with the square root of the power, so it grows by ``share`` too. DAC bits and the word error rate
+        stay, and an error that would exceed the largest one of its kind stops there.
         """
         devices = self.devices
         for field, _ in DEVICE_FIELDS.values():
@@ -267,7 +275,11 @@ class Tolerance:
         return replace(self, devices=devices, full_scale=power)
 
     def only(self, name: str, value: float) -> Tolerance:
-        """Return the request with one error alone, of that value."""
+        """Return the request with one error alone, of that value; the word error rate stays.
+
+        ``name`` is a key of `DEVICE_FIELDS`, without noise of amplifiers then, or ``power`` in watts, with ideal
+        devices.
+        """
         if name == POWER:
             return replace(self, devices=NonIdealities(), full_scale=value)
         field = DEVICE_FIELDS[name][0]
@@ -275,12 +287,12 @@ class Tolerance:
 
 
 def describe(errors: dict[str, float]) -> str:
-    """Return errors as text with their units."""
+    """Return errors by name as text with their units, separated by commas; ``nothing`` if there are none."""
     return ", ".join(described(name, value) for name, value in errors.items()) or "nothing"
 
 
 def described(name: str, value: float) -> str:
-    """Return one error as text with its unit."""
+    """Return one error as text with its name and unit; a power is given in watts and shown in milliwatts."""
     if name == POWER:
         return f"power {value * 1e3:.3g} mW"
     unit = DEVICE_FIELDS[name][1]
@@ -291,7 +303,7 @@ def parse_tolerance(text: str, word_errors: float) -> Tolerance:
     """Read ``NAME=VALUE,...``; angles in rad, loss in dB, power in W (mW, uW, ...).
 
     Raises:
-        ConfigError: it cannot be read, or names an error twice.
+        ConfigError: it cannot be read, names an error twice, or a power above 0 is outside the range of a link.
         UnknownNameError: there is no such error.
         InputError: a value is out of range.
     """
@@ -319,6 +331,11 @@ def parse_tolerance(text: str, word_errors: float) -> Tolerance:
 
 
 def _number(name: str, text: str) -> float:
+    """Return the number of an error's text: a whole one for ``dac-bits``.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
     try:
         return int(text) if name == "dac-bits" else float(text)
     except ValueError as error:
@@ -345,8 +362,9 @@ def count_wrong_words(
 ) -> WrongWords:
     """Fabricate an averager many times, and average words on each, P and T included.
 
-    Half of the words are near-equal (`draw_words`). Noise of amplifiers is drawn for every word, for ``full_scale``
-    watts; None has none.
+    The result holds the wrong words of each of ``fabrications`` fabrications, of ``words`` words each; ``advance`` is
+    called with the fabrications done. Half of the words are near-equal (`draw_words`). Noise of amplifiers is drawn for
+    every word, for ``full_scale`` watts; None has none.
     """
     rng = np.random.default_rng((seed, fabrications, words))
     wrong = []
@@ -369,7 +387,10 @@ def words_right(
 ) -> Evaluate:
     """Return the evaluation of the share of words that all servers receive right, for `monte_carlo`.
 
-    It takes one fabrication of P, every layer and T. Units and receivers detect with the detector noise of the devices.
+    It takes one fabrication of P, every layer and T, and returns a share from 0 to 1 of ``words`` words.
+    ``calibration`` says which gains are set (`averagers_of`); with ``correct``, couplers and crosstalk are corrected
+    first (`corrected`).
+     Units and receivers detect with the detector noise of the devices.
     """
 
     def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
@@ -397,7 +418,9 @@ def wrong_words(
     rng: np.random.Generator,
     receivers: float = 0.0,
 ) -> Ints:
-    """Return the number of wrong ones of ``words`` words on every fabrication.
+    """Return the number of wrong ones of ``words`` words on every fabrication, [fabrications].
+
+    A word is wrong if any server receives a digit that is not that of the exact rounded mean.
 
     Args:
         batch: the fabrications.
@@ -421,7 +444,10 @@ def received_levels(
     rng: np.random.Generator,
     receivers: float = 0.0,
 ) -> Ints:
-    """Return the levels that servers decide, [count, servers, signals, words], for codes [count, servers, words]."""
+    """Return the levels that servers decide, [count, servers, signals, words], for codes [count, servers, words].
+
+    Levels are 0 to 3, the most significant digit first. ``noise`` and ``receivers`` are those of `wrong_words`.
+    """
     fields = digits(codes, batch.mapped.arguments.bits).astype(np.float64) / (LEVELS - 1)
     fields = fields.reshape(batch.count, -1, codes.shape[-1])
     network, units = batch.mapped.network, light_units(batch.mapped.network)
@@ -443,6 +469,7 @@ def received_levels(
 
 
 def _add_noise(fields: Floats, sigma: Floats | float | None, rng: np.random.Generator) -> None:
+    """Add Gaussian noise of standard deviation ``sigma`` to ``fields`` in place; None adds none."""
     if sigma is not None:
         fields += sigma * rng.standard_normal(fields.shape, dtype=np.float32)
 
@@ -472,7 +499,7 @@ class TolerantAverager:
 
 
 def _screened(mapped: MappedAverager, request: Tolerance, seed: int) -> WrongWords:
-    """Return the wrong words of a few fabrications."""
+    """Return the wrong words of 10 fabrications with 200 words each, under the errors of ``request``."""
     return count_wrong_words(
         mapped,
         request.devices,
@@ -484,7 +511,10 @@ def _screened(mapped: MappedAverager, request: Tolerance, seed: int) -> WrongWor
 
 
 def clearly_fails(mapped: MappedAverager, request: Tolerance, seed: int = 0) -> WrongWords | None:
-    """Return a small sample of wrong words that rules the averager out, or None."""
+    """Return a small sample of wrong words that rules the averager out; None if it does not.
+
+    It does where the 95 % interval of its rate begins above three times the target, and at least 3 words are wrong.
+    """
     sample = _screened(mapped, request, seed)
     # A rate of the words alone says little about other fabrications, so that it must be far off.
     low, _ = clopper_pearson(int(sample.wrong.sum()), sample.words * sample.wrong.size)
@@ -549,6 +579,7 @@ def _intolerable(
     seed: int,
     advance: Advance,
 ) -> str:
+    """Return the message that no candidate tolerates the request, with what the sturdiest one tolerates."""
     candidate, share = sturdiest(tried, request, seed, advance)
     asked = f"{describe(request.errors)} at a word error rate of {request.word_errors:g}"
     start = (
@@ -569,7 +600,10 @@ def _intolerable(
 def sturdiest(
     tried: list[Candidate], request: Tolerance, seed: int = 0, advance: Advance = lambda _: None
 ) -> tuple[Candidate | None, float]:
-    """Return the candidate that tolerates the largest share of a request, and that share; (None, 0) if none does."""
+    """Return the candidate that tolerates the largest share of a request, and that share; (None, 0) if none does.
+
+    Only the `_STURDIEST` candidates with the fewest wrong words under eased requests are compared by `largest_share`.
+    """
     rates = []
     for candidate in tried:
         mapped = candidate.mapped()
@@ -587,16 +621,20 @@ def sturdiest(
 def largest_share(
     mapped: MappedAverager, request: Tolerance, seed: int = 0, advance: Advance = lambda _: None
 ) -> float:
-    """Return the largest share of all errors of a request that the averager tolerates at once, to 3 %; 0 below 1e-3."""
+    """Return the largest share of all errors of a request that the averager tolerates at once, to 3 %.
+
+    At most 8 is returned, and 0 if a thousandth is not tolerated.
+    """
     return _largest_tolerated(lambda share: _tolerates(mapped, request.scaled(share), seed), 1e-3, 8.0, advance)
 
 
 def largest_alone(
     mapped: MappedAverager, request: Tolerance, name: str, seed: int = 0, advance: Advance = lambda _: None
 ) -> float | None:
-    """Return the largest value of one error alone that the averager tolerates, to 3 %; of ``power`` the least.
+    """Return the largest value of one error alone that the averager tolerates, to 3 %, in the unit of its field.
 
-    None stands for values outside 1e-5 to 1 (power: 1 nW to 1 kW, DAC bits: 1 to 20).
+    Of ``power`` it is the least one in watts, and of ``dac-bits`` the least number from 1 to 20. At most 1 (crosstalk:
+    0.5) is returned; None if not even 1e-5 (crosstalk: 1e-6), 10 kW or 20 bits are tolerated.
     """
 
     def tolerated(value: float) -> bool:
@@ -612,11 +650,15 @@ def largest_alone(
 
 
 def _tolerates(mapped: MappedAverager, request: Tolerance, seed: int) -> bool:
+    """True where the upper end of the 95 % interval of the word error rate is at most the target of the request."""
     return measure_wrong_words(mapped, request, seed, wrong=10.0).interval[1] <= request.word_errors
 
 
 def _largest_tolerated(tolerates: Callable[[float], bool], low: float, high: float, advance: Advance) -> float:
-    """Return the largest value that is tolerated by bisection of its logarithm, 0 if ``low`` is not."""
+    """Return the largest value that is tolerated, to 3 %, by bisection of its logarithm.
+
+    It is 0 if ``low`` is not tolerated, and ``high`` if that is. ``advance`` is called with 1 for every bisection.
+    """
     if not tolerates(low):
         return 0.0
     if tolerates(high):
@@ -729,7 +771,10 @@ def blocks_of(part: Part) -> tuple[MappedMatrix, ...]:
 
 
 def _share_right(mapped: MappedAverager, matrices: Mapping[str, Sequence[Fields]], words: int, seed: int) -> float:
-    """Return the share of words received right through passive matrices by part and block; rows' gains are set."""
+    """Return the share of ``words`` words that all servers receive right, from 0 to 1.
+
+    ``matrices`` are the passive matrices of every part, one for each of its blocks; gains of rows are set.
+    """
     drawn = []
     for name, part in mapped.parts.items():
         chips = zip(blocks_of(part), matrices[name], strict=True)
@@ -743,7 +788,10 @@ def _share_right(mapped: MappedAverager, matrices: Mapping[str, Sequence[Fields]
 
 
 def _amplified(chip: MappedMatrix, matrix: Fields, detected: bool) -> Fields:
-    """Return fields behind the amplifiers, or their real parts if they are detected, [outputs, inputs]."""
+    """Return a chip's fields behind its amplifiers, [outputs, inputs], with the output phases nearest to its target.
+
+    If they are ``detected``, imaginary parts are 0.
+    """
     phases = np.exp(1j * np.angle(np.einsum("oi,oi->o", matrix.conj(), target_of(chip))))
     fields = chip.gains[:, None] * (phases[:, None] * matrix)
     return np.asarray(fields.real + 0j if detected else fields)

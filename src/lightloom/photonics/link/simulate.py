@@ -57,14 +57,14 @@ class Senders:
 
     @classmethod
     def draw(cls, servers: int, signals: int, link: Link, rng: np.random.Generator) -> Senders:
-        """Draw the lanes of one fabrication."""
+        """Draw the lanes of one fabrication; times of arrival are limited to one symbol early or late."""
         power, angle, late = rng.normal(size=(3, servers, signals))
         amplitude = np.sqrt(np.maximum(1 + link.power_error * power, 0.0)) * np.cos(link.polarisation * angle)
         return cls(amplitude, np.clip(link.skew * late, -1.0, 1.0))
 
 
 def digits(codes: Ints, bits: int) -> Float32s:
-    """Return the levels [..., signals, words] of codes [..., words], most significant first."""
+    """Return the PAM4 levels 0 to 3 of codes: [..., signals, words] of [..., words], most significant first."""
     count = symbols_for(bits)
     shifts = 2 * np.arange(count - 1, -1, -1, dtype=np.int64)[:, None]
     return ((codes[..., None, :] >> shifts) & (LEVELS - 1)).astype(np.float32)
@@ -95,7 +95,8 @@ def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.rando
 def laser_noise(link: Link, shape: tuple[int, ...], rng: np.random.Generator) -> Float32s:
     """Return amplitudes of lasers with relative intensity noise over the detectors' bandwidth, around 1.
 
-    Intensity noise is seen where light is detected, and only as fast as detectors are.
+    All are 1 if the link has no such noise. Intensity noise is seen where light is detected, and only as fast as
+    detectors are.
     """
     if link.rin_db is None:
         return np.ones(shape, np.float32)
@@ -112,7 +113,10 @@ def laser_noise(link: Link, shape: tuple[int, ...], rng: np.random.Generator) ->
 
 
 def homodyne_noise(link: Link, loss_db: float = 0.0) -> float:
-    """Return the noise of a detected field, relative to full scale behind ``loss_db`` of loss."""
+    """Return the standard deviation of a detected field, relative to full scale behind ``loss_db`` of loss.
+
+    It holds the oscillator's shot noise, if the link has it, and the electrical amplifier's.
+    """
     shining = link.local_oscillator if link.shot_noise else 0.0
     current = math.sqrt(homodyne_variance(shining, link.responsivity, link.noise_density, link.detector_bandwidth))
     power = link.full_scale * 10 ** (-loss_db / 10)
@@ -122,7 +126,8 @@ def homodyne_noise(link: Link, loss_db: float = 0.0) -> float:
 def emitted_noise(link: Link, gains: Floats) -> Floats:
     """Return the field noise per quadrature behind optical amplifiers of amplitude ``gains``, relative to full scale.
 
-    A gain of at most 1 is an attenuator and adds none.
+    It is 0 everywhere with electrical gain or without amplifier noise. A gain of at most 1 is an attenuator and adds
+    none.
     """
     if link.gain == "electrical" or not link.amplifier_noise:
         return np.zeros_like(gains)
@@ -152,7 +157,10 @@ class Units:
     """True if outputs end at the ceiling; plain ReLUs go on."""
 
     def transfer(self, arguments: NDArray[np.float32], link: Link) -> NDArray[np.float32]:
-        """Return the outputs of arguments [units, words]; both are amplitudes, and the arguments may be overwritten."""
+        """Return the outputs [units, words] of arguments [units, words], both of them amplitudes.
+
+        The arguments may be overwritten.
+        """
         if link.unit in ("electro-optic", "saturable"):
             return _behind_a_carrier(arguments, all_optical_unit(link))
         np.maximum(arguments, 0, out=arguments)
@@ -176,7 +184,10 @@ def sent_on(outputs: NDArray[np.float32], link: Link) -> NDArray[np.float32]:
 
 
 def units_of(network: LayeredNetwork, function: AveragingFunction, light_units: tuple[float, ...]) -> list[Units]:
-    """Return the units of every hidden layer; arguments are tried on the grid, or on points of it if it is large."""
+    """Return the units of every hidden layer, in the order of the light.
+
+    Arguments are tried on the grid, or on points of it if it is large.
+    """
     points = next(iter(function.grid(_POINTS)))
     if function.points > _POINTS:
         rng = np.random.default_rng(0)
@@ -275,7 +286,11 @@ def word_statistics(
 def calibrated(
     passive: NDArray[np.complex128], target: Floats, designed: Floats, statistics: Statistics, how: Calibration
 ) -> Calibrated:
-    """Return what is set for a passive matrix [outputs, inputs] behind which gains of ``designed`` [outputs] stand."""
+    """Return what is set for a passive matrix [outputs, inputs] behind which gains of ``designed`` [outputs] stand.
+
+    ``target`` is the real matrix with its gains. Only ``words`` uses ``statistics`` and corrects biases; only
+    ``levels`` changes the levels of inputs; ``none`` keeps the design.
+    """
     nothing, even = np.zeros_like(designed), np.ones(passive.shape[1])
     if how == "none":
         return Calibrated(designed, nothing, even)
@@ -385,7 +400,7 @@ def design_chip(network: LayeredNetwork, arguments: FunctionArguments, mapping: 
 
 
 def fabricated(part: Part, errors: NonIdealities, rng: np.random.Generator) -> Complex:
-    """Return the passive matrix of one fabrication, [outputs, inputs]."""
+    """Return the passive matrix of one fabrication of a part, [outputs, inputs], without its amplifiers' gains."""
     return np.asarray(disturb(part, errors, rng).matrix() / part.gains[:, None])
 
 
@@ -445,10 +460,14 @@ class FabricatedLink:
         self._draw_receivers(passive[-1], made[-1])
 
     def stream(self, name: str) -> np.random.Generator:
-        """Return a generator for one part of the fabrication."""
+        """Return a generator for one part of the fabrication, seeded by its seed and ``name``.
+
+        Every call of the same name starts the same stream.
+        """
         return np.random.default_rng([*self.seed, *name.encode()])
 
     def _layer(self, index: int, passive: Complex, made: Calibrated) -> FabricatedLayer:
+        """Return layer ``index`` with its passive matrix, what calibration set, and drawn errors of gains and biases."""
         link, gains = self.link, made.gains
         gain_error, bias_error = self.stream(f"layer {index}").normal(size=(2, len(gains)))
         matrix = (gains * (1 + link.gain_error * gain_error))[:, None] * passive * made.levels
@@ -469,6 +488,7 @@ class FabricatedLink:
         )
 
     def _draw_receivers(self, splitting: Complex, made: Calibrated) -> None:
+        """Set the matrix, noise and thresholds of the receivers behind T, with drawn errors of gains and thresholds."""
         link, rng, gains = self.link, self.stream("receivers"), made.gains
         matrix = (gains * (1 + link.gain_error * rng.normal(size=len(gains))))[:, None] * splitting * made.levels
         copies = [matrix.real, -matrix.imag] if link.gain == "optical" else [matrix.real]
@@ -508,11 +528,12 @@ class FabricatedLink:
         return self._decided(signals, codes.shape, rng)
 
     def _note_peak(self, place: str, amplitudes: Float32s) -> None:
-        """Keep the power of the largest amplitude if it is the largest at its place."""
+        """Keep the power of the largest amplitude, relative to full scale, if it is the largest at its place."""
         power = float(np.abs(amplitudes).max(initial=0)) ** 2
         self.peaks[place] = max(self.peaks.get(place, 0.0), power)
 
     def _decided(self, fields: Float32s, shape: tuple[int, ...], rng: np.random.Generator) -> Ints:
+        """Return the codes [servers, words] that receivers decide by their thresholds from the fields in front of T."""
         servers, words = shape
         received = self.exit @ fields
         if self.exit_noise.any():
@@ -528,6 +549,7 @@ class FabricatedLink:
 
 
 def _column(values: Floats) -> Float32s:
+    """Return values [rows] as a float32 column, [rows, 1]."""
     return values.astype(np.float32)[:, None]
 
 
@@ -600,6 +622,7 @@ class LinkAverager:
         """Generator of the noise; checkpoints store its state."""
 
     def __call__(self, codes: Codes) -> Ints:
+        """Return the mean codes (n,) that the first server receives for codes (servers, n)."""
         check_shape(codes, self.servers)
         values = check_codes(codes, self.bits)
         received = np.empty(values.shape[1], np.int64)

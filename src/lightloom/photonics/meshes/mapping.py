@@ -97,7 +97,11 @@ class MappedMatrix:
         return self.behind(inner, mzi(*self.attenuator_phases)[:, 0, 0], self.output_mesh)
 
     def behind(self, inner: Column, column: Column, output_mesh: Any) -> NDArray[np.complex128]:
-        """Propagate fields after V† through Σ (transmissions ``column``), ``output_mesh`` and the amplifiers."""
+        """Return the fields behind Σ, ``output_mesh`` and the amplifiers, [outputs, ...].
+
+        ``inner`` are the fields behind V†, ``column`` the amplitude transmissions of Σ; ``output_mesh`` is U, ideal or
+        fabricated, or None.
+        """
         count = min(len(inner), column.size)
         lit = output_mesh.inputs if output_mesh else self.shape[0]
         passed = np.zeros((lit, *inner.shape[1:]), np.complex128)
@@ -184,11 +188,12 @@ def row_gains(matrix: ArrayLike) -> NDArray[np.float64]:
 
 
 def decibels(gain: float) -> float:
-    """Return an amplitude gain in dB."""
+    """Return an amplitude gain in dB: 20 log10 of it."""
     return float(20 * np.log10(gain))
 
 
 def _positive(lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return lengths with 1 in place of those that are 0."""
     return np.where(lengths > 0, lengths, 1.0)
 
 
@@ -334,9 +339,13 @@ def map_components(
 
 
 def connected_components(matrix: ArrayLike) -> list[tuple[Ints, Ints]]:
-    """Return outputs and inputs of every component, in the order of their mean places; dark ones are in none.
+    """Return outputs and inputs of every component, ascending, in the order of their mean places.
 
-    Outputs and inputs are joined where the element of ``matrix`` [outputs, inputs] is not 0.
+    Outputs and inputs are joined where the element of ``matrix`` [outputs, inputs] is not 0; dark ones, of a row or
+    column of zeros, are in none.
+
+    Raises:
+        ConfigError: the argument is not a finite matrix.
     """
     lit = checked_matrix(matrix) != 0
     outputs, inputs = lit.shape
@@ -356,7 +365,10 @@ def connected_components(matrix: ArrayLike) -> list[tuple[Ints, Ints]]:
 
 
 def crossings(places: Sequence[int] | Ints) -> Ints:
-    """Return how many others each waveguide crosses, if they leave in ascending order and arrive as ``places``."""
+    """Return how many others each waveguide crosses, [waveguides], if they arrive at ``places``.
+
+    They leave in ascending order; each crossing counts for both of its waveguides.
+    """
     order = np.asarray(places)
     exchanged = np.triu(order[:, None] > order, 1)
     return np.asarray(exchanged.sum(axis=0) + exchanged.sum(axis=1))
@@ -377,10 +389,12 @@ def approximate(matrix: ArrayLike) -> Column:
 
 
 def _is_tall(values: Column) -> bool:
+    """True where a matrix has at least as many outputs (rows) as inputs."""
     return bool(values.shape[0] >= values.shape[1])
 
 
 def _squares(values: Column) -> list[Column]:
+    """Return the square blocks of a matrix along its longer side, the last one filled up with zeros."""
     side = min(values.shape)
     count = -(-max(values.shape) // side)
     tall = _is_tall(values)
@@ -412,6 +426,8 @@ def compact_count(outputs: int, inputs: int, rank: int) -> int:
 def full_count(outputs: int, inputs: int, convention: Convention = "paper") -> int:
     """Return the number of MZIs of an ``outputs`` x ``inputs`` matrix, with Σ.
 
+    ``paper`` counts a full singular value decomposition, M(M+1)/2 + N(N−1)/2, ``economy`` M · N.
+
     Raises:
         ConfigError: a size is below 1.
     """
@@ -431,6 +447,9 @@ def approximated_count(outputs: int, inputs: int) -> int:
 
 def network_count(layers: Sequence[int], approximated: Collection[int] = (), convention: Convention = "paper") -> int:
     """Return the number of MZIs of a network; ``approximated`` lists its approximated matrices, from 1 as in Table I.
+
+    ``layers`` are the numbers of signals of the inputs, the hidden layers and the outputs; ``convention`` counts the
+    matrices that are not approximated.
 
     Raises:
         ConfigError: there are fewer than two layers, or an approximated matrix does not exist.
