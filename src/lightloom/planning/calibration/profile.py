@@ -76,7 +76,8 @@ class ProfiledKernel(NamedTuple):
 
 
 def kernel_of(call: TimedCall) -> ProfiledKernel | None:
-    """Return the kernels of a call; None where its name and shapes do not tell them."""
+    """Return the kernel of a call as a product, attention or memory traffic; None where its name is none of these, or
+    its shapes and values were not recorded well enough."""
     try:
         return _product_kernel(call) or _attention_kernel(call) or _memory_kernel(call)
     except (IndexError, TypeError, ZeroDivisionError, ValueError):
@@ -84,11 +85,14 @@ def kernel_of(call: TimedCall) -> ProfiledKernel | None:
 
 
 def covers_inner_calls(kernel: ProfiledKernel | None) -> bool:
-    """Return whether the calls inside one with these kernels are parts of it."""
+    """Return whether the calls inside one with this kernel are parts of it: products and attention, not memory traffic
+    or None."""
     return kernel is not None and kernel.kind is not KernelKind.MEMORY
 
 
 def _product_kernel(call: TimedCall) -> ProfiledKernel | None:
+    """Return the kernel of a matrix product or convolution, forward or backward; None for other calls, and for a
+    convolution's gradients of which it was not recorded which are wanted."""
     shapes = [tensor.shape for tensor in call.reads]
     word = call.word
     if word in ("mm", "bmm", "addmm", "baddbmm"):
@@ -111,7 +115,8 @@ def _product_kernel(call: TimedCall) -> ProfiledKernel | None:
 
 
 def _convolution(call: TimedCall, data: tuple[int, ...], weight: tuple[int, ...], first: int) -> ProfiledKernel:
-    """The implicit product of a convolution whose stride, padding, dilation, ... begin at argument ``first``."""
+    """Return the implicit product of a convolution whose stride, padding, dilation, ... begin at argument ``first``;
+    ValueError for a transposed one, or where they were not recorded."""
     stride, padding, dilation, transposed, _, groups = call.values[first : first + 6]
     if transposed is not False or not isinstance(groups, int):
         raise ValueError("a transposed convolution, or one whose values were not recorded")
@@ -132,13 +137,15 @@ def _convolution(call: TimedCall, data: tuple[int, ...], weight: tuple[int, ...]
 
 
 def _along(values: object, axis: int) -> int:
-    """The entry of a list for an axis; lists of one entry hold for every axis."""
+    """Return the entry of a list for an axis; lists of one entry hold for every axis. ValueError unless it is a list of
+    whole numbers."""
     if not isinstance(values, list) or not all(isinstance(value, int) for value in values):
         raise ValueError("not recorded")
     return int(values[axis] if len(values) > 1 else values[0])
 
 
 def _attention_kernel(call: TimedCall) -> ProfiledKernel | None:
+    """Return the kernel of a fused attention call, forward or backward; None for other calls."""
     if call.word not in _CAUSAL:
         return None
     first, place = _CAUSAL[call.word]
@@ -158,6 +165,8 @@ def _attention_kernel(call: TimedCall) -> ProfiledKernel | None:
 
 
 def _memory_kernel(call: TimedCall) -> ProfiledKernel | None:
+    """Return the kernel of a call that only moves bytes, with its traffic; None where it reads no tensor or its name
+    does not tell the traffic."""
     word = call.word.removesuffix("_")
     sizes = [tensor.elements * tensor.element_bytes for tensor in call.reads]
     if not sizes:
@@ -212,7 +221,8 @@ class ProfiledOperator:
 
     @property
     def rate(self) -> Precision | None:
-        """Number format of the arithmetic: TF32 where kernels of float32 tensors say so; None without one."""
+        """Number format of the arithmetic: TF32 where kernels of float32 tensors say so; None where the tensors' format
+        is none that accelerators have a rate for."""
         if self.key.precision == "fp32" and any("tf32" in name or "s1688" in name for name in self.kernels):
             return "tf32"
         return self.key.precision if self.key.precision in PRECISIONS else None
@@ -233,7 +243,8 @@ def operators_of(profile: Profile) -> list[ProfiledOperator]:
 def _timed_calls(
     calls: Sequence[TimedCall], step_pass: Pass, on_device: bool
 ) -> Iterator[tuple[TimedCall, Pass, float]]:
-    """Yield the calls that took time themselves, with the pass that they are in and their seconds."""
+    """Yield the calls with a schema that took time themselves, with the pass that they are in and their seconds, calls
+    inside them after them unless these are part of one's kernel."""
     for call in calls:
         inner = cast("list[TimedCall]", call.calls)
         inside: Pass = (
@@ -251,11 +262,13 @@ def _timed_calls(
 
 
 def _device_seconds(call: TimedCall, whole: bool | str) -> float:
+    """Return the seconds of the GPU's work that a call launched itself; of its inner calls too where ``whole``."""
     inner = cast("list[TimedCall]", call.calls)
     return call.device_seconds + (sum(_device_seconds(entry, True) for entry in inner) if whole else 0.0)
 
 
 def _kernel_names(call: TimedCall) -> Iterator[str]:
+    """Yield the names of the GPU's kernels that a call and its inner calls launched."""
     yield from call.kernels
     for inner in cast("list[TimedCall]", call.calls):
         yield from _kernel_names(inner)
@@ -288,7 +301,8 @@ def predicted_seconds(
 
 
 def _kernel_columns(operators: Sequence[ProfiledOperator]) -> tuple[KernelShapes, Floats, Floats]:
-    """The kernels of operators of one number format, their bytes and their FLOPs, each [1, operators]."""
+    """Return the kernels of operators of one number format, their bytes moved and their FLOPs, each [1, operators];
+    operators without a kernel are left out."""
     specified = [operator.kernel for operator in operators if operator.kernel is not None]
     table = np.array([kernel[1:] for kernel in specified], np.float64).T[:, None, :]
     columns = dict(zip(ProfiledKernel._fields[1:], table, strict=True))
@@ -310,6 +324,7 @@ def _kernel_columns(operators: Sequence[ProfiledOperator]) -> tuple[KernelShapes
 
 
 def _element_bytes(operator: ProfiledOperator) -> int:
+    """Return the bytes of an element in an operator's number format; 0 where it has none."""
     rate = operator.rate
     return 0 if rate is None else 1 if rate == "fp8" else ELEMENT_BYTES[rate]
 
@@ -337,23 +352,26 @@ class _Rows:
         self.kinds = len(set(names))
 
     def predicted(self, logarithms: Floats) -> Floats:
-        """Logarithm of the predicted seconds of a call of each operator: [operators]."""
+        """Return the logarithm of the predicted seconds of a call of each operator: [operators]; ``logarithms`` are
+        those of the :data:`FITTED` parameters."""
         kernels = kernels_with(self._accelerator, dict(zip(FITTED, np.exp(logarithms).tolist(), strict=True)))
         return np.log(predicted_seconds(self.operators, self._accelerator, kernels))
 
     def slopes(self, logarithms: Floats) -> Floats:
-        """Change of :meth:`predicted` with each parameter's logarithm: [operators, parameters]."""
+        """Return the change of :meth:`predicted` with each parameter's logarithm, by backward differences: [operators,
+        parameters]."""
         center = self.predicted(logarithms)
         # Backward differences: fractions may lie at their upper limit, 1.
         moved = (self.predicted(logarithms - _STEP * row) for row in np.eye(len(FITTED)))
         return np.stack([(center - values) / _STEP for values in moved], axis=1)
 
     def subset(self, keep: Mask) -> _Rows:
+        """Return the rows of the operators for which ``keep`` is set."""
         return _Rows([operator for operator, kept in zip(self.operators, keep, strict=True) if kept], self._accelerator)
 
 
 def usable_operators(operators: Sequence[ProfiledOperator], accelerator: Accelerator) -> list[ProfiledOperator]:
-    """Return the operators that have a price and take long enough for a fit."""
+    """Return the operators that have a price and whose mean call takes :data:`TIMED_FROM` seconds or more."""
     priced = np.isfinite(predicted_seconds(operators, accelerator))
     return [
         operator
@@ -406,7 +424,8 @@ def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) 
 
 
 def _fit_parameters(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Floats, Floats, float]:
-    """Logarithms of the fitted parameters, their covariance, and the noise of a row; errors far off weigh less."""
+    """Return the logarithms of the :data:`FITTED` parameters, their covariance, and the noise of a row (of its
+    logarithm); ``center`` and ``spread`` are the priors', and errors far off weigh less."""
     from scipy.optimize import least_squares
 
     logarithms, noise = start, _NOISE
@@ -437,7 +456,8 @@ def _fit_parameters(rows: _Rows, center: Floats, spread: Floats, start: Floats) 
 
 
 def _held_out(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Floats, Mask, int]:
-    """Errors of operators that a fit had not seen (logarithms), whether each lies in its interval, and the folds."""
+    """Return the errors of operators that a fit had not seen (logarithms of predicted over measured), whether each lies
+    in its interval, and the number of folds."""
     fold = random_folds(len(rows.operators))
     errors, half = np.zeros(len(fold)), np.zeros(len(fold))
     for number in range(int(fold.max()) + 1):
@@ -546,6 +566,8 @@ def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | Non
 def _step_parts(
     spent: Busy, change: float, share: float, rows: Sequence[ExchangeRow], steps: int, cluster: Cluster | None
 ) -> Iterator[StepPart]:
+    """Yield computing, exposed communication and idle time, measured and predicted in seconds of one step; ``change``
+    is by how many seconds of all steps the priced operators differ, ``share`` the part of the time that is priced."""
     note = f"{share:.0%} of the operators' time is priced, the rest as measured"
     yield StepPart("computing", spent.computing / steps, max(spent.computing + change, 0.0) / steps, note)
     lasted = sum(row.times * row.measured for row in rows)
@@ -560,7 +582,8 @@ def _step_parts(
 
 
 def _window(profile: Profile) -> tuple[float, float]:
-    """Begin and end of the steps; work that the last one launched belongs to it."""
+    """Return the begin and end of the steps in seconds; without marks those of the whole trace. Work that the last
+    marked step launched belongs to it."""
     ends = [call.end for call in profile.calls] + [piece.end for piece in profile.work]
     begins = [call.begin for call in profile.calls] + [piece.begin for piece in profile.work]
     if profile.marks:
@@ -570,7 +593,8 @@ def _window(profile: Profile) -> tuple[float, float]:
 
 
 def _intervals(profile: Profile) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """When anything computes, and when anything exchanges: on the accelerator, else on the host."""
+    """Return when anything computes, and when anything exchanges, as (begin, end) pairs: on the accelerator where it
+    was profiled, else on the host."""
     computing: list[tuple[float, float]] = []
     exchanging: list[tuple[float, float]] = []
     if profile.on_device:
@@ -584,12 +608,16 @@ def _intervals(profile: Profile) -> tuple[list[tuple[float, float]], list[tuple[
 
 
 def _host_calls(profile: Profile) -> Iterator[TimedCall]:
+    """Yield the host's outermost operators, backward nodes and optimizer steps, and calls that exchange data; other
+    calls that hold nothing are left out."""
     for call in leaves(profile.roots):
         if isinstance(call, TimedCall) and (call.schema or call.calls or call.name.startswith(COMMUNICATION)):
             yield call
 
 
 def _traced_exchanges(profile: Profile) -> Iterator[TracedExchange]:
+    """Yield the exchanges of a profile: of the accelerator's work where it was profiled, else of the host's calls,
+    whose bytes are the most that one call in them reads (None for none)."""
     if profile.on_device:
         yield from (piece.exchange for piece in profile.work if piece.exchange is not None)
         return
@@ -601,13 +629,15 @@ def _traced_exchanges(profile: Profile) -> Iterator[TracedExchange]:
 
 
 def _with_inner_calls(call: Call) -> Iterator[Call]:
+    """Yield a call, and then all calls inside it at any depth."""
     yield call
     for inner in call.calls:
         yield from _with_inner_calls(inner)
 
 
 def _exchange_rows(profile: Profile, cluster: Cluster | None) -> Iterator[ExchangeRow]:
-    """The exchanges of a step, those of one kind, size and group together, the longest first."""
+    """Yield the exchanges of a step, those of one kind, size and group together, with the mean seconds of one; the
+    longest altogether first. Without a cluster none is predicted."""
     groups: dict[tuple[str, int | None, str, int | None], list[TracedExchange]] = {}
     for exchange in _traced_exchanges(profile):
         groups.setdefault((exchange.kind, exchange.nbytes, exchange.group, exchange.ranks), []).append(exchange)
@@ -620,8 +650,9 @@ def _exchange_rows(profile: Profile, cluster: Cluster | None) -> Iterator[Exchan
 
 
 def exchange_pricer(cluster: Cluster, world: int | None) -> Callable[[TracedExchange], float | None]:
-    """Return what prices an exchange among the ranks of its group, else of the job, on a cluster; None where its kind,
-    bytes or ranks are not known, or where the fabric carries no such collective."""
+    """Return a function that gives the predicted seconds of an exchange among the ranks of its group, else of the
+    ``world``, on a cluster; it gives None where kind, bytes or ranks are not known or more than the cluster's, or where
+    the fabric carries no such collective."""
     prices = GroupPrices(cluster.fabric, cluster.training)
 
     def price(exchange: TracedExchange) -> float | None:

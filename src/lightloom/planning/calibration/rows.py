@@ -124,6 +124,7 @@ def read_table(text: str, kind: type[Line], path: Path, name: str = "") -> list[
 
 
 def _check_columns(columns: Sequence[str], kind: type[Config], path: Path) -> None:
+    """Raise ConfigError where a table's heading is empty, or a column occurs twice, is unknown or is missing."""
     fields = kind.model_fields
     if not columns:
         raise ConfigError(f"{path}: empty: expected a heading with the columns {', '.join(fields)}")
@@ -137,7 +138,11 @@ def _check_columns(columns: Sequence[str], kind: type[Config], path: Path) -> No
 
 
 def _cells(reader: csv.DictReader[str], path: Path, name: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield the cells of each row, and the row's place for messages."""
+    """Yield the cells of each row, and the row's place for messages.
+
+    Raises ConfigError for rows with too many or too few cells, numbers in other than plain digits, and text that is not
+    CSV.
+    """
     try:
         for number, cells in enumerate(reader, 1):
             place = f"{path}, row {number}" + (f" ({cells[name]})" if name and cells.get(name) else "")
@@ -156,6 +161,8 @@ def _cells(reader: csv.DictReader[str], path: Path, name: str) -> Iterator[tuple
 
 
 def _parsed_line(cells: Mapping[str, Any], kind: type[Line], place: str) -> Line:
+    """Return a row's cells as an object of ``kind``, empty cells at its defaults; ConfigError names the place and the
+    first column at fault."""
     given = {column: cell for column, cell in cells.items() if cell != ""}
     try:
         return kind.model_validate(given)
@@ -199,6 +206,7 @@ class Priors:
 
     @property
     def names(self) -> list[str]:
+        """Names of the parameters, in the order of their columns."""
         return list(self.by_name)
 
     @property
@@ -233,7 +241,8 @@ def kernel_model(accelerator: Accelerator) -> KernelModel:
 
 
 def kernels_with(accelerator: Accelerator, values: Mapping[str, float]) -> KernelModel:
-    """Return the kernel model of an accelerator with those of ``values`` that belong to it."""
+    """Return the kernel model of an accelerator with those of ``values`` that are parameters of it; other names are
+    ignored."""
     kernels = kernel_model(accelerator)
     return kernels.model_copy(update={name: values[name] for name in PRIORS if name in values})
 
@@ -313,6 +322,7 @@ class MeasuredStep(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        """Return the row itself; ValueError where columns contradict each other."""
         virtual, micro = self.virtual_stages or 1, self.micro_batch or 1
         ranks, stages = self.dp * self.tp * self.pp, self.pp * virtual
         contradictions = {
@@ -343,7 +353,7 @@ class MeasuredStep(Config):
 
     @property
     def model(self) -> str:
-        """The model's size, as ``hidden x layers``: rows of one model are compared by rank."""
+        """The model's size as ``hidden x layers``, by which rows of one model are told: their ranks are compared."""
         return f"{self.hidden}x{self.layers}"
 
     @property
@@ -364,6 +374,7 @@ class MeasuredSteps:
     """The file as it was named, for messages."""
 
     def __len__(self) -> int:
+        """Return the number of rows."""
         return len(self.steps)
 
 
@@ -391,6 +402,8 @@ def read_steps(name: Path | str) -> MeasuredSteps:
 
 
 def _check_accelerator(step: MeasuredStep, place: str) -> None:
+    """Raise ConfigError, which names the column, where a row's accelerator cannot be loaded, lacks a kernel model or
+    node bandwidth, or has no rate for the precision."""
     try:
         accelerator = load_accelerator(step.accelerator)
         kernel_model(accelerator)
@@ -445,7 +458,8 @@ class Jobs:
 
     @cached_property
     def groups(self) -> tuple[tuple[Ints, Strategies], ...]:
-        """Jobs that are priced together, of as many stages each: their places among all jobs, and their strategies."""
+        """Jobs that are priced together, as (places among all jobs, their strategies): equal jobs of as many stages and
+        chunks each; data parallelism alone and smaller last micro-batches are alone."""
         groups: dict[object, list[int]] = {}
         for index, planned in enumerate(self.planned):
             strategy = planned.strategy
@@ -483,7 +497,8 @@ class Jobs:
 
 
 def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
-    """Return the jobs of rows that were measured on one accelerator.
+    """Return the jobs of rows that were measured on one accelerator: one a row, or one for each usual choice of what it
+    leaves open.
 
     Raises:
         ConfigError: no usual micro-batch divides what a rank works on.
@@ -515,7 +530,7 @@ def sizes_of(step: MeasuredStep) -> TransformerSizes:
 
 
 def overlaps(step: MeasuredStep) -> bool:
-    """Return whether a step exchanges gradients while it computes."""
+    """Return whether a step exchanges gradients while it computes: where its data-parallel ranks shard anything."""
     return step.sharding != "none"
 
 
@@ -576,7 +591,8 @@ def strategy_of(step: MeasuredStep) -> Strategy:
 
 
 def _open_choices(step: MeasuredStep) -> list[MeasuredStep]:
-    """Return the step with every usual choice of what it leaves open."""
+    """Return the step with every usual choice of micro-batch and virtual stages that it leaves open; the step itself
+    where none is. ConfigError where no choice fits."""
     if step.micro_batch is not None and step.virtual_stages is not None:
         return [step]
     choices = [
@@ -591,6 +607,8 @@ def _open_choices(step: MeasuredStep) -> list[MeasuredStep]:
 
 
 def _virtual_stages(step: MeasuredStep, micro: int) -> Iterator[int]:
+    """Yield the chunks a stage that are possible with a micro-batch of ``micro`` sequences: the row's own, or every
+    usual number that divides the layers; more than 1 only where pp divides the micro-batches."""
     # Interleaved stages take as many micro-batches at a time as there are stages.
     in_turns = step.global_batch % (step.dp * micro * step.pp) == 0
     if step.virtual_stages is not None:
@@ -609,7 +627,7 @@ def _virtual_stages(step: MeasuredStep, micro: int) -> Iterator[int]:
 
 
 def step_seconds(jobs: Jobs, values: Mapping[str, float]) -> Floats:
-    """Return the seconds of a step of each job: [jobs].
+    """Return the predicted seconds of a step of each job: [jobs].
 
     Args:
         jobs: of the planner.

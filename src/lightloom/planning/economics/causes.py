@@ -52,7 +52,7 @@ class InterruptionLog(Config):
 
     @property
     def source(self) -> str:
-        """Where the counts come from."""
+        """Source of the counts; the file's name where it states none."""
         return self.sources.get("interruptions", f"the file {self.name}")
 
     @property
@@ -61,12 +61,12 @@ class InterruptionLog(Config):
         return sum(sum(rows.values()) for rows in self.interruptions.values())
 
     def rate(self, group: Group) -> float:
-        """Return the interruptions of a group a second, per rank."""
+        """Return the interruptions of a group a second, per rank; 0 of a group without any."""
         return sum(self.interruptions.get(group, {}).values()) / (self.ranks * self.days * 86400)
 
 
 def names() -> list[str]:
-    """Return the names in the catalog."""
+    """Return the names of the logs in the catalog, sorted."""
     return sorted(catalog_files(CATALOG))
 
 
@@ -132,6 +132,8 @@ def causes_of(bill: Bill, log: InterruptionLog | None, mtbf: Mapping[str, float]
 
 
 def _causes_of_parts(bill: Bill) -> list[Cause]:
+    """Return a cause for each kind of part in the bill that may fail, for each part that the bill misses (rate None),
+    and software."""
     causes: dict[str, Cause] = {}
     for line in bill.lines:
         part, total = line.part, line.total("mtbf")
@@ -165,7 +167,8 @@ def _causes_of_parts(bill: Bill) -> list[Cause]:
 
 
 def _with_stated_time(causes: list[Cause], name: str, seconds: float, bill: Bill | None) -> list[Cause]:
-    """Return the causes with one mean time stated: of a group for each rank, of a part for each one."""
+    """Return the causes with one mean time stated, of a group for each rank or of a part for each one; ``bill`` is None
+    where a log replaces it."""
     group = next((group for group in get_args(Group) if group == name), None)
     if group is not None:
         if any(cause.group == group and cause.source == "given" for cause in causes):
@@ -279,13 +282,15 @@ class Recovery:
         }[remedy]
 
     def seconds(self, remedy: str) -> float:
-        """Return the seconds of a restart."""
+        """Return the seconds of a restart of ``node``, ``rewire``, ``damaged`` or ``software``: ``whole`` where it is
+        given, else the sum of its parts."""
         if self.whole is not None:
             return self.whole
         return sum(self.steps[name].seconds for name in self.parts(remedy))
 
     def assumptions(self) -> tuple[str, ...]:
-        """Return the parts that restarts take here and that are not given, with their sources."""
+        """Return a line for each part that restarts take here and that was not given, with its seconds and source; none
+        where ``whole`` is given."""
         if self.whole is not None:
             return ()
         used = dict.fromkeys(name for remedy in ("node", "rewire", "software") for name in self.parts(remedy))
@@ -307,7 +312,8 @@ _CHANNELS_OF_A_LASER = 16
 
 
 def damage_slowdown(fabric: Fabric, kind: Kind | None, nbytes: float) -> tuple[float | None, str]:
-    """Return the slowdown of an all-reduce of ``nbytes`` after one part of this kind has failed, and what was priced.
+    """Return the slowdown, 1 or more, of an all-reduce of ``nbytes`` after one part of this kind has failed, and what
+    was priced in words.
 
     The slowdown is None where the failure cannot be priced; the text then says why.
     """
@@ -327,7 +333,8 @@ def damage_slowdown(fabric: Fabric, kind: Kind | None, nbytes: float) -> tuple[f
 
 
 def _failures(fabric: Fabric, kind: Kind | None) -> list[Failure]:
-    """Return what one failed part of a kind leaves dead; all nodes are alike, so that it is node 0."""
+    """Return what one failed part of a kind leaves dead, of node 0 as all nodes are alike; none for kinds without such
+    a failure."""
     if kind in ("engine", "transceiver", "modulator", "receiver", "ring", "nic"):
         return [Failure.parse("transceiver:0:0")]
     if kind == "light-source":
@@ -373,7 +380,8 @@ class Response:
 def responses(
     cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool
 ) -> tuple[Response, ...]:
-    """Return every way to go on after a failure of a network part, those that are missing included.
+    """Return every way to go on after a failure of a network part: restart, rewire, damaged; those that are impossible
+    say why.
 
     Args:
         cause: the failure.
@@ -393,6 +401,8 @@ def responses(
 
 
 def _damaged(cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool) -> Response:
+    """Return the response of going on around the failure with slower steps; impossible where the damage is not or
+    cannot be priced."""
     if options.damage_slowdown is not None:
         slowdown, why = options.damage_slowdown, f"collectives take {options.damage_slowdown:g} times as long, as given"
     elif not price and fabric.may_fail:

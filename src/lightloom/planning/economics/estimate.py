@@ -110,7 +110,7 @@ class Estimate:
 
     @property
     def cost(self) -> float:
-        """Price of the job's nodes and of its spares, in nodes in use."""
+        """Price of the job's nodes and of its spares, in prices of one node in use."""
         return self.job.nodes + self.job.spares * self.spare_ratio
 
     @cached_property
@@ -120,7 +120,7 @@ class Estimate:
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """Causes whose rate nothing states."""
+        """Causes whose rate nothing states, in words."""
         causes = [answer.cause for answer in self.answers if answer.cause.rate is None]
         return tuple(
             cause.name if cause.kind is None else f"mean time between failures of {cause.name}" for cause in causes
@@ -128,7 +128,7 @@ class Estimate:
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
-        """Defaults that decide the result, each with its source."""
+        """Defaults that decide the result, a line each with its source; inputs that were given are left out."""
         options, lines = self.options, list(self.recovery.assumptions())
         checkpoint = self.job.checkpoint
         if options.stall is None:
@@ -158,7 +158,8 @@ def checkpoint_of(options: GoodputOptions) -> Checkpoint:
 
 
 def recovery_of(machine: Machine, options: GoodputOptions) -> Recovery:
-    """Return the parts of restarts on a machine: rewiring and link-up as its circuit switches have them."""
+    """Return the parts of restarts on a machine: rewiring and link-up as its circuit switches, or before these its
+    fabric, have them; seconds that options give come first."""
     fabric = machine.fabric
     components = (line.part for line in machine.bill.lines)
     switch = next((each for each in components if each.kind in ("circuit-switch", "circuit-switch-port")), None)
@@ -231,6 +232,8 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
 
 
 def _restart_seconds(cause: Cause, recovery: Recovery) -> float:
+    """Return the seconds of a restart after a cause: with another node for accelerators, hosts and ``all``, else of
+    software."""
     return recovery.seconds("node" if cause.group in _OUT else "software")
 
 
@@ -242,7 +245,8 @@ def _job_and_speed(
     chosen: Mapping[str, Response],
     ratio: float,
 ) -> tuple[Job, float]:
-    """Return the job with these responses, and the mean speed of its steps."""
+    """Return the job in which each network cause has the ``chosen`` response, and the mean speed of its steps;
+    ``ratio`` is the price of a spare over that of a node in use."""
     repair = REPAIR if options.repair is None else options.repair
     out, others, speed = 0.0, [], 1.0
     for cause in causes:
@@ -269,7 +273,8 @@ def _job_and_speed(
 
 
 def best_spares(job: Job, ratio: float) -> int:
-    """Return the number of spares with the most goodput for the price of nodes and spares.
+    """Return the number of spares with the most availability for the price of nodes and spares; a spare costs ``ratio``
+    nodes in use.
 
     Spares change nothing but the availability. One more pays while it raises the goodput by more than it raises the
     price; where even a job that never waits would not pay for one more, no larger number does.
@@ -286,6 +291,8 @@ def best_spares(job: Job, ratio: float) -> int:
 
 
 def _spare_ratio(options: GoodputOptions, node: Total) -> float:
+    """Return the price of a spare over that of a node in use, 1 where none is stated; ConfigError where the node's
+    price is not fully known."""
     if options.spare_price is None:
         return 1.0
     if node.missing or not node.value:
@@ -384,7 +391,7 @@ class ClusterGoodput(NamedTuple):
 
 
 def goodput_of(cluster: Cluster, ledger: ClusterLedger) -> ClusterGoodput:
-    """Return the goodput that plans show.
+    """Return the goodput of a cluster that plans show, with the bill of ``ledger``.
 
     Checkpoints, restarts, repairs and spares are the defaults of ``lightloom goodput``; damage is not priced.
     """
@@ -440,7 +447,8 @@ class Slices:
 
 
 def changes(base: Estimate) -> tuple[Change, ...]:
-    """Return single changes with what each is worth, the most valuable first."""
+    """Return single changes to checkpoints, restarts, failures and spares with what each is worth, the most valuable
+    first."""
     job, options, checkpoint = base.job, base.options, base.job.checkpoint
     faster = Checkpoint(stall=checkpoint.stall / 2, save=checkpoint.save / 2)
     sooner = tuple(replace(kind, restart=max(kind.restart - 60, 0)) for kind in job.others)
@@ -488,7 +496,8 @@ def spare_counts(base: Estimate) -> tuple[SpareCount, ...]:
 
 
 def slices_of(base: Estimate, ranks: int, block_ranks: int | None = None, host: float | None = None) -> Slices:
-    """Return the share of the machine's ranks that can run in slices of ``ranks``.
+    """Return the expected share of the machine's ranks that can run in slices of ``ranks``, with blocks that circuits
+    join and with fixed slices.
 
     Args:
         base: the machine.

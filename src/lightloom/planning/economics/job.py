@@ -87,7 +87,10 @@ class Shares:
     """Steps take longer than on a sound cluster."""
 
     def available(self, share: float) -> Shares:
-        """Return the shares where the job can run for ``share`` of the time and waits for the rest."""
+        """Return the shares where the job can run for ``share`` of the time and waits for the rest.
+
+        Only for shares that know no waiting yet.
+        """
         running = ("useful", "stalled", "recomputed", "restarting")
         return Shares(**{name: getattr(self, name) * share for name in running}, waiting=1 - share)
 
@@ -97,7 +100,7 @@ class Shares:
 
 
 def optimal_interval(mtbf: float, checkpoint: Checkpoint) -> float:
-    """Return the useful seconds between checkpoints that keep the most of the time.
+    """Return the useful seconds between checkpoints that keep the most of the time; infinite where nothing fails.
 
     The minimum of E(τ)/τ is τ = M (1 + W(−e^{−1−C/M})), W being the principal branch of Lambert's function. An interval
     shorter than ``save`` allows would need two saves at once: the next checkpoint begins when the last one is saved.
@@ -200,13 +203,16 @@ def reconfigurable_share(blocks: int, needed: int, block: float) -> float:
 
 
 def static_share(blocks: int, needed: int, block: float) -> float:
-    """Return the expected share of the ranks in slices that can run, where slices are fixed and aligned."""
+    """Return the expected share of the ranks in slices that can run, where slices are fixed and aligned.
+
+    Arguments as of :func:`reconfigurable_share`.
+    """
     _check_share(blocks, needed, block)
     return blocks // needed * needed / blocks * block**needed
 
 
 def spare_share(nodes: int, needed: int, host: float) -> float:
-    """Return the probability that at least ``needed`` of ``nodes`` work."""
+    """Return the probability that at least ``needed`` of ``nodes`` work, each with probability ``host``."""
     _check_share(nodes, needed, host)
     from scipy.special import bdtrc
 
@@ -214,6 +220,7 @@ def spare_share(nodes: int, needed: int, host: float) -> float:
 
 
 def _check_share(units: int, needed: int, share: float) -> None:
+    """Raise ConfigError unless 1 <= ``needed`` <= ``units`` and the share is from 0 to 1."""
     if not 1 <= needed <= units:
         raise ConfigError(f"{needed} of {units} units: expected 1 to {units}")
     if not 0 <= share <= 1:
@@ -264,7 +271,7 @@ class Job:
 
     @property
     def interval(self) -> float:
-        """Useful seconds between checkpoints."""
+        """Useful seconds between checkpoints: the fixed ones, else the optimum."""
         if self.fixed_interval is not None:
             return self.fixed_interval
         return optimal_interval(self.mtbf, self.checkpoint)
@@ -276,7 +283,7 @@ class Job:
         return spare_share(self.nodes + self.spares, self.nodes, host)
 
     def shares(self) -> Shares:
-        """Return where the time goes."""
+        """Return where the time goes, waiting for a repair included."""
         return time_shares(self.interval, self.checkpoint, self.interruptions).available(self.availability)
 
     @property
@@ -352,6 +359,7 @@ class GoodputOptions(Config):
 
     @model_validator(mode="after")
     def _inputs_agree(self) -> Self:
+        """Return the options themselves; ValueError where two of them contradict each other or one lacks another."""
         if self.restart is not None and self.recovery:
             raise ValueError("restart and recovery contradict each other: expected the whole or its parts")
         if self.save is not None and self.stall is None:
@@ -437,7 +445,8 @@ class Played:
 
 
 def simulate(job: Job, seconds: float, *, runs: int = 8, seed: int = 0, world: World | None = None) -> Played:
-    """Play a job ``runs`` times for ``seconds`` each.
+    """Play a job ``runs`` times for ``seconds`` each, and return the means over the runs; ``error`` is NaN for a single
+    run.
 
     Raises:
         ConfigError: no time to play, or no run.

@@ -73,6 +73,8 @@ class Site(Config):
 
     @model_validator(mode="after")
     def _prices_are_of_parts_of_fabrics(self) -> Self:
+        """Return the site itself; ValueError where ``prices`` names a board, a host or a fibre, or stands beside
+        ``fabric_price``."""
         for name in self.prices:
             if (kind := load_part(name).kind) in ("board", "host"):
                 raise ValueError(f"price of {name}: expected a part of the fabric, or {kind}_price")
@@ -84,11 +86,12 @@ class Site(Config):
 
     @property
     def cost_rate(self) -> float:
-        """Share of the price that is paid a second, maintenance included."""
+        """Share of the price that is paid a second, for amortisation and maintenance."""
         return 1 / self.amortisation + self.maintenance / YEAR
 
     def texts(self) -> dict[str, str]:
-        """Return the four inputs that always count, with their units, by field name."""
+        """Return the four inputs that always count as words with their units, by field name: pue, electricity,
+        amortisation, maintenance."""
         return {
             "pue": f"PUE {self.pue:g}",
             "electricity": f"electricity {format_quantity(self.electricity, 'price_of_electricity')}",
@@ -97,17 +100,19 @@ class Site(Config):
         }
 
     def assumptions(self) -> tuple[str, ...]:
-        """Return a line for each input that was left at its default, with what is said of it."""
+        """Return a line for each of the four inputs of :data:`SOURCES` that was left at its default, with its
+        source."""
         return tuple(f"{text}, {SOURCES[name]}" for name, text in self.texts().items() if name in self.defaults)
 
     def to_json(self) -> dict[str, object]:
-        """Return the inputs in SI units, with the sources of those that were left at their defaults."""
+        """Return the inputs in SI units, with ``sources``: ``given`` for inputs that were stated, else the source of
+        the default."""
         given = dict.fromkeys(self.model_fields_set, "given")
         return self.model_dump(mode="json") | {"sources": {**SOURCES, **given}}
 
     @property
     def defaults(self) -> tuple[str, ...]:
-        """Names of the inputs that were left at their defaults."""
+        """Names of the inputs of :data:`SOURCES` that were left at their defaults."""
         return tuple(name for name in SOURCES if name not in self.model_fields_set)
 
 
@@ -174,12 +179,12 @@ class ClusterLedger:
 
     @cached_property
     def static_power(self) -> Total:
-        """Watts per rank, busy or idle; boards draw their rated power, an upper bound."""
+        """Watts per rank that flow busy or idle; boards draw their rated power, an upper bound."""
         return self.bill.static_power
 
     @cached_property
     def cost_rate(self) -> Total:
-        """Dollars a second of a rank, for its price and its maintenance."""
+        """Dollars a second of a rank, for its price and its maintenance, electricity left out."""
         return self.dollars.times(self.site.cost_rate)
 
     def to_json(self) -> Document:
@@ -194,8 +199,8 @@ class ClusterLedger:
 
 
 def fabric_bill(fabric: Fabric, site: Site) -> Bill:
-    """Return the bill of a fabric at the choices and prices of a site; of one that no products make, a bill that misses
-    all parts and says why.
+    """Return the bill of a fabric at the choices and prices of a site; of a fabric that the default choices cannot
+    build, a bill without lines that misses the whole fabric and says why.
 
     Raises:
         InputError: the site states choices, and the fabric cannot be built so.
@@ -219,7 +224,11 @@ def fabric_bill(fabric: Fabric, site: Site) -> Bill:
 
 
 def unused_inputs(fabric: Fabric, site: Site) -> tuple[str, ...]:
-    """Return the choices and prices of a site without which the bill of a fabric is the same, by name."""
+    """Return the choices and prices of a site without which the bill of a fabric is the same, by name.
+
+    A choice without which there is no bill counts as used. Raises an InputError where the fabric cannot be built with
+    the choices.
+    """
     stated = {} if site.choices is None else site.choices.model_dump(exclude_unset=True)
     bill, unused = fabric.bill(site.choices), []
     for name in stated:
@@ -282,6 +291,7 @@ def host_of(accelerator: Accelerator, site: Site) -> Part:
 
 
 def _given_price(dollars: float) -> Price:
+    """Return the price that an input states."""
     # A price has a year; nothing is made of that of an input.
     return Price(value=dollars, confidence="read", source=_GIVEN, year=2025)
 
@@ -312,7 +322,8 @@ def without_covered(bill: Bill, host: Part) -> Bill:
 
 
 def _part_for(kind: Kind, accelerator: Accelerator) -> Part:
-    """Return the catalog's board or host of an accelerator; without one, a part of which nothing is known."""
+    """Return the catalog's board or host (``kind``) that fits an accelerator's chip; without one, a part of which
+    nothing is known."""
     for name in names():
         if name.startswith(f"{kind}-") and accelerator.chip in load_part(name).fits:
             return load_part(name)
@@ -425,6 +436,8 @@ class StepLedger:
         return rate.times(*(self.cluster.ranks * seconds for seconds in (self.step_time, low, high)))
 
     def _transmission(self) -> Total:
+        """Return the joules that sending adds; 0 where all parts state that a bit takes none, else unknown with what
+        lacks."""
         if self.sent_joules is not None:
             return Total("energy", self.sent_joules, self.sent_joules, self.sent_joules)
         dynamic = self.cluster.fabric.dynamic_energy
@@ -444,7 +457,7 @@ class StepLedger:
 
     @cached_property
     def metered(self) -> Total:
-        """Joules at the meter."""
+        """Joules of the step at the meter: those of all ranks times the PUE."""
         return self.energy.total.times(self.cluster.site.pue)
 
     @cached_property
@@ -472,7 +485,8 @@ class StepLedger:
         return replace(kept, missing=(*kept.missing, *self.goodput_missing))
 
     def _known_and_missing(self) -> dict[str, tuple[float | None, tuple[str, ...]]]:
-        """Return the five figures by name: the value as far as it is known, and the names of what it leaves out."""
+        """Return the five figures of :meth:`figures` by name: the value as far as it is known, and the names of what it
+        leaves out."""
         no_samples = () if self.samples else (_NO_SAMPLES,)
         no_goodput = self.goodput_missing if self.goodput is not None else (_NO_GOODPUT,)
         return {
@@ -484,7 +498,8 @@ class StepLedger:
         }
 
     def figures(self) -> dict[str, float | None]:
-        """Return the five figures by name, each None where it misses something."""
+        """Return watts per rank, dollars per step, samples per dollar and per joule, and goodput by name, each None
+        where it misses something."""
         return {name: None if missing else value for name, (value, missing) in self._known_and_missing().items()}
 
     def to_json(self) -> Document:
@@ -546,7 +561,8 @@ def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tu
 
 
 def ledger_notes(ledgers: Mapping[str, StepLedger]) -> list[str]:
-    """Return a line for what every place leaves out, for what its bill notes, and for what is assumed."""
+    """Return lines for what every place leaves out, counts at a limit or takes without an interval, for what its bill
+    notes, and for what is assumed."""
     lines = []
     for place, step in ledgers.items():
         missing = dict.fromkeys((*step.cluster.dollars.missing, *step.energy.missing))
@@ -565,7 +581,8 @@ def ledger_notes(ledgers: Mapping[str, StepLedger]) -> list[str]:
 
 
 def assumption_lines(steps: Sequence[StepLedger]) -> list[str]:
-    """Return what is assumed of the site, and the parts whose price or power no publication states."""
+    """Return lines of what is assumed of the site (that of the first step), of failures where goodput was computed, and
+    the parts whose price, power or energy no publication states."""
     lines = []
     if steps:
         site = steps[0].cluster.site
@@ -587,7 +604,8 @@ def assumption_lines(steps: Sequence[StepLedger]) -> list[str]:
 
 
 def amount(total: Total) -> str:
-    """Return a total with its range, marked where it is a bound (:data:`MARKS`)."""
+    """Return a total as text with its range, marked where it is a bound (:data:`MARKS`); ``unknown`` where it has no
+    value."""
     if total.value is None or total.low is None or total.high is None:
         return "unknown"
     shown, low, high = (

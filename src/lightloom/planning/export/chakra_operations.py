@@ -88,7 +88,7 @@ class StageOperations:
         self._awaited: tuple[int, ...] = ()
 
     def compute(self, name: str, seconds: float, *after: int, flops: int | None = None) -> int:
-        """Add computing after the one before it; returns its place."""
+        """Add computing after the one before it, what :meth:`wait_for` named and ``after``; returns its place."""
         data = tuple(dict.fromkeys((*self.computed, *self._awaited, *after)))
         self._awaited = ()
         place = self.add(Operation(verb="compute", name=name, data=data, seconds=seconds, flops=flops))
@@ -123,7 +123,7 @@ class StageOperations:
 
 
 def plain_operations(job: Job, step: StrategyStep, computing: Sequence[Task]) -> list[Operation]:
-    """Return what every rank does.
+    """Return what every rank does in a step of data parallelism alone, in order.
 
     Args:
         job: where the step was simulated.
@@ -169,7 +169,7 @@ class Payload(NamedTuple):
 
 
 def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
-    """Return the different collectives of a step.
+    """Return the different collectives of a step, each with its numbers by part of the step.
 
     Args:
         job: where the strategy runs, at the prices of its axes.
@@ -211,6 +211,9 @@ def _counts(exchanges: StageExchanges) -> dict[str, list[int]]:
 
 
 def _recorder(priced: dict[_Priced, None], axis: Axis) -> ExchangeTime:
+    """Return a price that takes no time and notes in ``priced`` every collective of several ranks that it is asked for
+    on the axis."""
+
     def record(kind: Kind, _: Ints, ranks: Ints, __: Ints, ___: Ints, nbytes: Floats) -> Floats:
         if ranks[0] > 1:
             sizes = (size for size in np.unique(nbytes).tolist() if size > 0)
@@ -221,6 +224,8 @@ def _recorder(priced: dict[_Priced, None], axis: Axis) -> ExchangeTime:
 
 
 def _indicator(priced: _Priced, axis: Axis) -> ExchangeTime:
+    """Return a price of one second for the collective ``priced`` alone, and of none for all others."""
+
     def count(kind: Kind, _: Ints, ranks: Ints, __: Ints, ___: Ints, nbytes: Floats) -> Floats:
         alike = (axis, kind, int(ranks[0])) == priced[:3]
         return np.where(nbytes == priced[3], float(alike), 0.0)
@@ -229,7 +234,7 @@ def _indicator(priced: _Priced, axis: Axis) -> ExchangeTime:
 
 
 def _stride(job: Job, strategy: Strategy, axis: Axis, kind: Kind) -> int:
-    """Return the distance between neighbours of a group, in ranks."""
+    """Return the distance between neighbours of an axis's group, in ranks."""
     tp = strategy.tp
     if axis == "data" and strategy.sharding == "hybrid" and kind == "all-reduce":
         within = node_replicas(np.array(strategy.replicas), np.array(tp), job.fabric.node_ranks)
@@ -262,7 +267,8 @@ class _Pass(NamedTuple):
         return f"{'activations' if self.forward else 'gradients'} of micro-batch {self.micro}"
 
     def collectives(self, name: str, part: str, *after: int) -> tuple[int, ...]:
-        """Add as many collectives as the chunk has for a part; returns the last."""
+        """Add as many collectives as the chunk has for a part; returns the place of the last, empty where there is
+        none."""
         return _add_collectives(self.builder, name, self.payloads, part, self.chunk, *after)
 
 
@@ -301,12 +307,12 @@ class StagedOperations:
 
     @property
     def payloads(self) -> Iterator[Payload]:
-        """The different collectives of groups on one axis."""
+        """The different collectives of groups on one axis, those of a smaller last micro-batch too."""
         yield from self._whole[0]
         yield from self._last[0] if self._last is not self._whole else ()
 
     def of_stage(self, stage: int) -> list[Operation]:
-        """Return what every rank of a stage does."""
+        """Return what every rank of a stage does in the step, in order."""
         builder, stages, chunks = StageOperations(), self._strategy.pp, len(self._units)
         builder.wait_for(*_add_collectives(builder, "parameters", self._whole[0], "parameters", stage))
         for direction, chunk, micro in one_forward_one_backward(
@@ -323,6 +329,7 @@ class StagedOperations:
         return builder.operations
 
     def _micro_batch(self, strategy: Strategy) -> tuple[list[Payload], Sends]:
+        """Return the collectives of one strategy's micro-batch, and what its stages send each other."""
         sends = stage_sends(self._job, Strategies.of(strategy), exchange_seconds(self._job, strategy.algorithm))
         return payloads(self._job, strategy, self._by_unit), sends
 
@@ -373,12 +380,14 @@ class StagedOperations:
         return uses
 
     def _gather(self, now: _Pass, unit: int, after: tuple[int, ...]) -> tuple[int, ...]:
-        """Add the gathers of a unit's parameters in a pass; returns those that the unit waits for."""
+        """Add the gathers of a unit's parameters in a pass; returns the place of the one that the unit waits for, empty
+        without any."""
         part = f"{'gather' if now.forward else 'regather'} of {_which(unit)}"
         return now.collectives(f"parameters of unit {unit}, chunk {now.chunk}", part, *after)
 
     def _arrival(self, now: _Pass) -> tuple[int, ...]:
-        """Add the receive of what a pass reads; returns what it waits for."""
+        """Add the receive of what a pass reads, and the gather of its slices; returns the place that the pass waits
+        for, empty where its chunk receives nothing."""
         chunk, source = now.chunk, now.chunk - 1 if now.forward else now.chunk + 1
         if not self._between(chunk, source):
             return ()
@@ -393,7 +402,7 @@ class StagedOperations:
         return (now.builder.collective(f"all-gather {now.tensors}", use, received),)
 
     def _departure(self, now: _Pass, after: int) -> None:
-        """Add the send of what a pass makes."""
+        """Add the send of what a pass makes, after an operation; nothing where no other stage reads it."""
         chunk, target = now.chunk, now.chunk + 1 if now.forward else now.chunk - 1
         if self._between(chunk, target):
             nbytes, tag = float(now.sends.nbytes[0, max(chunk, target)]), self._tag(now.forward, chunk, now.micro)
@@ -402,10 +411,11 @@ class StagedOperations:
             now.builder.add(Operation(verb="send", name=name, data=(after,), peer=peer, nbytes=nbytes, tag=tag))
 
     def _between(self, chunk: int, other: int) -> bool:
-        """Return whether two chunks exist on two stages."""
+        """Return whether both chunks exist, on two different stages."""
         return 0 <= other < len(self._units) and (chunk - other) % self._strategy.pp != 0
 
     def _tag(self, forward: bool, source: int, micro: int) -> int:
+        """Return the number of a message, by its direction, sending chunk and micro-batch."""
         return ((0 if forward else 1) * len(self._units) + source) * self._step.micro_batches + micro
 
     @property
@@ -420,7 +430,8 @@ class StagedOperations:
 def _add_collectives(
     builder: StageOperations, name: str, payloads: list[Payload], part: str, column: int, *after: int
 ) -> tuple[int, ...]:
-    """Add as many collectives as a chunk or a stage has for a part of the step; returns the last."""
+    """Add as many collectives as a chunk or a stage has for a part of the step; returns the place of the last, empty
+    where there is none."""
     places: tuple[int, ...] = ()
     for payload in payloads:
         for _ in range(payload.counts[part][column]):
@@ -434,11 +445,12 @@ def _which(unit: int) -> str:
 
 
 def sends_use(nbytes: float, tp: int) -> CollectiveUse:
-    """The gather, in a tensor group, of what a stage received in slices."""
+    """Return the gather, in a tensor group, of what a stage received in slices."""
     return CollectiveUse("tensor", GATHER, nbytes, tp, 1)
 
 
 def tied_use(table: TiedSum) -> CollectiveUse:
-    """The all-reduce of a tied table's gradients among the stages that hold it."""
+    """Return the all-reduce of a tied table's gradients among the stages that hold it; its ``nbytes`` follow from what
+    a rank sends."""
     holders = len(table.stages)
     return CollectiveUse("pipeline", "all-reduce", float(table.nbytes[0]) * holders / (2 * (holders - 1)), holders, 0)

@@ -31,7 +31,7 @@ themselves stay beside them in the format of the arithmetic."""
 
 
 def logits_of(operators: Sequence[Operator]) -> Operator | None:
-    """Return the product whose outputs a cross entropy reads; None where the graph ends otherwise, as with a loss.
+    """Return the operator whose outputs a cross entropy reads: the last one, if it is a linear layer; else None.
 
     Models are traced without their loss: where the last operator is a linear layer, its outputs are taken for logits
     (an assumption).
@@ -53,7 +53,8 @@ def loss_bytes(graph: ComputeGraph) -> float:
 
 
 def transient_loss(graph: ComputeGraph) -> float:
-    """Return by how much the loss holds more than the largest checkpoint region makes again, which comes later."""
+    """Return by how many bytes the loss holds more than what the largest checkpoint region makes again, which comes
+    later; 0 where it holds less."""
     return max(loss_bytes(graph) - graph.recomputed_bytes, 0.0)
 
 
@@ -115,7 +116,8 @@ class _Shape(NamedTuple):
 
 
 def kernel_columns(operators: tuple[Operator, ...], attention: Attention) -> dict[str, Ints]:
-    """Return the :data:`KERNEL_COLUMNS` of operators, and ``kernel_visible``: the bits of the visible share of scores.
+    """Return the :data:`KERNEL_COLUMNS` of operators, and ``kernel_visible``: the visible share of attention scores,
+    its float64 bits as integers.
 
     Args:
         operators: of a graph, in its order.
@@ -191,7 +193,7 @@ def dispatch_times(columns: Mapping[str, Ints], accelerator: Accelerator) -> tup
 def passes(
     times: tuple[Floats, Floats], launches: tuple[Floats, Floats], repeated: Ints | Floats
 ) -> tuple[Floats, Floats]:
-    """Return the seconds of operators in the forward and the backward pass of all of them, [..., operators].
+    """Return the seconds that each operator takes in the forward and in the backward pass, each [..., operators].
 
     The backward pass includes what is recomputed. A pass that ends before the host has launched its kernels is
     stretched evenly until then.
@@ -209,7 +211,8 @@ def passes(
 
 
 def stretched(times: Floats, launches: Floats) -> Floats:
-    """Return the seconds of the operators of a pass [..., operators], stretched evenly until all are launched."""
+    """Return the seconds of the operators of a pass [..., operators], all longer in one proportion where launching them
+    takes the host longer than computing; else as they are."""
     busy, least = times.sum(axis=-1, keepdims=True), launches.sum(axis=-1, keepdims=True)
     stretch = np.divide(least, busy, out=np.ones_like(busy), where=busy > 0)
     longer: Floats = times * np.maximum(stretch, 1.0)
@@ -217,6 +220,8 @@ def stretched(times: Floats, launches: Floats) -> Floats:
 
 
 def _shape(operator: Operator, attention: Attention) -> _Shape:
+    """Return the kind, sizes and number of the products of an operator; 0 for ``m`` or ``products`` means that FLOPs
+    tell."""
     sizes = operator.dimensions
     if operator.kind not in TENSOR_KINDS:
         return _Shape(KernelKind.MEMORY)
@@ -238,7 +243,8 @@ def _shape(operator: Operator, attention: Attention) -> _Shape:
 
 
 def _attention_shape(operator: Operator, attention: Attention) -> _Shape:
-    """Attention of unknown sizes is taken to be computed in one kernel, whose time its FLOPs alone determine."""
+    """Return the products of an attention operator, as many as FLOPs tell; one of unknown sizes is taken to be computed
+    in one kernel, whose time its FLOPs alone determine."""
     sizes = operator.dimensions
     names = ("sequence", "key_sequence", "head_dim")
     unfused = attention == "unfused" and all(name in sizes for name in names)
@@ -260,7 +266,8 @@ MEASURED_COLUMNS = ("measured_forward", "measured_backward")
 
 
 def measured_columns(measured: MeasuredTimes) -> dict[str, Ints]:
-    """Return the bits of measured seconds at the trace's batch, NaN where none are: [operators] by column."""
+    """Return measured seconds at the trace's batch by column, [operators], as the integer bits of float64; NaN where
+    none are."""
     return {
         name: np.array([np.nan if value is None else value for value in seconds], np.float64).view(np.int64)
         for name, seconds in zip(MEASURED_COLUMNS, (measured.forward, measured.backward), strict=True)
@@ -270,7 +277,10 @@ def measured_columns(measured: MeasuredTimes) -> dict[str, Ints]:
 def machine_of(
     measured: MeasuredTimes, accelerator: Accelerator, precision: Precision
 ) -> tuple[Accelerator, Precision]:
-    """Return what was measured on, and the number format: those of the plan where no accelerator is named.
+    """Return the accelerator and number format that times were measured with: those of the plan where no accelerator is
+    named.
+
+    A format that this does not have is replaced by the plan's, else by the first that it has.
 
     What was measured on the chip of the plan is priced by the calibration of the plan.
     """
@@ -304,7 +314,8 @@ _COUNTS = ("forward_flops", "backward_flops", "parameters", "activation_bytes", 
 
 
 def repetition(forward_flops: Floats, backward_flops: Floats, is_input: Ints) -> Floats:
-    """How many times the work of the forward pass a backward pass does: as many times as its FLOPs are (an assumption).
+    """Return how many times the work of the forward pass a backward pass does: as its FLOPs are to the forward ones (an
+    assumption).
 
     The two gradients of a product make it 2. An operator without FLOPs works as much as forward, an input of the model
     not at all.
@@ -355,7 +366,7 @@ class OperatorColumns:
         return self.values[name]
 
     def where(self, name: str) -> Ints:
-        """Return the operators for which a mask is set."""
+        """Return the positions of the operators for which a mask is set."""
         return np.flatnonzero(self.values[name])
 
     def outputs(self, samples: Ints, cp: Ints | None = None) -> Floats:
@@ -366,7 +377,8 @@ class OperatorColumns:
         return self._bytes(self._scaled("activation_bytes", "output_sampled", samples, cp))
 
     def kept(self, samples: Ints, cp: Ints | None = None) -> Floats:
-        """Return the bytes that every operator keeps for the backward pass: [rows, operators]."""
+        """Return the bytes that every operator keeps for the backward pass, index tensors at their own size: [rows,
+        operators]."""
         elements = self._scaled("saved_sampled_bytes", "sampled", samples, cp) + self["saved_shared_bytes"]
         return self._bytes(elements) + self._scaled("saved_index_bytes", "sampled", samples, cp)
 
@@ -412,7 +424,8 @@ class OperatorColumns:
     def corrected(
         self, times: tuple[Floats, Floats], accelerator: Accelerator, precision: Precision, share: Floats, *at: Ints
     ) -> tuple[Floats, Floats]:
-        """Return seconds forward and backward with measured ones in place of priced ones, as :func:`scaled`.
+        """Return seconds forward and backward with measured ones, scaled to the plan, in place of priced ones
+        (:func:`scaled`).
 
         Args:
             times: by the model.
@@ -470,7 +483,8 @@ class OperatorColumns:
         return forward, backward
 
     def _divisors(self, share: Ints, tp: Ints, ep: Ints) -> Divisors:
-        """How a rank's products are smaller than the graph's; ``share`` [rows, operators] is that of its FLOPs."""
+        """Return by how much a rank's products are smaller than the graph's; ``share`` [rows, operators] is that of its
+        FLOPs."""
         divided, one = self["divided"] == 1, np.ones_like(share)
         weights = divided & (self["weighted"] == 1)
         by_rows = weights & (self["forward"] == 1)
@@ -483,7 +497,8 @@ class OperatorColumns:
         )
 
     def alike(self) -> tuple[OperatorColumns, Ints]:
-        """Return one operator of each sort, and how many of each precede every operator: [operators + 1, sorts]."""
+        """Return the columns with one operator of each sort, and how many of each sort precede every operator:
+        [operators + 1, sorts]."""
         _, first, sort = np.unique(np.stack([*self.values.values()]), axis=1, return_index=True, return_inverse=True)
         before = np.zeros((len(sort) + 1, len(first)), np.int64)
         np.cumsum(sort[:, None] == np.arange(len(first)), axis=0, out=before[1:])
@@ -498,13 +513,15 @@ class OperatorColumns:
         return np.where(self[grows] == 1, grown, self[counts])
 
     def _bytes(self, stored: Ints) -> Floats:
+        """Return the bytes that elements stored in the graph take in the job's format."""
         return (stored // self.stored_bytes * self.element_bytes).astype(np.float64)
 
 
 def operator_columns(
     graph: ComputeGraph, split: TensorSplit, experts: ExpertSplit, element_bytes: int, attention: Attention = "flash"
 ) -> OperatorColumns:
-    """Return the columns of a graph, its attention computed in that way."""
+    """Return the columns of a graph's operators at its own batch, divided as ``split`` and ``experts`` say;
+    ``element_bytes`` are those of the job's arithmetic, ``attention`` how it is computed."""
     operators = graph.operators
     columns = {name: np.array([getattr(operator, name) for operator in operators], np.int64) for name in _COUNTS}
     elements = columns["activation_bytes"] // graph.element_bytes
@@ -537,7 +554,8 @@ def operator_columns(
 
 
 def _kept_columns(graph: ComputeGraph, output_sampled: Mask) -> dict[str, Ints]:
-    """Return what operators keep for the backward pass, by how it grows; where nothing tells, their outputs."""
+    """Return bytes that operators keep or make again for the backward pass, each [operators], apart by whether they
+    grow with the batch; where nothing tells, what is kept is their outputs."""
     rows: list[tuple[int, ...]] = []
     for operator, sampled in zip(graph.operators, output_sampled.tolist(), strict=True):
         shared = operator.recomputed_shared_bytes
@@ -605,7 +623,7 @@ def part_times(
 
 
 def _part_columns(columns: OperatorColumns, parts: Parts) -> dict[str, Ints]:
-    """Return the columns of the parts, which no longer grow with samples."""
+    """Return the columns of the parts in place of their operators', [parts] each, which no longer grow with samples."""
     values = {name: column[parts.operator] for name, column in columns.values.items()}
 
     def grown(counts: str, grows: str) -> Ints:

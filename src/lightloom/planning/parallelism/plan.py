@@ -48,7 +48,8 @@ class ParameterGroup:
     def exchange(
         self, kind: Kind, parameter_bytes: int, starts_after: int, needed_by: int, *, suffix: str = ""
     ) -> Exchange:
-        """Return the collective of this group with so many bytes for each parameter."""
+        """Return the collective of this group with so many bytes for each parameter, which may start after one position
+        and must end before the other begins."""
         return Exchange(
             name=f"{kind} {self.name}{suffix}",
             kind=kind,
@@ -88,11 +89,11 @@ class MemoryUse:
 
     @property
     def total(self) -> float:
-        """Return the bytes of all parts together."""
+        """Bytes of all parts together."""
         return self.parameters + self.gradients + self.optimizer + self.activations + self.gathered + self.loss
 
     def parts(self) -> dict[str, float]:
-        """Return the bytes by what they are for, without parts of none."""
+        """Return the bytes by field name, without parts of 0 bytes."""
         return {name: nbytes for name, nbytes in asdict(self).items() if nbytes}
 
 
@@ -133,7 +134,7 @@ class ParallelPlan:
 
     @property
     def update(self) -> int:
-        """Position of the optimizer's step."""
+        """Position of the optimizer's step, the last of all."""
         return 2 * len(self.graph.operators)
 
 
@@ -186,7 +187,7 @@ def _plan(
     gradient_bytes: int,
     gathered: float = 0.0,
 ) -> ParallelPlan:
-    """Return the plan of a rank that holds and updates so many parameters, with gradients of so many bytes each."""
+    """Return the plan of a rank that holds and updates ``held`` parameters, with gradients of so many bytes each."""
     memory = MemoryUse(
         parameters=held * settings.stored_parameter_bytes,
         gradients=held * gradient_bytes,
@@ -208,7 +209,8 @@ def _plan(
 
 
 def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
-    """Return gradient buckets, in backward order.
+    """Return gradient buckets for all operators with parameters, in backward order; ``first`` and ``last`` are places
+    in forward order.
 
     As PyTorch's ``compute_bucket_assignment_by_size``: a bucket takes gradients until it has reached its
     size, so the one that crosses the mark is still in it; the first bucket has a smaller mark.
@@ -272,6 +274,7 @@ def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGro
 
 
 def _forward_gathers(groups: Sequence[ParameterGroup], settings: TrainingSettings) -> list[Exchange]:
+    """Return the all-gather of each unit for the forward pass, each at most ``prefetch`` units ahead of computing."""
     gathers = []
     for index, group in enumerate(groups):
         # Unit i may be gathered when unit i − prefetch begins, that is when the one before that is done.
@@ -283,6 +286,8 @@ def _forward_gathers(groups: Sequence[ParameterGroup], settings: TrainingSetting
 
 
 def _backward_exchanges(groups: Sequence[ParameterGroup], operators: int, settings: TrainingSettings) -> list[Exchange]:
+    """Return the all-gathers of the backward pass (none of the last unit) and each unit's reduce-scatter, in order of
+    issue."""
     end = 2 * operators
     issued: list[Exchange] = []
     waiting = len(groups) - 2  # the next unit to gather; the last one is still there
@@ -351,7 +356,7 @@ def numbered_block(block: str) -> str:
 
 
 def cuts(work: Floats, starts: Ints, stages: int) -> Ints:
-    """Return the first operator of each stage, and the number of operators: [stages + 1].
+    """Return the first operator of each stage, and the number of operators at the end: [stages + 1].
 
     The busiest stage has the least work possible.
 
@@ -395,8 +400,8 @@ def stated_cuts(starts: Ints, operators: int, blocks: Sequence[int]) -> Ints:
 
 
 def crossing_bytes(graph: ComputeGraph, which: Mask | None = None) -> Ints:
-    """Bytes of all outputs (of ``which`` operators) that operators from each one on read from before it: [operators],
-    what a cut there sends."""
+    """Return what a cut before each operator sends, in bytes: all outputs (of ``which`` operators) from before it that
+    operators from it on read: [operators]. The model's inputs do not count."""
     position = {operator.name: index for index, operator in enumerate(graph.operators)}
     change = np.zeros(len(graph.operators) + 1, np.int64)
     for name, readers in graph.consumers().items():
@@ -409,7 +414,7 @@ def crossing_bytes(graph: ComputeGraph, which: Mask | None = None) -> Ints:
 
 
 def passes_ahead(stage: Ints | int, stages: int, virtual_stages: int) -> Ints | int:
-    """Forward passes of a stage before its first backward pass, if there are as many."""
+    """Return the forward passes that a stage runs before its first backward pass, if there are as many."""
     ahead = stages - 1 - stage
     return ahead if virtual_stages == 1 else 2 * ahead + (virtual_stages - 1) * stages
 
@@ -417,7 +422,8 @@ def passes_ahead(stage: Ints | int, stages: int, virtual_stages: int) -> Ints | 
 def one_forward_one_backward(
     stage: int, stages: int, micro_batches: int, virtual_stages: int = 1
 ) -> list[tuple[str, int, int]]:
-    """Return the order of a stage: ``("forward" | "backward", chunk, micro-batch)``, chunks counted over the model."""
+    """Return the passes of a stage in 1F1B order: ``("forward" | "backward", chunk, micro-batch)``, chunks counted over
+    the model."""
     total = micro_batches * virtual_stages
     ahead = min(int(passes_ahead(stage, stages, virtual_stages)), total)
 
@@ -437,7 +443,8 @@ def one_forward_one_backward(
 
 @cache
 def in_flight(stages: int, micro_batches: int, virtual_stages: int) -> tuple[Ints, ...]:
-    """For each stage, micro-batches whose activations its chunks keep at once: [moments, chunks of the stage].
+    """Return for each stage how many micro-batches' activations its chunks keep at once: [moments, chunks of the
+    stage].
 
     Moments in which every chunk keeps no more than in another one are left out only where they are the same.
     """
@@ -476,13 +483,14 @@ _SCOREWISE = frozenset({"activation", "add", "copy", "dropout", "elementwise", "
 
 
 def in_blocks(graph: ComputeGraph) -> Mask:
-    """Return which operators lie in a numbered module, in no region that the model checkpoints: [operators]."""
+    """Return a mask of the operators that lie in a numbered module and in no region that the model checkpoints:
+    [operators]."""
     inside = [bool(numbered_block(operator.block)) and not operator.checkpoint for operator in graph.operators]
     return np.array(inside, np.bool_)
 
 
 def attention_core(graph: ComputeGraph) -> Mask:
-    """Return which operators of blocks are the inside of attention: [operators].
+    """Return a mask of the operators of blocks that are the inside of attention: [operators].
 
     Fused attention, or the product of queries and keys, softmax, dropout and the product with the values.
     """
@@ -501,7 +509,8 @@ def attention_core(graph: ComputeGraph) -> Mask:
 
 
 def _to_products(start: str, neighbours: Mapping[str, Iterable[str]], operators: Mapping[str, Operator]) -> set[str]:
-    """Return the operators on the way from a softmax to matrix products, these included; none without a product."""
+    """Return the operators on the way from a softmax to the nearest matrix products, these included; none without a
+    product. ``neighbours`` are the inputs or the readers of each operator."""
     passed: set[str] = set()
     waiting, product = list(neighbours[start]), False
     while waiting:
@@ -518,7 +527,8 @@ def _to_products(start: str, neighbours: Mapping[str, Iterable[str]], operators:
 
 
 def repeated_operators(graph: ComputeGraph, recomputation: str) -> Mask:
-    """Return the operators whose forward pass is repeated before their backward pass: [operators]."""
+    """Return a mask of the operators whose forward pass is repeated before their backward pass: [operators]; none but
+    with ``full`` or ``selective`` recomputation."""
     if recomputation == "full":
         return in_blocks(graph)
     if recomputation == "selective":
@@ -539,7 +549,7 @@ def attention_scores(graph: ComputeGraph) -> Ints:
 
 
 def recomputation_columns(graph: ComputeGraph, *, unfused: bool) -> dict[str, Ints]:
-    """Return columns of what is repeated and dropped, each [operators].
+    """Return columns of what recomputation repeats and drops, each [operators].
 
     Whether an operator lies ``in_block``, in the ``core`` of attention or ``inside_core`` (nothing else reads it), as 0
     or 1; and the ``scores`` that it keeps, where attention is unfused.
@@ -553,7 +563,7 @@ def recomputation_columns(graph: ComputeGraph, *, unfused: bool) -> dict[str, In
 
 
 def repetitions(in_block: Ints, core: Ints, recomputation: Ints) -> Ints:
-    """Return how often operators repeat their forward pass: [rows, operators].
+    """Return how often operators repeat their forward pass, 0 or 1: [rows, operators].
 
     Args:
         in_block: 1 for operators of blocks, otherwise 0: [operators].

@@ -83,7 +83,7 @@ class SwitchedStep:
 
     @cached_property
     def turning(self) -> tuple[Phase, ...]:
-        """Phases before which planes are set anew."""
+        """Phases before which some planes are set anew, the cycle of the steps included."""
         phases = list(self.settings)
         pairs = zip([phases[-1], *phases], phases, strict=False)
         return tuple(b for a, b in pairs if gains(self.settings[a], self.settings[b]))
@@ -107,19 +107,20 @@ class InStep:
 
     @property
     def gain(self) -> float | None:
-        """Seconds that the step gets shorter; None where circuits cannot stand."""
+        """Seconds that following the phases makes the step shorter; None where circuits cannot stand."""
         return None if self.standing is None else self.standing.step_time - self.best.step_time
 
     @property
     def hidden(self) -> float:
-        """Seconds of the turns of the first stage's ranks that nothing waits for."""
+        """Seconds of the turns of the first stage's ranks that nothing waits for; 0 where only rounding is left."""
         turns = len(self.best.turning) * self.reconfiguration_time
         hidden = turns - self.best.exposed
         return hidden if hidden > _ROUNDING * turns else 0.0
 
 
 def follow_the_step(job: Job, strategy: Strategy, prices: PlanePrices) -> InStep | None:
-    """Search the settings of a strategy's step; None where no two groups share the planes.
+    """Search the settings of a strategy's step; None for data parallelism alone, and where only one kind of groups
+    exchanges.
 
     Raises:
         UnsupportedError: groups that exchange in one phase are more than the planes.
@@ -143,6 +144,8 @@ def follow_the_step(job: Job, strategy: Strategy, prices: PlanePrices) -> InStep
 
 
 class _Search:
+    """Search of the settings of one strategy's step, with what has been computed for earlier ones."""
+
     def __init__(self, times: PhasedTimes) -> None:
         self._times = times
         self._planes = times.prices.planes
@@ -166,7 +169,8 @@ class _Search:
             yield from self._standing([phase for phase in PHASES if phase in active], beside)
 
     def _standing(self, phases: Sequence[Phase], beside: bool) -> Iterator[SwitchedStep]:
-        """Yield the step of every division that stands for the whole step, so that none is missed; few enough."""
+        """Yield the step of every division that stands for the whole step; none where they are more than
+        :data:`MOST_STANDING` or the planes too few."""
         least = self._times.least
         free = self._planes - sum(least.values()) + len(least)
         if free < len(least) or comb(free - 1, len(least) - 1) > MOST_STANDING:
@@ -179,7 +183,8 @@ class _Search:
     def _settings(
         self, segments: Sequence[Sequence[Phase]], active: dict[Phase, tuple[Axis, ...]], beside: bool
     ) -> Settings | None:
-        """Return the best divisions of segments; None where one has too many axes."""
+        """Return the division of each phase, the best of its segment; None where a segment has more axes than
+        planes."""
         settings: dict[Phase, Planes] = {}
         pinned: dict[Axis, int] = {}
         # Stages are in the last pass while others still send to them: the pipeline's planes stay.
@@ -199,7 +204,7 @@ class _Search:
         return {phase: settings[phase] for phase in PHASES if phase in settings}
 
     def _phase_seconds(self, beside: bool, phase: Phase, axis: Axis, planes: int) -> float:
-        """Return the seconds of a phase whose other axes have all planes."""
+        """Return the seconds of a phase with ``planes`` for one axis, where all other axes have all planes."""
         key = beside, axis, planes
         if key not in self._seconds:
             division = dict.fromkeys(self._times.axes, self._planes) | {axis: planes}
@@ -211,6 +216,7 @@ class _Search:
         return self._seconds[key][phase]
 
     def _gradients(self, division: Planes, by_unit: Mask) -> Floats:
+        """Return the seconds of gradients exchanged after the last pass: [chunks]."""
         # No other axis makes a difference.
         key = tuple(division.get(axis) for axis in REPLICAS), by_unit.tobytes()
         if key not in self._late:
@@ -218,10 +224,12 @@ class _Search:
         return self._late[key]
 
     def _times_at(self, settings: Settings, phase: Phase) -> tuple[StageTimes, StageTimes]:
-        """Return the times with the division of a phase; axes without planes there have all, which nothing reads."""
+        """Return the times of a micro-batch and of the last one with the division of a phase; axes without planes there
+        have all, which nothing reads."""
         return self._times.times(self._completed(settings.get(phase, {})))
 
     def _completed(self, division: Planes) -> Planes:
+        """Return a division in which axes that it lacks have all planes."""
         return {axis: division.get(axis, self._planes) for axis in self._times.axes}
 
     def stages(self, settings: Settings, *, beside: bool) -> PipelinedStep:
@@ -252,7 +260,7 @@ class _Search:
         )
 
     def _turns(self, settings: Settings, times: StageTimes, last: StageTimes) -> SwitchTurns:
-        """Return the turns between phases whose divisions differ."""
+        """Return the seconds of the turns between phases whose divisions give some axis more planes; 0 elsewhere."""
         seconds, update, (lead, tail) = self._times.prices.reconfiguration_time, times.update, self._times.margins
         turns = SwitchTurns.none(len(update))
         phases, values = list(settings), {}
@@ -286,7 +294,7 @@ def _together(segments: Sequence[Sequence[Phase]]) -> bool:
 
 
 def _phase_seconds(times: StageTimes, last: StageTimes, micro_batches: int) -> dict[Phase, float]:
-    """Return about how long each phase takes; the passes as those of a full pipeline of the slowest stage."""
+    """Return about how many seconds each phase takes; the passes as those of a full pipeline of the slowest stage."""
     stages = len(times.gather)
     forward, backward = times.passes
     work = (forward + backward).reshape(-1, stages).sum(axis=0).max()
@@ -329,18 +337,18 @@ class RegrantedStep(PlacedStep):
 
     @property
     def grants(self) -> int:
-        """Holds of a step at most: where nothing waits, circuits stay."""
+        """Holds of the step, the most grants that it can have: where nothing waits, circuits stay."""
         return ceil(self.step_time / self.timing.period)
 
     @property
     def gain(self) -> float:
-        """Seconds that the step gets shorter."""
+        """Seconds that the step gets shorter than over circuits granted once."""
         return self.standing_time - self.step_time
 
 
 def faster_regranted(step: PlacedStep, plan: HybridPlan, fabric: Fabric, simulated: Simulated) -> PlacedStep:
-    """Return the fastest of a step over circuits granted once and those with circuits granted anew; without a hold that
-    is shorter than the step, that step."""
+    """Return the fastest of a step over circuits granted once and those with circuits granted anew; the step itself
+    where none is faster, or no hold is shorter than it."""
     best = step
     for length in HOLDS:
         timing = Timing(max(length * fabric.setup_time, step.step_time / MOST_GRANTS), fabric.setup_time)
@@ -430,13 +438,15 @@ class _Notes:
 
     @property
     def owners(self) -> dict[tuple[int, int], str]:
-        """The axis of every plane of each stage when the step begins."""
+        """The axis of every plane of each stage, by (stage, plane), when the step begins: as its last phase leaves
+        them."""
         holders = self._numbers[self._phases[-1]]
         return {(stage, plane): axis for stage in range(self._stages) for plane, axis in holders.items()}
 
     @property
     def demands(self) -> dict[str, float]:
-        """Bytes of a step by axis."""
+        """Bytes of a step by axis, summed over stages, one rank each; axes without bytes, or whose bytes are not known,
+        are left out."""
         demands: defaultdict[str, float] = defaultdict(float)
         for part, by_axis in self._bytes.items():
             for axis, nbytes in by_axis.items():
@@ -448,7 +458,8 @@ class _Notes:
         return {axis: nbytes for axis, nbytes in demands.items() if nbytes}
 
     def details(self, interval: Interval, share: float) -> dict[str, Any]:
-        """Return what an interval uses that is a share of all of its name."""
+        """Return the details of an interval that is ``share`` of all intervals of its name: phase, stages, planes by
+        axis, and bytes by axis of a transmission; nothing of computing."""
         if interval.category == "reconfiguration":
             return self._turned(interval)
         if interval.category != "transmission":
@@ -464,9 +475,13 @@ class _Notes:
         }
 
     def _counted(self, axis: Axis) -> bool:
+        """Return whether the bytes of an axis are known: those of gradients only where they are exchanged as they
+        are."""
         return self._known or axis not in REPLICAS
 
     def _planes(self, phase: Phase, axis: Axis, interval: Interval) -> list[int]:
+        """Return the numbers of the planes that an axis uses in a phase; of a pipeline, sends forward have the first
+        half and sends backward the second."""
         numbers = [plane for plane, holder in self._numbers[phase].items() if holder == axis]
         numbers = numbers[: self._step.settings[phase].get(axis, 0)]
         if interval.name.startswith("send") and self._step.times.least[axis] > 1:
@@ -475,7 +490,7 @@ class _Notes:
         return numbers
 
     def _turned(self, interval: Interval) -> dict[str, Any]:
-        """Return the planes that a turn gives to other axes."""
+        """Return the details of a turn: phase, stage, and the planes that it gives to other axes, by axis."""
         name = interval.name
         phase = self._phases[0] if name == "turn for the next step" else _TURNS[name]
         before = self._numbers[self._phases[self._phases.index(phase) - 1]]
@@ -487,7 +502,8 @@ class _Notes:
         return {"phase": phase, "stages": [stage], "planes": planes}
 
     def _used(self, interval: Interval) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
-        """Return phase, stages, bytes by axis and the axes that may exchange of a transmission."""
+        """Return a transmission's phase, its stages (the sender first), bytes by axis, and the axes that may exchange
+        in it."""
         words, details = interval.name.split(), interval.details
         if not details:  # "gather for backward 0 on 1", of sharded parameters
             details = {"part": f"{words[2]}_gather", "column": int(words[5]), "micro_batch": int(words[3])}
@@ -530,8 +546,8 @@ class SwitchedStrategyStep(StrategyStep):
 
 
 def simulate_in_step(job: Job, strategy: Strategy, prices: PlanePrices) -> StrategyStep:
-    """Simulate one step of a strategy with the fastest settings of the switch; on all planes where one kind of groups
-    has them.
+    """Simulate one step of a strategy with the fastest settings of the switch; as :func:`simulate` does where no two
+    kinds of groups share the planes.
 
     Raises:
         UnsupportedError: groups that exchange in one phase are more than the planes.

@@ -48,7 +48,7 @@ class Task:
 
 
 def run(tasks: Sequence[Task]) -> Timeline:
-    """Run the tasks, in O(n log n) for n tasks and dependencies together.
+    """Run the tasks and return their intervals, in O(n log n) for n tasks and dependencies together.
 
     Raises:
         DeadlockError: tasks wait for each other; names a circle.
@@ -106,6 +106,8 @@ def run(tasks: Sequence[Task]) -> Timeline:
 
 
 def _check_tasks(tasks: Sequence[Task]) -> None:
+    """Raise ValueError for a duration that is negative or not finite, or a dependency that is no position in the
+    list."""
     for task in tasks:
         if not (math.isfinite(task.duration) and task.duration >= 0):
             raise ValueError(f"task {task.name!r}: duration {task.duration} s, expected finite and not negative")
@@ -115,7 +117,8 @@ def _check_tasks(tasks: Sequence[Task]) -> None:
 
 
 def _circle(tasks: Sequence[Task], waits: Sequence[int]) -> list[str]:
-    """Walk back along unfinished dependencies until a task comes round again."""
+    """Return the names of tasks that wait for each other in a circle, the first again at the end; ``waits`` is how many
+    others each still waits for."""
     seen: dict[int, None] = {}
     at = next(index for index, count in enumerate(waits) if count)
     while at not in seen:
@@ -131,8 +134,8 @@ def _circle(tasks: Sequence[Task], waits: Sequence[int]) -> list[str]:
 
 
 def sending_energy(fabric: Fabric, nbytes: Floats, source: Ints, destination: Ints) -> float | None:
-    """Joules of bytes [pair] from ranks to ranks: once a lightpath, on packet fabrics once a link; None without a
-    source for the energy of a bit."""
+    """Return the joules of sending bytes [pair] from ranks to ranks: once a lightpath, on packet fabrics once a link;
+    None without a source for the energy of a bit."""
     if fabric.energy_per_bit is None:
         return None
     crossed = 1 if fabric.exclusive else fabric.hops(source, destination, fabric.route(source, destination))
@@ -152,13 +155,15 @@ _LEAST_RATE = 1e-12
 
 
 def waiting(computing: Floats, exchanging: Floats, share: float) -> Floats:
-    """Return by how many seconds exchanges prolong the computing with which they begin: in the arguments' shape."""
+    """Return by how many seconds exchanges prolong the computing with which they begin, in the arguments' shape: what
+    outlasts computing, but at least ``share`` of the exchanges."""
     # An exchange that nothing serves takes infinitely long, of which no share is no number.
     return np.maximum(exchanging - computing, share * exchanging if share else 0.0)
 
 
 def slowing(computing: Floats, exchanging: Floats, share: float) -> Floats:
-    """Return the same without what is left of the exchanges once computing has ended."""
+    """Return by how many seconds exchanges slow the computing with which they begin, without what is left of them once
+    it has ended; ``share`` is the part of the arithmetic that they take."""
     return share * np.minimum(exchanging, computing / max(1 - share, _LEAST_RATE))
 
 
@@ -302,7 +307,7 @@ class _PlanTasks:
         """By position: the tasks that end the exchanges it waits for."""
 
     def compute(self, position: int, task: Task) -> None:
-        """The work of one position, after the collectives that it waits for."""
+        """Add the work of one position, after the collectives that it waits for."""
         self._done[position] = self._append(task, *self._awaited.pop(position, []))
 
     def exchange(self, index: int, exchange: Exchange) -> None:
@@ -324,6 +329,7 @@ class _PlanTasks:
         self._awaited.setdefault(exchange.needed_by, []).extend(ready)
 
     def _append(self, task: Task, *after: int) -> int:
+        """Add a task behind the last of its resource and those of ``after``; returns its place in the list."""
         before = (self._last[task.resource],) if task.resource in self._last else ()
         self.tasks.append(
             Task(  # several times as fast as ``replace``
@@ -348,6 +354,7 @@ def circuits_in_place(priced: list[Priced], index: int) -> bool:
 
 
 def _network(exchange: Exchange, verb: str, category: str, duration: float, cost: Cost) -> Task:
+    """Return a task of an exchange on the network, named by the verb and the exchange."""
     return Task(
         name=verb + exchange.name,
         resource="network",
@@ -358,7 +365,8 @@ def _network(exchange: Exchange, verb: str, category: str, duration: float, cost
 
 
 def _slowed(tasks: list[Task], share: float) -> list[Task]:
-    """Return the tasks with those of computing as long as they take beside the transmissions, which come in order."""
+    """Return the tasks with those of computing as long as they take while transmissions, which come in order, have
+    ``share`` of the arithmetic; the same list for a share of 0."""
     if not share:
         return tasks
     computing, ends, slower = SlowedComputing(share), [0.0] * len(tasks), list(tasks)
@@ -425,7 +433,7 @@ class _Clock:
         heappush(self._awaited, (needed_by, end))
 
     def done(self, position: int) -> float:
-        """Return when a position is computed; exchanges are added in the order in which they are issued."""
+        """Return the time at which a position is computed; all exchanges that it waits for must have been added."""
         while self._awaited and self._awaited[0][0] <= position:
             needed_by, ended = heappop(self._awaited)
             self._compute(needed_by)
@@ -434,7 +442,7 @@ class _Clock:
         return self._now
 
     def _compute(self, position: int) -> None:
-        """Compute all positions before this one."""
+        """Advance the clock until all positions before this one are computed."""
         if position > self._position:
             seconds = self._before[position] - self._before[self._position]
             self._position, self._now = position, self._computing.end(self._now, seconds)

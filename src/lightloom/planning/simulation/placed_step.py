@@ -147,7 +147,8 @@ class _WorkNodes:
         self._pairs: list[tuple[Ints, Ints]] = [(self.forward, self.backward)]
 
     def parcels(self) -> None:
-        """Activations to the devices that read them, and their gradients back."""
+        """Add the activations that are sent to the devices that read them, one message for each parcel, and their
+        gradients sent back; readers on the producer's own device only wait for it."""
         from lightloom.planning.simulation.kernels import parcels
 
         balanced, device = self._plan.balanced, self._device
@@ -165,7 +166,8 @@ class _WorkNodes:
         self._pairs += [(self.backward[reader[remote]], first[parcel[remote]]), (last, self.backward[producer])]
 
     def sums(self) -> Ints:
-        """Gradients of copied parameters, added up part after part towards the part that owns each share.
+        """Add the messages that sum gradients of copied parameters, part after part towards the part that owns each
+        share.
 
         Returns the node [n] at which the gradients that a sub-operator owns are complete.
         """
@@ -178,13 +180,15 @@ class _WorkNodes:
         return owned
 
     def shares(self, reduced: Ints) -> None:
-        """Sums, once they are reduced, from those who own them to all who hold copies."""
+        """Add the messages that take sums, once they are reduced (``reduced`` [n], a node each), from those who own
+        them to all who hold copies; every device's update waits for its own and for all that arrive there."""
         self._pairs.append((reduced, self.update[self._device]))
         arrived = self.update[self._device]
         self._along("share", _shared(self._plan), reduced, inwards=False, waiting=arrived)
 
     def all_reduce(self, owned: Ints, settings: TrainingSettings, ratio: float) -> Ints:
-        """Buckets of owned gradients between counterparts; returns the node [n] after which they are reduced."""
+        """Add one message to the next group's counterpart for each bucket of owned gradients, and return the node [n]
+        after which each sub-operator's are reduced; with one group that is ``owned``, and nothing is added."""
         reduced, groups = owned.copy(), self._plan.groups
         if groups == 1:
             return reduced
@@ -201,7 +205,7 @@ class _WorkNodes:
         return reduced
 
     def work(self, update: Floats) -> PlacedWork:
-        """All nodes and messages; updates take so many seconds [k]."""
+        """Return the collected nodes and messages as a whole; updates take ``update`` seconds [k]."""
         self._pairs.append((self.backward, self.update[self._device]))
         balanced, order = self._plan.balanced, self._order
         passes = np.concatenate([self._device[order], self._device[order[::-1]], np.arange(self._plan.k)])
@@ -225,7 +229,8 @@ class _WorkNodes:
         )
 
     def _along(self, kind: MessageKind, shared: Ints, sendable: Ints, *, inwards: bool, waiting: Ints) -> None:
-        """Shares along the copies of a parameter, from each part to its neighbour and on, in both directions.
+        """Add the messages of shares along the copies of a parameter, from each part to its neighbour, in both
+        directions.
 
         Inwards, to its owner, a share passes a pair of neighbours from the side on which the owner is not; outwards
         from the side on which it is. ``sendable`` [n] is what a part waits for before it sends, ``waiting`` [n]
@@ -274,7 +279,7 @@ class _WorkNodes:
         return first, last
 
     def _join(self, count: int) -> Ints:
-        """Add nodes that only wait for others, and return them."""
+        """Add ``count`` nodes that take no time and only wait for others, and return their numbers."""
         none = np.full(count, -1)
         self._hops.append((none, np.zeros(count), np.zeros(count), none))
         self._size += count
@@ -291,7 +296,8 @@ def _followers(before: Ints, after: Ints, size: int) -> tuple[Ints, Int32s]:
 
 
 def _buckets(plan: HybridPlan, order: Ints, settings: TrainingSettings) -> list[Ints]:
-    """Return the sub-operators of each gradient bucket, device after device, each in backward order."""
+    """Return the sub-operators of each gradient bucket as one array, device after device, each in backward order; those
+    without parameters are in none."""
     gradients = plan.balanced.parameters * float(plan.balanced.gradient_bytes)
     backward_order = order[::-1]
     backward_order = backward_order[gradients[backward_order] > 0]
@@ -329,7 +335,8 @@ class PlacedEvents(NamedTuple):
 
 
 def placed_timeline(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, events: PlacedEvents) -> Timeline:
-    """Every pass, transfer and reconfiguration of a group; a transfer that ran into the dark in several intervals."""
+    """Return every pass, transfer and reconfiguration of a group as intervals; a transfer that ran into the dark has
+    several."""
     holds = [
         Interval(resource="micro-rings", category="reconfiguration", name=f"hold {hold}", start=start, end=end)
         for hold, (start, end) in enumerate(events.dark.tolist())
@@ -339,6 +346,7 @@ def placed_timeline(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork,
 
 
 def _computing(plan: HybridPlan, work: PlacedWork, events: PlacedEvents) -> list[Interval]:
+    """Return the intervals in which devices compute: each sub-operator's two passes, and updates that take time."""
     balanced, device = plan.balanced, plan.placement.device
     label = [balanced.label(x) for x in range(balanced.size)]
     start, end = events.start, events.end
@@ -356,6 +364,8 @@ def _computing(plan: HybridPlan, work: PlacedWork, events: PlacedEvents) -> list
 
 
 def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stretches: Stretches) -> list[Interval]:
+    """Return the intervals in which pipes send, with their bytes; beyond :data:`MOST_TRANSFERS`, back-to-back transfers
+    of one port as a single interval."""
     messages, balanced = work.messages, plan.balanced
     k, message = circuits.k, _message_of(work)
     shared = np.bincount(circuits.port).max(initial=0) > 1
@@ -388,7 +398,8 @@ def _transfers(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, stre
 
 
 def _back_to_back(port: Ints, start: Floats, end: Floats) -> tuple[Ints, Ints]:
-    """Return an order by port and time, and where in it a transfer does not follow at once on the one before."""
+    """Return an order of transfers by port and time, and the places in it at which one does not begin when the one
+    before it on its port ends."""
     # A transfer without bytes ends when it starts: after the one that ends then, and before the one that starts then.
     order = np.lexsort((end, start, port))
     follows = (np.diff(port[order]) == 0) & (start[order][1:] == end[order][:-1])
@@ -439,7 +450,10 @@ class PlacedRun:
         kernels.begin(nodes, self.state, devices)
 
     def advance(self, until: float, rate: Floats, *, dark: bool = False) -> bool:
-        """Run to ``until``; True when all is done."""
+        """Run the events up to time ``until`` at the pipes' ``rate`` in bytes per second; True when the step is done.
+
+        Raises an AssertionError where nothing limits the time and nodes are still left.
+        """
         from lightloom.planning.simulation import kernels
 
         # Holds are counted from time 0, so that rounding may put the end of one behind the start of the next.
@@ -457,7 +471,8 @@ class PlacedRun:
         return done
 
     def reconfigure(self, start: float, timing: Timing) -> bool:
-        """Run through the dark that begins at ``start``."""
+        """Run through the dark that begins at ``start``, when no pipe sends; True when the step is done, False at once
+        where a reconfiguration takes no time."""
         if not timing.reconfiguration:
             return False
         until = start + timing.reconfiguration
@@ -466,14 +481,14 @@ class PlacedRun:
 
     @property
     def sent(self) -> Floats:
-        """Bytes [pipe] of the whole step."""
+        """Bytes [pipe] that the whole step sends, those not yet sent included."""
         nodes = self.work.nodes
         hops = nodes.pipe >= 0
         return np.bincount(nodes.pipe[hops], nodes.amount[hops], self._pipes).astype(np.float64)
 
     @property
     def waiting(self) -> Floats:
-        """Bytes [pipe] queued or partly sent."""
+        """Bytes [pipe] that are queued, or still to be sent of what a pipe is sending."""
         state, nodes, nbytes = self.state, self.work.nodes, np.zeros(self._pipes)
         for pipe in self._devices + np.flatnonzero(state.size[self._devices : self.work.resources]):
             first = state.first_row[pipe] + state.head[pipe]
@@ -493,7 +508,8 @@ class PlacedRun:
         return Stretches(*(np.concatenate(column) for column in zip(*self._stretches, last, strict=True)))
 
     def dark_until(self, end: float) -> Floats:
-        """Beginning and end of what is dark before a time: [reconfigurations, 2]."""
+        """Return the beginning and end, cut off at ``end``, of each reconfiguration that began before it:
+        [reconfigurations, 2]."""
         dark = np.array(self.dark).reshape(-1, 2)
         before: Floats = np.minimum(dark[dark[:, 0] < end], end)
         return before
@@ -546,7 +562,10 @@ class PlacedStep:
         )
 
     def after(self, earlier: PlacedStep, count: int) -> PlacedStep:
-        """Return the step of which this is the last micro-batch, after ``count`` others, one after the other."""
+        """Return the step of which this is the last micro-batch, after ``count`` others, one after the other.
+
+        Seconds and bytes are ``count`` times those of ``earlier`` more; memory, work and events stay those of this one.
+        """
 
         def added(field: str) -> Any:
             ours, theirs = getattr(self, field), getattr(earlier, field)
@@ -595,6 +614,8 @@ def simulate_placed(
 
 
 def _check_inputs(plan: HybridPlan, circuits: GroupCircuits, ratio: float, regrant: Regrant | None) -> None:
+    """Raise ConfigError where circuits are of another group size, are to be granted anew without timing, or the ratio
+    is not positive and finite."""
     if circuits.k != plan.k:
         raise ConfigError(f"circuits of groups of {circuits.k} devices: expected {plan.k}, as placed")
     if regrant is not None and circuits.timing is None:
@@ -604,7 +625,7 @@ def _check_inputs(plan: HybridPlan, circuits: GroupCircuits, ratio: float, regra
 
 
 def simulate_best(plan: HybridPlan, fabric: Fabric, accelerator: Accelerator, settings: TrainingSettings) -> PlacedStep:
-    """Return the shortest step of all that the fabric can grant (``circuits.group.grants``).
+    """Return the shortest of the steps over each set of circuits that the fabric can grant (``circuits.group.grants``).
 
     Raises:
         UnsupportedError: as :func:`simulate_placed`, or the fabric grants no circuits.
@@ -614,7 +635,7 @@ def simulate_best(plan: HybridPlan, fabric: Fabric, accelerator: Accelerator, se
 
 
 def _run_cycle(run: PlacedRun, circuits: GroupCircuits, timing: Timing) -> None:
-    """Holds come round, each after a reconfiguration."""
+    """Run the step while holds come round, each after a reconfiguration; UnsupportedError after :data:`MOST_HOLDS`."""
     for hold in range(MOST_HOLDS):
         start = hold * timing.period
         if run.reconfigure(start, timing):
@@ -625,7 +646,8 @@ def _run_cycle(run: PlacedRun, circuits: GroupCircuits, timing: Timing) -> None:
 
 
 def _replan(run: PlacedRun, timing: Timing, regrant: Regrant) -> None:
-    """Every hold is granted from what waited when the one before ended; where nothing did, circuits stay."""
+    """Run the step with every hold granted from what waited when the counters were read, the controller's latency
+    before the hold before ended; where nothing waited, circuits stay and nothing is dark."""
     rate, changed = regrant(run.sent), True
     early = max(timing.hold - timing.controller_latency, 0.0)
     for hold in range(MOST_HOLDS):
@@ -644,6 +666,7 @@ def _replan(run: PlacedRun, timing: Timing, regrant: Regrant) -> None:
 
 
 def _endless() -> UnsupportedError:
+    """Return the error of a step that has not ended after :data:`MOST_HOLDS` holds."""
     return UnsupportedError(f"the step has not ended after {MOST_HOLDS} holds: expected longer holds")
 
 
@@ -668,6 +691,8 @@ def _result(run: PlacedRun, plan: HybridPlan, circuits: GroupCircuits) -> Placed
 
 
 def _busy_time(work: PlacedWork, stretches: Stretches, dark: Floats) -> dict[str, float]:
+    """Return the seconds by category, summed over all devices and pipes, that passes, updates, sending and the dark
+    take."""
     amount = work.nodes.amount
     busy = dict.fromkeys(SHARES, 0.0)
     busy["forward"] = float(amount[work.forward].sum())

@@ -111,7 +111,8 @@ def check_ring(traffic: Traffic, fabric: Fabric) -> None:
 
 
 def _link_equations(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_array:
-    """Return equations over clockwise [pair], counter-clockwise [pair], loads and long [direction, ...], and t.
+    """Return a matrix of equations (rows equal to 0) over clockwise [pair], counter-clockwise [pair], loads and long
+    [direction, ...], and t.
 
     All are shares of a link. Pairs are those ``inside`` the first period; loads [direction, link] are of its links.
     ``long`` [direction] counts circuits of the whole ring that are longer than half of it, and those of just half as
@@ -226,7 +227,8 @@ def assign_longest(traffic: Traffic, fabric: Fabric, most: Ints | None = None) -
 def realise(
     traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1, fill: bool = False, most: Ints | None = None
 ) -> tuple[Circuits, int]:
-    """Return circuits with wavelength continuity for counts [pair, direction], and how many found no wavelength.
+    """Return circuits with wavelength continuity for counts [pair, direction], and how many of them found no
+    wavelength.
 
     Where colours run out, the smallest colour classes are given up, and each of their circuits is tried once more, in
     both directions, on whatever is free.
@@ -262,7 +264,8 @@ def realise(
 
 
 def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: float, high: float) -> Ints:
-    """Return counts [pair, direction] of the best service up to ``high``, by bisection; 0 if ``first`` does not fit."""
+    """Return counts [pair, direction] of the best service up to ``high`` that bisection from ``first`` on finds; all 0
+    if ``first`` does not fit."""
     best = np.zeros((len(traffic), 2), np.int64)
     middle, low = first, 0.0
     for _ in range(_BISECTIONS):
@@ -296,7 +299,8 @@ def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int
 
 
 def _divide(traffic: Traffic, needed: Ints, clockwise_share: Floats, channels: int) -> tuple[Ints, bool]:
-    """Return whole circuits [pair, direction] near the given shares, and whether the links can carry them."""
+    """Return ``needed`` circuits as counts [pair, direction] near the given shares, reversed where a link overflows,
+    and whether the links can then carry them."""
     from lightloom.planning.parallelism.circuits import kernels
 
     nodes = traffic.ranks
@@ -319,7 +323,8 @@ def _arcs(traffic: Traffic, counts: Ints, direction: int) -> tuple[Ints, Ints, I
 
 
 def _largest_classes(colour: Ints, length: Ints, channels: int) -> Ints:
-    """Renumber colours so that the ``channels`` that occupy most links stay, the others become −1."""
+    """Return colours renumbered so that the ``channels`` that occupy most links stay, the others become −1; unchanged
+    where there are no more."""
     if not len(colour) or colour.max() < channels:
         return colour
     order = np.argsort(-np.bincount(colour, weights=length), kind="stable")
@@ -329,7 +334,8 @@ def _largest_classes(colour: Ints, length: Ints, channels: int) -> Ints:
 
 
 def arc_load(start: Ints, length: Ints, nodes: int) -> Ints:
-    """Arcs over each link, shape [nodes]; arc i covers ``start[i] ... start[i] + length[i] − 1`` modulo nodes."""
+    """Return the number of arcs over each link, shape [nodes]; arc i covers ``start[i] ... start[i] + length[i] − 1``
+    modulo nodes."""
     change = np.zeros(2 * nodes + 1, np.int64)
     np.add.at(change, start, 1)
     np.add.at(change, start + length, -1)
@@ -338,7 +344,8 @@ def arc_load(start: Ints, length: Ints, nodes: int) -> Ints:
 
 
 def colour_arcs(start: Ints, length: Ints, nodes: int, enough: int = 0) -> tuple[Ints, int]:
-    """Return colours [arc] such that overlapping arcs of a ring differ, and their number, at least the largest load.
+    """Return colours [arc] such that overlapping arcs of a ring differ, and how many colours they are, at least the
+    largest load.
 
     Arcs are shorter than the ring. Cuts with the fewest arcs come first; each takes time linear in arcs.
 
@@ -422,7 +429,7 @@ def longest_tiled(traffic: Traffic, fabric: Fabric, k: int, most: Ints) -> Circu
 
 
 def _repeated(traffic: Traffic, pipes: _Pipes, k: int, counts: Ints, holds: int) -> Circuits:
-    """Assign wavelengths to counts [pipe] of one group, and the same in all others."""
+    """Return circuits of counts [pipe] with wavelengths in one group, and the same in all others."""
     pipe = np.repeat(np.arange(len(counts)), counts)
     colour = _lowest_free_colours(pipes, pipe)
     groups = traffic.ranks // k
@@ -439,6 +446,8 @@ def _repeated(traffic: Traffic, pipes: _Pipes, k: int, counts: Ints, holds: int)
 
 
 def _pipes(traffic: Traffic, k: int) -> _Pipes:
+    """Return the pairs that leave the first group, each with the direction that stays in it; to the next group
+    clockwise, but with two groups every other device's counter-clockwise."""
     inside = np.flatnonzero(traffic.source < k)
     source, destination = traffic.source[inside], traffic.destination[inside]
     next_group = destination == source + k
@@ -451,7 +460,7 @@ def _pipes(traffic: Traffic, k: int) -> _Pipes:
 
 
 def _loads(pipes: _Pipes, k: int, counts: Ints) -> Ints:
-    """Return the number of circuits on each link [direction, k]."""
+    """Return the number of circuits on each link of a group: [direction, k]."""
     change = np.zeros((2, k + 1), np.int64)
     np.add.at(change, (pipes.direction, pipes.first), counts)
     np.subtract.at(change, (pipes.direction, pipes.last), counts)
@@ -476,7 +485,8 @@ def _fewest(pipes: _Pipes, k: int, channels: int) -> Ints:
 
 
 def _fill(pipes: _Pipes, k: int, channels: int, counts: Ints, most: Ints | None = None) -> Ints:
-    """Give free wavelengths one at a time to the transfer that is still the longest with the added circuit."""
+    """Return counts [pipe] after free wavelengths went one at a time to the transfer that is still the longest with the
+    added circuit, up to ``most`` [pipe] each."""
     remaining = (np.full(len(counts), channels) if most is None else most) - counts
     load = _loads(pipes, k, counts)
 
@@ -539,7 +549,7 @@ def cached_relaxation(traffic: Traffic, fabric: Fabric) -> Relaxation:
 
 
 def _read_cached(path: Path, pairs: int) -> Relaxation | None:
-    """Return the cached relaxation; none where the file is missing or damaged."""
+    """Return the cached relaxation; None where the file is missing, damaged or of another number of pairs."""
     content = read_entry(path)
     if content is None:
         return None
@@ -554,5 +564,5 @@ def _read_cached(path: Path, pairs: int) -> Relaxation | None:
 
 @cache
 def _source_hash() -> str:
-    """Hash of the code that states and solves the programme."""
+    """Return the SHA-256 of this module's source, which states and solves the programme."""
     return sha256(Path(__file__).read_bytes()).hexdigest()

@@ -27,7 +27,8 @@ from lightloom.planning.parallelism.plan import in_blocks, numbered_block
 
 
 def kept_graph(graph: ComputeGraph) -> ComputeGraph:
-    """Return the graph whose operators keep what is kept throughout: of blocks, outputs that leave them."""
+    """Return the graph in which operators of blocks keep only outputs that leave their block, nothing else; the others
+    keep what they did."""
     leaving = _leaving(graph)
     operators = [
         replace(
@@ -41,7 +42,8 @@ def kept_graph(graph: ComputeGraph) -> ComputeGraph:
 
 
 def repeated_memory(graph: ComputeGraph, balanced: BalancedGraph, device: Int32s, k: int) -> Floats:
-    """Return the bytes [k] that recomputation makes each device hold besides what :func:`kept_graph` counts.
+    """Return the bytes [k] that recomputation makes each device hold besides what :func:`kept_graph` counts (``k``
+    devices).
 
     What it has of the largest block while that block's backward pass runs, an operator's in equal parts; and what it
     received of outputs that their own devices drop.
@@ -61,14 +63,14 @@ def repeated_memory(graph: ComputeGraph, balanced: BalancedGraph, device: Int32s
 
 
 def _received(balanced: BalancedGraph, device: Int32s, dropped: Mask, k: int) -> Floats:
-    """Bytes [k] of outputs of dropped sub-operators that devices have from others, each once."""
+    """Return the bytes [k] of outputs of ``dropped`` sub-operators that devices have from others, each once."""
     edge, target = crossing_edges(balanced, device, k)
     kept = dropped[balanced.parent[edge]]
     return np.bincount(target[kept], balanced.nbytes[edge[kept]], k).astype(np.float64)
 
 
 def _leaving(graph: ComputeGraph) -> Mask:
-    """Return the operators of blocks whose output an operator outside of their block reads: [operators]."""
+    """Return a mask of the operators whose output one outside of their block reads: [operators]."""
     block = {operator.name: numbered_block(operator.block) for operator in graph.operators}
     readers = graph.consumers()
     leaves = [any(block[reader] != block[name] for reader in readers[name]) for name in block]
@@ -106,6 +108,8 @@ class Split(NamedTuple):
 
 
 def _same(*dimensions: str, copied: bool = True) -> tuple[Split, ...]:
+    """Return a split along each dimension whose parts read their own slice of every input; ``copied`` as in
+    :class:`Split`."""
     return tuple(Split(dimension, ("own",), copied) for dimension in dimensions)
 
 
@@ -195,7 +199,8 @@ class Transfers(NamedTuple):
 
 
 def axis_of(dimension: str) -> str:
-    """Return the axis of the tensor that a dimension cuts: heads lie side by side along the channels."""
+    """Return the axis of the tensor that a dimension cuts: ``channel`` for heads and input channels, else the dimension
+    itself."""
     return {"head": "channel", "in_channel": "channel"}.get(dimension, dimension)
 
 
@@ -208,7 +213,8 @@ def axis_size(operator: Operator, axis: str) -> int:
 
 
 def bounds(size: int, parts: int, unit: int = 1) -> Ints:
-    """Return the edges [parts + 1] of slices as equal as whole units allow."""
+    """Return the edges [parts + 1] of slices as equal as whole units of ``unit`` elements allow; what is left over is
+    in none."""
     return np.arange(parts + 1, dtype=np.int64) * (size // unit) // parts * unit
 
 
@@ -220,7 +226,7 @@ def split_size(operator: Operator, split: Split) -> int:
 
 
 def layout(operator: Operator, split: Split | None, parts: int) -> Layout:
-    """Return the layout of the output under a split."""
+    """Return the layout of the output under a split into ``parts``; the whole in one part without a split."""
     if split is None or parts == 1:
         return Layout("", 1, 1, 1, False)
     if split.partial:
@@ -231,7 +237,7 @@ def layout(operator: Operator, split: Split | None, parts: int) -> Layout:
 
 
 def need(operator: Operator, split: Split | None, parts: int, position: int) -> Need:
-    """Return what the parts of a split read of the input at a position."""
+    """Return what each part of a split reads of the operator's input number ``position``; all of it without a split."""
     if split is None or parts == 1:
         return Need("whole", "", parts, 1, 1, 1)
     reads = split.inputs[min(position, len(split.inputs) - 1)]
@@ -262,13 +268,14 @@ def region(consumed: Need, size: int) -> tuple[Ints, Ints]:
 
 
 def _strides(consumed: Need, size: int) -> range:
-    """Strides that give an output of this size with a padding from 0 to the kernel's size, both ends together."""
+    """Return the strides that give an output of this size with a padding from 0 to the kernel's size, both ends
+    together; empty where there is none."""
     least = (size - consumed.kernel) // consumed.size + 1
     return range(max(1, least), size // max(consumed.size - 1, 1) + 1)
 
 
 def exchange(produced: Layout, consumed: Need, size: int) -> Transfers:
-    """Return what each producer part sends to each consumer part.
+    """Return the fractions of a tensor that each producer part sends to each consumer part.
 
     Args:
         produced: layout of the tensor.
@@ -296,6 +303,8 @@ _AXES = {axis: index + 1 for index, axis in enumerate(("sample", "channel", "seq
 
 
 def _overlaps(edges: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return (source, destination, elements) for each pair of a slice between ``edges`` and a region from ``low`` to
+    ``high`` that have elements in common."""
     first = np.searchsorted(edges[1:], low, "right")
     count = np.maximum(np.searchsorted(edges[:-1], high, "left") - first, 0)
     destination = np.repeat(np.arange(len(low)), count)
@@ -305,7 +314,8 @@ def _overlaps(edges: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def exchanged_fraction(produced: Layout, consumed: Need, sent: Transfers) -> float:
-    """Return the share of a tensor that leaves its device when equal parts of producer and consumer share one."""
+    """Return the bytes that leave their device when equal parts of producer and consumer share one, as a multiple of
+    the tensor's: several readers count each."""
     # Parts of the finer side lie in contiguous blocks beside a part of the coarser side.
     if produced.parts <= consumed.parts:
         stride = sent.destination * produced.parts // consumed.parts != sent.source
@@ -395,8 +405,8 @@ class Cuts:
     def exchange(
         self, source: int, produced: Cut, reader: int, consumed: Cut, position: int
     ) -> tuple[Transfers, float]:
-        """Return what parts of a producer send to those of a reader, which has it as the input at ``position``, and the
-        share of the output that leaves its device."""
+        """Return what parts of a producer send to those of a reader, which has it as the input at ``position``, and how
+        much of the output leaves its device (:func:`exchanged_fraction`)."""
         key = self.sort[source], produced, self.sort[reader], consumed, position
         if key not in self._of_sorts:
             wanted = need(self.operators[reader], *consumed, position)
@@ -409,7 +419,8 @@ class Cuts:
         return self._of_sorts[key]
 
     def exchanged_bytes(self, number: int, cut: Cut, cuts: Sequence[Cut]) -> float:
-        """Bytes that a cut of an operator makes its parts exchange, in both directions; the producers' are given."""
+        """Return the bytes that a cut of an operator makes its parts exchange, in both directions, given the ``cuts``
+        of its producers: inputs, partial sums and gradients of copied parameters."""
         operator, nbytes = self.operators[number], 0.0
         for position, source in enumerate(self.producers[number]):
             if source >= 0:
@@ -422,7 +433,7 @@ class Cuts:
         return nbytes
 
     def balanced(self, cuts: Sequence[Cut]) -> BalancedGraph:
-        """The graph of all parts."""
+        """Return the balanced graph of all parts, given the cut of every operator."""
         parts = np.array([cut.parts for cut in cuts], dtype=np.int64)
         first = np.concatenate(([0], np.cumsum(parts)))
         edges = [
@@ -454,20 +465,22 @@ class Cuts:
         )
 
     def _parts_of(self, number: int, cut: Cut) -> _CutOperator:
+        """Return the columns of the parts of an operator, computed once for each sort and cut."""
         key = self.sort[number], cut
         if key not in self._parts:
             self._parts[key] = _cut_operator(self.operators[number], cut, self.rules, self.loss_bytes[number])
         return self._parts[key]
 
     def _seconds(self, number: int, cut: Cut) -> Floats:
-        """Durations of the parts of an operator: [parts, 2]."""
+        """Return the seconds of the parts of an operator forward and backward: [parts, 2]."""
         if cut.split is not None and cut.parts > 1 and self._part_seconds is not None:
             return self._part_seconds(self._placed[number], cut.split, cut.parts)
         shares: Floats = self._parts_of(number, cut).share[:, None] * self.durations[number]
         return shares
 
     def _edges(self, blocks: list[tuple[Transfers, int, int]], first: Ints) -> tuple[Ints, Int32s, Floats, Ints]:
-        """Edge columns sorted by consumer; an operator that reads one tensor twice has it sent once.
+        """Return the edge columns parent_start, parent, nbytes and content, sorted by consumer; an operator that reads
+        one tensor twice has it sent once.
 
         Args:
             blocks: what an operator sends to another one, and the numbers of both.
@@ -490,7 +503,7 @@ class Cuts:
 
 
 def _sort_key(operator: Operator) -> object:
-    """Everything of an operator that decides what its cuts give."""
+    """Return everything of an operator that decides what its cuts give: equal keys, one sort."""
     return (
         operator.kind,
         tuple(sorted(operator.dimensions.items())),
@@ -502,6 +515,8 @@ def _sort_key(operator: Operator) -> object:
 
 
 def _cut_operator(operator: Operator, cut: Cut, rules: PartitionRules, loss: float) -> _CutOperator:
+    """Return the columns of an operator's parts under a cut; ``loss`` is the bytes that the loss of its outputs
+    holds."""
     split, parts = cut
     own: Ints = np.diff(bounds(operator.parameters, parts))
     share: Floats = np.ones(1)

@@ -54,6 +54,7 @@ def start_order(balanced: BalancedGraph) -> Ints:
 
 
 def _start_order(after: Neighbours, balanced: BalancedGraph) -> Ints:
+    """Return :func:`start_order`, given who comes after each sub-operator and the seconds of their transfers."""
     from lightloom.planning.parallelism.placement.kernels import ranks
 
     # Equal ranks keep their order, in which producers come first.
@@ -61,7 +62,7 @@ def _start_order(after: Neighbours, balanced: BalancedGraph) -> Ints:
 
 
 def _transposed(before: Neighbours) -> Neighbours:
-    """Turn rows of what comes before each sub-operator into rows of what comes after it."""
+    """Return, for rows of what comes before each sub-operator, rows of what comes after it."""
     from scipy.sparse import csr_array
 
     size = len(before.start) - 1
@@ -91,7 +92,8 @@ def problem_of(balanced: BalancedGraph, devices: int, reach: Reach, memory: floa
 
 
 def initial_state(problem: Problem, device: Int32s) -> PlacementState:
-    """Return a placement for compiled loops to change; sub-operators without a device have −1."""
+    """Return the state of a placement for compiled loops to change in place; ``device`` is −1 for sub-operators without
+    one, and all that are placed are yet to be looked at by the repair."""
     placed = device >= 0
     columns = (problem.rows.memory, problem.rows.forward)
     used, free = (np.bincount(device[placed], column[placed], problem.devices).astype(np.float64) for column in columns)
@@ -102,7 +104,8 @@ def initial_state(problem: Problem, device: Int32s) -> PlacementState:
 
 
 def _transfer_delays(balanced: BalancedGraph, link: Link) -> Neighbours:
-    """Parents with the seconds of a transfer, and the part before it where gradients are added up, at −1 seconds."""
+    """Return the parents of each sub-operator with the seconds of a transfer, and the part before it where gradients
+    are added up, at −1 seconds."""
     delay = link.latency + balanced.nbytes / link.bandwidth
     shared = np.flatnonzero(balanced.synchronised > 0)
     if not len(shared):
@@ -156,7 +159,8 @@ def valid_starts(problem: Problem, repair: bool) -> Iterator[Start]:
 
 
 def forward_starts(problem: Problem, method: str, width: int, early: bool, rounds: int) -> Iterator[Start]:
-    """Yield the paper's forward pass on ``width`` devices, unless it gets stuck."""
+    """Yield the paper's forward pass on ``width`` devices, unless it gets stuck; ``early`` looks at transfers,
+    ``rounds`` bounds the sweeps of a repair."""
     from lightloom.planning.parallelism.placement.kernels import forward_pass
 
     state = initial_state(problem, np.full(problem.balanced.size, -1, np.int32))
@@ -165,7 +169,8 @@ def forward_starts(problem: Problem, method: str, width: int, early: bool, round
 
 
 def _block_starts(problem: Problem, width: int, rounds: int) -> Iterator[Start]:
-    """Put equal places of all operators on one device, so that aligned slices stay where they are."""
+    """Yield the start that puts equal places of all operators on one of ``width`` devices, so that aligned slices stay
+    where they are; none if it is not valid."""
     balanced = problem.balanced
     parts = np.diff(balanced.first)[balanced.operator]
     device = (balanced.part.astype(np.int64) * width // parts).astype(np.int32)
@@ -173,7 +178,7 @@ def _block_starts(problem: Problem, width: int, rounds: int) -> Iterator[Start]:
 
 
 def last_resort(problem: Problem) -> Iterator[Start]:
-    """Search for any placement where memory is so tight that no other start was valid."""
+    """Yield placements searched for by fewest conflicts, where memory is so tight that no other start was valid."""
     balanced, k = problem.balanced, problem.devices
     steps = EFFORT * balanced.size // (balanced.size + len(problem.rows.before.node))
     for seed, width in enumerate((k, problem.reach.span(k))):
@@ -182,7 +187,8 @@ def last_resort(problem: Problem) -> Iterator[Start]:
 
 
 def random_starts(problem: Problem, effort: int) -> Iterator[Start]:
-    """Yield random placements made valid: under tight limits moves cannot lead from one placement to all others."""
+    """Yield random placements made valid, as under tight limits moves cannot lead from one placement to all others;
+    none where the effort is too small for :data:`THOROUGH` moves each."""
     size, k = problem.balanced.size, problem.devices
     if k == 1 or size < 2 or moves(problem, effort) < (SEARCHED + FURTHER) * THOROUGH * size:
         return
@@ -192,6 +198,7 @@ def random_starts(problem: Problem, effort: int) -> Iterator[Start]:
 
 
 def _reconciled_start(problem: Problem, method: str, device: Int32s, steps: int, seed: int) -> Iterator[Start]:
+    """Yield the placement once at most ``steps`` moves have made it valid; nothing where they have not."""
     from lightloom.planning.parallelism.placement.kernels import reconcile
 
     if reconcile(problem.rows, device, steps, seed):
@@ -199,6 +206,7 @@ def _reconciled_start(problem: Problem, method: str, device: Int32s, steps: int,
 
 
 def _settled_start(problem: Problem, method: str, device: Int32s, rounds: int) -> Iterator[Start]:
+    """Yield the placement if it keeps memory and reach, repaired where ``rounds`` allows; else nothing."""
     from lightloom.planning.parallelism.placement.kernels import settle, unreachable_pairs
 
     state = initial_state(problem, device)
@@ -212,7 +220,8 @@ def _settled_start(problem: Problem, method: str, device: Int32s, rounds: int) -
 
 
 def filled(memory: Floats, width: int) -> tuple[float, Int32s]:
-    """Return the least capacity, within 1 per mille, at which ``width`` devices filled in order do."""
+    """Return the least capacity in bytes, within 1 per mille, at which ``width`` devices filled in order do, and the
+    device of each sub-operator then."""
     sums = np.cumsum(memory)
     # The running sum itself: another order of summing may round to less, and leave the last node without a device.
     high = float(sums[-1]) if len(sums) else 0.0
@@ -231,7 +240,8 @@ def filled(memory: Floats, width: int) -> tuple[float, Int32s]:
 
 
 def fill(sums: Floats, capacity: float) -> Int32s:
-    """Return devices filled in order up to a capacity, from the running sums of memory."""
+    """Return the device of each sub-operator, filled in order up to a capacity, from the running sums of memory; one
+    that alone exceeds it has a device of its own."""
     device = np.zeros(len(sums), np.int32)
     begin, held, number = 0, 0.0, 0
     while begin < len(sums):
@@ -327,7 +337,8 @@ def _searched(problem: Problem, starts: list[Start], effort: int) -> Start:
 
 
 def _too_large(problem: Problem) -> UnsupportedError:
-    """Say what was tried, and which changes are each enough: with them a line needs no more devices."""
+    """Return the error that says what was tried, and which changes are each enough: with them a line needs no more
+    devices."""
     memory, k = problem.balanced.memory, problem.devices
     needed, _ = filled(memory, problem.reach.span(k))
     largest, total = int(memory.argmax()), float(memory.sum())
@@ -360,7 +371,8 @@ def _too_large(problem: Problem) -> UnsupportedError:
 def partition(
     graph: ComputeGraph, durations: Floats, k: int, quantum: float, rules: PartitionRules | None = None
 ) -> BalancedGraph:
-    """Split every operator into min(k, ⌊t / quantum⌋) parts, at least one, or as many as its dimensions allow.
+    """Return a graph in which every operator is split into min(k, ⌊t / quantum⌋) parts rounded down to a power of two,
+    at least one, or as many as its dimensions allow.
 
     Of the splits with the most parts the one that exchanges least is taken, its producers being split already: bytes
     of inputs that come from elsewhere, partial sums sent on, gradients of copied parameters, all in both directions.
@@ -409,7 +421,7 @@ class Partitions:
         """By all that decides: the sort of an operator, the wish, the limit, sorts and cuts of its producers."""
 
     def __call__(self, k: int, quantum: float, most_exchanging: int | None = None) -> BalancedGraph:
-        """Return the balanced graph; equal parts give the same object.
+        """Return the balanced graph; equal cuts give the same object.
 
         Args:
             k: devices of a group.
@@ -424,7 +436,7 @@ class Partitions:
         return self._balanced[cuts]
 
     def _choose_all(self, k: int, quantum: float, most_exchanging: int | None) -> tuple[Cut, ...]:
-        """The cut of every operator, producers first."""
+        """Return the cut of every operator, producers first."""
         sort, chosen = self._cuts.sort, list[Cut]()
         for number, (seconds, producers) in enumerate(zip(self._forward, self._cuts.producers, strict=True)):
             wish = _power_of_two(max(1, k if quantum * k <= seconds else int(seconds / quantum)))
@@ -436,7 +448,8 @@ class Partitions:
         return tuple(chosen)
 
     def _choose(self, number: int, wish: int, most_exchanging: int | None, chosen: Sequence[Cut]) -> Cut:
-        """Return, of the splits with the most parts up to the wish, the one that exchanges least."""
+        """Return, of the splits with the most parts up to ``wish``, the cut that exchanges the fewest bytes; one part
+        where none applies."""
         operator = self._cuts.operators[number]
         best, least = Cut(None, 1), (-1, 0.0)
         for split in SPLITS[operator.kind]:
@@ -458,5 +471,5 @@ def _power_of_two(parts: int) -> int:
 
 
 def reads_everything(split: Split) -> bool:
-    """Return whether each part of an operator may read all of its input, or partial sums are added up."""
+    """Return whether each part of an operator may read all of its input, or writes partial sums that are added up."""
     return split.partial or "whole" in split.inputs or "group" in split.inputs
