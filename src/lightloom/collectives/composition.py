@@ -102,6 +102,7 @@ class _Layout:
 
     @property
     def chunks(self) -> int:
+        """Number of chunks of the whole schedule, of all lanes."""
         shares = prod(self.sizes[axis] for axis in self.place)
         return self.lanes * self.parts * shares ** (2 if self.kind == "all-to-all" else 1)
 
@@ -149,6 +150,11 @@ def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int
 def _flat_schedule(
     phase: Phase, collective: Collective, fabric: Fabric, sizes: Sequence[int], before: Sequence[Phase]
 ) -> _Flat:
+    """Return the flat schedule of a phase on one group of ranks, rows by step.
+
+    Raises:
+        UnsupportedError: the fabric has no such groups, the algorithm refuses, or what it builds is not steps in order.
+    """
     ranks, stride = sizes[phase.axis], strides(sizes)[phase.axis]
     part = fabric if ranks == fabric.ranks else fabric.group(ranks, stride)
     if part is None:
@@ -166,7 +172,10 @@ def _flat_schedule(
 
 
 def _nbytes(phase: Phase, collective: Collective, sizes: Sequence[int], before: Sequence[Phase]) -> float:
-    """Return the bytes of the collective of one group, as its kind counts them."""
+    """Return the bytes of the collective of one group, as its kind counts them.
+
+    It takes account of what earlier phases have gathered or scattered along other axes; lanes are not divided.
+    """
     nbytes = collective.nbytes
     if collective.kind == "all-gather":
         gathered = {other.axis for other in before} | {phase.axis}
@@ -179,6 +188,10 @@ def _nbytes(phase: Phase, collective: Collective, sizes: Sequence[int], before: 
 def _layout(
     kind: str, sizes: Sequence[int], lanes: Sequence[Sequence[Phase]], flats: Sequence[Sequence[_Flat]]
 ) -> _Layout:
+    """Return how the chunks of all lanes are numbered, fine enough for each flat schedule, and which axes are folded.
+
+    An axis of a collective with a root has no shares; other axes have where some phase moves shares along them.
+    """
     pairs = [pair for phases, own in zip(lanes, flats, strict=True) for pair in zip(phases, own, strict=True)]
     if kind in ROOTED:
         return _Layout(kind, sizes, {}, lcm(*(flat.chunks for _, flat in pairs)), len(lanes), len(sizes))
@@ -241,6 +254,7 @@ def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Pha
     shape = (len(flat.step), len(base), len(free), len(inner))
 
     def rows(columns: Ints) -> Ints:
+        """Return values broadcast to one for each [flat row, group, share, part], flattened."""
         spread: Ints = np.broadcast_to(columns, shape).ravel()
         return spread
 
@@ -266,7 +280,10 @@ def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Pha
 
 
 def _coordinates(layout: _Layout, phase: Phase, other: int, before: Sequence[Phase]) -> int:
-    """Return how many coordinates of another axis take part in a phase, from 0 on."""
+    """Return how many coordinates of another axis take part in a phase, from 0 on.
+
+    One on folded axes; one too where only coordinate 0 holds the data of a broadcast, or of a reduce after that axis.
+    """
     done = any(earlier.axis == other for earlier in before)
     if other >= layout.folded:
         return 1

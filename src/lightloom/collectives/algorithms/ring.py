@@ -44,22 +44,25 @@ _PASSED_ON = (*TO_OR_FROM_ROOT, "permute")
 
 
 def ring_steps(ranks: int) -> int:
-    """All-gather steps of the one-way ring: N − 1 (OpTree, Table I)."""
+    """Return the all-gather steps of the one-way ring: N − 1 (OpTree, Table I)."""
     return ranks - 1
 
 
 def two_way_ring_steps(ranks: int) -> int:
-    """All-gather steps of the two-way ring: ceil((N − 1) / 2)."""
+    """Return the all-gather steps of the two-way ring: ceil((N − 1) / 2)."""
     return ranks // 2
 
 
 def ring(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """One-way ring. Assumes nothing of N; one wavelength, or all of them when striped."""
+    """Return the schedule of the one-way ring, on one wavelength, or on all of them when striped; any N will do."""
     return _around("ring", collective, fabric, 1, striped)
 
 
 def ring_two_way(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Two-way ring; striped, it uses every wavelength and splits the opposite rank's share between the two ways."""
+    """Return the schedule of the two-way ring, on one wavelength each way unless striped.
+
+    Striped, it uses every wavelength and splits the opposite rank's share between the two ways.
+    """
     return _around("ring-two-way", collective, fabric, 2, striped)
 
 
@@ -77,6 +80,7 @@ def _around(name: str, collective: Collective, fabric: Fabric, directions: int, 
         return _passed_on(name, collective, fabric, directions, pieces, striped)
 
     def all_gather(gather: Collective) -> Schedule:
+        """Return the all-gather in which each rank passes on what came in the step before."""
         axes = np.indices((steps, directions, _senders(fabric), pieces), dtype=np.int32)
         step, backward, position, piece = (axis.ravel() for axis in axes)
         if opposite:
@@ -89,7 +93,7 @@ def _around(name: str, collective: Collective, fabric: Fabric, directions: int, 
 
 
 def _blocks(name: str, collective: Collective, fabric: Fabric, steps: int, pieces: int, striped: bool) -> Schedule:
-    """Blocks begin the shorter way round and leave the ring at the rank that they are for."""
+    """Return an all-to-all whose blocks begin the shorter way round and leave the ring at the rank they are for."""
     n, order = collective.ranks, fabric.ring_order().astype(np.int32)
     axes = np.indices((steps, 2, _senders(fabric), steps, pieces), dtype=np.int32)
     step, backward, position, distance, piece = (axis.ravel() for axis in axes)
@@ -106,7 +110,7 @@ def _blocks(name: str, collective: Collective, fabric: Fabric, steps: int, piece
 
 
 def _chains(name: str, collective: Collective, fabric: Fabric, directions: int, striped: bool) -> Schedule:
-    """Every chain passes all ranks, the root first; pieces are dealt to the chains in halves."""
+    """Return a broadcast down chains that pass all ranks, the root first; pieces are dealt to the chains in halves."""
     n = collective.ranks
     piece, hop = (axis.ravel() for axis in np.indices((n, n - 1), dtype=np.int32))
     backward, number = np.divmod(piece, np.int32(-(-n // directions)))
@@ -119,7 +123,10 @@ def _chains(name: str, collective: Collective, fabric: Fabric, directions: int, 
 
 
 def _senders(fabric: Fabric) -> int:
-    """Return the places around the ring whose sends are written out: one where all ranks do the same, else all."""
+    """Return the places around the ring whose sends are written out: one where all ranks do the same, else all.
+
+    That is 1 where ranks around the ring are numbered in order, else the number of ranks.
+    """
     order = fabric.ring_order()
     return 1 if np.array_equal(order, np.arange(fabric.ranks)) else fabric.ranks
 
@@ -127,8 +134,10 @@ def _senders(fabric: Fabric) -> int:
 def _passed_on(
     name: str, collective: Collective, fabric: Fabric, directions: int, pieces: int, striped: bool
 ) -> Schedule:
-    """Parts that go from one rank to one rank, the shorter way round where there are two; opposite ranks' parts in
-    as many pieces as ways."""
+    """Return a gather, scatter or permute whose parts go from rank to rank, the shorter way round where there are two.
+
+    Parts of opposite ranks go in as many pieces as ways.
+    """
     n, order = collective.ranks, fabric.ring_order()
     place = np.argsort(order)
     part, piece = (axis.ravel() for axis in np.indices((collective.parts, pieces)))
@@ -242,12 +251,15 @@ RING_TWO_WAY = Algorithm(
 
 
 def neighbour_exchange_steps(ranks: int) -> int:
-    """All-gather steps: N / 2, for even N only (OpTree, Table I)."""
+    """Return the all-gather steps: N / 2, for even N only (OpTree, Table I)."""
     return ranks // 2
 
 
 def neighbour_exchange(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Two shares a step follow each other on one lightpath (which bundles all wavelengths when striped)."""
+    """Return the schedule of the neighbour exchange in which two shares a step follow each other on one lightpath.
+
+    It bundles all wavelengths when striped. An all-gather, or a reduce-scatter or all-reduce made of it.
+    """
     name = "neighbour-exchange-striped" if striped else "neighbour-exchange"
     return all_gather_by_moves(
         name, collective, fabric, collective.ranks, _exchange_moves(collective.ranks), striped=striped
@@ -255,10 +267,14 @@ def neighbour_exchange(collective: Collective, fabric: Fabric, *, striped: bool 
 
 
 def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Two shares a step travel side by side on two wavelengths, so that a step charges one share."""
+    """Return the neighbour exchange in which two shares a step travel side by side on two wavelengths.
+
+    So a step charges one share. ``striped`` has no effect.
+    """
     n = collective.ranks
 
     def all_gather(gather: Collective) -> Schedule:
+        """Return the all-gather, whose steps but the first colour the two shares of a swap 0 and 1."""
         stages = []
         for step, swaps in enumerate(_exchange_moves(n)):
             route = np.where((swaps.destination - swaps.source) % n == 1, CLOCKWISE, COUNTERCLOCKWISE)
@@ -270,6 +286,7 @@ def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped:
 
 
 def _exchange_moves(n: int) -> list[Moves]:
+    """Return the moves of each of the N / 2 steps: every rank's own share in the first, later the two last obtained."""
     rank = np.arange(n, dtype=np.int64)
     even = rank % 2 == 0
     fresh = rank[:, None]

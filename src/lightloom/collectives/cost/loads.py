@@ -41,6 +41,9 @@ def distinct_ends(schedule: Schedule) -> tuple[Ints, Ints]:
     """Return rows with different ends or routes, and which of them each row is like: [distinct], [row].
 
     Where every rank has rows of its own these are all rows.
+
+    The second numbers the entries of the first; of a folded schedule rows with equal source, destination and route are
+    joined to the first of them.
     """
     if schedule.folding is None:
         every = np.arange(len(schedule))
@@ -50,7 +53,10 @@ def distinct_ends(schedule: Schedule) -> tuple[Ints, Ints]:
 
 
 def ends_in_copies(schedule: Schedule, rows: Ints, size: int = BLOCK) -> Iterator[tuple[Ints, tuple[Ints, Ints, Ints]]]:
-    """Yield source, destination and route of these rows in all copies, in blocks, and first the place of each."""
+    """Yield source, destination and route of these rows in all copies, in blocks, and first the place of each.
+
+    The place is the index in ``rows``, not the row number. A schedule that is not folded has one copy.
+    """
     folding = schedule.folding
     source, destination, route = schedule.ends(rows)
     for entries in blocks(np.arange(len(rows) * (1 if folding is None else folding.copies)), size):
@@ -62,7 +68,11 @@ def ends_in_copies(schedule: Schedule, rows: Ints, size: int = BLOCK) -> Iterato
 
 
 def rows_by_step(schedule: Schedule) -> Ints:
-    """Return row numbers in an order in which the steps can run."""
+    """Return row numbers in an order in which the steps can run.
+
+    They are sorted by step, or with dependencies by the place of their step in a topological order; rows of a step stay
+    in the order in which they are listed.
+    """
     step = schedule.step
     if schedule.dependencies is not None:
         position = np.empty(schedule.steps, np.int32)
@@ -75,7 +85,10 @@ def rows_by_step(schedule: Schedule) -> Ints:
 
 
 def steps_before(steps: int, dependencies: Column | None) -> list[list[int]]:
-    """Return the steps that each step waits for, of dependencies as a schedule has them."""
+    """Return the steps that each step waits for, of dependencies as a schedule has them.
+
+    Entry s lists the steps that must end before step s begins; with None the one before it, none for step 0.
+    """
     if dependencies is None:
         return [[step - 1] if step else [] for step in range(steps)]
     before: list[list[int]] = [[] for _ in range(steps)]
@@ -145,7 +158,11 @@ class CircuitChanges:
 
 
 def circuit_changes(schedule: Schedule, fabric: Fabric) -> CircuitChanges:
-    """Follow the circuits through the steps: each stays until another needs one of its channels."""
+    """Follow the circuits through the steps: each stays until another needs one of its channels.
+
+    Where no channel ever serves a second circuit all are set up at first: ``static`` holds and only the first step is
+    marked. Otherwise ``rows`` is None.
+    """
     changed = np.zeros(schedule.steps, np.bool_)
     if schedule.folding is not None:
         used, overwritten = _changed_in_copies(schedule, fabric, changed)
@@ -198,7 +215,10 @@ class _Circuits:
         return blake2b(self.tuned.data).digest()
 
     def follow(self, schedule: Schedule, rows: Ints, step: int) -> tuple[bytes, bool, bool]:
-        """Set up what all copies of a step need; the circuits then, and whether the step changed or overwrote some."""
+        """Set up what all copies of a step need; the circuits then, and whether the step changed or overwrote some.
+
+        The first is the digest of the circuits that stand after the step.
+        """
         copies = schedule.with_rows(rows[schedule.step[rows] == step]).unfolded(self.fabric.fibre_channels)
         changed, new = np.zeros(schedule.steps, np.bool_), np.zeros(len(copies), np.bool_)
         overwritten = self.tune(copies, np.arange(len(copies)), changed, new)
@@ -235,6 +255,8 @@ def circuits_key(schedule: Schedule, fabric: Fabric, rows: Ints | None = None) -
     """Return a name of the set of circuits that a schedule ever uses: equal keys, equal circuits.
 
     ``rows`` may leave out rows whose circuits others have, as ``CircuitChanges.rows`` does.
+
+    It is the first 16 hexadecimal digits of a SHA-256.
     """
     if schedule.queued:
         schedule = schedule.standing(fabric.fibre_channels)
@@ -320,12 +342,14 @@ def _loads_by_step(schedule: Schedule, fabric: Fabric, classes: int, link_class:
     name = blake2b(repr((fabric_key(fabric), folding.period, folding.axes, link_class is None)).encode()).digest()
 
     def count(transfers: _Transfers) -> _StepChunks:
+        """Return the load of these transfers in all copies, by class of links where there are classes."""
         load = _count_chunks(transfers.in_all_copies(folding), fabric)
         if link_class is None:
             return load
         return load._replace(chunks=np.array([load.chunks[link_class == number].max() for number in range(classes)]))
 
     def load_of_transfers(rows: Sequence[Column]) -> _StepChunks:
+        """Return the load of a step's rows, kept by the transfers to which they join."""
         transfers = _distinct_transfers(rows, fabric.ranks)
         return _latest.load(digest(("transfers", name), transfers), lambda: count(transfers))
 
@@ -363,6 +387,9 @@ def _distinct_transfers(rows: Sequence[Column], ranks: int) -> _Transfers:
     """Join rows with the same ends and route to one transfer, in the same order for every order of the rows.
 
     Rows of few transfers that do not follow each other stay apart.
+
+    Where there are many rows and all take route 0, transfers come by source and then destination; else only rows that
+    follow each other with equal ends are joined.
     """
     source, destination, route = (column.astype(np.int64) for column in rows)
     if len(source) * _DENSE > ranks * ranks and not route.any():
@@ -377,7 +404,10 @@ def _distinct_transfers(rows: Sequence[Column], ranks: int) -> _Transfers:
 
 
 def _count_chunks(transfers: _Transfers, fabric: Fabric) -> _StepChunks:
-    """Count the chunks that the transfers of a step load on links; of a group of ranks, on those of all siblings."""
+    """Count the chunks that the transfers of a step load on links; of a group of ranks, on those of all siblings.
+
+    The latency is that of the slowest transfer, on a fabric that reduces in the network its diameter's.
+    """
     from lightloom.collectives.cost import kernels
 
     on_link, change = np.zeros(fabric.links, np.int64), np.zeros(fabric.links + 1, np.int64)
@@ -472,7 +502,10 @@ def pipelined_loads(schedule: Schedule, pipeline: Pipeline, fabric: Fabric) -> P
 
 
 def _interval_loads(loads: Sequence[_StepChunks], interval: int, bandwidth: Floats) -> StepSeconds:
-    """Return the seconds of runs of places, pieces following each other at this interval."""
+    """Return the seconds of runs of places, pieces following each other at this interval.
+
+    Both arrays of the result have shape [residue, first, last].
+    """
     places = -(-len(loads) // interval)
     chunks, delays = np.zeros((interval, places, len(bandwidth))), np.zeros((interval, places))
     for step, load in enumerate(loads):
@@ -603,7 +636,11 @@ def at_size(schedule: Schedule, nbytes: float, loads: StepLoads, fabric: Fabric)
 
 
 def step_loads(schedule: Schedule, fabric: Fabric, model: CostModel = "physical") -> StepLoads:
-    """Return the loads of a schedule of steps."""
+    """Return the loads of a schedule of steps.
+
+    Changes of circuits are counted in the physical model only, crossings only where the fabric states its energy per
+    bit (0 otherwise).
+    """
     if not fabric.exclusive:
         schedule = schedule.of_single_chunks()
     transfers, changes = _transfer_loads(schedule, fabric, model), None
@@ -623,6 +660,12 @@ def step_loads(schedule: Schedule, fabric: Fabric, model: CostModel = "physical"
 
 
 def _transfer_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> TransferLoads:
+    """Return what the steps carry: circuits by lightpath, packets by their busiest links.
+
+    On circuits ``CircuitLoads``; on packets ``StepSeconds`` where chunks differ in size (else all below),
+    ``PipelinedLoads`` of a pipeline, else ``PacketLoads``, whose ``by_link`` is there only where steps have
+    dependencies.
+    """
     if fabric.exclusive:
         return _circuit_loads(schedule, fabric, model)
     if (weights := schedule.weights) is not None:
@@ -635,6 +678,12 @@ def _transfer_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> Tra
 
 
 def _crossings(schedule: Schedule, fabric: Fabric, transfers: TransferLoads) -> float:
+    """Return the chunks (in mean chunks where they differ) that are sent, on packet fabrics times the links of each
+    way.
+
+    On circuits equal chunks count once for each lightpath, however many ranks tap it, in all copies; where chunks
+    differ in size every row counts. Of a pipeline it is that of one piece.
+    """
     if isinstance(transfers, PipelinedLoads):
         return transfers.crossings
     weights = schedule.weights
@@ -650,6 +699,10 @@ def _crossings(schedule: Schedule, fabric: Fabric, transfers: TransferLoads) -> 
 
 
 def _circuit_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> CircuitLoads:
+    """Return the sends over circuits that may be the slowest of their steps, with the longest latency of all copies.
+
+    Latency is 0 in the paper model; with sizes of parts every lightpath has an entry.
+    """
     from lightloom.collectives.cost import kernels
 
     rows, number = distinct_ends(schedule)
@@ -665,7 +718,10 @@ def _circuit_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> Circ
 
 
 def _link_loads(schedule: Schedule, fabric: Fabric) -> tuple[Ints, Ints, Ints]:
-    """Return steps, links that they use, and the chunks there: [use] each."""
+    """Return steps, links that they use, and the chunks there: [use] each.
+
+    Only links with a chunk have an entry, by step and then by link.
+    """
     cells = []
     for rows in blocks(np.arange(len(schedule)), max(BLOCK // len(fabric.siblings()[1]), 1)):
         row, link = links_of(fabric.footprint(*schedule.ends(rows)))

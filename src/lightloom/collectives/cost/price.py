@@ -66,6 +66,7 @@ class Cost(Result):
         return self.time - self.setup if self.static else self.time
 
     def summary(self) -> str:
+        """Return one line: the time, the steps, the seconds that are not 0 by cause, and the energy."""
         parts = {name: getattr(self, name) for name in ("transmission", "conversion", "reconfiguration")}
         parts["codec"] = self.encode + self.decode
         spent = ", ".join(f"{format_time(seconds)} {name}" for name, seconds in parts.items() if seconds)
@@ -75,6 +76,8 @@ class Cost(Result):
         )
 
     def to_json(self) -> dict[str, Any]:
+        """Return the fields by name, seconds as ``NAME_s``, energy as ``energy_j`` (None if unknown), ``static`` as
+        ``static_circuits``."""
         names = {"steps": "steps", "static": "static_circuits", "energy": "energy_j"}
         return {names.get(name, f"{name}_s"): value for name, value in asdict(self).items()}
 
@@ -117,6 +120,8 @@ def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
     """Return the hops of all rows of a queued schedule; of a group of ranks, with those of its sibling groups.
 
     Rows of groups follow each other, [row, group], numbered so.
+
+    Siblings are the groups that run the same schedule beside this one: row r of group g has number r · groups + g.
     """
     whole, members = fabric.siblings()
     groups = len(members)
@@ -207,6 +212,8 @@ def queued_line(schedule: Schedule, fabric: Fabric) -> tuple[Cost, float]:
     """Return the cost of a queued schedule, and the seconds that a byte of the collective adds to it at least.
 
     The second holds at any size if rows cross one packet link each: links then serve them in the same order.
+
+    It is 0 on circuits, with an overhead of pieces, and of 0 bytes.
     """
     played = play(schedule, fabric)
     linear = not fabric.exclusive and fabric.piece_overhead == 0 and schedule.collective.nbytes > 0

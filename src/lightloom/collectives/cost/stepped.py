@@ -51,6 +51,9 @@ def shared_times(
 
     Each step begins when the last step that it waits for has ended.
 
+    Setting circuits and conversion are not in the seconds of sending. Encoding and decoding are 0 without a codec and
+    in line.
+
     Args:
         alone: seconds of bits and propagation of each step that runs alone, in line with a codec what takes longer.
         lead: seconds of setting circuits and of conversion before these.
@@ -182,7 +185,11 @@ def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", code
 
 
 def fastest(schedules: Iterable[Schedule], fabric: Fabric, enough: float = 0.0) -> tuple[Schedule, float]:
-    """Return the fastest of some schedules, and its seconds; none is made any more once these are few enough."""
+    """Return the fastest of some schedules, and its seconds; none is made any more once these are few enough.
+
+    Raises:
+        UnsupportedError: no schedules are given.
+    """
     best: list[tuple[Schedule, float]] = []
     for schedule in schedules:
         best = [min([*best, (schedule, cost(schedule, fabric).time)], key=itemgetter(1))]
@@ -195,6 +202,8 @@ def fastest(schedules: Iterable[Schedule], fabric: Fabric, enough: float = 0.0) 
 
 def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None) -> Cost:
     """Return time and energy of one run from dark fibres.
+
+    Time is the sum over the longest chain of dependent steps, or over all steps where they follow each other.
 
     Args:
         loads: what the steps of the schedule carry on the fabric, at the size that is sent.
@@ -223,7 +232,11 @@ def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
 
 
 def loads_times(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None) -> StepTimes:
-    """Return the seconds of each step, by cause; arguments as in :func:`loads_cost`."""
+    """Return the seconds of each step, by cause; arguments as in :func:`loads_cost`.
+
+    Conversion is the fabric's overhead of a step in every step; reconfiguration its set-up time in steps that change
+    circuits, in the paper model on circuits in all.
+    """
     steps, transmission = loads.steps, loads.transmission(fabric)
     conversion, setups, static = np.full(steps, fabric.step_overhead), np.zeros(steps), True
     if loads.changes is not None:
@@ -245,7 +258,10 @@ def loads_times(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = Non
 
 
 def _critical_steps(loads: StepLoads, duration: Floats) -> Mask:
-    """Return which steps are on the longest chain of dependencies: [step]."""
+    """Return which steps are on the longest chain of dependencies: [step].
+
+    Of equally long chains one is marked.
+    """
     before, end = steps_before(loads.steps, loads.dependencies), np.zeros(loads.steps)
     for step in TopologicalSorter(dict(enumerate(before))).static_order():
         end[step] = max((end[b] for b in before[step]), default=0.0) + duration[step]
@@ -382,6 +398,11 @@ def straggling(schedule: Schedule, fabric: Fabric, *, late: float = 0.0, slower:
 
 
 def _straggling_in_queues(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
+    """Return what each rank delays if it straggles, of a queued schedule played again with every rank of one period
+    late and slower in turn.
+
+    The time includes the set-up of circuits.
+    """
     from lightloom.collectives.cost import kernels
 
     ranks, folding = schedule.collective.ranks, schedule.folding
@@ -398,6 +419,10 @@ def _straggling_in_queues(schedule: Schedule, fabric: Fabric, late: float, slowe
 
 
 def _straggling_in_steps(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
+    """Return what each rank delays if it straggles, both late and slower, each rank in turn, in a schedule of steps.
+
+    The time is that of a run without a straggler; delays are 0 or more.
+    """
     schedule = schedule.unfolded(fabric.fibre_channels)
     ranks, steps = schedule.collective.ranks, schedule.steps
     times = loads_times(step_loads(schedule, fabric), fabric)
@@ -420,7 +445,11 @@ def _straggling_in_steps(schedule: Schedule, fabric: Fabric, late: float, slower
 
 
 def _sending_seconds(schedule: Schedule, fabric: Fabric, slower: float = 1.0) -> Floats:
-    """Return the seconds that each rank sends in each step, to the arrival of the last: [step, rank]."""
+    """Return the seconds that each rank sends in each step, to the arrival of the last: [step, rank].
+
+    It is that of the rank's slowest lightpath, with its latency and no conversion; 0 exactly where the rank sends
+    nothing in the step.
+    """
     _, first, path = np.unique(schedule.lightpath, return_index=True, return_inverse=True)
     once = (schedule.destination == schedule.destination[first][path]).astype(np.float64)
     sent = np.bincount(path, weights=once if schedule.weights is None else once * schedule.weights)

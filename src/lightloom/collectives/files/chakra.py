@@ -80,6 +80,8 @@ def write_traces(
 def nodes_of(schedule: Schedule, advance: Callable[[int], None] = lambda _: None) -> list[list[Node]]:
     """Return the nodes of each rank, each after the nodes that it waits for.
 
+    ``advance`` is called with the rows of each group of rows that is done.
+
     Raises:
         UnsupportedError: a switch reduces in the network, or there are too many rows to number.
     """
@@ -149,7 +151,11 @@ def read_traces(prefix: Path, fabric: Fabric | None = None) -> tuple[Schedule, F
 
 
 def _send_columns(traces: list[list[Node]], prefix: Path) -> dict[str, list[int]]:
-    """Return the columns of the sends, in the order of their row numbers."""
+    """Return the columns of the sends, in the order of their row numbers.
+
+    Raises:
+        ConfigError: a node carries no row, a row is sent twice, or none sends it.
+    """
     rows: dict[int, tuple[int, ...]] = {}
     for rank, nodes in enumerate(traces):
         for node in nodes:
@@ -189,7 +195,10 @@ def _require_equal_nodes(traces: list[list[Node]], expected: list[list[Node]], p
 
 
 def _comparable(value: object) -> object:
-    """Return a field of a node in a form in which equal fields are equal."""
+    """Return a field of a node in a form in which equal fields are equal.
+
+    A tuple comes sorted, so that the order of its entries does not count.
+    """
     if isinstance(value, tuple):
         return sorted(value)
     return dict(value) if isinstance(value, Mapping) else value
@@ -233,7 +242,11 @@ def read_json_trace(path: Path) -> list[Node]:
 
 
 def _json_objects(path: Path) -> Iterator[dict[str, object]]:
-    """Yield the objects that a file holds one after the other."""
+    """Yield the objects that a file holds one after the other.
+
+    Raises:
+        ConfigError: unreadable, not UTF-8 or not JSON, or a value that is no object.
+    """
     try:
         text = read_bytes(path, MOST_TRACE_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -252,7 +265,11 @@ def _json_objects(path: Path) -> Iterator[dict[str, object]]:
 
 
 def _feeder_node(entry: object, place: int, path: Path) -> Node:
-    """Return a node of the feeder's form; ``place`` is its place in the file."""
+    """Return a node of the feeder's form; ``place`` is its place in the file.
+
+    Scalar keys that the form does not define become attributes. Raises ConfigError where an id, type or duration is not
+    a whole number.
+    """
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{path}: node {place} (counted from 0): expected an object, found {type(entry).__name__}")
     where = f"{path}: node {place} (counted from 0)"
@@ -272,6 +289,8 @@ def _name_launched(nodes: list[Node]) -> list[Node]:
 
     The first call that such a node waits for has launched it; the call's name says which pass it belongs to. Calls that
     only launch keep their place in the order and no duration.
+
+    With only one kind of node, the nodes come back unchanged.
     """
     by_id = {node.id: node for node in nodes}
     if len({bool(node.attributes.get("is_cpu_op")) for node in nodes}) < 2:
@@ -288,7 +307,10 @@ def _name_launched(nodes: list[Node]) -> list[Node]:
 
 
 def _jsonizer_node(entry: Mapping[str, object], path: Path) -> Node:
-    """Return a node of the jsonizer's form."""
+    """Return a node of the jsonizer's form.
+
+    Raises ConfigError where the type is unknown, or an id, time or duration is not a whole number.
+    """
     where = f"{path}: node {entry.get('id', '0')}"
     kind = entry.get("type")
     if kind not in _TYPES:
@@ -315,7 +337,10 @@ def _texts(entry: object) -> Texts:
 
 
 def _attributes(entries: object, where: str) -> Iterator[tuple[str, Value]]:
-    """Yield name and value of the attributes of a node."""
+    """Yield name and value of the attributes of a node.
+
+    Names of documentation and values that are no scalars, such as lists, are left out.
+    """
     for entry in entries if isinstance(entries, list) else []:
         if not isinstance(entry, Mapping) or "name" not in entry:
             raise ConfigError(f"{where}: attribute {entry!r}: expected a name and a value")
@@ -336,7 +361,10 @@ def _parse_ids(values: object, name: str, where: str) -> tuple[int, ...]:
 
 
 def _parse_count(value: object, name: str, where: str, least: int = 0) -> int:
-    """Return a count, which protobuf's JSON mapping writes as text where it has 64 bits."""
+    """Return a count, which protobuf's JSON mapping writes as text where it has 64 bits.
+
+    Raises ConfigError unless it is a whole number (or a text of one, but no bool) from ``least`` to below 2^64.
+    """
     try:
         number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else None
     except ValueError:

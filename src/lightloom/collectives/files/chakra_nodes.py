@@ -37,7 +37,10 @@ class WireError(ValueError):
 
 
 def varint(value: int) -> bytes:
-    """Encode an integer of 64 bits; a negative one as its two's complement."""
+    """Encode an integer of 64 bits; a negative one as its two's complement.
+
+    Seven bits a byte, the lowest first.
+    """
     value &= (1 << 64) - 1
     encoded = bytearray()
     while value > 0x7F:
@@ -81,12 +84,17 @@ def message_field(number: int, value: bytes) -> bytes:
 
 
 def packed(number: int, values: Iterable[int]) -> bytes:
-    """Encode a repeated field of integers."""
+    """Encode a repeated field of integers.
+
+    It has the packed form, one after the other; no integers give no bytes.
+    """
     return bytes_field(number, b"".join(map(varint, values)))
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
     """Yield the number, wire type and value of each field of a message.
+
+    The value is an integer, not yet interpreted, of a varint, else the bytes of the field.
 
     Raises:
         WireError: cut short, or not a message.
@@ -184,6 +192,8 @@ _KINDS = frozenset({*_VARINTS, *_FORMS, 29, 31})
 def encode_attribute(number: int, name: str, value: Value) -> bytes:
     """Return an attribute as the field of that number.
 
+    Whole numbers are int32 where they fit (``comm_size`` always int64), tuples lists of int64.
+
     Raises:
         WireError: a list of anything but whole numbers.
     """
@@ -221,7 +231,11 @@ def decode_attribute(content: bytes) -> tuple[str, Value]:
 
 
 def _scalar(kind: int, wire: int, value: int | bytes) -> Scalar:
-    """Return the value of a field of a kind of attribute that is no list."""
+    """Return the value of a field of a kind of attribute that is no list.
+
+    Raises:
+        WireError: another wire type than the kind has.
+    """
     if kind in _VARINTS:
         return _VARINTS[kind](as_whole(value))
     if kind in _FORMS:
@@ -375,7 +389,12 @@ def read_trace(path: Path) -> tuple[list[Node], dict[str, Value]]:
 
 
 def _decode_header(frame: bytes, path: Path) -> dict[str, Value]:
-    """Return the attributes of a header, whose version must be known or missing."""
+    """Return the attributes of a header, whose version must be known or missing.
+
+    Raises:
+        WireError: a field that no header has.
+        ConfigError: a version other than 0.x and 1.x.
+    """
     version = ""
     attributes: dict[str, Value] = {}
     for number, wire, value in fields(frame):
@@ -448,10 +467,15 @@ def is_nested(nodes: Iterable[Node]) -> bool:
     """Return whether control dependencies say which call made which, as MLCommons' converter of PyTorch writes them.
 
     They then name calls that the converter may have left out, and a call that has not ended when those it makes begin.
+
+    True where any node has an attribute ``op_schema``.
     """
     return any("op_schema" in node.attributes for node in nodes)
 
 
 def waits(node: Node, *, nested: bool) -> tuple[int, ...]:
-    """Return the nodes that must end before this one, in a trace whose control dependencies are nested calls or not."""
+    """Return the nodes that must end before this one, in a trace whose control dependencies are nested calls or not.
+
+    Of nested calls these are the data dependencies only.
+    """
     return node.data if nested else node.dependencies

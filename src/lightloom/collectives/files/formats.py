@@ -48,12 +48,15 @@ class ExportSize(NamedTuple):
     """About so many bytes of memory, while it writes."""
 
     def summary(self) -> str:
-        """Return rows and bytes in words."""
+        """Return the rows and bytes in words."""
         return f"{self.rows:,} rows, about {format_size(self.nbytes)}"
 
 
 def export_size(path: Path, schedule: Schedule) -> ExportSize:
     """Return what an export in the format of the suffix will write, without writing it.
+
+    Rows are those of all ranks, pieces and chunks in formats that write them out (``.et``, ``.xml``), else those
+    stored.
 
     Raises:
         UnsupportedError: the suffix of no format.

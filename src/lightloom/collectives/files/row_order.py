@@ -46,6 +46,8 @@ def row_order(schedule: Schedule) -> RowOrder:
 
     The time is linear in the number of rows and dependencies.
 
+    Lists of the result but ``groups`` have one entry for each row.
+
     Raises:
         UnsupportedError: a switch reduces in the network, so that some rows do not end at a rank.
     """
@@ -83,7 +85,10 @@ def row_lists(schedule: Schedule) -> tuple[list[int], list[int], list[int], list
 
 
 def _step_groups(schedule: Schedule) -> Groups:
-    """Return the rows of each step and chunk, steps in an order that keeps all dependencies."""
+    """Return the rows of each step and chunk, steps in an order that keeps all dependencies.
+
+    One list of row numbers for each step and chunk, by step and then chunk.
+    """
     position = _positions(schedule)[schedule.step]
     order = np.lexsort((schedule.chunk, position))
     key = np.stack([position[order], schedule.chunk[order]])
@@ -103,7 +108,10 @@ def _positions(schedule: Schedule) -> np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def _queued_groups(schedule: Schedule) -> Groups:
-    """Return rows in an order in which lightpaths can send them: each as soon as its source holds the data."""
+    """Return rows in an order in which lightpaths can send them: each as soon as its source holds the data.
+
+    Each group is a single row.
+    """
     order = np.lexsort((schedule.step, schedule.lightpath))
     cuts = np.flatnonzero(np.diff(schedule.lightpath[order])) + 1
     queues = [deque(part.tolist()) for part in np.split(order, cuts)]

@@ -37,7 +37,8 @@ def ring_links(nodes: int, source: Ints, destination: Ints, route: Ints) -> int:
 
 @lru_cache(maxsize=64)
 def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """An optimal one-stage all-to-all on a ring: (source, destination, route, wavelength), one entry an ordered pair.
+    """Return an optimal one-stage all-to-all on a ring: (source, destination, route, wavelength), one entry an ordered
+    pair.
 
     Two opposite nodes X and Y are served at a time and then taken off the ring. For v on the one side of them and u on
     the other, one clockwise wavelength carries the closed tour X→v→Y→u→X, one counter-clockwise its reverse:
@@ -79,7 +80,8 @@ def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def colour_intervals(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, int]:
-    """Fewest colours such that overlapping intervals [start, end) of a line of ``nodes`` differ.
+    """Return fewest colours such that overlapping intervals [start, end) of a line of ``nodes`` differ, and their
+    number.
 
     Interval i receives ``count[i]`` colours; they come back concatenated, with the number of colours (the largest
     load).
@@ -111,7 +113,9 @@ def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints
 
 
 def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:
-    """Colours such that overlapping arcs of a ring differ: optimal if some link is free, else first-fit, longest first.
+    """Return colours such that overlapping arcs of a ring differ [arc], and how many there are.
+
+    They are optimal if some link is free, else first-fit, longest first.
 
     The colour of an arc depends on the set of arcs only, not on their order, so that a transfer and its reverse, which
     run over the same links, get the same one. Arc i covers the links ``start[i] ... start[i] + length[i] − 1`` modulo
@@ -132,7 +136,11 @@ def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:
 
 
 def colour_planes(source: Ints, destination: Ints, nodes: int) -> tuple[Ints, int]:
-    """Fewest planes (the largest number of circuits a node holds, by König's theorem) for these circuits."""
+    """Return a plane for each of these circuits [circuit], and the fewest planes that serve them.
+
+    That is the largest number of circuits that begin or end at one node (König's theorem). No two circuits of a plane
+    begin, or end, at the same node.
+    """
     from lightloom.collectives.schedule import kernels
 
     degree = int(max(np.bincount(source).max(), np.bincount(destination).max()))
@@ -173,7 +181,10 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 
 def moves(source: ArrayLike, destination: ArrayLike, chunk: ArrayLike, *, reduces: bool = False) -> Moves:
-    """Return moves from anything that broadcasts to one entry a chunk."""
+    """Return moves from anything that broadcasts to one entry a chunk.
+
+    Moves are in the order of the broadcast array's entries, read row by row.
+    """
     columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(c, dtype=np.int64)) for c in (source, destination, chunk)))
     a, b, c = (np.ascontiguousarray(column.ravel()) for column in columns)
     return Moves(a, b, c, reduces)
@@ -195,7 +206,10 @@ class Stage(NamedTuple):
 
 
 def fit(fabric: Fabric, colours: int, *, striped: bool) -> tuple[int, int, int]:
-    """Return channels of each transfer, transfers side by side in a step, and steps of a stage with so many colours."""
+    """Return channels of each transfer, transfers side by side in a step, and steps of a stage with so many colours.
+
+    ``striped`` gives each transfer as many channels as all colours at once leave it, otherwise one.
+    """
     channels = max(fabric.usable_channels, 1)
     width = max(channels // colours, 1) if striped else 1
     slots = channels // width
@@ -212,7 +226,11 @@ def staged(
     striped: bool,
     notes: tuple[str, ...] = (),
 ) -> Schedule:
-    """Return a schedule of one stage after the other."""
+    """Return a schedule of one stage after the other.
+
+    Colours that do not fit into one step go on in further steps of their stage. With ``striped`` each transfer bundles
+    channels that the stage leaves free (see :func:`fit`).
+    """
     parts, step, lightpath = [], 0, 0
     for stage in stages:
         width, slots, steps = fit(fabric, stage.colours, striped=striped)
@@ -250,6 +268,7 @@ def assign_wavelengths(
     assigned: dict[bytes, tuple[Ints, Ints, Ints, int]] = {}
 
     def stages() -> Iterator[Stage]:
+        """Yield the stage of each logical step; transfers between the same two ranks share a lightpath."""
         for transfers in logical:
             code = transfers.source * fabric.ranks + transfers.destination
             key = code.tobytes()
@@ -291,7 +310,10 @@ def assemble(
 
 
 def _coloured(source: Ints, destination: Ints, fabric: Fabric) -> tuple[Ints, Ints, int]:
-    """Return route and colour of each of some distinct transfers, and the number of colours."""
+    """Return route and colour of each of some distinct transfers, and the number of colours.
+
+    On packet fabrics all have colour 0 of 1.
+    """
     route, colour, colours = fabric.route(source, destination), np.zeros_like(source), 1
     if fabric.wavelength_routed:
         for direction in np.unique(route):
@@ -484,7 +506,10 @@ def sequence(first: Schedule, second: Schedule, collective: Collective) -> Sched
 def from_all_gather(
     collective: Collective, fabric: Fabric, all_gather: Callable[[Collective], Schedule], *, mirrored: bool = False
 ) -> Schedule:
-    """Serve any of the three kinds from an algorithm that knows all-gather only (``mirrored``: see :func:`reverse`)."""
+    """Serve any of the three kinds from an algorithm that knows all-gather only (``mirrored``: see :func:`reverse`).
+
+    A reduce-scatter is the all-gather run backwards, an all-reduce that and then the all-gather.
+    """
     gather = all_gather(collective.of_kind("all-gather"))
     if collective.kind == "all-gather":
         return gather
@@ -502,7 +527,10 @@ def all_gather_by_moves(
 
 
 def from_broadcast(collective: Collective, fabric: Fabric, broadcast: Callable[[Collective], Schedule]) -> Schedule:
-    """Serve both kinds with a root from an algorithm that knows broadcast only."""
+    """Serve both kinds with a root from an algorithm that knows broadcast only.
+
+    A reduce is the broadcast run backwards.
+    """
     spread = broadcast(collective.of_kind("broadcast"))
     return spread if collective.kind == "broadcast" else reverse(spread, fabric)
 

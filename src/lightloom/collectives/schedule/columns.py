@@ -295,7 +295,10 @@ class Schedule:
         )
 
     def first_piece(self) -> Schedule:
-        """Return the rows of a pipeline as a schedule of one piece's bytes."""
+        """Return the rows of a pipeline as a schedule of one piece's bytes.
+
+        A schedule that is no pipeline is returned unchanged.
+        """
         if self.pipeline is None:
             return self
         nbytes = self.collective.nbytes / self.pipeline.pieces
@@ -321,7 +324,13 @@ class Schedule:
         return rows * copies * (1 if self.pipeline is None else self.pipeline.pieces)
 
     def of_single_chunks(self) -> Schedule:
-        """Return the schedule with a row for every chunk of a list."""
+        """Return the schedule with a row for every chunk of a list.
+
+        A schedule without lists is returned unchanged.
+
+        Raises:
+            UnsupportedError: the rows do not fit in the memory that is free.
+        """
         if self.lists is None:
             return self
         carried = self.carried
@@ -339,6 +348,7 @@ class Schedule:
         return replace(self._of_copies(along), folding=left)
 
     def _of_all_pieces(self) -> Schedule:
+        """Return the schedule with rows for every piece of a pipeline, by step; itself where it is none."""
         if self.pipeline is None:
             return self
         pieces, interval = self.pipeline.pieces, self.pipeline.interval
@@ -375,7 +385,11 @@ class Schedule:
         return self.with_columns({"source": source, "destination": destination, "chunk": chunk})
 
     def moved_chunk(self, chunk: Column, copy: Column | int, *, back: bool = False) -> Column:
-        """Return the chunks of the owners, and readers in an all-to-all, that those of these are moved to."""
+        """Return the chunks of the owners, and readers in an all-to-all, that those of these are moved to.
+
+        ``copy`` is the number of the copy to which each is moved, with ``back`` the one from which it is moved to the
+        first.
+        """
         assert self.folding is not None
         ranks = self.collective.ranks
         pieces = self.chunks // ranks // (1 if self.pipeline is None else self.pipeline.pieces)
@@ -465,6 +479,8 @@ def distinct(values: Ints, most: int) -> tuple[Ints, Ints]:
     """Number values from 0 to ``most`` − 1 as ``np.unique`` does: distinct values, and the place of each: [n].
 
     Time: linear in n and ``most``; as ``np.unique`` where ``most`` is much larger than n.
+
+    Distinct values come in ascending order; the place is that of each value among them.
     """
     if most > max(_SMALL, _SPARSE * len(values)):
         numbers, inverse = np.unique(values, return_inverse=True)

@@ -44,7 +44,11 @@ def article(kind: str) -> str:
 
 
 def ranges(schedule: Schedule, fabric: Fabric) -> None:
-    """Prove that every column names what exists, and that no rank sends to itself."""
+    """Prove that every column names what exists, and that no rank sends to itself.
+
+    Raises:
+        VerificationError: the first row found that does not.
+    """
     ends = schedule.collective.ranks + (1 if fabric.in_network_reduction else 0)
     limits = {
         "step": schedule.steps,
@@ -68,6 +72,7 @@ def ranges(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def _check_wavelengths(schedule: Schedule, fabric: Fabric) -> None:
+    """Raise VerificationError where a row's fibre or wavelengths do not exist, or it has none."""
     wavelengths = fabric.fibre_channels
     channel, count = channels(schedule, fabric), schedule.wavelength_count
     outside = (
@@ -102,13 +107,22 @@ def occupying(lightpath: Column, step: Column, destination: Column, channel: Col
 
 
 def reached(schedule: Schedule) -> Ints:
-    """Return one row for every destination of every lightpath, by lightpath."""
+    """Return one row for every destination of every lightpath, by lightpath.
+
+    They are row numbers, of rows that share both the first.
+    """
     served = schedule.lightpath * np.int64(schedule.collective.ranks + 1) + schedule.destination
     return np.unique(served, return_index=True)[1]
 
 
 def lightpaths(schedule: Schedule, fabric: Fabric) -> None:
-    """Prove that the rows of a lightpath agree, and that it has no more taps than allowed."""
+    """Prove that the rows of a lightpath agree, and that it has no more taps than allowed.
+
+    Rows agree in source, route and wavelengths, and in their step unless the schedule is queued.
+
+    Raises:
+        VerificationError: two rows disagree, or a lightpath serves more destinations than the fabric's taps.
+    """
     from lightloom.collectives.verify import kernels
 
     columns = {name: getattr(schedule, name) for name in _LIGHTPATH_COLUMNS}
@@ -137,7 +151,13 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def light(schedule: Schedule, fabric: Fabric) -> None:
-    """Prove that light gets to every destination of every lightpath, in all copies."""
+    """Prove that light gets to every destination of every lightpath, in all copies.
+
+    Light may not pass more links than the fabric's reach, blocked wavelengths, or failed transceivers at its ends.
+
+    Raises:
+        VerificationError: the first transfer found whose light does not get there.
+    """
     if fabric.reach is None and fabric.blocked() is None and fabric.blocked_ends() is None:
         return
     rows = reached(schedule)
@@ -164,7 +184,10 @@ def moved(schedule: Schedule, rank: Ints, copy: Ints | int, *, back: bool = Fals
 
 
 def moved_back(schedule: Schedule, chunk: Ints, copy: Ints) -> Ints:
-    """Return the chunks that are to owners, and readers, of the first copy what these are to those of copies."""
+    """Return the chunks that are to owners, and readers, of the first copy what these are to those of copies.
+
+    ``copy`` says for each chunk of which copy it is.
+    """
     if schedule.folding is None:
         return chunk
     ranks = schedule.collective.ranks
@@ -180,6 +203,12 @@ def moved_back(schedule: Schedule, chunk: Ints, copy: Ints) -> Ints:
 def _check_light(
     fabric: Fabric, source: Ints, destination: Ints, route: Ints, channel: Ints, count: Ints, name: Callable[[int], str]
 ) -> None:
+    """Raise VerificationError where light of a transfer passes too many links, or a failed transceiver or blocked
+    channel.
+
+    All arrays are [transfer]; ``channel`` is the first of ``count`` channels, and ``name`` names a transfer by its
+    index in messages.
+    """
     from lightloom.collectives.verify import kernels
 
     if fabric.reach is not None:
@@ -213,6 +242,8 @@ def _check_light(
 def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column) -> None:
     """Prove that no rank sends or receives on more wavelengths at once than it has transceivers.
 
+    Nothing is checked where the fabric states no number of them. Of a folded schedule ranks count modulo its period.
+
     Args:
         step: position of each row's step, all 0 in a queued schedule: [row].
         reach: whether step a ends before step b begins: [a, b]; empty where steps follow each other.
@@ -241,6 +272,8 @@ def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column
 def _chains(reach: Column) -> list[list[int]]:
     """Part steps into chains, each step of which ends before the next one begins.
 
+    Each chain lists step numbers; a step joins the first chain whose last step ends before it.
+
     Args:
         reach: whether step a ends before step b begins, steps in an order that agrees: [a, b].
     """
@@ -255,7 +288,11 @@ def _chains(reach: Column) -> list[list[int]]:
 
 
 def shares(schedule: Schedule) -> None:
-    """Prove that owners have equally many chunks, and that what only moves data never adds."""
+    """Prove that owners have equally many chunks, and that what only moves data never adds.
+
+    Raises:
+        VerificationError: they do not.
+    """
     kind, owners = schedule.collective.kind, schedule.collective.parts
     if schedule.chunks < 1 or schedule.chunks % owners:
         raise VerificationError(f"{schedule.chunks} chunks cannot be shared equally by {owners} owners")
@@ -390,6 +427,8 @@ def rows_by_chunk(schedule: Schedule, rows: Ints, chunks: int) -> Iterator[tuple
 
     With the first of these chunks come rows by chunk, and of each chunk in the order in which they were given, and the
     place of each chunk's first row among them: [chunk + 1].
+
+    Each yield is (first chunk, rows, places). What follows the last of these chunks is the first of the next yield.
     """
     from lightloom.collectives.verify import kernels
 

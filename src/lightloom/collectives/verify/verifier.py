@@ -89,6 +89,11 @@ other."""
 
 
 def _order_rows(schedule: Schedule, fabric: Fabric) -> _Order:
+    """Return an order in which the steps can run, as ``_Order`` describes it.
+
+    Raises:
+        VerificationError: a dependency names no step, or dependencies have a cycle.
+    """
     position, reach = _order_steps(schedule)
     step = position[schedule.step]
     if fabric.in_network_reduction:
@@ -101,7 +106,11 @@ def _order_rows(schedule: Schedule, fabric: Fabric) -> _Order:
 
 
 def _order_steps(schedule: Schedule) -> tuple[Int32s, Bytes]:
-    """Return the topological position of each step, and ``reach[a, b]``: a ends before b begins (empty: step order)."""
+    """Return the topological position of each step, and ``reach[a, b]``: a ends before b begins (empty: step order).
+
+    Raises:
+        VerificationError: a dependency names a step outside the schedule, or steps wait for each other.
+    """
     steps = schedule.steps
     if schedule.dependencies is None:
         return np.arange(steps, dtype=np.int32), np.zeros((0, 0), np.uint8)
@@ -134,6 +143,7 @@ def _order_steps(schedule: Schedule) -> tuple[Int32s, Bytes]:
 
 
 def _check_channels(schedule: Schedule, fabric: Fabric, in_order: _Order) -> None:
+    """Raise VerificationError where two lightpaths whose steps may run at once hold the same channel of a link."""
     from lightloom.collectives.verify import kernels
 
     step, rows, reach = in_order
@@ -156,7 +166,11 @@ def _check_channels(schedule: Schedule, fabric: Fabric, in_order: _Order) -> Non
 
 
 def _replay(schedule: Schedule, fabric: Fabric, order: _Order) -> None:
-    """Prove that every send carries what its source holds, and that all ranks end with what they must hold."""
+    """Prove that every send carries what its source holds, and that all ranks end with what they must hold.
+
+    Raises:
+        VerificationError: the first violation found, by row and rank or, at the end, by rank and chunk.
+    """
     from lightloom.collectives.verify import kernels
 
     step, rows, reach = order
@@ -255,6 +269,11 @@ def _farthest(schedule: Schedule, fabric: Fabric) -> Ints:
 
 
 def _check_queued_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
+    """Raise VerificationError where two lightpaths of any copies share a channel of a link, or a channel does not
+    exist.
+
+    ``farthest`` has one row for each lightpath.
+    """
     from lightloom.collectives.verify import kernels
 
     source, destination, route = schedule.ends(farthest)
@@ -334,7 +353,11 @@ def _links_of_copies(fabric: Fabric, ends: tuple[Ints, Ints, Ints], own: Ints, c
 
 
 def _replay_queued(schedule: Schedule, fabric: Fabric) -> None:
-    """Send the rows of each lightpath in order, on packet fabrics those of all together."""
+    """Send the rows of each lightpath in order, on packet fabrics those of all together.
+
+    Raises:
+        VerificationError: a row is never sent or sends twice, or a rank does not end with what it must hold.
+    """
     from lightloom.collectives.verify import kernels
 
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
@@ -378,6 +401,7 @@ class _Cells(NamedTuple):
 
     @classmethod
     def of(cls, schedule: Schedule) -> _Cells:
+        """Return the cells of a queued schedule, and what its collective says of them before and after."""
         ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
         period = ranks if schedule.folding is None else schedule.folding.period
         chunk, to = schedule.chunk.astype(np.int64), schedule.destination.astype(np.int64) % period
@@ -427,6 +451,8 @@ def _ends_of_parts(schedule: Schedule, period: int) -> tuple[Ints, Ints]:
 def verify_joint(parts: Sequence[Part], fabric: Fabric) -> Schedule:
     """Prove that all parts can run at once, and return the lightpaths of all of them.
 
+    The schedules of the parts are verified on one group each, sends of a shift hop by hop.
+
     Raises:
         VerificationError: the first violation found.
     """
@@ -454,7 +480,11 @@ def _check_members(part: GroupPart, joint: Schedule, rows: slice, fabric: Fabric
 
 
 def _check_shift(part: ShiftPart, joint: Schedule, rows: slice, fabric: Fabric) -> None:
-    """Follow what every rank sends, hop by hop, both ways."""
+    """Follow what every rank sends, hop by hop, both ways.
+
+    Raises:
+        VerificationError: some rank's send finds no circuit, or does not reach the rank a stride further on or back.
+    """
     shift = fabric.shift(part.stride, part.channels)
     for way in (1, -1):
         onward = np.full(fabric.ranks, -1, np.int64)

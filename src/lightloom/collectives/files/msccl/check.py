@@ -163,7 +163,12 @@ class Machine:
         self._reads: dict[Place, list[_Access]] = defaultdict(list)
 
     def run(self) -> Run:
-        """Run all threadblocks to their ends, and return what happened."""
+        """Run all threadblocks to their ends, and return what happened.
+
+        Raises:
+            ConfigError: steps race, sizes differ, or a message is left on a connection.
+            WaitingError: steps wait for each other.
+        """
         while self._ready:
             block = self._ready.popleft()
             while block.at < len(block.code.steps):
@@ -194,7 +199,11 @@ class Machine:
         self._ready.extend(self._waiting.pop(what, ()))
 
     def _advanced(self, block: _Block, step: Step) -> object | None:
-        """Handle one chunk of a step, and return what it still needs; None when it is done."""
+        """Handle one chunk of a step, and return what it still needs; None when it is done.
+
+        A need is an event to wait for: a step to be announced, ``("full", connection)`` or ``("free", connection)``.
+        ``block`` moves on, chunk by chunk and then to the next step.
+        """
         if not block.waited:
             if step.depends is not None:
                 number, awaited = step.depends
@@ -287,7 +296,10 @@ class Machine:
         self._memory[place] = content
 
     def _access(self, block: _Block) -> _Access:
-        """Return the access of the current step to a chunk."""
+        """Return the access of the current step to a chunk.
+
+        It is (threadblock, tick at which the step is done, step).
+        """
         return block.index, int(block.clock[block.index]) + 1, block.at
 
     def _ordered(self, block: _Block, place: Place, before: list[_Access]) -> None:
@@ -336,7 +348,10 @@ def check(program: Program, where: str) -> list[Run]:
 
 
 def _remedy(program: Program, condition: Condition, where: str, room: int) -> str:
-    """Return what would help a program that waits forever, if more room does."""
+    """Return what would help a program that waits forever, if more room does.
+
+    Room is doubled up to ``MOST_ROOM``; an empty text where none of these helps.
+    """
     held = room
     while held < MOST_ROOM:
         held *= 2
@@ -351,6 +366,8 @@ def _runs_in_parts(program: Program, condition: Condition, where: str, room: int
     """Return whether a program also ends where every chunk of a message takes room of its own.
 
     The runtime sends chunks together as long as they fit in a slot, and one by one where they are larger.
+
+    Programs whose steps move one chunk each are not run again.
     """
     if any(step.count > 1 for gpu in program.gpus for block in gpu.blocks for step in block.steps):
         try:
@@ -361,7 +378,11 @@ def _runs_in_parts(program: Program, condition: Condition, where: str, room: int
 
 
 def _check_result(run: Run, where: str) -> None:
-    """Find the root, and check every chunk that must be there at the end."""
+    """Find the root, and check every chunk that must be there at the end.
+
+    Raises:
+        ConfigError: a chunk of the output is not what the collective needs; names the first one.
+    """
     condition = run.condition
     run.root = condition.root(run.memory)
     wrong = []
@@ -414,7 +435,10 @@ def sentence(program: Program, runs: list[Run]) -> str:
 
 
 def _chosen_sizes(program: Program) -> str:
-    """Say for which sizes a runtime chooses a program."""
+    """Say for which sizes a runtime chooses a program.
+
+    The text says ``never`` where no size lies between its limits.
+    """
     if program.max_bytes <= program.min_bytes:
         limits = f"minBytes={program.min_bytes}, maxBytes={program.max_bytes}"
         return f"never: {limits}, and it asks minBytes <= size < maxBytes"
