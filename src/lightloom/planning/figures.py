@@ -31,8 +31,8 @@ _LETTERS = 22
 
 
 def shares(plan: HybridPlan) -> Floats:
-    """Return the share of each operator's time that each device computes, shape [device, operator]; of parts where no
-    part takes any time."""
+    """Return the share of each operator's seconds, forward and backward, that each device of a group computes: [device,
+    operator], columns add up to 1; the share of its parts where no part takes any time."""
     balanced = plan.balanced
     seconds = balanced.forward + balanced.backward
     operator = balanced.operator.astype(np.int64)
@@ -46,7 +46,8 @@ def shares(plan: HybridPlan) -> Floats:
 
 @styled
 def placement_figure(plan: HybridPlan) -> Figure:
-    """Draw one group; all groups are alike."""
+    """Draw which device of one group computes what share of each operator, beside the seconds that each device is busy;
+    all groups are alike."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -94,7 +95,8 @@ def _load(axes: Axes, plan: HybridPlan) -> None:
 
 
 def _names(operators: tuple[str, ...]) -> tuple[list[int], list[str]]:
-    """Where names stand, and the names: all operators of a few, else blocks where they begin, as many as fit."""
+    """Return where names stand along the operators, and the names: all of at most 22 operators, else blocks where they
+    begin, as many as fit."""
     if len(operators) <= _MOST_NAMES:
         return list(range(len(operators))), [plain(_short(name)) for name in operators]
     blocks = [_block(name) for name in operators]
@@ -115,6 +117,7 @@ def _block(name: str) -> str:
 
 
 def _short(name: str) -> str:
+    """Return the name, of a longer one than 22 letters its end behind an ellipsis."""
     return name if len(name) <= _LETTERS else f"…{name[-_LETTERS + 1 :]}"
 
 
@@ -151,8 +154,8 @@ class _Ground:
 
 @styled
 def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figure:
-    """Draw the bytes of each pair beside the bytes per second of the circuits that it holds, on average over the
-    cycle."""
+    """Draw the bytes of each pair of ranks beside the bytes per second of the circuits that it holds, on average over
+    the cycle; ranks are grouped where there are more than 128."""
     traffic, ranks = assignment.traffic, assignment.traffic.ranks
     block = -(-ranks // MOST_CELLS)
     granted = assignment.circuits
@@ -195,6 +198,8 @@ def group_figure(plan: HybridPlan, circuits: GroupCircuits) -> Figure:
 
 
 def _summed(ranks: int, block: int, source: Any, destination: Any, value: Floats) -> Floats:
+    """Return the values added up in square cells by source and destination, ``block`` ranks a cell: [source block,
+    destination block]."""
     size = -(-ranks // block)
     cells = np.zeros((size, size))
     np.add.at(cells, (source // block, destination // block), value)
@@ -202,6 +207,7 @@ def _summed(ranks: int, block: int, source: Any, destination: Any, value: Floats
 
 
 def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: Mask) -> Figure:
+    """Return the figure of bytes sent beside bytes per second served, crosses where ``relayed`` is True."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch

@@ -90,7 +90,8 @@ class CodecEngine(Config):
 
 
 def assumed_engine(accelerator: Accelerator, *, fused: bool) -> CodecEngine:
-    """Kernels on the accelerator, at an assumed share of its memory bandwidth; ``fused`` is that of the method.
+    """Return an engine of kernels on the accelerator, at half of its memory bandwidth by assumption; ``fused`` is that
+    of the method: 3 accesses a value, else 20.
 
     Raises:
         ConfigError: its memory bandwidth is unknown.
@@ -117,7 +118,8 @@ def assumed_engine(accelerator: Accelerator, *, fused: bool) -> CodecEngine:
 
 
 def profiled_engine(profile: CompressionProfile, entry: CodecProfile) -> CodecEngine:
-    """This host's kernel of a codec, as measured with a profile."""
+    """Return the engine of this host's kernel of a codec, as measured with a profile, at the number of threads that
+    codes and decodes fastest."""
     fastest = max(entry.host, key=lambda rates: rates.encode * rates.decode / (rates.encode + rates.decode))
     threads = f"{fastest.threads} thread{'s' if fastest.threads > 1 else ''}"
     return CodecEngine(
@@ -133,7 +135,7 @@ def profiled_engine(profile: CompressionProfile, entry: CodecProfile) -> CodecEn
 
 
 def local_engine(method: str) -> CodecEngine:
-    """This host's kernels for a method, as ``lightloom exchange measure`` found them.
+    """Return the engine of this host's kernels for a method, as ``lightloom exchange measure`` found them.
 
     Raises:
         ConfigError: they were not measured (says how to).
@@ -180,7 +182,7 @@ def nic_engine(codec: str | None, entry: CodecProfile | None, ratio: float | Non
 
 
 def engine_from_file(path: Path) -> CodecEngine:
-    """Return the engine that a YAML file describes.
+    """Return the engine that a YAML file describes, named by the file unless it states a name.
 
     Raises:
         ConfigError: the file is unreadable or malformed.
@@ -215,7 +217,7 @@ class PricedExchange:
     """Engine that codes; None for kernels on each cluster's accelerator at an assumed rate."""
 
     def on(self, accelerator: Accelerator) -> PricedExchange:
-        """Return the exchange with an engine: its own, or the accelerator's.
+        """Return the exchange with an engine: its own, or kernels on the accelerator at an assumed rate.
 
         Raises:
             ConfigError: the accelerator's memory bandwidth is unknown.
@@ -288,20 +290,22 @@ class PricedExchange:
         return None
 
     def group_refusal(self, ranks: int) -> str | None:
-        """Return why a group of so many ranks cannot use the method."""
+        """Return why a group of so many ranks cannot use the method (two levels: not a multiple of the node); None
+        where it can."""
         if isinstance(self.method, TwoLevelExchange) and ranks % self.method.node:
             return f"{self.method.name}: {ranks} ranks: expected a multiple of node={self.method.node}"
         return None
 
     def phases(self, kind: Kind, values: float, ranks: int) -> list[Phase]:
-        """Return the collectives of an exchange of so many values, in order, in the place of one of ``kind``."""
+        """Return the collectives of an exchange of so many values, in order, in the place of one of ``kind``; of a
+        reduce-scatter the first phase only."""
         share = values / max(self.gradient.values, 1)
         phases = [scaled(phase, share) for phase in self.method.phases(self.gradient, ranks)]
         return phases[:1] if kind == "reduce-scatter" else phases
 
     def coding(self, kind: Kind, values: float, ranks: int) -> tuple[float, float]:
-        """Return the seconds in which a rank encodes and decodes what it exchanges in the place of a collective of
-        ``kind``."""
+        """Return the seconds in which a rank encodes, matrix products included, and those in which it decodes, in one
+        exchange of so many values in the place of a collective of ``kind``."""
         work, engine = self._work(kind, values, ranks), self.coder
         products = work.flops / engine.flops if engine.flops else 0.0
         encoding = VALUE_BYTES * work.encoded_values / engine.encode
@@ -310,6 +314,8 @@ class PricedExchange:
         return encoding + products, decoding
 
     def _work(self, kind: Kind, values: float, ranks: int) -> Work:
+        """Return what a rank codes in an exchange of so many values, as their share of the whole gradient; messages are
+        not scaled."""
         work, share = self.method.work(self.gradient, ranks), values / max(self.gradient.values, 1)
         work = replace(
             work,
@@ -324,8 +330,8 @@ class PricedExchange:
         return replace(work, decoded_values=values * (ranks - 1) / ranks, decoded_messages=float(ranks - 1))
 
     def along_schedule(self, kind: Kind, values: float, ranks: int, *, ring: bool) -> float:
-        """Return the size of the collective that a schedule carries in the place of ``values``, in bytes, where coded
-        sums travel.
+        """Return the size in bytes of the collective of ``kind`` that a schedule carries in the place of so many
+        ``values``, where coded sums travel.
 
         Around a ring, hops carry sums of 1, 2 ... ranks - 1 gradients, and finished sums of all. Other schedules add up
         in another order; their sums are taken to be as large as finished ones.
@@ -336,13 +342,15 @@ class PricedExchange:
         return hops if kind == "reduce-scatter" else (hops + finished) / 2
 
     def least_share(self) -> float:
-        """Return the bytes sent along a schedule for each byte of float32, at least."""
+        """Return the least bytes sent along a schedule for each byte of float32, over sums of any number of gradients
+        that were measured."""
         (sizes,) = self.method.phases(self.gradient, 2)
         least = min((nbytes for _, nbytes in sizes.nbytes_by_terms), default=sizes.nbytes)
         return least / (VALUE_BYTES * max(self.gradient.values, 1))
 
     def sent_bytes(self, kind: Kind, values: float, ranks: int) -> float:
-        """Return the size of the plain collective of ``kind`` whose ranks send as many bytes as this exchange's do."""
+        """Return the size in bytes of the plain collective of ``kind`` whose ranks send as many bytes as those of one
+        whole exchange do."""
         ways = 2 if kind == "all-reduce" else 1
         phases = self.phases(kind, values, ranks)
         if kind == "reduce-scatter" and self.in_schedule:
@@ -367,7 +375,7 @@ class PricedExchange:
 
 
 def scaled(phase: Phase, share: float) -> Phase:
-    """Return the phase of a share of the gradient."""
+    """Return the phase with all its bytes multiplied by ``share``, that of the part of the gradient exchanged."""
     sizes = tuple((terms, nbytes * share) for terms, nbytes in phase.nbytes_by_terms)
     return replace(phase, nbytes=phase.nbytes * share, nbytes_by_terms=sizes)
 
@@ -440,13 +448,15 @@ def ring_codec_of(method: ExchangeMethod) -> RingCodecExchange:
 
 
 def bits_by_terms(entry: CodecProfile) -> tuple[tuple[int, float], ...]:
-    """Bits of a value by the number of summed gradients, as profiled; one gradient's where sums were not."""
+    """Return bits of a coded value by the number of gradients summed, (terms, bits) ascending; the one entry of a
+    single gradient where sums were not profiled."""
     one = _BITS / entry.whole.ratio
     # Sums are measured at one step; how much larger they are than single gradients holds for all.
     return tuple((terms, one * entry.sums[1] / ratio) for terms, ratio in sorted(entry.sums.items())) or ((1, one),)
 
 
 def _sums_note(entry: CodecProfile) -> str:
+    """Return a note of the largest sum that was profiled, or that none was, to follow a source."""
     if entry.sums:
         return f"; sums of up to {max(entry.sums)} gradients"
     return "; of one gradient only, which is too few bytes for sums: profile again"
@@ -501,5 +511,5 @@ def profile_of(
 
 
 def _short(model: str) -> str:
-    """Without the folder, which may be written in several ways."""
+    """Return the name of a model without its folder, which may be written in several ways."""
     return model.rpartition("/")[2]

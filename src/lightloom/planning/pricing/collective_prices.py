@@ -88,9 +88,12 @@ class CostedPrices:
     """Prices that hold each cost against a bound; calls as the simulator's ``Price``."""
 
     def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
+        """Return the price of one collective of ``nbytes`` bytes and the lower bound that it was held against;
+        subclasses fill this in."""
         raise NotImplementedError
 
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
+        """Return the price of one collective of ``nbytes`` bytes: its cost, circuits and algorithm."""
         return self._entry(kind, nbytes)[0]
 
     def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
@@ -134,8 +137,8 @@ class SchedulePrices(CostedPrices):
         return prices
 
     def at(self, size: float) -> SchedulePrices:
-        """Return prices where schedules built for ``size`` bytes carry everything, so that one set of circuits serves
-        all."""
+        """Return a copy of these prices where schedules built for ``size`` bytes carry every collective of an algorithm
+        that builds by size, so that one set of circuits serves all."""
         prices = copy(self)
         prices._only = size
         return prices
@@ -148,11 +151,13 @@ class SchedulePrices(CostedPrices):
         return self._only or 2.0 ** floor(log2(max(self.sent_nbytes(kind, nbytes), 1.0)))
 
     def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
-        """Return the bytes of float32 that the codec takes for a collective; None where this kind is not compressed."""
+        """Return the bytes of float32 that the codec takes for a collective of ``nbytes`` bytes of gradients; None
+        where this kind is not compressed."""
         return nbytes / self._element_bytes[kind] * VALUE_BYTES if kind in self._element_bytes else None
 
     def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
-        """Return the size of a collective of ``nbytes`` as the schedule carries it."""
+        """Return the bytes of the collective that the schedule carries in the place of one of ``nbytes``: of coded sums
+        where an exchange is set and the kind carries gradients, else ``nbytes``."""
         values = self.values_nbytes(kind, nbytes)
         if self.exchange is None or values is None:
             return nbytes
@@ -160,7 +165,8 @@ class SchedulePrices(CostedPrices):
         return self.exchange.along_schedule(kind, values / VALUE_BYTES, self.fabric.ranks, ring=ring)
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
-        """Return the verified schedule of one collective."""
+        """Return the verified schedule of one collective, resized to the bytes that it sends; built anew where its rows
+        were dropped."""
         schedule, sent = self._rows(kind, nbytes), self.sent_nbytes(kind, nbytes)
         loads = self._build(kind, nbytes).loads
         return schedule.resized(sent) if loads is None else at_size(schedule, sent, loads, self.fabric)
@@ -188,7 +194,8 @@ class SchedulePrices(CostedPrices):
                 del self._built[key]
 
     def _rows(self, kind: Kind, nbytes: float) -> Schedule:
-        """Return the verified schedule of a collective at the size that it was built for."""
+        """Return the verified schedule of a collective at the size that it was built for; rows that were dropped are
+        built again."""
         built = self._build(kind, nbytes)
         if built.schedule is None:
             size = self.built_for(kind, nbytes)
@@ -196,6 +203,8 @@ class SchedulePrices(CostedPrices):
         return built.schedule
 
     def _build(self, kind: Kind, nbytes: float) -> _Built:
+        """Return what was built for a collective: from this object, else, without rows, from another fabric of the same
+        structure, else built and verified now."""
         size = self.built_for(kind, nbytes)
         if (kind, size) not in self._built:
             alike = self.algorithm.by_structure and (self.algorithm, kind, self.model, structure(self.fabric))
@@ -209,6 +218,8 @@ class SchedulePrices(CostedPrices):
         return self._built[kind, size]
 
     def _made(self, kind: Kind, size: float) -> _Built:
+        """Return a schedule that is built and verified now for ``size`` bytes, with its loads and, where fabric and
+        loads tell, the key of its circuits."""
         collective = Collective(kind, self.fabric.ranks, size)
         schedule, loads = build_with_loads(self.algorithm, collective, self.fabric, self.model)
         circuits = circuits_key(schedule, self.fabric) if loads is None and self.fabric.exclusive else None
@@ -218,6 +229,8 @@ class SchedulePrices(CostedPrices):
         return _Built(schedule, loads, circuits)
 
     def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
+        """Return the price and its bound, computed once for each kind, size built for and size; one from the disk that
+        fails its bound is made again, with a warning."""
         key = kind, self.built_for(kind, nbytes), nbytes
         if key in self._unchecked:
             self._unchecked.discard(key)
@@ -245,6 +258,8 @@ class SchedulePrices(CostedPrices):
         return self._priced[key]
 
     def _work(self, kind: Kind, nbytes: float) -> CodecWork:
+        """Return the work of the codec along the schedule of a collective, kept by whether it runs in line with the
+        links."""
         assert self.exchange is not None
         work, in_line = self._build(kind, nbytes).work, self.exchange.in_line
         if in_line not in work:
@@ -268,7 +283,8 @@ _MOST: Effort = 4096
 
 
 def prices_path(algorithm: Algorithm, fabric: Fabric, model: CostModel) -> Path | None:
-    """Return the file of the prices of an algorithm on a fabric; None where they are not cached."""
+    """Return the file of the prices of an algorithm on a fabric; None where they are not cached: the algorithm or the
+    fabric is a plug-in."""
     module, name = fabric.implementation
     origins = (algorithm.build.__module__, module)
     if not all(origin.startswith("lightloom.") for origin in origins):
@@ -291,13 +307,15 @@ def read_prices(path: Path | None, algorithm: str) -> Prices:
 
 
 def _entry(row: Document, algorithm: str) -> tuple[tuple[Kind, float, float], tuple[Priced, Bound]]:
+    """Return the key and the value of one price from its row in a file: (kind, size built for, bytes) and (price,
+    bound)."""
     priced = Priced(cost=Cost(**row["cost"]), circuits=row["circuits"], algorithm=algorithm)
     key = cast(Kind, row["kind"]), float(row["built_for"]), float(row["nbytes"])
     return key, (priced, Bound(**row["bound"]))
 
 
 def write_prices(path: Path | None, prices: Prices) -> None:
-    """Write prices to a file."""
+    """Write the latest 4,096 prices to a file; do nothing without a path or without prices."""
     if path is None or not prices:
         return
     rows = [
@@ -368,13 +386,16 @@ class PriceLine(NamedTuple):
     """Seconds per byte beyond it."""
 
     def __call__(self, nbytes: Floats) -> Floats:
+        """Return the seconds at least, in the shape of ``nbytes``: the larger of both lines, the first without its
+        slope below 4 KiB, the second only up to 128 GiB."""
         near = self.nothing + np.where(nbytes >= _SMALL, self.slope * nbytes, 0.0)
         beyond = np.where(nbytes <= _LARGE, self.far - self.far_slope * (_LARGE - nbytes), 0.0)
         bound: Floats = np.maximum(near, beyond)
         return bound
 
     def below(self, other: PriceLine) -> bool:
-        """Return whether this bound is nowhere above another one."""
+        """Return whether this bound is nowhere above another one, judged by the starts and slopes of both lines: True
+        is sure, False may be too careful."""
         starts = self.far - self.far_slope * _LARGE, other.far - other.far_slope * _LARGE
         near = self.nothing <= other.nothing and self.slope <= other.slope
         return near and self.far <= other.far and starts[0] <= starts[1]
@@ -486,10 +507,12 @@ _PASSES: Mapping[Kind, int] = {
 
 
 def _declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - all kinds alike
+    """Return why the library does not serve: the fabric states none; None where it states one, whatever the kind."""
     return None if fabric.library else f"library: the {fabric.kind_name} states none (transport)"
 
 
 def _no_schedule(collective: Collective, fabric: Fabric, *, striped: bool) -> NoReturn:  # noqa: ARG001
+    """Raise UnsupportedError: a collective of the library has no schedule."""
     raise UnsupportedError(f"the {collective.kind} of the fabric's collective library has no schedule of ours")
 
 
@@ -532,6 +555,8 @@ class LibraryPrices(CostedPrices):
         return self._library.seconds(kind, ranks, np.ones_like(ranks), nbytes)
 
     def _priced(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
+        """Return the price by the closed form and the proved lower bound; BoundError where the price lies below the
+        bound by more than rounding."""
         group = np.array([self.fabric.ranks]), np.ones(1, np.int64)
         seconds = float(self.seconds(kind, np.array([nbytes]))[0])
         collective, adds = Collective(kind, self.fabric.ranks, nbytes), self._library.tiers.reduction
@@ -542,7 +567,8 @@ class LibraryPrices(CostedPrices):
         return _priced(seconds, energy), bound
 
     def _energy(self, kind: Kind, nbytes: float, inside: int) -> float | None:
-        """Return the joules of a ring through all nodes; None where the energy per bit has no source."""
+        """Return the joules that all ranks send in a ring through all nodes, ``inside`` ranks of the group in each;
+        None where the fabric states no energy per bit."""
         if self.fabric.energy_per_bit is None:
             return None
         ranks = self.fabric.ranks
@@ -590,7 +616,8 @@ class LibraryPricing:
         return None
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
-        """Return the prices of a group of ``ranks`` that lie ``stride`` apart."""
+        """Return the prices of a group of ``ranks`` that lie ``stride`` apart, whatever the algorithm and the exchange;
+        without energy and not held against a bound."""
         group = np.array([ranks]), np.array([stride])
 
         def price(kind: Kind, nbytes: float) -> Priced:
@@ -601,13 +628,15 @@ class LibraryPricing:
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
-        """Chords below the one price."""
+        """Return one lower bound, chords below the closed form; no circuits are set up, so that ``hidden_setup``
+        changes nothing."""
         group = np.array([ranks]), np.array([stride])
         return [chords(_DENSE_SIZES, self._library.seconds(kind, *group, np.array(_DENSE_SIZES)[None])[0])]
 
 
 def _priced(seconds: float, energy: float | None) -> Priced:
-    """Return the price of a collective that takes so long and sends all the while."""
+    """Return the price of a collective that takes so many seconds and transmits all the while, in one step, with
+    circuits that never change."""
     nothing = {"conversion": 0.0, "reconfiguration": 0.0, "setup": 0.0}
     cost = Cost(steps=1, time=seconds, transmission=seconds, static=True, energy=energy, **nothing)
     return Priced(cost=cost, algorithm=LIBRARY.name)
@@ -623,7 +652,8 @@ CollectivePrices: TypeAlias = SchedulePrices | LibraryPrices
 
 
 def line_below(prices: CollectivePrices, kind: Kind, *, hidden_setup: bool) -> LowerPrice:
-    """Return the lower bound of the prices of one algorithm."""
+    """Return a lower bound of the prices of one algorithm: steps for schedules built by size, chords for the library
+    and pipelines, else two lines."""
     if prices.algorithm.by_size:
         return sized_line(kind, prices.fabric, prices.model)
     if isinstance(prices, LibraryPrices):
@@ -649,6 +679,7 @@ class CheapestPrices(CostedPrices):
         return self._choices[kind, nbytes]
 
     def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
+        """Return the price and the bound of the algorithm that :meth:`choice` picks."""
         prices = self.choice(kind, nbytes)
         return prices(kind, nbytes), prices.cost(kind, nbytes)[1]
 
@@ -658,7 +689,8 @@ class CheapestPrices(CostedPrices):
 
 
 def _cheapest(candidates: Sequence[tuple[CollectivePrices, LowerPrice]], kind: Kind, nbytes: float) -> CollectivePrices:
-    """Return the cheapest prices, of equal ones the first by name; those whose bounds are higher are not asked.
+    """Return the cheapest prices by repeated time, of equal ones the first by name; those whose bounds are higher are
+    not asked, and a single candidate that serves all sizes is returned unpriced.
 
     Raises:
         UnsupportedError: every algorithm fails at this size; those whose schedules serve all sizes were tried before.
@@ -748,7 +780,8 @@ class ExchangePrices(CostedPrices):
     _costs: dict[tuple[Kind, float], tuple[Priced, Bound]] = field(default_factory=dict)
 
     def choice(self, kind: Kind, nbytes: float) -> CollectivePrices | ExchangePrices:
-        """Return these prices for a collective that the method carries, otherwise those of the algorithm that does."""
+        """Return these prices for a collective that the method carries in at least one phase, otherwise those of the
+        algorithm that carries it as it is."""
         if kind in self.element_bytes and self.phases(kind, nbytes):
             return self
         return self.plain(self.ranks, self.stride).choice(kind, nbytes)
@@ -767,7 +800,8 @@ class ExchangePrices(CostedPrices):
         return self.plain(phases[0].ranks, phases[0].stride).schedule(phases[0].kind, phases[0].nbytes)
 
     def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
-        """Return the collectives of an exchange in the place of one of so many bytes."""
+        """Return the collectives of an exchange, in order, in the place of one of ``nbytes`` bytes of gradients;
+        KeyError for a kind that carries none."""
         values = nbytes / self.element_bytes[kind]
         return group_phases(self.exchange, kind, values, self.ranks, self.stride, in_network=self.in_network)
 
@@ -786,14 +820,16 @@ class ExchangePrices(CostedPrices):
         return 4 * nbytes / self.element_bytes[kind] if kind in self.element_bytes else None
 
     def sent_nbytes(self, kind: Kind, nbytes: float) -> float:
-        """Return the size of the plain collective that sends as many bytes a step."""
+        """Return the bytes of the plain collective that sends as much in a step; of an exchange every so many steps, a
+        step's share."""
         values = nbytes / self.element_bytes[kind]
         return self.exchange.sent_bytes(kind, values, self.ranks) / self.exchange.every
 
     def lines(
         self, kind: Kind, lines_of: Callable[[Kind, int, int], Sequence[LowerPrice]]
     ) -> Sequence[LowerPrice] | None:
-        """Lower bounds of these prices; None for a kind that is left as it is.
+        """Return lower bounds of these prices; None for a kind that is left as it is, empty where some phase has no
+        lower bound.
 
         Args:
             kind: of the collectives.
@@ -809,9 +845,12 @@ class ExchangePrices(CostedPrices):
         return [exchange_line(parts, (nothing, some - nothing), self.exchange.every)]
 
     def _coding(self, kind: Kind, nbytes: float) -> tuple[float, float]:
+        """Return the seconds of encoding and of decoding of one whole exchange, not of a step's share."""
         return self.exchange.coding(kind, nbytes / self.element_bytes[kind], self.ranks)
 
     def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
+        """Return the price and the bound of a step's share of the exchange, computed once for each size; the plain ones
+        of a kind that is left as it is."""
         if kind not in self.element_bytes:
             plain = self.plain(self.ranks, self.stride)
             return plain(kind, nbytes), plain.cost(kind, nbytes)[1]
@@ -820,6 +859,8 @@ class ExchangePrices(CostedPrices):
         return self._costs[kind, nbytes]
 
     def _price(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
+        """Return a step's share of the sums over all phases, coding included, and of the sum of their bounds; named by
+        the algorithm of the largest phase, the bound by what sets the slowest one."""
         phases = self.phases(kind, nbytes)
         carriers = [self.plain(phase.ranks, phase.stride).choice(phase.kind, phase.nbytes) for phase in phases]
         priced = [carrier(phase.kind, phase.nbytes) for carrier, phase in zip(carriers, phases, strict=True)]
@@ -837,7 +878,8 @@ class ExchangePrices(CostedPrices):
 
 
 def _together(priced: Sequence[Priced], encode: float, decode: float) -> Priced:
-    """Return one cost of all phases; circuits stay where all phases have the same."""
+    """Return one cost of all phases one after the other, with coding in seconds; circuits stay, and are set up once,
+    where all phases have the same; the energy is None where that of any phase is."""
     keys = {each.circuits for each in priced}
     static = (bool(priced) and len(keys) == 1 and None not in keys) or (len(priced) == 1 and priced[0].cost.static)
     costs = [each.cost for each in priced]

@@ -63,7 +63,8 @@ class Pricing(Protocol):
     """Prices of the collectives of a group of ranks."""
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
-        """Return why the group has no such collective; None where it has."""
+        """Return why the group has no such collective; None where it has; ``exchange`` is the number of a method, 0 for
+        gradients as they are."""
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
         """Return the prices of a group of ``ranks`` that lie ``stride`` apart, gradients exchanged by method
@@ -72,7 +73,9 @@ class Pricing(Protocol):
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
-        """Lower bounds of the prices of the algorithms that may carry a collective; the least is a bound."""
+        """Return lower bounds of the prices of the algorithms that may carry a collective, one each; the least of them
+        is a bound. With ``hidden_setup`` all circuits of the first step are set up before the data exists, otherwise
+        only those that can stay in place."""
 
 
 class GroupPrices(Pricing):
@@ -122,7 +125,7 @@ class GroupPrices(Pricing):
         """Number of prices that came from the disk."""
 
     def with_choices(self, choices: Sequence[str]) -> GroupPrices:
-        """Return prices where exchanges choose among other algorithms."""
+        """Return prices where exchanges choose among other algorithms; what is priced is shared with these."""
         return self._sharing(self.fabric, choices)
 
     def on(self, fabric: Fabric) -> GroupPrices:
@@ -158,6 +161,7 @@ class GroupPrices(Pricing):
         return {name: why for (_, name, _), why in self._usable.items() if why is not None}
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
+        """Return why no algorithm carries the collective in such a group; None where at least one does."""
         part = self._part(ranks, stride)
         if part is None:
             return f"the fabric has no part of {ranks} ranks" + (f" that lie {stride} apart" if stride > 1 else "")
@@ -170,7 +174,8 @@ class GroupPrices(Pricing):
         return None if None in reasons else "; ".join(dict.fromkeys(filter(None, reasons)))
 
     def _exchange_refusal(self, kind: Kind, algorithm: str, part: Fabric, exchange: int, stride: int) -> str | None:
-        """Return why a method does not serve in the place of a collective of gradients; None where it does."""
+        """Return why a method, or the algorithm in one of its phases, does not serve in the place of a collective of
+        gradients; None where it does."""
         method, light = self._exchanges[exchange], part.in_network_reduction
         why = method.refusal(kind, in_network=light, stride=stride) or method.group_refusal(part.ranks)
         if why is not None or method.in_schedule:
@@ -182,22 +187,25 @@ class GroupPrices(Pricing):
         return next(filter(None, refusals), None)
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> CheapestPrices | ExchangePrices:
-        """Return the prices of a group where gradients are exchanged by the method of that number."""
+        """Return the prices of a group of ``ranks`` that lie ``stride`` apart: of phases of its own where the method of
+        number ``exchange`` has them, else of the cheapest algorithm; ``algorithm`` may be "auto"."""
         if exchange and not self._exchanges[exchange].in_schedule:
             return self._phased(algorithm, ranks, exchange, stride)
         return self._cheapest(algorithm, ranks, exchange, stride)
 
     def _of_kind(self, kind: Kind, exchange: int) -> int:
-        """Return the number of a method, 0 where a kind of collective carries no gradients."""
+        """Return the number of the method, 0 where this kind of collective carries no gradients."""
         return exchange if kind in self.element_bytes else 0
 
     def _cheapest(self, algorithm: str, ranks: int, exchange: int, stride: int) -> CheapestPrices:
+        """Return the prices, kept, of the cheapest algorithm in a group."""
         key = algorithm, ranks, exchange, stride
         if key not in self._prices:
             self._prices[key] = CheapestPrices(partial(self._bounded, *key))
         return self._prices[key]
 
     def _phased(self, algorithm: str, ranks: int, exchange: int, stride: int) -> ExchangePrices:
+        """Return the prices, kept, of a method with phases of its own in a group."""
         key = algorithm, ranks, exchange, stride
         if key not in self._phases:
 
@@ -212,6 +220,8 @@ class GroupPrices(Pricing):
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
+        """Return a lower bound for each algorithm that may carry the collective, or one for a method with phases of its
+        own; empty where none may."""
         if exchange and not self._exchanges[exchange].in_schedule:
 
             def plain(part_kind: Kind, members: int, apart: int) -> Sequence[LowerPrice]:
@@ -225,7 +235,7 @@ class GroupPrices(Pricing):
     def proved_lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
-        """Lower bounds of the prices for which no schedule is built; :meth:`lines` where these do not hold, since a
+        """Return one proved lower bound for which no schedule is built; :meth:`lines` where it does not hold, since a
         codec changes the bytes, or where prices are those of a library, in closed form."""
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
@@ -237,7 +247,8 @@ class GroupPrices(Pricing):
         return [self._proved[key]]
 
     def schedules(self, algorithm: Algorithm, part: Fabric) -> CollectivePrices:
-        """Return the prices of one algorithm on a fabric, those on the disk included, or of the fabric's library."""
+        """Return the prices, kept, of one algorithm on a fabric, those on the disk included, or of the fabric's
+        library."""
         key = algorithm.name, self._key(part)
         if key not in self._plain and algorithm is LIBRARY:
             self._plain[key] = LibraryPrices(part, self.model)
@@ -248,7 +259,7 @@ class GroupPrices(Pricing):
         return self._plain[key]
 
     def save(self) -> None:
-        """Cache on disk what is new."""
+        """Write to disk the prices of each algorithm that has more than were read."""
         for key, prices in self._plain.items():
             if len(prices.cached) > self._read.get(key, 0):
                 write_prices(prices_path(prices.algorithm, prices.fabric, self.model), prices.cached)
@@ -274,6 +285,8 @@ class GroupPrices(Pricing):
     def _bounded(
         self, algorithm: str, ranks: int, exchange: int, stride: int, kind: Kind
     ) -> Sequence[tuple[CollectivePrices, LowerPrice]]:
+        """Return the prices that may carry a kind of collective in a group, each with a lower bound; UnsupportedError
+        with the failures where there are none."""
         candidates = self._candidates(kind, algorithm, ranks, exchange, stride)
         if not candidates:
             part = self._part(ranks, stride)
@@ -283,6 +296,7 @@ class GroupPrices(Pricing):
         return [(prices, self._line(prices, kind, False)) for prices in candidates]
 
     def _line(self, prices: CollectivePrices, kind: Kind, hidden_setup: bool) -> LowerPrice:
+        """Return the lower bound of some prices of one kind, computed once."""
         key = id(prices), kind, hidden_setup
         if key not in self._lines:
             self._lines[key] = line_below(prices, kind, hidden_setup=hidden_setup)
@@ -291,6 +305,8 @@ class GroupPrices(Pricing):
     def _candidates(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int
     ) -> Sequence[CollectivePrices]:
+        """Return the prices of the algorithms that neither decline the collective nor fail to build it, coded where the
+        exchange has a number; empty where there are none."""
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
         usable = [
@@ -303,6 +319,7 @@ class GroupPrices(Pricing):
         return prices if exchange == 0 else [self._with_codec(each, exchange) for each in prices]
 
     def _with_codec(self, prices: CollectivePrices, exchange: int) -> SchedulePrices:
+        """Return the same prices, kept, with gradients coded by the method of a number."""
         assert isinstance(prices, SchedulePrices)
         key = prices.algorithm.name, self._key(prices.fabric), exchange
         if key not in self._coded:
@@ -310,6 +327,7 @@ class GroupPrices(Pricing):
         return self._coded[key]
 
     def _declined(self, kind: Kind, algorithm: Algorithm, part: Fabric, exchange: int) -> str | None:
+        """Return why an algorithm does not carry a collective, or not with a codec; None where it does."""
         if (algorithm.by_size or algorithm.pipelined) and exchange != 0:
             return f"{algorithm.name} has no steps between which a codec could be charged"
         if algorithm is LIBRARY and exchange != 0:
@@ -320,6 +338,7 @@ class GroupPrices(Pricing):
         return self._refusals[key]
 
     def _too_long(self, kind: Kind, algorithm: Algorithm, part: Fabric) -> str | None:
+        """Return that an algorithm lists more transfers than are built here; None where it does not."""
         rows = algorithm.rows(kind, part)
         if rows <= self._most_rows:
             return None
@@ -340,6 +359,7 @@ class GroupPrices(Pricing):
         return among
 
     def _part(self, ranks: int, stride: int) -> Fabric | None:
+        """Return the fabric of a group, kept; None where the fabric has no such part."""
         if ranks == self.fabric.ranks:
             return self.fabric
         if (ranks, stride) not in self._parts:
@@ -347,12 +367,15 @@ class GroupPrices(Pricing):
         return self._parts[ranks, stride]
 
     def _key(self, part: Fabric) -> str:
+        """Return the JSON text of a fabric, by which prices are kept."""
         if id(part) not in self._keys:
             self._keys[id(part)] = part, part.model_dump_json()
         return self._keys[id(part)][1]
 
 
 def _draw(all_prices: Sequence[CollectivePrices], kind: Kind) -> None:
+    """Price the collectives that lines are drawn through, so that they are kept; an algorithm that fails raises
+    here."""
     for prices, nbytes in product(all_prices, LINE_SIZES):
         prices(kind, nbytes)
 
@@ -399,20 +422,21 @@ def live_axes(strategy: Strategy) -> tuple[AxisGroups, ...]:
 
 
 def least_channels(fabric: Fabric, axes: Sequence[AxisGroups]) -> int | None:
-    """Return the channels of a link without which the axes' circuits cannot stand at once; None where channels cannot
-    be shared."""
+    """Return the least channels of every link with which the axes' circuits stand at once, the sum of their units; None
+    where some axis cannot share channels or there are no axes."""
     units = [axis.unit(fabric) for axis in axes]
     return sum(units) if units and all(units) else None
 
 
 def divides(fabric: Fabric) -> bool:
-    """Return whether axes of parallelism can divide the channels of a fabric."""
+    """Return whether axes of parallelism can divide the channels of a fabric: circuits are exclusive and shifts have a
+    unit."""
     return fabric.exclusive and fabric.shift_unit(1) > 0
 
 
 def seconds_a_byte(fabric: Fabric, kind: Kind, ranks: int, stride: int) -> float:
-    """Return the seconds for each byte of a collective that no schedule beats, were all channels the axis' own; 0 where
-    nothing is divided."""
+    """Return the seconds for each byte of a collective that no schedule beats, were all whole units of channels the
+    axis' own; 0 where nothing is divided or of one rank, infinite where the fabric has no such share."""
     if not divides(fabric) or ranks == 1:
         return 0.0
     unit = fabric.share_unit(ranks, stride)
@@ -421,8 +445,8 @@ def seconds_a_byte(fabric: Fabric, kind: Kind, ranks: int, stride: int) -> float
 
 
 def undivided_pair(fabric: Fabric, stride: int) -> tuple[float, float]:
-    """Return the bytes per second and seconds of latency from each stage to the next, were all channels the pipeline's
-    own."""
+    """Return the bytes per second and seconds of latency from each stage to the one ``stride`` ranks on, were all
+    channels the pipeline's own."""
     if not divides(fabric) or stride % fabric.ranks == 0:
         return fabric.message(stride)
     shift = fabric.shift(stride, fabric.shared_channels)
@@ -430,8 +454,8 @@ def undivided_pair(fabric: Fabric, stride: int) -> tuple[float, float]:
 
 
 def circuits_stand(fabric: Fabric, rows: Strategies) -> Mask:
-    """Return whether there are channels enough for the circuits of all axes of a strategy at once, or channels cannot
-    be shared: [rows]."""
+    """Return True for rows whose axes' circuits have channels enough to stand at once, for data parallelism alone, and
+    where channels cannot be shared: [rows]."""
     if not fabric.exclusive:
         return np.ones(len(rows), np.bool_)
     degrees = np.stack([rows.dp, rows.tp, rows.pp, rows.ep, rows.cp])
@@ -459,7 +483,8 @@ class Division:
         return f"of {self.fabric.shared_channels} {what}: {held}"
 
     def shares(self) -> list[tuple[AxisGroups, AxisShare]]:
-        """Where the channels of each axis lie."""
+        """Return each axis with its share: ranks, stride, first channel and number of channels; the shares lie one
+        after the other."""
         first = accumulate(self.channels, initial=0)
         return [
             (axis, AxisShare(axis.ranks, axis.stride, begin, count))
@@ -472,7 +497,8 @@ class Division:
         return names.index(axis) if axis in names else None
 
     def part(self, number: int) -> Fabric | None:
-        """Return a group of an axis as a fabric of the channels that reach it."""
+        """Return a group of the axis at a place as a fabric of the channels that reach it; None where the fabric has no
+        such share."""
         axis = self.axes[number]
         return self.fabric.share(axis.ranks, axis.stride, self.channels[number])
 
@@ -512,12 +538,13 @@ class Divisions:
         return tuple(counts) if sum(counts) <= total else None
 
     def equal(self) -> tuple[int, ...]:
-        """Return the parts of each axis, as many of each as of others but one."""
+        """Return the parts of each axis, equally many but for one more of the first axes where they do not divide
+        evenly."""
         count, more = divmod(self.counts, len(self.axes))
         return tuple(count + (number < more) for number in range(len(self.axes)))
 
     def neighbours(self, parts: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Return the divisions in which one part belongs to another axis."""
+        """Return the divisions in which one part has moved from one axis to another."""
         ways = [(giver, taker) for giver in range(len(parts)) for taker in range(len(parts)) if giver != taker]
         return [
             tuple(count - (number == giver) + (number == taker) for number, count in enumerate(parts))
@@ -563,19 +590,25 @@ class ScaledChannels(DividedChannels):
     before schedules are built for it."""
 
     def pricing(self, axis: Axis) -> Pricing:
+        """Return prices on all channels that are lengthened by as much as the axis has fewer."""
         part = super().pricing(axis)
         assert isinstance(part, GroupPrices)
         return _ScaledPrices(self._prices, part)
 
 
 class _ScaledPrices(Pricing):
+    """Prices of a part, estimated from those on all channels."""
+
     def __init__(self, whole: GroupPrices, part: GroupPrices) -> None:
         self._whole, self._part = whole, part
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
+        """Return why the part of the axis has no such collective; None where it has."""
         return self._part.refusal(kind, algorithm, ranks, exchange, stride)
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
+        """Return the prices on all channels, what bytes add to nothing multiplied by channels of all over those of the
+        part; UnsupportedError where the part refuses the collective."""
         whole = self._whole.price(algorithm, ranks, exchange, stride)
         longer = self._whole.fabric.usable_channels / self._part.fabric.usable_channels - 1
 
@@ -591,12 +624,13 @@ class _ScaledPrices(Pricing):
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
+        """Return the lower bounds on all channels, not lengthened."""
         return self._whole.lines(kind, algorithm, ranks, exchange, stride, hidden_setup=hidden_setup)
 
 
 def slope(prices: GroupPrices, kind: Kind, ranks: int, exchange: int, stride: int = 1) -> float:
-    """Return the seconds for each byte of a collective at least, were all channels the axis' own; 0 where nothing is
-    divided."""
+    """Return the least seconds for each byte of a collective, were all channels the axis' own; coded gradients count by
+    the method's least share; 0 where nothing is divided or the method has phases of its own."""
     seconds, sizes = seconds_a_byte(prices.fabric, kind, ranks, stride), prices.element_bytes
     if exchange == 0 or kind not in sizes:
         return seconds
@@ -651,6 +685,6 @@ class PlanePrices:
 
 @cache
 def divisions(planes: int, axes: int) -> list[tuple[int, ...]]:
-    """Return every way to share out all planes among so many axes, none of them without: compositions of ``planes``."""
+    """Return every way to share out all planes among so many axes, each with at least one: tuples of planes by axis."""
     edges = combinations(range(1, planes), axes - 1)
     return [tuple(b - a for a, b in zip((0, *cut), (*cut, planes), strict=True)) for cut in edges]

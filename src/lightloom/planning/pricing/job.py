@@ -70,14 +70,15 @@ class OperatorTimes:
     precision: Precision
 
     def kernels(self, samples: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
-        """Return the seconds of every operator, however long launching it takes, each [rows, operators]."""
+        """Return the seconds of every operator's kernels undivided (tp of 1) forward and backward, repeated forward
+        passes included, however long launching them takes: each [rows, operators]."""
         times = self.sorts.times(self.accelerator, self.precision, samples, np.ones_like(samples))
         forward, backward = self.repeating(times, recomputation)
         return np.ascontiguousarray(forward[:, self.sort]), np.ascontiguousarray(backward[:, self.sort])
 
     def parts(self, parts: Parts) -> tuple[Floats, Floats]:
-        """Return the seconds of parts of operators by their own shapes, however long launching takes, nothing repeated,
-        each [parts]."""
+        """Return the seconds of parts of operators forward and backward by their own shapes, however long launching
+        takes, nothing repeated, each [parts]."""
         sorted_parts = parts._replace(operator=self.sort[parts.operator])
         return part_times(self.sorts, self.accelerator, self.precision, sorted_parts)
 
@@ -86,13 +87,15 @@ class OperatorTimes:
         return repetitions(self.sorts["in_block"], self.sorts["core"], recomputation)[:, self.sort]
 
     def launches(self, recomputation: Ints) -> tuple[Floats, Floats]:
-        """Return the seconds in which a host launches every operator, each [rows, operators]."""
+        """Return the seconds in which a host launches every operator forward, and backward with what is repeated, each
+        [rows, operators]."""
         forward, backward = self.repeating(self.launches_of_sorts, recomputation)
         backward = np.ascontiguousarray(backward[:, self.sort])
         return np.broadcast_to(forward[self.sort], backward.shape), backward
 
     def passes(self, samples: Ints, tp: Ints, recomputation: Ints) -> tuple[Floats, Floats]:
-        """Return the seconds of every operator, each [rows, operators]; no pass is shorter than all its launches."""
+        """Return the seconds of every operator forward, and backward with what is repeated, each [rows, operators];
+        stretched so that no pass is shorter than all its launches."""
         times = self.repeating(self.sorts.times(self.accelerator, self.precision, samples, tp), recomputation)
         launches = self.repeating(self.launches_of_sorts, recomputation)
         forward, backward = (
@@ -102,7 +105,8 @@ class OperatorTimes:
         return forward, backward
 
     def of_sorts(self, rows: Strategies) -> tuple[Floats, Floats]:
-        """Return the seconds of an operator of each sort without what is repeated, each [rows, sorts]."""
+        """Return the seconds of an operator of each sort forward and backward, divided as the rows say, nothing
+        repeated, each [rows, sorts]."""
         divided: dict[str, Any] = {"sequence_parallel": rows.sequence_parallel, "ep": rows.ep, "cp": rows.cp}
         return self.sorts.times(self.accelerator, self.precision, rows.samples, rows.tp, **divided)
 
@@ -112,7 +116,8 @@ class OperatorTimes:
         return dispatch_times(self.sorts.values, self.accelerator)
 
     def repeating(self, seconds: tuple[Floats, Floats], recomputation: Ints) -> tuple[Floats, Floats]:
-        """Return the seconds of each sort forward, and backward with the repeated forward passes: [rows, sorts]."""
+        """Return the seconds of each sort forward as they are, and backward with the forward passes that recomputation
+        repeats added: [rows, sorts]."""
         forward, backward = seconds
         return forward, backward + repetitions(self.sorts["in_block"], self.sorts["core"], recomputation) * forward
 
@@ -131,7 +136,7 @@ class Held(NamedTuple):
         return self.dense + self.experts
 
     def of(self, chosen: Mask) -> Held:
-        """Return the parameters of some chunks [rows, chunks], and none of the others."""
+        """Return the same parameters for chunks where ``chosen`` [rows, chunks] is True, and 0 for the others."""
         return Held(*(held * chosen for held in self))
 
     def by_stage(self, stages: int) -> Held:
@@ -201,6 +206,7 @@ class DividedModel:
 
     @cached_property
     def _alike(self) -> tuple[OperatorColumns, Ints]:
+        """One operator of each sort, and how many of each sort precede every operator: [operators + 1, sorts]."""
         return self.columns.alike()
 
     @property
@@ -220,7 +226,7 @@ class DividedModel:
         return sort
 
     def times_on(self, accelerator: Accelerator) -> OperatorTimes:
-        """Return the seconds of the operators on an accelerator."""
+        """Return the times of the operators on an accelerator, at the precision of the settings."""
         return OperatorTimes(self.sorts, self.sort, accelerator, self.settings.precision)
 
     def sums(self, values: Floats, edges: Ints) -> Floats:
@@ -230,12 +236,14 @@ class DividedModel:
         return summed
 
     def chunks(self, rows: Strategies) -> Ints:
-        """First operator of each chunk, and the number of operators; all rows have the same stages and chunks."""
+        """Return the first operator of each chunk and, last, the number of operators: [chunks + 1]; all rows have the
+        same stages and chunks."""
         return self.stages(int(rows.pp[0] * rows.virtual_stages[0]))
 
     def stages(self, count: int) -> Ints:
-        """First operator of each of ``count`` parts, and the number of operators: as many blocks in each, those that
-        the settings state, or balanced for the batch of a rank in the settings.
+        """Return the first operator of each of ``count`` parts and, last, the number of operators: [count + 1]. Parts
+        have the blocks that the settings state, equally many where they say so, or are balanced by seconds at the batch
+        of a rank in the settings.
 
         Raises:
             ConfigError: the settings state more or fewer blocks than there are.
@@ -257,17 +265,21 @@ class DividedModel:
 
     @cached_property
     def _stages(self) -> dict[int, Ints]:
+        """Cuts that were made so far, by the number of parts."""
         return {}
 
     @cached_property
     def _work(self) -> Floats:
+        """Seconds of every operator forward and backward together, at the batch of a rank in the settings:
+        [operators]."""
         one = np.ones(1, np.int64)
         forward, backward = self.times_on(self.accelerator).passes(one * self.settings.batch_per_rank, one, 0 * one)
         seconds: Floats = (forward + backward)[0]
         return seconds
 
     def units(self, edges: Ints) -> Ints:
-        """Return the blocks of each chunk, which are gathered one by one where parameters are sharded: [chunks]."""
+        """Return the number of blocks of each chunk, which are gathered one by one where parameters are sharded:
+        [chunks]."""
         return np.diff(np.searchsorted(self.starts, edges))
 
     def held_blocks(self, rows: Strategies) -> Held:
@@ -281,7 +293,8 @@ class DividedModel:
         return blocks._replace(dense=blocks.dense + copies / rows.tp[:, None])
 
     def held_parameters(self, rows: Strategies, edges: Ints) -> Held:
-        """Return the parameters that a rank holds between edges when nothing is sharded, each [rows, edges − 1]."""
+        """Return the parameters that a rank holds of the operators between edges when nothing is sharded, each [rows,
+        edges − 1]; those of experts apart where ep is above 1."""
         columns = self.sorts
         stride: Mask = (columns["held"] == 1) & (rows.ep > 1)[:, None]
         held = columns["parameters"] / np.where(columns["divided"], rows.tp[:, None], 1)
@@ -290,15 +303,15 @@ class DividedModel:
 
     @cached_property
     def _crossing(self) -> tuple[Floats, Floats]:
-        """Bytes of a sample that operators from each one on read from before it: all, and those in slices of the
-        sequence where there are any."""
+        """Bytes of one sample that operators from each one on read from before it, each [operators]: all, and those in
+        slices of the sequence where there are any."""
         scale = self.columns.element_bytes / self.graph.batch / self.graph.element_bytes
         every, sliced = crossing_bytes(self.graph), crossing_bytes(self.graph, self.split.sequenced)
         return every.astype(np.float64) * scale, sliced.astype(np.float64) * scale
 
     def crossing(self, rows: Strategies, starts: Ints) -> Crossing:
-        """Return the bytes of a micro-batch that these operators and later ones read from before them: [rows,
-        starts]."""
+        """Return the bytes of a micro-batch, of a rank's slice with cp, that each of the operators ``starts`` and later
+        ones read from before it: [rows, starts]."""
         total, slices = ((rows.samples / rows.cp)[:, None] * nbytes[starts] for nbytes in self._crossing)
         return Crossing(total, np.where(rows.sequence_parallel[:, None], slices, 0.0))
 
@@ -316,10 +329,12 @@ class DividedModel:
 
     @cached_property
     def _data_parallel_plans(self) -> dict[tuple[object, ...], ParallelPlan]:
+        """Plans of data parallelism alone so far, by sharding, dp, samples and recomputation."""
         return {}
 
     def data_parallel_plan(self, strategy: Strategy) -> ParallelPlan:
-        """Return the exchanges of a strategy that is data parallelism alone, whatever its algorithm and codec."""
+        """Return the plan (exchanges, memory) of a strategy that is data parallelism alone, kept; whatever its
+        algorithm and codec."""
         key = strategy.sharding, strategy.dp, strategy.samples, strategy.recomputation
         if key not in self._data_parallel_plans:
             settings = self.settings.model_copy(update={"batch_per_rank": strategy.samples})
@@ -397,23 +412,27 @@ class Job:
         return 0.0 if method is None else method.state_bytes
 
     def blocks(self, exchange: Ints) -> Mask:
-        """Return which methods, by number, exchange after the backward pass only: as ``exchange``."""
+        """Return True for methods, by number, that exchange only after the whole backward pass; False for 0: in the
+        shape of ``exchange``."""
         blocking: Mask = self._of_methods(exchange, [False, *(method.blocking for method in self.exchanges)])
         return blocking
 
     def phased(self, exchange: Ints) -> Mask:
-        """Return which methods, by number, take several collectives, or phases of their own: as ``exchange``."""
+        """Return True for methods, by number, that take phases of their own instead of one schedule of coded sums;
+        False for 0: in the shape of ``exchange``."""
         phased: Mask = self._of_methods(exchange, [False, *(not method.in_schedule for method in self.exchanges)])
         return phased
 
     def kept_bytes(self, exchange: Ints) -> Floats:
-        """Return the bytes that methods, by number, keep between steps for each parameter: as ``exchange``."""
+        """Return the bytes that methods, by number, keep between steps for each parameter; 0 for 0: in the shape of
+        ``exchange``."""
         kept: Floats = self._of_methods(exchange, [0.0, *(method.state_bytes for method in self.exchanges)])
         return kept
 
     @staticmethod
     def _of_methods(exchange: Ints, values: list[Any]) -> Any:
-        """Return the value of each method by its number, the last one of higher numbers: as ``exchange``."""
+        """Return the value of each method by its number, the last one for higher numbers: in the shape of
+        ``exchange``."""
         return np.array(values)[np.minimum(exchange, len(values) - 1)]
 
     @cached_property
@@ -428,10 +447,12 @@ class Job:
 
     @cached_property
     def _computing(self) -> dict[tuple[object, ...], list[Task]]:
+        """Computing tasks of data parallelism alone so far, by sharding, dp, samples and recomputation."""
         return {}
 
     def computing(self, strategy: Strategy) -> list[Task]:
-        """Return what a rank computes in a strategy that is data parallelism alone, whatever its algorithm and codec.
+        """Return what a rank computes in a step of a strategy that is data parallelism alone, task by task, whatever
+        its algorithm and codec.
 
         Raises:
             UnsupportedError: the accelerator has no rate for the job's precision.
@@ -442,7 +463,7 @@ class Job:
         return self._computing[key]
 
     def data_parallel_plan(self, strategy: Strategy) -> ParallelPlan:
-        """Return the exchanges of a strategy that is data parallelism alone.
+        """Return the plan of a strategy that is data parallelism alone, with its exchanges.
 
         One exchange after the backward pass where its method waits for that, otherwise whatever the method.
         """
@@ -455,11 +476,12 @@ class Job:
         return replace(plan, exchanges=(after,))
 
     def on(self, axis: Axis) -> Fabric:
-        """Return the part of the fabric that an axis has."""
+        """Return the fabric on which an axis exchanges: its share where channels are divided, else the whole fabric."""
         return self.fabric if self.shares is None else self.shares.fabric(axis)
 
     def tied_pair(self, stride: int) -> tuple[float, float]:
-        """Return the bytes per second and seconds of latency between stages that hold copies of a table."""
+        """Return the bytes per second and seconds of latency between stages that hold copies of a table and whose ranks
+        lie ``stride`` apart."""
         return self.fabric.message(stride) if self.shares is None else self.shares.shift(stride)
 
     def repriced(self, accelerator: Accelerator, fabric: Fabric, pricing: Pricing) -> Job:
@@ -469,7 +491,8 @@ class Job:
     def space(
         self, batches: Iterable[int], *, algorithms: Sequence[str] = (AUTO,), cp: int | None = None, **searched: Any
     ) -> Strategies:
-        """Return every strategy of this model on all ranks of the fabric; ``searched`` as of :func:`strategy_space`.
+        """Return every strategy of this model on all ranks of the fabric at these global batches; ``searched`` as of
+        :func:`strategy_space`.
 
         Context-parallel degrees are tried where sequences are long, or the one that is given.
         """
@@ -489,8 +512,8 @@ class Job:
 
 
 def sent_ratio(training: TrainingSettings, ratio: Floats) -> Floats:
-    """Return the bytes of gradients for each byte sent; codecs count float32, in which narrower gradients are
-    larger."""
+    """Return the bytes of gradients as they are for each byte sent, from ``ratio`` bytes of float32 for each byte sent;
+    a ratio of exactly 1, no codec, stays 1."""
     return np.where(ratio == 1, 1.0, ratio * training.gradient_bytes / VALUE_BYTES)
 
 
@@ -526,7 +549,8 @@ class Belief:
 
 
 def belief_of(accelerator: Accelerator, fabric: Fabric) -> Belief | None:
-    """Return what is believed of an accelerator and the library of its fabric.
+    """Return what is believed of the parameters of an accelerator and of the library of its fabric, if it has one: from
+    a calibration where there is one, else from priors.
 
     None for an accelerator with a flat efficiency, of which no spread is known.
     """
@@ -544,7 +568,7 @@ def belief_of(accelerator: Accelerator, fabric: Fabric) -> Belief | None:
 
 
 def _lay_over(covariance: Floats, priors: Mapping[str, Prior], calibration: Calibration) -> None:
-    """Replace the entries of parameters whose spreads are those of the calibration."""
+    """Replace, in place, the entries of parameters whose spreads equal those of the calibration by its covariances."""
     names = list(calibration.parameters)
     fitted = [
         (place, names.index(name))
@@ -556,7 +580,7 @@ def _lay_over(covariance: Floats, priors: Mapping[str, Prior], calibration: Cali
 
 
 def half_widths(slopes: Floats, covariance: Floats, scatter: Floats | float) -> Floats:
-    """Return the half-width of each interval, in logarithms: [steps].
+    """Return the half-width of each step's 90 % interval, in natural logarithms: [steps].
 
     Args:
         slopes: change of each step's logarithm with each parameter's: [steps, parameters].
@@ -569,7 +593,8 @@ def half_widths(slopes: Floats, covariance: Floats, scatter: Floats | float) -> 
 
 
 def told_apart(slopes: Floats, log_seconds: Floats, covariance: Floats, scatter: float) -> Mask:
-    """Return whether the first of several steps is told apart from each of the others: [steps].
+    """Return True where the first of several steps is told apart from the step, that is, their logarithms differ by
+    more than the half-width of the difference: [steps], the first False.
 
     Parameters that move both times alike cancel in the difference; the scatter of each stays.
 

@@ -63,19 +63,20 @@ class PlacedChoice(NamedTuple):
 
 
 def state_bytes(settings: TrainingSettings) -> int:
-    """Return the bytes of a parameter with its gradient and optimizer state."""
+    """Return the bytes of one parameter with its gradient and optimizer state, nothing shared."""
     return settings.stored_parameter_bytes + settings.gradient_bytes + settings.optimizer_state_bytes
 
 
 def shared_state_bytes(settings: TrainingSettings, groups: Amount) -> tuple[int, Amount]:
-    """Return the bytes of each copy of a parameter with its gradient, and of the state of each that is owned, shared
-    among the groups (ZeRO stage 1)."""
+    """Return two numbers of bytes: for each copy of a parameter with its gradient, and for the stored parameter and
+    optimizer state of each that is owned, divided by the groups (ZeRO stage 1)."""
     of_copy = settings.sharded_parameter_bytes + settings.gradient_bytes
     return of_copy, (settings.stored_parameter_bytes + settings.optimizer_state_bytes) / groups
 
 
 def peers(fabric: Fabric) -> int:
-    """D: ranks that one rank can hold circuits to at once, the next group's counterpart included.
+    """Return D: ranks that one rank can hold circuits to at once, the next group's counterpart included; all ranks of a
+    packet fabric.
 
     Raises:
         UnsupportedError: placed plans are not simulated on this kind of fabric.
@@ -92,7 +93,8 @@ def peers(fabric: Fabric) -> int:
 
 
 def reach(fabric: Fabric, groups: int) -> Reach:
-    """Δ = D − 1 where one circuit goes to the next group, else D."""
+    """Return the reach Δ of devices within a group: D − 1 where several groups exist, as one circuit goes to the next
+    group, else D."""
     return Reach(peers(fabric) - (groups > 1))
 
 
@@ -142,8 +144,8 @@ class PlacedRows:
 def placed_space(
     fabric: Fabric, batches: Iterable[int], quanta: Iterable[float], ratios: Iterable[float] = (1.0,)
 ) -> tuple[PlacedRows, int]:
-    """Return every k that divides the ranks, and how many rows are refused since no two devices of a group may
-    communicate.
+    """Return placed plans with every k that divides the ranks, and how many rows are refused since no two devices of a
+    group may communicate; batches that the groups do not divide are left out silently.
 
     One device a group is not cut, one group exchanges nothing with others: such rows are there once.
 
@@ -184,7 +186,8 @@ def smaller(rows: PlacedRows, pins: Mapping[str, int | str | None]) -> PlacedRow
 
 
 def exchanging(within: Reach, k: int) -> list[int]:
-    """Limits on the parts of operators that read everything: none, two, as many as all reach one another, and half.
+    """Return limits on the parts of operators that read everything, ascending: none (1), two, half of those that all
+    reach one another, and all of those.
 
     The partition exchanges as few bytes in all as it can, but the makespan waits for activations alone, so that a
     tighter limit may be faster.
@@ -196,6 +199,7 @@ def exchanging(within: Reach, k: int) -> list[int]:
 
 
 def _may_talk(within: Reach, k: int) -> bool:
+    """Return True where the reach lets devices of a group of k communicate."""
     try:
         within.offsets(k)
     except UnsupportedError:
@@ -245,8 +249,8 @@ class PartTable:
                 self._copied[at], self._sums[at] = split.copied, split.partial
 
     def ways(self, rows: PlacedRows, forward: Floats) -> tuple[Ints, Ints]:
-        """Return the parts that each split would give, and its size, of one operator of each that are cut alike: [rows,
-        cuts, splits].
+        """Return the parts that each split would give, rounded down to a power of two, and the size that it divides, of
+        one operator of each that are cut alike: [rows, cuts, splits] each.
 
         Args:
             rows: to cut.
@@ -264,8 +268,8 @@ class PartTable:
         return _power_of_two(parts), sizes
 
     def parts(self, rows: PlacedRows, times: OperatorTimes) -> CutOperators:
-        """Return the parts that rows cut operators into; of splits with equally many parts, which the partition chooses
-        among by what they exchange, the shortest counts."""
+        """Return the parts that rows cut operators into, 0 for inputs, with least and total seconds; of splits with
+        equally many parts, which the partition chooses among by what they exchange, the shortest counts."""
         whole = times.kernels(rows.samples, rows.recomputation)
         ways, sizes = self.ways(rows, whole[0])
         most: Ints = ways.max(axis=2, initial=1)
@@ -283,7 +287,8 @@ class PartTable:
         return CutOperators(np.where(self.placed, most[:, self._cut], 0), (least[0], least[1]), (total[0], total[1]))
 
     def part_seconds(self, times: OperatorTimes, samples: int, recomputation: str) -> PartSeconds:
-        """Return the seconds of the parts of an operator with so many samples."""
+        """Return a function that gives the seconds of each part of an operator by operator, split and number of parts:
+        [parts, 2], forward and backward with what is repeated."""
         repeats = times.repeats(np.array([RECOMPUTATIONS.index(recomputation)]))[0]
         known: dict[tuple[int, int, int], Floats] = {}
 
@@ -328,20 +333,20 @@ class PartTable:
 
 
 def _shape_of(kind: str, split: Split) -> int:
-    """Which size of an operator's products a split changes."""
+    """Return which size of an operator's products a split changes: ``ROWS``, ``COLUMNS``, ``DEPTH`` or ``OTHERS``."""
     if kind == "attention" and split.dimension == "sequence":
         return ROWS
     return {"channel": COLUMNS, "in_channel": DEPTH}.get(split.dimension, OTHERS)
 
 
 def _power_of_two(counts: Ints) -> Ints:
-    """Rounded down; 0 stays."""
+    """Return counts rounded down to a power of two; 0 stays."""
     _, exponent = np.frexp(counts)
     return np.where(counts > 0, np.int64(1) << np.maximum(exponent - 1, 0), 0).astype(np.int64)
 
 
 def distinct(job: Job, table: PartTable, rows: PlacedRows) -> PlacedRows:
-    """Without the rows that cut every operator as an earlier row does, all else being equal."""
+    """Return the rows without those that cut every operator as an earlier row does, all else being equal."""
     seen: set[tuple[Any, ...]] = set()
     kept = np.zeros(len(rows), np.bool_)
     for block in blocks(len(rows)):
@@ -358,5 +363,5 @@ def distinct(job: Job, table: PartTable, rows: PlacedRows) -> PlacedRows:
 
 
 def blocks(count: int, size: int = 256) -> list[Ints]:
-    """Row numbers in blocks that bound the memory of an array."""
+    """Return row numbers 0 to count - 1 in blocks of at most ``size``, which bound the memory of an array."""
     return [np.arange(begin, min(begin + size, count)) for begin in range(0, count, size)]

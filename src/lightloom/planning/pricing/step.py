@@ -64,7 +64,8 @@ class AxisTimes:
 
 
 def on_axis(exchange_time: ExchangeTime, axis: Axis) -> ExchangeTime:
-    """Return the seconds of the exchanges of one axis."""
+    """Return the function that gives the seconds of the exchanges of one axis; ``exchange_time`` itself unless it
+    differs by axis."""
     return exchange_time.of_axis(axis) if isinstance(exchange_time, AxisTimes) else exchange_time
 
 
@@ -86,6 +87,8 @@ def pass_exchanges(
 
 
 def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, exchange_time: ExchangeTime) -> PassExchanges:
+    """Return the seconds of every operator's collectives in tensor groups, for one pass of a micro-batch: [rows,
+    operators] each; 0 where tp is 1."""
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     there, back = np.zeros_like(output), np.zeros_like(output)
     at, behind = columns.where("forward"), columns.where("backward")
@@ -111,6 +114,8 @@ def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, exchange_time:
 def _expert_exchanges(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, exchange_time: ExchangeTime, *, sharing: bool
 ) -> PassExchanges:
+    """Return the seconds of the all-to-alls that dispatch and combine tokens in expert groups: [rows, operators], the
+    same forward and backward; 0 where ep is 1."""
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     either_way = np.zeros_like(output)
     which = np.flatnonzero(rows.ep > 1)
@@ -149,26 +154,29 @@ def tensor_exchange(kind: Kind, rows: Strategies, nbytes: Floats, exchange_time:
 
 
 def distance(fabric: Fabric, stride: Ints) -> Ints:
-    """Return how far a group's ranks lie apart, where that makes a difference; else 1."""
+    """Return how many ranks neighbours of a group lie apart, where the fabric's prices depend on that; else 1:
+    [rows]."""
     return stride if fabric.distance_matters else np.ones_like(stride)
 
 
 def interleaved(fabric: Fabric, stride: Ints, sharing: bool) -> Floats:
-    """Groups that divide the same channels: [rows]; 1 without ``sharing``."""
+    """Return how many interleaved groups of this stride divide the same channels: [rows]; 1 without ``sharing``."""
     return fabric.channel_sharing(stride).astype(np.float64) if sharing else np.ones(len(stride))
 
 
 def served(
     pricing: Pricing, kind: Kind, algorithms: Sequence[str], algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints
 ) -> Mask:
-    """Return the rows whose groups can have a kind of collective, by an index in ``algorithms``: [rows]."""
+    """Return True for the rows whose groups the pricing does not refuse a kind of collective: [rows]; ``algorithm`` are
+    indices in ``algorithms``."""
     groups, row = unique_groups(algorithm, ranks, stride, exchange)
     refusals = [pricing.refusal(kind, algorithms[name], count, sent, away) for name, count, away, sent in groups]
     return np.array([refusal is None for refusal in refusals], np.bool_)[row]
 
 
 def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) -> tuple[list[Group], Ints]:
-    """Return the different groups of ranks, (algorithm, ranks, stride, exchange), and the group of each row."""
+    """Return the distinct (algorithm, ranks, stride, exchange), and for each row the index of its own among them:
+    [rows]."""
     columns = np.broadcast_arrays(algorithm, ranks, stride, exchange)
     if len(columns[0]) == 1:
         (group,) = zip(*(column.tolist() for column in columns), strict=True)
@@ -179,7 +187,8 @@ def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) ->
 
 
 def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
-    """Return one row for each combination on which a micro-batch's times depend, and where each row finds its own."""
+    """Return one row for each distinct combination of what a micro-batch's times depend on (not dp, pp, sharding or
+    exchange), and for each row the index of its own: [rows]."""
     if len(rows) == 1:
         return rows, np.zeros(1, np.int64)
     degrees = (rows.samples, rows.tp, rows.ep, rows.cp)
@@ -276,7 +285,8 @@ class ReplicaPrices:
         return node_replicas(self.rows.replicas, self.rows.tp, self.fabric.node_ranks)
 
     def exchanges(self, held: Held, first: Held, units: Ints, by_unit: Mask | None = None) -> ReplicaExchanges:
-        """Return the seconds of all exchanges.
+        """Return the seconds of all exchanges between replicas; ``unit_exchange`` is None unless the settings overlap
+        gradients.
 
         Args:
             held: parameters of each chunk.
@@ -316,7 +326,8 @@ class ReplicaPrices:
         return seconds
 
     def _units(self, first: Held, other: Held) -> tuple[UnitExchanges, UnitExchanges]:
-        """Return the seconds of the exchanges of the first unit of each chunk and of another one."""
+        """Return the seconds of the exchanges in passes of the first unit of each chunk and of another one: [rows,
+        chunks] each; 0 for rows whose parameters stay gathered and whose gradients wait for the step."""
         rows, settings, held = self.rows, self.settings, first.beside(other)
         gather, scatter = np.zeros_like(held.dense), np.zeros_like(held.dense)
         resharded = gathers_in_passes(rows.sharding)
@@ -330,12 +341,13 @@ class ReplicaPrices:
         return UnitExchanges(*of_first), UnitExchanges(*of_other)
 
     def _zero_2(self, often: str) -> Mask:
-        """Return the rows that shard gradients but not parameters, if these exchange so often: [rows]."""
+        """Return the rows of ZeRO-2, none unless the setting ``zero_2_exchange`` equals ``often`` ("step" or
+        "micro-batch"): [rows]."""
         chosen: Mask = (self.rows.sharding == ZERO_2) & (self.settings.zero_2_exchange == often)
         return chosen
 
     def _holders(self, held: Held) -> tuple[_Group, _Group]:
-        """Replicas of what all hold, and of experts, whose exchanges follow."""
+        """Return two groups of replicas: of what all hold, and, for rows with ep above 1, of experts."""
         rows = self.rows
         return (
             _Group(held.dense, np.ones(len(rows), np.bool_), rows.replicas, rows.tp),
@@ -343,7 +355,8 @@ class ReplicaPrices:
         )
 
     def _add(self, kind: Kind, group: _Group, chosen: Mask, size: int, seconds: Floats) -> None:
-        """Add the seconds of a collective of some rows, with ``size`` bytes for each parameter."""
+        """Add to ``seconds``, in place, those of a collective of the chosen rows that have such a group, with ``size``
+        bytes for each parameter held."""
         which = np.flatnonzero(chosen & group.rows)
         if not len(which):
             return
@@ -360,8 +373,8 @@ class ReplicaPrices:
 
 
 def replica_groups(rows: Strategies, node_ranks: int) -> tuple[tuple[Groups, Groups], tuple[Groups, Groups]]:
-    """Return the groups of replicas that exchange beside every pass, and of those that exchange gradients once a
-    step."""
+    """Return two pairs of groups, each of replicas of what all hold and of experts: those that exchange beside every
+    pass (with hybrid sharding inside a node), and those that exchange gradients once a step (hybrid: across nodes)."""
     hybrid = rows.sharding == HYBRID
     within = np.where(hybrid, node_replicas(rows.replicas, rows.tp, node_ranks), rows.replicas)
     across = np.where(hybrid, rows.replicas // within, rows.replicas)
@@ -371,7 +384,8 @@ def replica_groups(rows: Strategies, node_ranks: int) -> tuple[tuple[Groups, Gro
 
 
 def exposed_forward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Floats:
-    """Return the seconds by which gathers of parameters prolong a forward pass of a stage: [rows, chunks].
+    """Return the seconds by which gathers of parameters prolong a chunk's forward pass of a micro-batch: [rows,
+    chunks].
 
     Args:
         beside: the pass without them.
@@ -382,7 +396,8 @@ def exposed_forward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> F
 
 
 def exposed_backward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Floats:
-    """Return the seconds by which gathers and the exchange of gradients prolong a backward pass of a stage.
+    """Return the seconds by which gathers of parameters and reduce-scatters of gradients prolong a chunk's backward
+    pass of a micro-batch: [rows, chunks].
 
     Arguments as of :func:`exposed_forward`; units come in the opposite order: [rows, chunks].
     """
@@ -403,7 +418,8 @@ class Overlap(NamedTuple):
 
 
 def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Overlap:
-    """Return the exchange of gradients beside the last backward pass of each chunk, or after it where that is shorter.
+    """Return the exchange of gradients beside the last backward pass of each chunk, or after it where that is shorter
+    or a chunk has one unit; all 0 where gradients are not exchanged unit by unit.
 
     Args:
         beside: the backward pass.
@@ -422,8 +438,8 @@ def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Overla
 
 
 def shares(rows: Strategies, held: Held, sharers: Ints) -> Floats:
-    """Return the parameters whose optimizer state a rank keeps, shared out among so many replicas [rows]: [rows,
-    stages].
+    """Return the parameters whose optimizer state a rank keeps, where each is shared out among ``sharers`` replicas
+    [rows]: [rows, stages].
 
     Experts, which fewer replicas hold, are shared out among those.
     """
@@ -452,7 +468,8 @@ def has_ring(fabric: Fabric, cp: Ints, tp: Ints) -> Mask:
 def ring_waits(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, times: tuple[Floats, Floats], *, sharing: bool
 ) -> PassExchanges:
-    """Return what attention waits for blocks that arrive later than it needs them.
+    """Return the seconds that attention waits for blocks of keys and values, each [rows, operators]; 0 where cp is 1
+    and for other operators.
 
     Args:
         columns: the operators.
@@ -485,11 +502,15 @@ def block_send(columns: OperatorColumns, rows: Strategies, fabric: Fabric, *, sh
 
 
 def _pair(fabric: Fabric, ranks: int, stride: int) -> tuple[float, float]:
+    """Return the bytes per second and seconds of latency between neighbours of a group; both 0 where the fabric has no
+    such group."""
     group = _group(fabric, ranks, int(stride))
     return (0.0, 0.0) if group is None else group.message(1)
 
 
 def _group(fabric: Fabric, ranks: int, stride: int) -> Fabric | None:
+    """Return the part of a fabric with ``ranks`` ranks that lie ``stride`` apart, the fabric itself for all its ranks;
+    None where it has no such part."""
     return fabric if ranks == fabric.ranks else fabric.group(ranks, stride)
 
 
@@ -513,7 +534,8 @@ class TiedSum(NamedTuple):
 def tied_sums(
     tables: Sequence[TiedTable], edges: Ints, rows: Strategies, fabric: Fabric, settings: TrainingSettings, pair: Pair
 ) -> list[TiedSum]:
-    """Return the sums after the last exchange of gradients; all rows have the same stages and chunks.
+    """Return one sum for each tied table that at least two stages hold, taken after the last exchange of gradients; all
+    rows have the same stages and chunks.
 
     2 (g − 1)/g of a rank's part of the gradients over the slowest of the pairs of g neighbouring holders. Where
     gradients are sharded (from ``zero-2`` on), that part is a share; Megatron's distributed optimizer sums all of them.
@@ -542,8 +564,8 @@ def tied_seconds(sums: Sequence[TiedSum], rows: int, stages: int) -> Floats:
 
 
 def _slowest(fabric: Fabric, pair: Pair, ranks: Ints, stages: Sequence[int]) -> tuple[Floats, Floats]:
-    """Return the bytes per second and latency of the slowest pair of holders in a ring, of stages of so many ranks:
-    [rows]."""
+    """Return the bytes per second and the seconds of latency, each the worst over neighbouring holders in the ring of
+    ``stages``, of ``ranks`` ranks a stage: [rows] each."""
     apart = sorted({*np.diff(stages).tolist(), stages[-1] - stages[0]})
     pairs = {}
     for stride in np.unique(distance(fabric, np.multiply.outer(apart, ranks))).tolist():
@@ -594,7 +616,8 @@ def stage_sends(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Send
 
 
 def send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
-    """Return the bytes per second and seconds of latency from a stage to the next, all ranks at once, each [rows]."""
+    """Return each rank's bytes per second and the seconds of latency from a stage to the next, all ranks sending at
+    once, each [rows]; infinite and 0 for one stage."""
     if rows.stages == 1:
         return np.full(len(rows), np.inf), np.zeros(len(rows))
     ranks = rows.replicas * rows.tp
@@ -608,7 +631,7 @@ def send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
 
 
 def _faster(rows: Strategies, crossing: Crossing, gathering: Floats, rate: Floats, latency: Floats) -> Sends:
-    """Return what is sent the faster way.
+    """Return what is sent the faster way, whole or in slices that are gathered; 0 for the first chunk.
 
     Args:
         rows: strategies.
@@ -720,7 +743,8 @@ def _passes(job: Job, rows: Strategies, edges: Ints, *, sharing: bool) -> tuple[
 
 
 def _update(job: Job, rows: Strategies, held: Held) -> Floats:
-    """Return the seconds of the optimizer on the parameters of each stage: [rows, stages]."""
+    """Return the seconds of the optimizer on the parameters that a rank of each stage owns, those that no operator uses
+    on the first: [rows, stages]."""
     sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks)
     updated = shares(rows, held, sharers)
     updated[:, 0] += job.graph.unused_parameters / sharers

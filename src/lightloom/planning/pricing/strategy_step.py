@@ -60,7 +60,8 @@ from lightloom.planning.simulation.placed_step import PlacedStep
 
 
 def memory_parts(job: Job, rows: Strategies) -> tuple[Floats, Floats, Floats]:
-    """Return the bytes that ranks of stages hold, which :func:`stage_memory` adds up.
+    """Return the bytes that a rank of each stage holds, in the three parts that :func:`stage_memory` adds up; all rows
+    have the same stages and chunks.
 
     Parameters, gradients, the optimizer's state and what exchanges keep, throughout [rows, stages]; for each
     micro-batch in flight [rows, chunks]; for the micro-batch whose pass runs, at most [rows, stages].
@@ -84,7 +85,8 @@ def stage_memory(job: Job, rows: Strategies) -> Floats:
 
 
 def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
-    """Return the bytes of parameters, gradients, optimizer state and what exchanges of gradients keep: [rows, stages].
+    """Return the bytes of parameters, gradients, optimizer state and what exchanges of gradients keep, of a rank of
+    each stage: [rows, stages].
 
     Gathered units of data parallelism alone are left out.
     """
@@ -114,7 +116,8 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
 
 
 def _largest_unit(job: Job, rows: Strategies, edges: Ints) -> Floats:
-    """Return the parameters of the largest block of each stage: [rows, stages]."""
+    """Return the parameters that a rank holds of the largest block of each stage, when nothing is sharded: [rows,
+    stages]."""
     combination, row = combinations(rows)
     blocks = job.model.held_blocks(combination).total
     chunks = np.maximum.reduceat(blocks, np.searchsorted(job.model.starts, edges[:-1]), axis=1)
@@ -123,8 +126,8 @@ def _largest_unit(job: Job, rows: Strategies, edges: Ints) -> Floats:
 
 
 def _flying(rows: Strategies, kept: Floats) -> Floats:
-    """Return the bytes of all micro-batches in flight on each stage, where its chunks keep ``kept`` of each: [rows,
-    stages]."""
+    """Return the most bytes of all micro-batches in flight at once on each stage, whose chunks keep ``kept`` [rows,
+    chunks] of each: [rows, stages]."""
     stages, virtual = rows.stages, int(rows.virtual_stages[0])
     of_stage, found = kept.reshape(len(rows), virtual, stages), np.zeros((len(rows), stages))
     for micro_batches in np.unique(rows.micro_batches):
@@ -135,7 +138,8 @@ def _flying(rows: Strategies, kept: Floats) -> Floats:
 
 
 def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
-    """Return the bytes kept for each micro-batch in flight, and for the one that computes: [rows, chunks]."""
+    """Return the bytes of activations that a rank keeps for each micro-batch in flight, and those that the micro-batch
+    whose pass runs needs besides, of the worst block: [rows, chunks] each."""
     model = job.model
     columns, starts = model.sorts, model.starts
     in_slices = (columns["sliced"] == 1) | ((columns["sequenced"] == 1) & rows.sequence_parallel[:, None])
@@ -206,7 +210,8 @@ class StrategyStep:
 
 
 def simulate(job: Job, strategy: Strategy) -> StrategyStep:
-    """Simulate one step: data parallelism alone bucket by bucket or unit by unit, everything else stage by stage."""
+    """Simulate one step: data parallelism alone bucket by bucket or unit by unit, everything else stage by stage, its
+    axes on the division of the channels that is best for it; UnsupportedError where nothing serves it."""
     if strategy.plain:
         return _data_parallel(job, strategy)
     job = on_divided_channels(job, strategy)
@@ -225,7 +230,8 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
 
 
 def on_divided_channels(job: Job, strategy: Strategy) -> Job:
-    """Return the job as the strategy is priced there: its axes divide the channels of circuits that stand at once."""
+    """Return the job as the strategy is priced there: its axes divide the channels of circuits that stand at once; the
+    job itself for data parallelism alone and where nothing is divided."""
     return job if strategy.plain else divided(job, strategy, lambda priced: stage_seconds(priced, strategy))
 
 
@@ -304,6 +310,7 @@ class _DivisionSearch:
         return best[1]
 
     def _channels(self, parts: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the channels of each axis that has so many parts."""
         channels = self.space.channels(parts)
         assert channels is not None  # there are as many as the axes need at least
         return channels
@@ -319,17 +326,21 @@ class _DivisionSearch:
         return self._scaled[channels]
 
     def _divided(self, channels_of: type[DividedChannels], channels: tuple[int, ...]) -> Job:
+        """Return the job at prices of a division in which the axes have these channels, exact or scaled by the type of
+        ``channels_of``."""
         division = Division(self.space.fabric, self.space.axes, channels)
         return replace(self.job, shares=channels_of(self.pricing, division))
 
 
 def stage_seconds(job: Job, strategy: Strategy) -> float:
-    """Return the step time of a strategy other than data parallelism alone, at the prices of the job."""
+    """Return the step time in seconds of a strategy other than data parallelism alone, at the prices of the job, whose
+    channels are divided already where they are."""
     return _pipelined(job, strategy).seconds
 
 
 def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> PipelinedStep:
-    """Return the stages of a strategy other than data parallelism alone; ``uses`` takes the collectives."""
+    """Return the stages of a strategy other than data parallelism alone, with those of a smaller last micro-batch where
+    there is one; ``uses``, where given, is extended by the collectives."""
     last = None
     if strategy.last_samples != strategy.samples:
         smaller = strategy._replace(micro_batch=0, micro_batches=1, global_batch=strategy.dp * strategy.last_samples)
@@ -347,7 +358,8 @@ def strategy_seconds(job: Job, strategy: Strategy) -> float:
 
 
 def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> StageTimes:
-    """Return the seconds of each stage, every exchange at the price of its own size; arrays [stages].
+    """Return the seconds of each chunk and stage of one strategy, every exchange at the price of its own size; arrays
+    [chunks] or [stages].
 
     Args:
         job: where the strategy runs.
@@ -396,8 +408,8 @@ def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
 
 
 def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
-    """Simulate the step with schedules for each size, or with those of one size throughout, whose circuits stay: the
-    faster."""
+    """Simulate the step of data parallelism alone: where one named algorithm builds its schedules by size, with one for
+    each size or with that of one size throughout, whose circuits stay, the faster of them."""
     plan = job.data_parallel_plan(strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
     own, options = price, [price]
@@ -428,6 +440,7 @@ def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
 
 
 def _free(kind: Kind, nbytes: float) -> Priced:  # noqa: ARG001 - nothing is exchanged
+    """Return the price of an exchange in a group of one rank: no steps, seconds or joules."""
     cost = Cost(
         steps=0, time=0.0, transmission=0.0, conversion=0.0, reconfiguration=0.0, setup=0.0, static=True, energy=0.0
     )
@@ -435,14 +448,16 @@ def _free(kind: Kind, nbytes: float) -> Priced:  # noqa: ARG001 - nothing is exc
 
 
 def exchange_seconds(job: Job, name: str, uses: list[ExchangeUse] | None = None) -> ExchangeTime:
-    """Return the seconds of exchanges by verified schedules; each exchange is added to ``uses``."""
+    """Return a function that gives the seconds of exchanges by algorithm ``name``, circuits in place; each collective
+    that it prices is added to ``uses``."""
     return exchange_costs(job, name, lambda cost, _: cost.repeated_time, uses)
 
 
 def exchange_costs(
     job: Job, name: str, amount: Callable[[Cost, int], float | None], uses: list[ExchangeUse] | None = None
 ) -> ExchangeTime:
-    """Return the costs of exchanges by verified schedules, in the place of their seconds, of every axis on its planes.
+    """Return a function that gives an amount of each exchange in the place of its seconds, of one group at a time: 0
+    where nothing is sent or of one rank; on divided channels, each axis on its own.
 
     Args:
         job: where they take place.
@@ -472,7 +487,8 @@ def exchange_costs(
 
 
 def largest_uses(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
-    """Return one of each kind, group and algorithm, of its largest size; the largest first."""
+    """Return one use for each kind, ranks, stride and algorithm, that of its largest size; sorted by bytes, the largest
+    first."""
     largest: dict[tuple[str, int, int, str], ExchangeUse] = {}
     for use in uses:
         key = use.kind, use.ranks, use.stride, use.algorithm
@@ -485,7 +501,8 @@ def largest_uses(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
 
 
 def placed_joules(job: Job, step: PlacedStep, ratio: float = 1.0) -> float | None:
-    """Return the joules of sending in a step over all ranks; on circuits, relayed bytes count once a lightpath.
+    """Return the joules of sending in a step over all ranks, None where the fabric states no energy of a bit; on
+    circuits, relayed bytes count once a lightpath.
 
     Args:
         job: where the plan runs.
@@ -517,8 +534,8 @@ def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float |
 
 
 def _staged(job: Job, strategy: Strategy) -> float:
-    """Return joules counted as the stages' seconds are, each rank's in the place of seconds; not-a-number where those
-    of any part are not known."""
+    """Return the joules of sending in a step over all ranks, summed over stages as their seconds are; not-a-number
+    where those of any part are not known."""
     rows = Strategies.of(strategy)
     joules = exchange_costs(job, strategy.algorithm, lambda cost, ranks: cost.energy and cost.energy / ranks)
     # The same bytes unit by unit or all at once.
@@ -543,8 +560,8 @@ def _staged(job: Job, strategy: Strategy) -> float:
 
 
 def _ring_bytes(job: Job, rows: Strategies) -> float:
-    """Return the bytes that a rank of every stage together sends around its context group in a micro-batch, of one
-    row."""
+    """Return the bytes of keys, values and their gradients that one rank of each stage sends around its context group
+    in a micro-batch, summed over stages, of a single row; 0 where cp is 1."""
     columns, sent = job.model.columns, np.float64(rows.cp[0] - 1)
     nbytes = columns.key_value_bytes(rows.samples, rows.tp, rows.cp)
     repeated = repetitions(columns["in_block"], columns["core"], rows.recomputation)
@@ -553,8 +570,8 @@ def _ring_bytes(job: Job, rows: Strategies) -> float:
 
 
 def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float:
-    """Return the joules of what so many ranks send to those ``stride`` further on, so many bytes each; not-a-number
-    where the fabric states no energy of a bit."""
+    """Return the joules of what ``ranks`` ranks send to those ``stride`` further on, ``nbytes`` each, as the mean over
+    all ranks of the fabric as senders; not-a-number where the fabric states no energy of a bit."""
     if not nbytes:
         return 0.0
     source = np.arange(job.fabric.ranks)
@@ -567,7 +584,8 @@ def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float:
 
 
 def joint_parts(job: Job, strategy: Strategy, step: StrategyStep) -> list[Part]:
-    """Return the largest collective of every axis, and what every rank sends to the next stage, each way.
+    """Return the largest collective of every axis that has one, and of the pipeline what every rank sends to the next
+    stage, each with its share of the channels.
 
     Args:
         job: on divided channels.
