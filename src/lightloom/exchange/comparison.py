@@ -67,7 +67,7 @@ class Mnist:
         return nn.Sequential(nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10))
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Return the optimizer of a model."""
+        """Return a new SGD optimizer of a model, learning rate 0.05, momentum 0.9."""
         return torch.optim.SGD(model.parameters(), 0.05, 0.9)
 
     def loss(self, model: nn.Module, chance: np.random.Generator) -> Tensor:
@@ -76,7 +76,8 @@ class Mnist:
         return _cross_entropy(model, self.training, chosen)
 
     def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
-        """Return the sum of losses over this rank's part of the validation set, and the number of its samples."""
+        """Return the sum of losses (nats) over this rank's part of the validation set, every ``ranks``-th sample, and
+        the number of its samples."""
         part = np.arange(rank, len(self.test.labels), ranks)
         return float(_cross_entropy(model, self.test, part)) * len(part), len(part)
 
@@ -104,7 +105,7 @@ class Text:
         return Decoder(self.vocabulary)
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Return the optimizer of a model."""
+        """Return a new Adam optimizer of a model, learning rate 0.002."""
         return torch.optim.Adam(model.parameters(), 2e-3)
 
     def loss(self, model: nn.Module, chance: np.random.Generator) -> Tensor:
@@ -113,7 +114,8 @@ class Text:
         return _next_symbol(model, self.training[starts[:, None] + np.arange(SEQUENCE + 1)])
 
     def validate(self, model: nn.Module, rank: int, ranks: int) -> tuple[float, float]:
-        """Return the sum of losses over this rank's part of the validation set, and the number of its samples."""
+        """Return the sum over this rank's windows, every ``ranks``-th one, of their mean loss a character (nats), and
+        the number of these windows."""
         part = self.validation[rank::ranks]
         return float(_next_symbol(model, part)) * len(part), len(part)
 
@@ -171,17 +173,22 @@ def task(name: str, data: Path | None = None) -> TrainingTask:
 
 
 def _known_task(name: str) -> tuple[type[TrainingTask], tuple[DataFile, ...]]:
+    """Return the class of a task and the files that it reads; raises UnknownNameError for any other name."""
     if name not in _TASKS:
         raise UnknownNameError("task", name, _TASKS)
     return _TASKS[name]
 
 
 def _cross_entropy(model: nn.Module, digits: Digits, chosen: NDArray[np.int64]) -> Tensor:
+    """Return the model's mean cross-entropy, in nats, on the digits of the ``chosen`` indices, pixels scaled to 0 to
+    1."""
     images = torch.from_numpy(digits.images[chosen]).to(torch.float32) / 255
     return nn.functional.cross_entropy(model(images), torch.from_numpy(digits.labels[chosen]).long())
 
 
 def _next_symbol(model: nn.Module, windows: NDArray[np.int64]) -> Tensor:
+    """Return the model's mean cross-entropy, in nats, of each symbol but the first of ``windows`` [windows, symbols]
+    given those before it."""
     tokens = torch.from_numpy(windows)
     return nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
@@ -207,7 +214,7 @@ class Case:
 
     @property
     def file(self) -> str:
-        """Name of the file that holds the result."""
+        """Name of the file that holds the result: a hash of all fields, so that other settings are another file."""
         return f"{content_hash(asdict(self))[:16]}.json"
 
 
@@ -239,7 +246,8 @@ def read_result(path: Path) -> Result | None:
 
 
 def train_all(worker: Worker) -> int:
-    """Run ``worker.arguments['cases']`` one after the other; rank 0 writes each result into ``folder``."""
+    """Run ``worker.arguments['cases']`` one after the other and return their number; rank 0 writes each result into
+    ``folder``."""
     torch.set_num_threads(1)
     folder, data = Path(worker.arguments["folder"]), worker.arguments.get("data")
     tasks: dict[str, TrainingTask] = {}
@@ -254,7 +262,7 @@ def train_all(worker: Worker) -> int:
 
 
 def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
-    """Train one case; all ranks of the default process group call it."""
+    """Train one case and return its measurements; all ranks of the default process group call it."""
     torch.manual_seed(case.seed)
     model = job.model()
     method = None if case.method == REFERENCE else find(case.method)
@@ -305,7 +313,8 @@ def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
 def cases(
     job: str, methods: Sequence[str], seeds: int, ranks: int, steps: int, gradient_scale: float = 1.0
 ) -> list[Case]:
-    """Return the runs of a comparison, seed by seed, the reference first.
+    """Return the runs of a comparison, seed by seed (0 to ``seeds`` - 1), the reference first; methods named twice run
+    once.
 
     Raises:
         ConfigError: a method's name cannot be read.
@@ -348,7 +357,8 @@ class Comparison:
 def run_all(
     cases: Sequence[Case], folder: Path, data: Path | None = None, advance: Callable[[int], None] = lambda _: None
 ) -> list[Result]:
-    """Run what ``folder`` does not hold yet, seed by seed, and return all results.
+    """Run what ``folder`` does not hold yet, seed by seed, and return all results in the order of ``cases``;
+    ``advance`` is called with the number of runs that became available.
 
     Raises:
         LaunchError: a rank failed.
@@ -416,4 +426,6 @@ def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
 
 
 def _step_seconds(runs: Sequence[Result], link: float) -> float:
+    """Return the seconds of a step over a link of ``link`` bytes a second: the runs' median processor time and their
+    mean bytes at that speed."""
     return median(run.step_seconds for run in runs) + float(np.mean([run.sent_bytes for run in runs])) / link

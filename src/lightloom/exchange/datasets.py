@@ -31,7 +31,7 @@ class DataFile:
     """Address from which users get the file."""
 
     def find(self, folder: Path | None = None) -> Path:
-        """Return the path of the file, which is not read.
+        """Return the path of the first of its names that is a file in the folder; it is not read.
 
         Raises:
             ConfigError: no folder, or no such file.
@@ -78,7 +78,7 @@ def find_first(names: Sequence[str], folder: Path | None, origin: str) -> Path:
 
 
 def data_folder(folder: Path | None = None) -> Path:
-    """Return the given folder, else ``$LIGHTLOOM_DATA``.
+    """Return the given folder, else that of ``$LIGHTLOOM_DATA``.
 
     Raises:
         ConfigError: neither is there, or it is no folder.
@@ -144,7 +144,8 @@ def read_cifar(part: str, folder: Path | None = None, official: bool = True) -> 
 
 
 def _of_binary(content: bytes, name: str) -> Images:
-    """Parse records of one coarse label, one fine label and 3072 pixels."""
+    """Return the images of records of one coarse label (left out), one fine label and 3072 pixels; raises
+    ConfigError."""
     if not content or len(content) % (VALUES + 2):
         raise ConfigError(f"{name!r} has {len(content)} bytes: expected records of {VALUES + 2}")
     records = np.frombuffer(content, np.uint8).reshape(-1, VALUES + 2)
@@ -152,6 +153,8 @@ def _of_binary(content: bytes, name: str) -> Images:
 
 
 def _of_pickle(content: bytes, name: str) -> Images:
+    """Return the images of a pickle with ``data`` and ``fine_labels``, in which nothing but arrays is run; raises
+    ConfigError."""
     try:
         document = _Unpickler(io.BytesIO(content), encoding="latin1").load()
     except ConfigError as error:
@@ -169,6 +172,8 @@ def _of_pickle(content: bytes, name: str) -> Images:
 
 
 def _check_images(pixels: NDArray[np.uint8], labels: Codes, name: str) -> Images:
+    """Return images of shape (n, 3, 32, 32), once pixels (n, 3072) and labels (n,), 0 to 99, are found to be so; raises
+    ConfigError."""
     if pixels.ndim != 2 or pixels.shape[1] != VALUES or labels.shape != pixels.shape[:1]:
         raise ConfigError(
             f"{name!r} holds pixels {pixels.shape}, labels {labels.shape}: expected (n, {VALUES}) and (n,)"
@@ -179,7 +184,7 @@ def _check_images(pixels: NDArray[np.uint8], labels: Codes, name: str) -> Images
 
 
 def _empty(*_: object) -> NDArray[np.uint8]:
-    """Return an empty array, which a pickle fills by its state."""
+    """Return an empty array whatever the arguments, which a pickle fills by its state."""
     return np.ndarray((0,), np.uint8)
 
 
@@ -202,6 +207,7 @@ class _Unpickler(pickle.Unpickler):
     """Unpickles arrays and nothing else."""
 
     def find_class(self, module: str, name: str) -> object:
+        """Return one of the harmless names that arrays need; raises ConfigError for every other."""
         if (module, name) not in _HARMLESS:
             raise ConfigError(f"a pickle that asks for {module}.{name}: expected arrays alone; it was not run")
         return _HARMLESS[module, name]
@@ -215,6 +221,7 @@ PIXELS = 28 * 28
 
 
 def _mnist(name: str, sha256: str) -> DataFile:
+    """Return the file of MNIST of that name, in the places where it is looked for, packed or not."""
     return DataFile(
         (f"mnist/{name}.gz", f"mnist/{name}", f"MNIST/raw/{name}.gz", f"MNIST/raw/{name}"), sha256, _MNIST_ORIGIN
     )
@@ -235,16 +242,17 @@ class Digits:
 
 
 def training_digits(folder: Path | None = None) -> Digits:
-    """Return the 60,000 training images; raises as ``DataFile.read`` does."""
+    """Return the 60,000 training images of MNIST with labels; raises as ``DataFile.read`` does."""
     return _digits(TRAIN_IMAGES, TRAIN_LABELS, folder)
 
 
 def test_digits(folder: Path | None = None) -> Digits:
-    """Return the 10,000 test images; raises as ``DataFile.read`` does."""
+    """Return the 10,000 test images of MNIST with labels; raises as ``DataFile.read`` does."""
     return _digits(TEST_IMAGES, TEST_LABELS, folder)
 
 
 def _digits(images: DataFile, labels: DataFile, folder: Path | None) -> Digits:
+    """Return images and labels of two IDX files, whose headers are skipped; raises as ``DataFile.read`` does."""
     # The checksum fixes content and shape, so that nothing in the headers is left to check.
     pixels = np.frombuffer(images.read(folder), np.uint8, offset=_IMAGE_HEADER)
     return Digits(pixels.reshape(-1, PIXELS), np.frombuffer(labels.read(folder), np.uint8, offset=_LABEL_HEADER))
@@ -283,12 +291,13 @@ class Corpus:
 
 
 def tiny_shakespeare(folder: Path | None = None) -> Corpus:
-    """1.1 MB of Shakespeare, whose last tenth validates; raises as ``DataFile.read`` does."""
+    """Return 1.1 MB of Shakespeare, whose last tenth validates; raises as ``DataFile.read`` does."""
     return _divided("tinyshakespeare", TINY_SHAKESPEARE.read(folder))
 
 
 def wikitext_2(folder: Path | None = None) -> Corpus:
-    """WikiText-2's test and validation splits, 2.4 MB of Wikipedia; the last tenth of the validation split validates.
+    """Return WikiText-2's test and validation splits, 2.4 MB of Wikipedia; the last tenth of the validation split
+    validates.
 
     The training split, five times as large, is not needed at the token budgets that a CPU allows.
     Raises as ``DataFile.read`` does.
@@ -299,7 +308,7 @@ def wikitext_2(folder: Path | None = None) -> Corpus:
 
 
 def plain_text(path: Path) -> Corpus:
-    """Any text of the user's own, such as extracts of Wikipedia; the last tenth validates.
+    """Return a text of the user's own as a corpus, such as extracts of Wikipedia; the last tenth validates.
 
     Args:
         path: a file, or a folder whose ``.txt`` files are joined in the order of their names, subfolders included.
@@ -320,6 +329,7 @@ def plain_text(path: Path) -> Corpus:
 
 
 def _divided(name: str, content: bytes) -> Corpus:
+    """Return a text as a corpus, a token a byte, whose last tenth (rounded down) validates."""
     tokens = np.frombuffer(content, np.uint8)
     kept = tokens.size - int(tokens.size * VALIDATION)
     return Corpus(name, tokens[:kept], tokens[kept:])

@@ -84,12 +84,12 @@ class Movement:
 
     @property
     def pieces(self) -> int:
-        """Chunks of a part."""
+        """Number of chunks into which each part of the collective is cut."""
         return self.chunks // self.collective.parts
 
     @property
     def part(self) -> Ints:
-        """The part of which each chunk is a piece: [chunk]."""
+        """The number of the part of which each chunk is a piece, int64 [chunk]."""
         return np.arange(self.chunks) // self.pieces
 
     @property
@@ -106,14 +106,15 @@ class Movement:
         return digest.digest()
 
     def held(self, rank: int) -> Ints:
-        """Return the chunks of the input of ``rank``, in order."""
+        """Return the chunks of the input of ``rank``, ascending; empty where it brings nothing."""
         return self._chunks_of(self.collective.begins_at(self.part), rank)
 
     def wanted(self, rank: int) -> Ints:
-        """Return the chunks of the output of ``rank``, in order."""
+        """Return the chunks of the output of ``rank``, ascending; empty where it gets nothing."""
         return self._chunks_of(self.collective.ends_at(self.part), rank)
 
     def _chunks_of(self, holder: Ints, rank: int) -> Ints:
+        """Return the chunks whose entry of ``holder`` [chunk] is ``rank`` or negative, which stands for all ranks."""
         return np.flatnonzero((holder == rank) | (holder < 0))
 
 
@@ -148,7 +149,7 @@ class Program:
 
     @property
     def cells(self) -> int:
-        """Chunks that the rank ever holds."""
+        """Number of chunks that the rank ever holds, a cell of its working memory each."""
         return len(self.chunks)
 
     def in_values(self, sizes: Ints) -> Program:
@@ -199,7 +200,7 @@ def movement_of(schedule: Schedule) -> Movement:
 
 
 def program_of(movement: Movement, rank: int) -> Program:
-    """Return the program by which ``rank`` takes part in a movement."""
+    """Return the program by which ``rank`` takes part in a movement: its own messages alone, by cells of its memory."""
     mine = np.flatnonzero((movement.source == rank) | (movement.destination == rank))
     carried = {int(m): movement.chunk[movement.first[m] : movement.first[m + 1]] for m in mine}
     held, wanted = movement.held(rank), movement.wanted(rank)
@@ -233,6 +234,7 @@ def program_of(movement: Movement, rank: int) -> Program:
 
 
 def _place(cells: Ints) -> slice | Ints:
+    """Return ascending cells as a slice where they follow each other (an empty one for none), else as int64 [cell]."""
     if not len(cells):
         return slice(0, 0)
     follow = bool(np.all(np.diff(cells) == 1))
@@ -240,7 +242,8 @@ def _place(cells: Ints) -> slice | Ints:
 
 
 def replicas_agree(movement: Movement) -> bool:
-    """Return whether all ranks end with the same bits of each chunk, however sums round.
+    """Return whether all ranks end with the same bits of each chunk, however sums round; True for all collectives but
+    an all-reduce.
 
     They do if every rank's result comes from the same additions, each in either order of its two terms. Additions are
     told apart by hashes of 64 bits.
@@ -270,7 +273,8 @@ def _scattered(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _depths(schedule: Schedule) -> Ints:
-    """Return the number of steps on the longest path of dependencies to each step."""
+    """Return the number of steps on the longest path of dependencies to each step, int64 [step]; its own number where
+    the schedule states no dependencies. Raises VerificationError for a circle."""
     if schedule.dependencies is None:
         return np.arange(schedule.steps)
     pairs = np.asarray(schedule.dependencies, np.int64).reshape(-1, 2)
@@ -285,7 +289,9 @@ def _depths(schedule: Schedule) -> Ints:
 
 
 def _rounds(schedule: Schedule) -> Ints:
-    """Return the round in which each row of a queued schedule is sent."""
+    """Return the round in which each row of a queued schedule is sent, int64 [row], from 0 on: the first after all
+    before it on its lightpath, and all that write what it reads (where it adds itself: that add to it). Raises
+    VerificationError where a row is never sent."""
     chunks = schedule.chunks
     reads = schedule.source.astype(np.int64) * chunks + schedule.chunk
     writes = schedule.destination.astype(np.int64) * chunks + schedule.chunk
@@ -334,12 +340,12 @@ class UnevenMemory:
 
     @property
     def padding(self) -> int:
-        """Zeros added to what the rank brings."""
+        """Number of zeros added to the values that the rank brings."""
         held = self.program.held
         return int(held.stop) - int(held.start) - len(self.brought)
 
     def check(self, values: int) -> None:
-        """Check the number of values that a rank brings.
+        """Check that a rank brings as many values as its parts have.
 
         Raises:
             ConfigError: not as many as its parts have.
@@ -359,7 +365,7 @@ def values_of_parts(movement: Movement, itemsize: int) -> Ints:
 
 
 def uneven_memory(movement: Movement, program: Program, itemsize: int) -> UnevenMemory:
-    """Lay out a rank's chunks, values having so many bytes."""
+    """Return where a rank's chunks lie in one flat tensor, values having ``itemsize`` bytes."""
     weights = movement.collective.weights
     assert weights is not None
     values = values_of_parts(movement, itemsize)
@@ -434,8 +440,8 @@ class ScheduleExecutor:
         self._held, self._wanted = len(self.movement.held(self.rank)), len(self.movement.wanted(self.rank))
 
     def shape(self, values: int) -> tuple[int, int, int]:
-        """Return how an input of ``values`` values is cut, where all parts are equally large: into so many blocks, of
-        so many values each, in chunks of so many values, the last one of a block padded with zeros.
+        """Return (blocks, values of a block, values of a chunk) of an input of ``values`` values, where all parts are
+        equally large; the last chunk of a block is padded with zeros.
 
         There is one block, or one for each rank: the input of a reduce-scatter or an all-to-all, and of the root of a
         scatter.
@@ -449,8 +455,8 @@ class ScheduleExecutor:
         return blocks, values // blocks, -(-values // blocks // self.movement.pieces)
 
     def padding(self, values: int, itemsize: int) -> int:
-        """Zeros added to each block of an input of so many values, of so many bytes each; to all of it where sizes
-        differ."""
+        """Return the zeros added to each block of an input of ``values`` values, of ``itemsize`` bytes each; to all of
+        it where sizes differ."""
         if self.movement.collective.sizes is None:
             _, block, chunk = self.shape(values)
             return chunk * self.movement.pieces - block
@@ -496,11 +502,14 @@ class ScheduleExecutor:
             return result.clone() if self._wanted < self.program.cells else result
 
     def _memory(self, itemsize: int) -> UnevenMemory:
+        """Return where this rank's chunks lie, values having ``itemsize`` bytes; computed once a size."""
         if itemsize not in self._memories:
             self._memories[itemsize] = uneven_memory(self.movement, self.program, itemsize)
         return self._memories[itemsize]
 
     def _unevenly(self, tensor: Tensor) -> Tensor:
+        """Execute a collective whose parts differ in size, and return this rank's result, flat; raises as a call
+        does."""
         memory = self._memory(tensor.dtype.itemsize)
         memory.check(tensor.numel())
         self._agree(tensor, 0)
@@ -511,6 +520,8 @@ class ScheduleExecutor:
             return work[memory.kept]
 
     def _exchange(self, work: Tensor, program: Program) -> None:
+        """Run this rank's program on its working memory, in place, and return once all its messages have gone and
+        come."""
         receives = program.receives
         due = {after: tuple(sends) for after, sends in groupby(program.sends, key=lambda send: send.after)}
         posted: deque[tuple[Any, Tensor]] = deque()
@@ -534,13 +545,16 @@ class ScheduleExecutor:
             self._await(pending, peer)
 
     def _send(self, message: Message, work: Tensor) -> tuple[Any, int, Tensor]:
+        """Start to send a message's cells, copied where they may still be written; return what is pending, the peer,
+        and the buffer to keep alive meanwhile."""
         buffer = work[message.cells]
         if isinstance(message.cells, slice) and not message.in_place:
             buffer = buffer.clone()
         return self._start(dist.isend, buffer, message.peer, _DATA), message.peer, buffer
 
     def _agree(self, tensor: Tensor, values: int) -> None:
-        """Compare with every other rank what is about to be executed, so that none mistakes what comes."""
+        """Compare with every other rank schedule, type, ``values`` and number of the call, so that none mistakes what
+        comes; raises ConfigError on all ranks where one differs from rank 0."""
         own = torch.tensor([*self._digest, _DTYPES.index(tensor.dtype), values, self._calls])
         others = [rank for rank in range(self.ranks) if rank != self.rank]
         headers = [own.clone() for _ in range(self.ranks)]
@@ -556,19 +570,23 @@ class ScheduleExecutor:
         self._calls += 1
 
     def _start(self, operation: Any, buffer: Tensor, peer: int, tag: int) -> Any:
+        """Start a send or receive with a rank of the group and return what is pending; raises TransportError."""
         try:
             return operation(buffer, self._peers[peer], group=self.group, tag=tag)
         except RuntimeError as error:
             self._fail(peer, error)
 
     def _await(self, pending: Any, peer: int) -> None:
+        """Wait until a send or receive has ended; raises TransportError if it fails or takes longer than the
+        timeout."""
         try:
             pending.wait(timedelta(seconds=self._timeout))
         except RuntimeError as error:
             self._fail(peer, error)
 
     def _fail(self, peer: int, error: RuntimeError) -> NoReturn:
-        """Say who is at fault: the rank that the first to notice names, if the store still answers."""
+        """Raise TransportError that says who is at fault: the rank that the first to notice names, if the store still
+        answers."""
         silent = "timed out" in str(error).lower()
         what = f"was silent for {self._timeout:g} s" if silent else "has gone"
         own = first = f"rank {self.rank}: rank {peer} {what}"

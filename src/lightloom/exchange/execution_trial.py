@@ -35,7 +35,8 @@ _EXCHANGED = 7
 
 
 def draw_input(rank: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
-    """Draw a rank's input: integers over their whole range (sums wrap), or normal floats of widely different sizes."""
+    """Return a rank's input, flat, which rank and seed fix: integers over their whole range (sums wrap), or normal
+    floats times 2^-8 to 2^8."""
     random = torch.Generator().manual_seed(1000 * seed + rank)
     if not dtype.is_floating_point:
         range_ = torch.iinfo(dtype)
@@ -45,7 +46,8 @@ def draw_input(rank: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
 
 
 def input_values(execute: ScheduleExecutor, values: int, itemsize: int) -> int:
-    """Return the number of values of this rank's input, where each part has ``values``, or a number of its own."""
+    """Return the number of values of this rank's input, where each part has ``values``; where parts have sizes of their
+    own, these decide instead."""
     movement, rank = execute.movement, execute.rank
     held, wanted = (chunks // movement.pieces for chunks in (movement.held(rank), movement.wanted(rank)))
     if movement.collective.sizes is not None:
@@ -104,6 +106,8 @@ def torch_result(execute: ScheduleExecutor, tensor: Tensor, itemsize: int) -> Te
 
 
 def _permuted(tensor: Tensor, destinations: tuple[int, ...], rank: int, group: dist.ProcessGroup) -> Tensor:
+    """Return the tensor that this rank gets where rank r sends its own to ``destinations[r]``; its own tensor where it
+    sends to itself."""
     to, source = destinations[rank], destinations.index(rank)
     if to == rank:
         return tensor
@@ -121,6 +125,8 @@ def _permuted(tensor: Tensor, destinations: tuple[int, ...], rank: int, group: d
 def error_over_bound(execute: ScheduleExecutor, ours: Tensor, tensor: Tensor) -> float:
     """Return the largest error of a sum of floats, as a fraction of what ``ScheduleExecutor`` promises.
 
+    At most 1 where the promise holds; 0 for equal results and for empty ones.
+
     It is measured against a sum in float64, which for float64 may itself be off by as much.
 
     Other collectives, and integers, allow none: infinite where they differ from ``torch.distributed``'s.
@@ -137,7 +143,9 @@ def error_over_bound(execute: ScheduleExecutor, ours: Tensor, tensor: Tensor) ->
 
 
 def trial(worker: Worker) -> dict[str, Any]:
-    """Execute the schedule in a file and torch's own collective in turn; for ``launch``.
+    """Execute the schedule in a file and torch's own collective in turn, in one of the processes of ``launch``; return
+    this rank's ``same_bits``, ``error_over_bound``, ``padding``, number of input ``values``, and ``seconds`` of
+    ``ours`` and ``theirs`` by round.
 
     Arguments: path, values (of a part), dtype, rounds, seed, timeout.
     """
@@ -162,6 +170,7 @@ def trial(worker: Worker) -> dict[str, Any]:
 
 
 def _timed(action: Callable[[], object]) -> float:
+    """Return the seconds that an action takes on this rank, begun after a barrier."""
     dist.barrier()
     began = time.perf_counter()
     action()
@@ -192,13 +201,14 @@ class ScheduleTrial:
 
     @property
     def right(self) -> bool:
-        """True if the schedule did what its collective promises."""
+        """True if the schedule did what its collective promises: its error over the bound is at most 1."""
         return self.error_over_bound <= 1
 
 
 def values_of(schedule: Schedule, nbytes: float, dtype: str) -> int:
-    """Return the values of a part of a collective of ``nbytes`` (see ``Collective``), as many as fit; 1 for a barrier.
-    Parts with sizes of their own have values by these.
+    """Return the values of a part of a collective of ``nbytes`` (see ``Collective``), as many as fit: of all bytes
+    where it has one part, else of a rank's share of them; 1 for a barrier. Parts with sizes of their own have values by
+    these.
 
     Raises:
         ConfigError: a type that is not known.
@@ -221,7 +231,8 @@ def try_schedule(
     seed: int = 0,
     timeout: float = 120.0,
 ) -> ScheduleTrial:
-    """Execute a verified schedule in as many processes of this host as it has ranks.
+    """Execute a verified schedule in as many processes of this host as it has ranks, and return results and times; the
+    times are NaN with 0 rounds.
 
     Args:
         fabric: on which it is verified again in each process.

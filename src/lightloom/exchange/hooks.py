@@ -59,13 +59,15 @@ _ONLY_HERE = {"tag_histogram", "host", "parameters", "rounding", "seed"}
 
 
 def _warn_of(old: str, new: str, options: Iterable[str]) -> None:
-    """Warn the caller's caller that a hook has a newer name, unless an option has no counterpart there."""
+    """Warn the caller's caller that a hook has a newer name (DeprecationWarning), unless an option has no counterpart
+    there."""
     if not _ONLY_HERE.intersection(options):
         warnings.warn(f"{old} is deprecated: use lightloom.exchange.{new}", DeprecationWarning, stacklevel=3)
 
 
 def _method_name(codec: Codec | None, options: dict[str, Any]) -> str:
-    """Return the name of the exchange method that runs a codec with these options, for messages."""
+    """Return the name of the exchange method that runs a codec with these options, for messages; INCEPTIONN with its
+    default bound for None."""
     feedback = "feedback" if options.get("error_feedback", True) else "feedback=no"
     if codec is None or type(codec) is Inceptionn:
         return f"inceptionn:bound=2^-{(codec or Inceptionn()).exponent},{feedback}"
@@ -255,6 +257,8 @@ class OpticalAverageState(ExchangerState):
         )
 
     def _count(self, counts: Counts, geometry: Geometry, *, last: bool) -> None:
+        """Add the counts of one bucket, with the bytes of codes up and down and of exponents that optical averaging
+        would send."""
         nbytes_codes = -(-geometry.size * self.averager.bits // 8)
         exponents = self._exchanger.blocks(geometry)
         optical = OpticalCounts(
@@ -313,9 +317,12 @@ class ScheduleState(DdpHookState):
         self._execute = execute
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
+        """Begin to average a bucket by the schedule and return the future of its buffer; raises as the executor
+        does."""
         return self._start(bucket.is_last(), self._exchange, bucket.buffer())
 
     def _exchange(self, buffer: Tensor) -> Tensor:
+        """Replace a buffer by its mean over ranks, divided before it is added, and return it."""
         # As DDP itself does: divided before they are added, so that sums do not overflow.
         with torch.no_grad():
             buffer.copy_(self._execute(buffer.div_(self._execute.ranks)))

@@ -52,7 +52,7 @@ def measured_rates(method: str) -> KernelRates | None:
 
 
 def keep_rates(method: str, rates: KernelRates) -> Path:
-    """Keep the rates of a method in the cache; returns the file.
+    """Keep the rates of a method in the cache, in place of earlier ones, and return the file.
 
     Raises:
         ConfigError: the cache cannot be written.
@@ -61,6 +61,7 @@ def keep_rates(method: str, rates: KernelRates) -> Path:
 
 
 def _stored_rates() -> dict[str, dict[str, object]]:
+    """Return the rows of the file of rates by method; empty where there is none or it is damaged."""
     try:
         rows = json.loads(rates_path().read_text())
     except (OSError, ValueError, RecursionError):
@@ -82,7 +83,7 @@ def measurable(method: ExchangeMethod) -> bool:
 
 
 def measure_kernels(method: ExchangeMethod) -> KernelRates:
-    """Time the kernels of a method.
+    """Return the rates of a method's kernels on one thread, timed now; ``flops`` is not measured.
 
     Raises:
         UnsupportedError: it codes nothing, or nothing here codes it; or PyTorch, whose tensors its kernels take, is
@@ -97,6 +98,8 @@ def measure_kernels(method: ExchangeMethod) -> KernelRates:
 
 
 def _measured_rates(method: ExchangeMethod) -> KernelRates:
+    """Return the rates of the kernels of the method that codes values; raises UnsupportedError where none is timed
+    here."""
     part = method.coding
     if isinstance(part, BlockExchange):
         return _rates_of(lambda count: _block_kernels(part, count), f"{part.width.name} kernels")
@@ -114,7 +117,8 @@ Kernels = tuple[Callable[[], object], Callable[[], object]]
 
 
 def _rates_of(kernels: Callable[[int], Kernels], name: str, decoded: int | None = None) -> KernelRates:
-    """Rates of kernels; ``decoded`` is the number of values in a message, where it has not those of the gradient."""
+    """Return the rates of kernels, made for 2^22 values and, for the seconds of a message, for 256; ``decoded`` is the
+    number of values in a message, where it has not those of the gradient."""
     large = [_fastest(kernel, _ROUNDS) for kernel in kernels(_LARGE)]
     small = [_fastest(kernel, _CALLS) for kernel in kernels(_SMALL)]
     return KernelRates(
@@ -127,6 +131,7 @@ def _rates_of(kernels: Callable[[int], Kernels], name: str, decoded: int | None 
 
 
 def _fastest(kernel: Callable[[], object], rounds: int) -> float:
+    """Return the seconds of the fastest of ``rounds`` calls, after one that is not counted."""
     kernel()
     seconds = []
     for _ in range(rounds):
@@ -137,10 +142,13 @@ def _fastest(kernel: Callable[[], object], rounds: int) -> float:
 
 
 def _draw_values(count: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """Return ``count`` normal float32 values of mean 0 and standard deviation 0.001, always the same."""
     return np.random.default_rng(0).normal(0.0, _SCALE, count).astype(np.float32)
 
 
 def _block_kernels(method: BlockExchange, count: int) -> Kernels:
+    """Return encoding, with feedback where the method has it, and adding decoding of ``count`` values in blocks on the
+    CPU."""
     import torch
 
     from lightloom.exchange.distributed.block_exchange import wire_format
@@ -159,6 +167,8 @@ def _block_kernels(method: BlockExchange, count: int) -> Kernels:
 
 
 def _codec_kernels(method: RingCodecExchange, count: int) -> Kernels:
+    """Return encoding, leaving errors where the method feeds them back, and adding decoding of ``count`` values by a
+    codec."""
     from lightloom.exchange.compression.registry import find
 
     codec, values, out = find(method.codec), _draw_values(count), np.zeros(count, np.float32)
@@ -171,6 +181,7 @@ def _codec_kernels(method: RingCodecExchange, count: int) -> Kernels:
 
 
 def _top_k(method: TopKExchange, count: int) -> Kernels:
+    """Return choosing the largest of ``count`` values, with feedback where the method has it, and adding them up."""
     import torch
 
     from lightloom.exchange.distributed.residuals import Geometry
@@ -185,6 +196,7 @@ def _top_k(method: TopKExchange, count: int) -> Kernels:
 
 
 def _products(method: PowerSgdExchange, count: int) -> Kernels:
+    """Return the product M Q, and M less P Q^T, of a matrix of ``count`` values, as encoding and decoding."""
     import torch
 
     torch.set_num_threads(1)

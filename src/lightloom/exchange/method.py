@@ -42,11 +42,12 @@ class Gradient:
 
     @staticmethod
     def flat(values: int) -> Gradient:
-        """One tensor of one dimension."""
+        """Return a gradient of one tensor of one dimension."""
         return Gradient(((values,),))
 
     def bits_by_terms(self, codec: str) -> tuple[tuple[int, float], ...]:
-        """Measured bits of a value by the number of summed gradients; empty where that codec was not measured."""
+        """Return measured (number of summed gradients, average bits of a value) of a codec; empty where that codec was
+        not measured."""
         return next((sums.bits_by_terms for sums in self.coded if sums.codec == codec), ())
 
     @property
@@ -106,14 +107,15 @@ class ExchangeMethod(ABC):
 
     @abstractmethod
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Collectives of one exchange among ``ranks`` ranks, in order."""
+        """Return the collectives of one exchange among ``ranks`` ranks, in order."""
 
     @abstractmethod
     def work(self, gradient: Gradient, ranks: int) -> Work:
         """Return the computation of a rank in one exchange; the largest over ranks where shares differ."""
 
     def ranks_of(self, phase: Phase, ranks: int) -> int:
-        """Return how many of ``ranks`` ranks exchange with each other in a phase."""
+        """Return how many of ``ranks`` ranks exchange with each other in a phase: all, unless a method says
+        otherwise."""
         return ranks
 
     @property
@@ -174,7 +176,8 @@ def sum_over_hops(phase: Phase, ranks: int) -> float:
 
 
 def nbytes_of_terms(phase: Phase, terms: int) -> float:
-    """Return the bytes of a sum of ``terms`` gradients, interpolated over the logarithm of the number of terms."""
+    """Return the bytes of a sum of ``terms`` gradients, interpolated over the logarithm of the number of terms and
+    constant beyond the measured ones; ``nbytes`` where sizes do not depend on it."""
     from numpy import interp, log2
 
     if not phase.nbytes_by_terms:
@@ -230,7 +233,7 @@ def split_name(text: str) -> tuple[str, dict[str, str]]:
 
 
 def read_options(text: str, options: Mapping[str, str], readers: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
-    """Return the values of all options, each read by its reader.
+    """Return the values of the options that are given, each read by its reader.
 
     Raises:
         ConfigError: there is no such option, or its value cannot be read.
@@ -250,7 +253,7 @@ def read_options(text: str, options: Mapping[str, str], readers: Mapping[str, Ca
 
 
 def flag(text: str) -> bool:
-    """Read ``yes`` or ``no``.
+    """Return True for ``yes`` and False for ``no``.
 
     Raises:
         ValueError: it is neither.
@@ -261,7 +264,7 @@ def flag(text: str) -> bool:
 
 
 def whole(least: int, largest: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers from ``least`` to ``largest``."""
+    """Return a reader of whole numbers from ``least`` to ``largest``, which raises ValueError for any other text."""
 
     def read_whole(text: str) -> int:
         if not text.lstrip("-").isdigit() or not least <= int(text) <= largest:
@@ -272,7 +275,7 @@ def whole(least: int, largest: int) -> Callable[[str], int]:
 
 
 def real(least: float, largest: float) -> Callable[[str], float]:
-    """Return a reader of numbers from ``least`` to ``largest``."""
+    """Return a reader of numbers from ``least`` to ``largest``, which raises ValueError for any other text."""
 
     def read_real(text: str) -> float:
         try:
@@ -287,7 +290,7 @@ def real(least: float, largest: float) -> Callable[[str], float]:
 
 
 def _split_options(rest: str, text: str) -> list[str]:
-    """Split at commas outside parentheses."""
+    """Split at commas outside parentheses, which the parts keep; raises ConfigError where these do not match."""
     parts, depth, part = [], 0, ""
     for character in rest:
         depth += {"(": 1, ")": -1}.get(character, 0)
@@ -342,7 +345,7 @@ class Evidence:
 
 @cache
 def evidence() -> tuple[Evidence, ...]:
-    """Return all that was measured.
+    """Return all that was measured, as the package's own ``evidence.json`` has it.
 
     Raises:
         ConfigError: the committed table is damaged.
@@ -351,6 +354,8 @@ def evidence() -> tuple[Evidence, ...]:
 
 
 def _read_evidence(content: Callable[[], bytes], place: str) -> tuple[Evidence, ...]:
+    """Return the rows of a table of evidence that ``content`` returns; raises ConfigError, naming ``place``, where it
+    cannot be read."""
     try:
         document = json.loads(content())
         if document["schema"] != SCHEMA:
@@ -361,7 +366,8 @@ def _read_evidence(content: Callable[[], bytes], place: str) -> tuple[Evidence, 
 
 
 def merge_evidence(path: Path, rows: Sequence[Evidence]) -> str:
-    """Return the table at ``path``, if there is one, with ``rows`` in place of those of the same method and task.
+    """Return the text of the table at ``path``, if there is one, with ``rows`` in place of those of the same method and
+    task; nothing is written.
 
     Raises:
         ConfigError: the file holds something else.
@@ -373,11 +379,12 @@ def merge_evidence(path: Path, rows: Sequence[Evidence]) -> str:
 
 
 def evidence_of(method: str) -> tuple[Evidence, ...]:
-    """Return what was measured of the method of that name, with exactly these options."""
+    """Return what was measured of the method of that name, with exactly these options; empty where nothing was."""
     return tuple(row for row in evidence() if row.method == method)
 
 
 def accuracy_note(method: str) -> str:
-    """Return a line that says what was measured of a method's effect on the loss."""
+    """Return a line that says what was measured of a method's effect on the loss, ``not measured`` where nothing
+    was."""
     rows = evidence_of(method)
     return "measured: " + "; ".join(map(str, rows)) if rows else "not measured"

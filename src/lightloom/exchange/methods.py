@@ -42,9 +42,11 @@ class PlainExchange(ExchangeMethod):
         return "float32"
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        """Return one all-reduce of the whole gradient, 4 bytes a value."""
         return (Phase(kind="all-reduce", nbytes=4.0 * gradient.values),)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
+        """Return no work at all: nothing is coded."""
         return Work()
 
 
@@ -95,6 +97,8 @@ class BlockExchange(ExchangeMethod):
 
     @property
     def name(self) -> str:
+        """Name with its options: ``block=`` where the format has scales, ``feedback`` where it is on, ``feedback=no``
+        where it is off against the default."""
         block = [f"block={self.block}"] if self.width.block else []
         off = ["feedback=no"] if self.width.feedback else []
         options = ",".join([*block, *(["feedback"] if self.feedback else off)])
@@ -102,24 +106,30 @@ class BlockExchange(ExchangeMethod):
 
     @property
     def scale_free(self) -> bool:
+        """True for all formats but fp16."""
         return self.width.name != "fp16"
 
     @property
     def fused(self) -> bool:
-        """Triton kernels take all blocks but fp8."""
+        """True for all formats but fp8, whose blocks the Triton kernels do not take."""
         return self.width.name != "fp8"
 
     def nbytes(self, values: int) -> int:
-        """Return the bytes of the codes and scales of one tensor, whose last block is padded."""
+        """Return the bytes of the codes and scales of one tensor of ``values`` values, whose last block is padded; of
+        the codes alone in formats without scales."""
         if not self.block:
             return values * self.width.bits // 8
         return -(-values // self.block) * (SCALE_BYTES + self.block * self.width.bits // 8)
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        """Return an all-to-all and an all-gather, each of the codes of all tensors, every tensor in blocks of its
+        own."""
         nbytes = float(sum(self.nbytes(Gradient((shape,)).values) for shape in gradient.shapes))
         return (Phase(kind="all-to-all", nbytes=nbytes), Phase(kind="all-gather", nbytes=nbytes))
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
+        """Return a rank's work: every value encoded once, its share of sums decoded from the other ranks, then all
+        means decoded."""
         values, others = gradient.values, (ranks - 1) / ranks
         return Work(
             encoded_values=values,
@@ -130,6 +140,7 @@ class BlockExchange(ExchangeMethod):
 
 
 def _power_of_two(text: str) -> int:
+    """Read a block size, a power of two from 8 to 4096; raises ValueError for any other text."""
     value = whole(8, 4096)(text)
     if value & (value - 1):
         raise ValueError("expected a power of two from 8 to 4096")
@@ -163,6 +174,7 @@ class TopKExchange(ExchangeMethod):
         return min(max(ceil(self.share * values), 1), values)
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        """Return one all-gather of what all ``ranks`` ranks keep, 8 bytes a value that is kept."""
         kept = sum(self.kept(Gradient((shape,)).values) for shape in gradient.shapes)
         return (Phase(kind="all-gather", nbytes=float(ranks * PAIR_BYTES * kept)),)
 
@@ -197,7 +209,11 @@ class PowerSgdExchange(ExchangeMethod):
 
     def factors(self, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
         """Return (rows, columns, rank) of a tensor's factors, all dimensions but the first being columns; None for a
-        tensor that goes as float32."""
+        tensor that goes as float32.
+
+        Factors are smaller than the tensor where (rows + columns) rank < rows columns; all tensors of one dimension go
+        as float32.
+        """
         if len(shape) < 2:
             return None
         rows, columns = shape[0], prod(shape[1:])
@@ -205,6 +221,8 @@ class PowerSgdExchange(ExchangeMethod):
         return (rows, columns, rank) if (rows + columns) * rank < rows * columns else None
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        """Return up to three float32 all-reduces: of tensors that are not factored, of all P, and of all Q; empty ones
+        are left out."""
         matrices = self._matrices(gradient)
         plain = sum(prod(shape) for shape in gradient.shapes if self.factors(shape) is None)
         sizes = (
@@ -222,6 +240,7 @@ class PowerSgdExchange(ExchangeMethod):
         return Work(encoded_values=2 * values, decoded_values=values, calls=3 * len(matrices), flops=float(flops))
 
     def _matrices(self, gradient: Gradient) -> list[tuple[int, int, int]]:
+        """Return (rows, columns, rank) of each tensor that is sent as factors, in the gradient's order."""
         return [factors for shape in gradient.shapes if (factors := self.factors(shape)) is not None]
 
 
@@ -259,10 +278,13 @@ class RingCodecExchange(ExchangeMethod):
 
     @property
     def largest_bits(self) -> float:
-        """Bits of a value, tags included, where nothing was measured."""
+        """Bits of a value, tags included, that ``phases`` takes where no sizes were measured; 32 unless a subclass says
+        less or more."""
         return 32.0
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        """Return one all-reduce whose bytes are coded values and headers; with measured sizes of several sums, also the
+        bytes by number of summed gradients. ``nbytes`` itself is that of the fewest gradients."""
         values = gradient.values
         # Of the frames behind the first of a message, as if the last one could be cut short.
         frames = max(values / FRAME_VALUES - ranks, 0.0) * FRAME_BYTES
@@ -276,7 +298,8 @@ class RingCodecExchange(ExchangeMethod):
         return (Phase(kind="all-reduce", nbytes=sizes[0][1], nbytes_by_terms=sizes if len(sizes) > 1 else ()),)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Each share is encoded once by each rank, and decoded at every hop but for the sum that a rank itself made."""
+        """Return a rank's work: each of its shares is encoded once, and decoded at every hop but for the sum that it
+        made itself."""
         return Work(
             encoded_values=gradient.values,
             decoded_values=gradient.values * (2 * ranks - 1) / ranks,
@@ -300,14 +323,17 @@ class InceptionnExchange(RingCodecExchange):
 
     @property
     def codec(self) -> str:
+        """Name of the codec: ``inceptionn:2^-k``, or ``inceptionn-scaled:2^-k`` where messages are scaled."""
         return f"inceptionn{'-scaled' if self.scaled else ''}:2^-{self.exponent}"
 
     @property
     def scale_free(self) -> bool:
+        """True where messages are scaled, so that the bound is relative."""
         return self.scaled
 
     @property
     def largest_bits(self) -> float:
+        """Bits of a value that is sent as it is: 34, tag included."""
         return _LARGEST_BITS
 
 
@@ -328,11 +354,13 @@ class TruncatedExchange(RingCodecExchange):
 
     @property
     def scale_free(self) -> bool:
-        """24 bits cut off the last bit of the exponent too, so that every second power of two is another value."""
+        """True where fewer than 24 bits are cut off: 24 take the last bit of the exponent too, so that every second
+        power of two is another value."""
         return self.bits < 24
 
     @property
     def largest_bits(self) -> float:
+        """Bits that are left of a value, 32 less those cut off."""
         return 32.0 - self.bits
 
 
@@ -356,7 +384,7 @@ class CodecExchange(RingCodecExchange):
 
 
 def _read_bound(text: str) -> int:
-    """Return k of ``2^-k``, ``2**-k`` or the same as a number."""
+    """Return k of ``2^-k``, ``2**-k`` or the same as a number; raises ValueError unless k is 1 to 14."""
     try:
         mantissa, exponent = math.frexp(read_bound(text))
     except (ValueError, OverflowError):
@@ -367,6 +395,7 @@ def _read_bound(text: str) -> int:
 
 
 def _read_dropped(text: str) -> int:
+    """Read the number of low bits that are cut off, 16, 22 or 24; raises ValueError for any other text."""
     if text not in ("16", "22", "24"):
         raise ValueError("expected 16, 22 or 24")
     return int(text)
@@ -399,10 +428,13 @@ class OpticalExchange(ExchangeMethod):
 
     @property
     def scale_free(self) -> bool:
-        """True if the averager gives equal codes the same mean: without noise or errors of its own."""
+        """True if the averager is ``ideal``, which gives equal codes the same mean, without noise or errors of its
+        own."""
         return self.averager == "ideal"
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        """Return an all-gather of one byte of exponent a block from all ranks, and an all-reduce of codes of ``bits``
+        bits a value."""
         blocks = sum(-(-Gradient((shape,)).values // self.block) for shape in gradient.shapes)
         return (
             Phase(kind="all-gather", nbytes=float(ranks * blocks)),
@@ -410,12 +442,14 @@ class OpticalExchange(ExchangeMethod):
         )
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
+        """Return a rank's work: every value encoded and decoded once, in one message each."""
         return Work(
             encoded_values=gradient.values, decoded_values=gradient.values, encoded_messages=1, decoded_messages=1
         )
 
 
 def _read_averager(text: str) -> str:
+    """Return the name of an averager unchanged, once what stands before its colon is known; raises UnknownNameError."""
     from lightloom.photonics.registry import KNOWN
 
     if text.partition(":")[0] not in KNOWN:
@@ -437,24 +471,27 @@ class OuterExchange(ExchangeMethod):
 
     @property
     def scale_free(self) -> bool:
+        """True where the method inside is scale-free."""
         return self.coded_by.scale_free
 
     @property
     def needs_values(self) -> bool:
+        """True where the bytes of the method inside depend on the gradient's values."""
         return self.coded_by.needs_values
 
     @property
     def coding(self) -> ExchangeMethod:
+        """The method that codes values, as the method inside says."""
         return self.coded_by.coding
 
 
 def written(method: ExchangeMethod) -> str:
-    """Return the name of a method as the value of an option."""
+    """Return the name of a method as the value of an option: in parentheses where it holds a comma or a colon."""
     return f"({method.name})" if "," in method.name or ":" in method.name else method.name
 
 
 def inner_reader(find: Find) -> Find:
-    """Return a reader of methods that are options.
+    """Return a reader of methods that are options, which finds them with ``find``.
 
     It raises ValueError for one that does not average the same gradient on all ranks at every step.
     """
@@ -497,17 +534,24 @@ class TwoLevelExchange(OuterExchange):
 
     @property
     def state_values(self) -> float:
+        """Float32 values kept for each value of the gradient: those of the method between nodes, divided by
+        ``node``."""
         return self.between.state_values / self.node
 
     def ranks_of(self, phase: Phase, ranks: int) -> int:
+        """Return the ranks of a node for phases inside a node, else the number of nodes."""
         return self.node if phase.where == "in a node" else self._nodes(ranks)
 
     def slot(self, gradient: Gradient) -> Gradient:
-        """Return the gradient that a rank exchanges between nodes: its share of all tensors, one after the other."""
+        """Return the gradient that a rank exchanges between nodes: its share of all tensors, one after the other.
+
+        It has one dimension, of ceil(values / node) values.
+        """
         return replace(gradient, shapes=((-(-gradient.values // self.node),),))
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return the collectives in the node and between nodes, in order.
+        """Return the float32 collectives in the node, and those of the method between nodes in their midst, if there
+        are several nodes.
 
         Raises:
             ConfigError: the ranks do not fill nodes.
@@ -521,22 +565,27 @@ class TwoLevelExchange(OuterExchange):
         )
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
+        """Return the work of the method between nodes on this rank's slot; none where there is one node."""
         nodes = self._nodes(ranks)
         return self.between.work(self.slot(gradient), nodes) if nodes > 1 else Work()
 
     def _nodes(self, ranks: int) -> int:
+        """Return the number of nodes, ranks / ``node``; raises ConfigError where the ranks do not fill nodes."""
         if ranks % self.node:
             raise ConfigError(f"exchange {self.name!r}: {ranks} ranks: expected a multiple of node={self.node}")
         return ranks // self.node
 
 
 def _read_inside(text: str) -> str:
+    """Return the text if it is ``float32``, the only method inside a node; raises ValueError for any other."""
     if text != "float32":
         raise ValueError("expected float32: links inside a node are faster than codecs")
     return text
 
 
 def _between_reader(find: Find) -> Find:
+    """Return a reader of methods between nodes, which refuses (ValueError) two-level, PowerSGD, LocalSGD and DiLoCo."""
+
     def read_between(text: str) -> ExchangeMethod:
         method = inner_reader(find)(text)
         if isinstance(method, TwoLevelExchange):
@@ -575,12 +624,15 @@ class LocalSgdExchange(ExchangeMethod):
 
     @property
     def every(self) -> int:
+        """Number of steps from one average of the weights to the next."""
         return self.steps
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
+        """Return one float32 all-reduce of the weights, which cannot run behind the backward pass."""
         return (Phase(kind="all-reduce", nbytes=4.0 * gradient.values, hideable=False),)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
+        """Return no work at all: nothing is coded."""
         return Work()
 
 
@@ -610,18 +662,22 @@ class DiLoCoExchange(OuterExchange):
 
     @property
     def every(self) -> int:
+        """Number of inner steps from one exchange of a fragment to its next."""
         return self.steps
 
     @property
     def state_values(self) -> float:
-        """The weights of the last exchange, the outer momentum, and what the inner method keeps."""
+        """Float32 values that a rank keeps for each weight: that of the last exchange, the outer momentum, and what the
+        inner method keeps."""
         return 2.0 + self.inner.state_values
 
     def ranks_of(self, phase: Phase, ranks: int) -> int:
+        """Return how many ranks exchange with each other in a phase of the inner method."""
         return self.inner.ranks_of(phase, ranks)
 
     def parts(self, gradient: Gradient) -> tuple[Gradient, ...]:
-        """Return the fragments: consecutive tensors, about equally many values each, none empty."""
+        """Return the fragments, one gradient each: consecutive tensors, about equally many values each, none empty;
+        fewer than ``fragments`` where there are fewer tensors."""
         shapes, sums = gradient.shapes, [0]
         for shape in gradient.shapes:
             sums.append(sums[-1] + Gradient((shape,)).values)
@@ -632,16 +688,19 @@ class DiLoCoExchange(OuterExchange):
         return tuple(replace(gradient, shapes=shapes[begin:end]) for begin, end in pairwise([*ends, len(shapes)]))
 
     def turn(self, fragment: int) -> int:
-        """Return the step within a round of ``every`` steps, from 1 on, after which a fragment is exchanged."""
+        """Return the step within a round of ``every`` steps, from 1 on, after which fragment number ``fragment`` (from
+        0 on) is exchanged."""
         return self.steps * (fragment + 1) // self.fragments
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return the collectives of all fragments of a round."""
+        """Return the inner method's collectives for all fragments of a round, fragment by fragment, none of which can
+        run behind the backward pass."""
         return tuple(
             replace(phase, hideable=False) for part in self.parts(gradient) for phase in self.inner.phases(part, ranks)
         )
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
+        """Return the inner method's work on all fragments of a round, added up field by field."""
         works = [self.inner.work(part, ranks) for part in self.parts(gradient)]
         return Work(**{field.name: sum(getattr(work, field.name) for work in works) for field in fields(Work)})
 
@@ -670,10 +729,12 @@ def _family(
 
 
 def _feedback(default: str, words: str = "add the error of each encoding to the") -> Options:
+    """Return the option ``feedback``, described with its default (``on`` or ``off``)."""
     return {"feedback": (flag, f"{words} next gradient, {default} by default")}
 
 
 def _narrow(width: Width) -> Family:
+    """Return the family of a narrow format; ``block`` is an option only where the format has scales."""
     block: Options = {"block": (_power_of_two, f"values that share a scale, {width.block} by default")}
     return _family(
         width.name,
@@ -684,12 +745,14 @@ def _narrow(width: Width) -> Family:
 
 
 def _two_level(text: str, options: dict[str, str], find: Find) -> TwoLevelExchange:
+    """Build a two-level method from the options of a name; ``int4`` between nodes of 8 ranks by default."""
     readers = {"inside": _read_inside, "between": _between_reader(find), "node": whole(2, 4096)}
     values = read_options(text, options, readers)
     return TwoLevelExchange(between=values.get("between") or find("int4"), node=values.get("node", 8))
 
 
 def _diloco(text: str, options: dict[str, str], find: Find) -> DiLoCoExchange:
+    """Build DiLoCo from the options of a name; ``every`` is read first, as there are at most so many fragments."""
     every = read_options(text, {"every": options.get("every", "50")}, {"every": whole(1, _MOST_STEPS)})["every"]
     readers = {
         "every": whole(1, _MOST_STEPS),
@@ -814,7 +877,8 @@ def names() -> list[str]:
 
 
 def compared() -> tuple[str, ...]:
-    """Return the methods that comparisons and benchmarks run unless others are named, those of plug-ins included."""
+    """Return the methods that comparisons and benchmarks run unless others are named, those of plug-ins included: of
+    each family its ``compared``, or its own name where that is None."""
     chosen = [(family.name,) if family.compared is None else family.compared for family in families().values()]
     return tuple(name for group in chosen for name in group)
 

@@ -86,7 +86,7 @@ class BlockFormat:
 
     @property
     def largest_mean(self) -> int:
-        """Bit pattern of the largest bfloat16 mean whose levels are finite float32."""
+        """Bit pattern of the largest bfloat16 mean whose levels are finite float32, for kinds whose scale is a mean."""
         return 0x7F07 if self.kind == "lloyd" else 0x7F7F
 
     @property
@@ -111,7 +111,8 @@ def fp8_values() -> list[float]:
 
 
 def decoded_codes(fmt: BlockFormat) -> list[float]:
-    """Return the decoded value of each code, in multiples of the block's scale."""
+    """Return the decoded value of each code of linear, lloyd or sign blocks, in order of the codes as unsigned numbers,
+    in multiples of the block's scale."""
     if fmt.kind == "linear":
         half = 1 << (fmt.bits - 1)
         return [float((code + half) % (2 * half) - half) for code in range(2 * half)]
@@ -139,7 +140,8 @@ class Portable:
     def encode_runs(
         self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, runs: Ints, wire: Bytes
     ) -> None:
-        """Encode every run of a table: ``values``, or ``residual + values``, whose errors are left in ``residual``."""
+        """Write the messages of all runs of a table (first value, values, first byte) to ``wire``: of ``values``, or of
+        ``residual + values``, whose errors are left in ``residual``."""
         for first, last, blocks in _pieces(fmt, runs, wire):
             x = np.zeros((len(blocks), fmt.block), np.float32)
             flat = x.reshape(-1)[: last - first]
@@ -316,6 +318,7 @@ class _Format(ctypes.Structure):
 
 @cache
 def _format(fmt: BlockFormat) -> _Format:
+    """Return a format as the C kernel reads it, with a table of decoded values for codes of at most 4 bits."""
     values = decoded_codes(fmt) if fmt.bits <= 4 else [0.0]
     table = [values[code % len(values)] for code in range(_TABLE)]
     return _Format(_KINDS[fmt.kind], fmt.bits, fmt.block, LLOYD_THRESHOLD, (ctypes.c_float * _TABLE)(*table))
@@ -332,18 +335,21 @@ class Native:
     def encode_runs(
         self, fmt: BlockFormat, values: Float32s, residual: Float32s | None, runs: Ints, wire: Bytes
     ) -> None:
+        """Write the messages of all runs, as ``Portable.encode_runs`` does."""
         self._library.lightloom_blocks_encode_runs(
             ctypes.addressof(_format(fmt)), _at(values), _at(residual), _at(runs), len(runs), _at(wire), self._path
         )
 
     def decode_runs(self, fmt: BlockFormat, wire: Bytes, runs: Ints, out: Float32s, factor: float, add: bool) -> None:
+        """Decode every run of a table into ``out``, as ``Portable.decode_runs`` does."""
         self._library.lightloom_blocks_decode_runs(
             ctypes.addressof(_format(fmt)), _at(wire), _at(runs), len(runs), _at(out), factor, add, self._path
         )
 
 
 def _at(array: Float32s | Bytes | Ints | None) -> int | None:
-    """Address of the first element; by the buffer protocol where it can be written, which takes a third of the time."""
+    """Return the address of the first element, None for None; by the buffer protocol where it can be written, which
+    takes a third of the time."""
     if array is None:
         return None
     return ctypes.addressof(_NOTHING.from_buffer(array.data)) if array.flags.writeable else array.ctypes.data
@@ -399,14 +405,16 @@ def encode(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
 
 
 def encode_leaving(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
-    """Write the message of ``values`` and replace them by their errors: values less decoded values, 0 in NaN blocks."""
+    """Write the message of ``values`` to ``out`` and replace them by their errors: values less decoded values, 0 in NaN
+    blocks."""
     _check_flat(values, "values", write=True)
     # Adding -0.0 changes no value, negative zeros included.
     encode_feedback(fmt, np.full_like(values, -0.0), values, out)
 
 
 def encode_feedback(fmt: BlockFormat, gradient: Float32s, residual: Float32s, out: Bytes) -> None:
-    """Write the message of ``residual + gradient`` and replace ``residual`` by its errors; ``gradient`` stays."""
+    """Write the message of ``residual + gradient`` to ``out`` and replace ``residual`` by its errors; ``gradient``
+    stays."""
     _check_flat(gradient, "gradient")
     _check_residual(residual, gradient.size)
     _check_message(fmt, gradient.size, out, write=True)
@@ -414,7 +422,7 @@ def encode_feedback(fmt: BlockFormat, gradient: Float32s, residual: Float32s, ou
 
 
 def decode(fmt: BlockFormat, wire: Bytes, out: Float32s, *, add: bool = False) -> None:
-    """Write the values of a message to ``out``, or add them."""
+    """Write the values of a message to ``out``, or add them with ``add``; raises InputError as :func:`encode` does."""
     _check_flat(out, "out", write=True)
     _check_message(fmt, out.size, wire)
     current().decode_runs(fmt, wire, _one_run(out.size), out, 1.0, add)
@@ -458,12 +466,14 @@ def _one_run(count: int) -> Ints:
 
 
 def _check_residual(residual: Float32s, count: int) -> None:
+    """Raise InputError unless residuals are a writable flat array of ``count`` values."""
     _check_flat(residual, "residual", write=True)
     if residual.size != count:
         raise InputError(f"residual holds {residual.size} values: expected {count}, as many as there are gradients")
 
 
 def _check_message(fmt: BlockFormat, count: int, wire: Bytes, write: bool = False) -> None:
+    """Raise InputError unless ``wire`` has exactly the bytes of ``count`` values, and can be written if ``write``."""
     _check_flat(wire, "wire", write, _UINT8)
     if wire.size != fmt.nbytes(count):
         raise InputError(
@@ -472,6 +482,8 @@ def _check_message(fmt: BlockFormat, count: int, wire: Bytes, write: bool = Fals
 
 
 def _check_runs(fmt: BlockFormat, runs: Ints, count: int, wire: Bytes, write: bool = False) -> None:
+    """Raise InputError unless a table has int64 rows of first value, values and first byte that stay within ``count``
+    values and the wire."""
     _check_flat(wire, "wire", write, _UINT8)
     if runs.dtype != np.int64 or runs.ndim != 2 or runs.shape[1] != 3 or not runs.flags.c_contiguous:
         raise InputError(f"a table of runs must be contiguous int64 of 3 columns, not {runs.dtype} {runs.shape}")
@@ -489,6 +501,7 @@ def _check_runs(fmt: BlockFormat, runs: Ints, count: int, wire: Bytes, write: bo
 def _check_flat(
     array: Float32s | Bytes, name: str, write: bool = False, dtype: np.dtype[np.float32] | np.dtype[np.uint8] = _FLOAT32
 ) -> None:
+    """Raise InputError unless an array is flat, contiguous and of ``dtype``, and can be written if ``write``."""
     flags = array.flags
     if array.dtype != dtype or array.ndim != 1 or not flags.c_contiguous:
         raise InputError(f"{name} must be a flat, contiguous {dtype} array, not {array.dtype} of {array.ndim} axes")
@@ -527,21 +540,26 @@ class BlockCodec(NumpyCodec):
 
     @property
     def parameter(self) -> int:  # type: ignore[override]
+        """Binary logarithm of the values of a block, as headers hold it."""
         return self.block.bit_length() - 1
 
     @property
     def name(self) -> str:
+        """Name of the codec with its block: ``int8:256``."""
         return f"{self.family}:{self.block}"
 
     def worst_bytes(self, count: int) -> int:
+        """Return the bytes of the blocks of ``count`` values, the last one padded; they are exact."""
         return self.format.nbytes(count)
 
     def encode_payload(self, values: Float32s) -> Bytes:
+        """Return the blocks of some values as one flat array of bytes."""
         payload = np.empty(self.format.nbytes(values.size), np.uint8)
         encode(self.format, values, payload)
         return payload
 
     def decode_payload(self, payload: Bytes, count: int) -> Float32s | None:
+        """Return the ``count`` values of a payload of blocks; None where its size is another than theirs."""
         if payload.size != self.format.nbytes(count):
             return None
         values = np.empty(count, np.float32)

@@ -29,7 +29,7 @@ class Codec(ABC):
 
     @abstractmethod
     def encode(self, array: object, *, threads: int = 1) -> memoryview:
-        """Compress a float32 array (NumPy array or CPU torch tensor) of any shape, in C order.
+        """Compress a float32 array (NumPy array or CPU torch tensor) of any shape, in C order, and return the stream.
 
         Raises:
             InputError: the array is not float32 or not in CPU memory.
@@ -52,7 +52,8 @@ class Codec(ABC):
 
     @property
     def absolute_error(self) -> float | None:
-        """Largest difference between a decoded value and its original; None where no such bound holds."""
+        """Largest difference between a decoded value and its original, in the values' own units; None where no such
+        bound holds."""
         return None
 
     @property
@@ -62,11 +63,12 @@ class Codec(ABC):
 
     @property
     def largest_ratio(self) -> float | None:
-        """Bytes as float32 for each byte of a long stream, at most; None where nobody knows."""
+        """Largest number of bytes as float32 for each byte of a long stream; None where nobody knows."""
         return None
 
     def encode_leaving(self, array: Float32s) -> memoryview:
-        """Encode ``array`` (flat, contiguous) and replace it by the error ``array - decoded``, 0 where not finite.
+        """Return the stream of ``array`` (flat, contiguous), which becomes the error ``array - decoded``, 0 where not
+        finite.
 
         The sum of decoded values and errors is the original: exactly, if the codec only cuts off low bits.
         """
@@ -86,7 +88,7 @@ class Codec(ABC):
             out += self.decode(buffer, out=np.empty_like(out))
 
     def round_trip(self, array: object) -> Float32s:
-        """Encode and decode ``array``; the values that its receiver gets, flat."""
+        """Return the values that a receiver of ``array`` gets, encoded and decoded, flat."""
         return self.decode(self.encode(array))
 
     def __repr__(self) -> str:
@@ -137,6 +139,8 @@ def byte_target(out: Bytes, size: int) -> Bytes:
 
 
 def _as_numpy(array: object, purpose: str) -> Float32s:
+    """Return a float32 view of an array or CPU tensor, of its own shape; raises InputError that says what it was to do
+    (``purpose``)."""
     source = array.detach() if hasattr(array, "detach") else array
     try:
         view = np.asarray(source)

@@ -49,27 +49,36 @@ class _Inceptionn(FramedCodec):
 
     @property
     def parameter(self) -> int:  # type: ignore[override]
+        """The number k of the bound 2^-k, as headers hold it."""
         return self.exponent
 
     @property
     def name(self) -> str:
+        """Name of the codec with its bound: ``inceptionn:2^-10``."""
         return f"{self.family}:2^-{self.exponent}"
 
     @property
     def width(self) -> int:
-        """w: an 8-bit code is the sign and trunc(|f| 2^w)."""
+        """The number w of the bits behind the sign in an 8-bit code, the middle class: the code is the sign and
+        trunc(abs(f) 2^w) of a value f."""
         raise NotImplementedError
 
     def worst_bytes(self, count: int) -> int:
+        """Return the bytes of ``count`` values that all go as they are: 2 of tags a group of eight, 4 a value."""
         return 2 * -(-count // 8) + 4 * count
 
     def least_bytes(self, count: int) -> int:
+        """Return the bytes of ``count`` values that are all dropped: 2 of tags a group of eight."""
         return 2 * -(-count // 8)
 
     def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
+        """Write the frames of ``values``, ``chunk`` in each, numbered from ``first``, to ``out``; return the bytes
+        written."""
         return current().encode_frames(as_bits(values), chunk, first, out, self.exponent, self.width)
 
     def encode_leaving(self, array: Float32s) -> memoryview:
+        """Return the stream of ``array``, which becomes its own errors, in one pass of the kernel."""
+
         def leaving(values: Float32s, chunk: int, first: int, out: Bytes) -> int:
             bits = as_bits(values)
             return current().encode_frames(bits, chunk, first, out, self.exponent, self.width, leave=True)
@@ -77,12 +86,15 @@ class _Inceptionn(FramedCodec):
         return self._encode(float32_target(array, array.size), 1, leaving)
 
     def decode_adding(self, buffer: object, out: Float32s) -> None:
+        """Add the values of a stream to ``out`` in one pass of the kernel; raises CodecError."""
+
         def adding(data: Bytes, values: Float32s, chunk: int, first: int) -> int:
             return current().decode_frames(data, as_bits(values), chunk, first, self.width, add=True)
 
         self._decode(buffer, out, 1, adding)
 
     def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int) -> int:
+        """Fill ``out`` from the frames in ``data``; return the bytes read, or ``-(8 frame + reason)``."""
         return current().decode_frames(data, as_bits(out), chunk, first, self.width)
 
 
@@ -101,10 +113,12 @@ class Inceptionn(_Inceptionn):
 
     @property
     def width(self) -> int:
+        """Bits behind the sign in an 8-bit code, floor(k / 2) + 7 for the bound 2^-k."""
         return self.exponent // 2 + 7
 
     @property
     def absolute_error(self) -> float:
+        """The bound itself, which no error reaches."""
         return self.bound
 
 
@@ -126,10 +140,12 @@ class InceptionnPrinted(_Inceptionn):
 
     @property
     def width(self) -> int:
+        """Bits behind the sign in an 8-bit code, 7 whatever the bound."""
         return 7
 
     @property
     def absolute_error(self) -> float:
+        """Largest error of a value: the bound, but at least 2^-7."""
         return max(self.bound, 2.0**-7)
 
 
@@ -155,6 +171,7 @@ class _AtPower(Inceptionn):
     codec_id = 5
 
     def _header(self, count: int) -> Header:
+        """Return the header of ``count`` values, which states the power."""
         return Header(self.codec_id, self.parameter, count, self.chunk, self.power)
 
 
@@ -178,13 +195,17 @@ class InceptionnScaled(Codec):
 
     @property
     def name(self) -> str:
+        """Name of the codec with its bound: ``inceptionn-scaled:2^-10``."""
         return _AtPower(self.bound).name
 
     @property
     def largest_ratio(self) -> float | None:
+        """Largest number of bytes as float32 for each byte of a long stream, that of the unscaled codec."""
         return Inceptionn(self.bound).largest_ratio
 
     def encode(self, array: object, *, threads: int = 1) -> memoryview:
+        """Return the stream of the values times the power of two that :func:`power_of` gives, which its header
+        states."""
         values = float32_values(array)
         power = power_of(values)
         return _AtPower(self.bound, power).encode(_scaled(values, power), threads=threads)
@@ -204,6 +225,7 @@ class InceptionnScaled(Codec):
         return decoded
 
     def encode_leaving(self, array: Float32s) -> memoryview:
+        """Return the stream of ``array``, which becomes its errors, at the values' own scale."""
         power = power_of(array)
         _scaled(array, power, out=array)
         stream = _AtPower(self.bound, power).encode_leaving(array)
@@ -212,13 +234,14 @@ class InceptionnScaled(Codec):
 
 
 def _scaled(values: Float32s, power: int, out: Float32s | None = None) -> Float32s:
-    """Return ``values`` times ``2**power``; NaN stay NaN, signalling ones without a warning."""
+    """Return ``values`` times ``2**power``, in ``out`` where given; NaN stay NaN, signalling ones without a warning."""
     with np.errstate(invalid="ignore"):
         return np.multiply(values, np.float32(2.0**power), out=out)
 
 
 def power_of(values: Float32s) -> int:
-    """Return the exponent p for which 2^p brings the root mean square near 2^-5; infinite values and NaN do not count.
+    """Return the exponent p, from -126 to 126, for which 2^p brings the root mean square near 2^-5; 0 where all values
+    are 0 or none are given. Infinite values and NaN do not count.
 
     Values times 2^k have a power smaller by k.
     """
@@ -258,7 +281,7 @@ BUFFER_BITS = 2 * BURST_BITS
 
 
 def compression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
-    """Count cycles and stalls of the alignment unit for groups of 16-272 bits; one enters, a burst leaves a cycle."""
+    """Return (cycles, stalls) of the alignment unit for groups of 16-272 bits; one enters, a burst leaves a cycle."""
     held = cycles = stalls = 0
     for bits in group_bits:
         cycles += 1
@@ -271,7 +294,7 @@ def compression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
 
 
 def decompression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
-    """Count cycles and stalls of the burst buffer for groups of 16-272 bits; a burst enters, a group leaves a cycle."""
+    """Return (cycles, stalls) of the burst buffer for groups of 16-272 bits; a burst enters, a group leaves a cycle."""
     groups = list(group_bits)
     coming = sum(groups)
     held = cycles = stalls = done = 0
@@ -295,7 +318,8 @@ def decompression_cycles(group_bits: Iterable[int]) -> tuple[int, int]:
 
 
 def group_bits(codec: Inceptionn | InceptionnPrinted, array: object) -> Ints:
-    """Return the size in bits of every group of eight values, from which cycles are counted, without encoding."""
+    """Return the size in bits of every group of eight values, tags included, int64 [group], from which cycles are
+    counted, without encoding."""
     size = float32_values(array).view(np.uint32) & 0x7FFFFFFF
     k = codec.exponent
     thresholds = [(127 - k) << 23, (127 - k // 2) << 23, 127 << 23]

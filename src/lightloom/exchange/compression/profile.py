@@ -89,7 +89,7 @@ class CompressionProfile(Config):
     codecs: Annotated[tuple[CodecProfile, ...], Field(min_length=1)]
 
     def of(self, codec: str) -> CodecProfile | None:
-        """Return the measurements of one codec."""
+        """Return the measurements of the codec of that full name; None where it was not measured."""
         return next((profile for profile in self.codecs if profile.codec == codec), None)
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +115,8 @@ def read_profile(path: Path) -> CompressionProfile:
 
 
 def store_profile(profile: CompressionProfile, key: str) -> list[Path]:
-    """Keep a profile in the cache for ``lightloom plan``, one file a codec; ``key`` names the model and its code.
+    """Keep a profile in the cache for ``lightloom plan``, one file a codec, and return the files; ``key`` names the
+    model and its code.
 
     Raises:
         ConfigError: the cache cannot be written.
@@ -172,6 +173,7 @@ class _Sums:
     tags: Ints | None = None
 
     def add(self, values: Float32s, decoded: Float32s, nbytes: int, tags: Ints | None) -> None:
+        """Add values, what they decode to, the bytes they took, and their tags, if the codec has tags."""
         self.values += values.size
         self.nbytes += nbytes
         for begin in range(0, values.size, _BLOCK):
@@ -186,6 +188,7 @@ class _Sums:
             self.tags = tags if self.tags is None else self.tags + tags
 
     def fit(self) -> Fit:
+        """Return ratio and errors over all that was added; needs at least one value."""
         norms = float(np.sqrt(self.size) * np.sqrt(self.decoded_size))
         return Fit(
             values=self.values,
@@ -210,12 +213,15 @@ class _Measured:
     """Compression ratio of the latest gradient that is not a sum of several."""
 
     def add_sum(self, terms: int, gradients: Gradients) -> None:
-        """Add a sum of gradients, of which one was the latest that was added."""
+        """Keep the ratio of a sum of ``terms`` gradients, of which one was the latest that was added; the latest one's
+        own ratio stands for 1 term."""
         together = np.concatenate(list(gradients.values()))
         self.sums.setdefault(1, self._ratio)
         self.sums[terms] = together.nbytes / len(self.codec.encode(together))
 
     def add(self, step: int, gradients: Gradients) -> None:
+        """Add the gradients of a training step: each tensor by itself, without headers, and all together, as one
+        stream."""
         for name, values in gradients.items():
             encoded = self.codec.encode(values)
             nbytes = _payload_bytes(self.codec, encoded, values.size)
@@ -226,6 +232,7 @@ class _Measured:
         self._add(self.whole, together, encoded, len(encoded))
 
     def _add(self, sums: _Sums, values: Float32s, encoded: memoryview, nbytes: int) -> None:
+        """Add an encoded array, decoded for its errors, to ``sums``; tags are counted for INCEPTIONN's codecs alone."""
         tags = tag_histogram(encoded) if isinstance(self.codec, (Inceptionn, InceptionnPrinted)) else None
         sums.add(values, self.codec.decode(encoded), nbytes, tags)
 
@@ -239,6 +246,8 @@ def measure_codecs(
     advance: Callable[[int], None] = lambda _: None,
 ) -> CompressionProfile:
     """Measure codecs on a model's gradients; ``advance(1)`` is called after each step.
+
+    Rates are measured on the last gradients that are not a sum of several, with one thread and with all.
 
     Args:
         steps: gradients of training steps, at least one, and sums that begin with the latest one.
@@ -282,7 +291,8 @@ def measure_codecs(
 
 
 def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
-    """Return the rates of encoding and decoding, the fastest of a few rounds after a warm-up round."""
+    """Return the rates of encoding and decoding ``values``, the fastest of a few rounds after a warm-up round, and the
+    seconds of a small message."""
     _fastest(codec, values, threads, 1)
     encode, decode = _fastest(codec, values, threads, _ROUNDS)
     calls = _fastest(codec, values[:_MESSAGE_VALUES], threads, _CALLS)
@@ -323,7 +333,8 @@ def engine_rates(codec: Codec, values: Float32s) -> Rates | None:
 
 
 def read_gradients(path: Path) -> dict[str, Float32s]:
-    """Read saved gradients: an ``.npy`` array (one tensor called after the file), or an ``.npz`` of arrays by name.
+    """Return saved gradients, flat, by name: an ``.npy`` array (one tensor called after the file), or an ``.npz`` of
+    arrays by name.
 
     Raises:
         ConfigError: unreadable, no such format, or not float32.
@@ -338,13 +349,15 @@ def read_gradients(path: Path) -> dict[str, Float32s]:
 
 
 def _payload_bytes(codec: Codec, encoded: memoryview, values: int) -> int:
-    """Return the bytes of a stream without its headers, of which a bucket of many tensors has only one set."""
+    """Return the bytes of a stream without its headers (at least 1), of which a bucket of many tensors has only one
+    set; of the whole stream for codecs without frames."""
     if not isinstance(codec, FramedCodec):
         return len(encoded)
     return max(len(encoded) - HEADER_BYTES - FRAME_HEADER * -(-values // codec.chunk), 1)
 
 
 def _check_finite(gradients: Gradients, step: int) -> None:
+    """Raise ConfigError that names the first tensor with NaN or infinite gradients, and how many."""
     for name, values in gradients.items():
         invalid = values.size - int(np.count_nonzero(np.isfinite(values)))
         if invalid:
@@ -352,6 +365,6 @@ def _check_finite(gradients: Gradients, step: int) -> None:
 
 
 def _rate_values(gradients: Gradients) -> Float32s:
-    """Return the values on which rates are measured: all gradients, repeated or cut to one size."""
+    """Return the values on which rates are measured: all gradients, repeated or cut to 2^23 values."""
     together = np.concatenate(list(gradients.values()))
     return np.resize(together, _RATE_VALUES)

@@ -44,7 +44,7 @@ def names() -> list[str]:
 
 
 def description(name: str) -> dict[str, str]:
-    """Return what a family of codecs does, and the full name of its default codec.
+    """Return what a family of codecs does (``description``), and the full name of its default codec (``default``).
 
     Raises:
         UnknownNameError: there is no family of that name.
@@ -73,7 +73,7 @@ def find(name: str) -> Codec:
 
 
 def read_bound(text: str) -> float:
-    """Parse ``2^-10``, ``2**-10`` or a plain number.
+    """Return the number that ``2^-10``, ``2**-10`` or a plain number stands for, whatever its size.
 
     Raises:
         ValueError: the text is none of these.
@@ -88,6 +88,7 @@ def read_bound(text: str) -> float:
 
 
 def _family(name: str) -> Family:
+    """Return the family of codecs of that name; raises UnknownNameError."""
     families = codecs()
     if name not in families:
         raise UnknownNameError("codec", name, families)

@@ -122,16 +122,19 @@ class FramedCodec(Codec):
 
     @property
     def largest_ratio(self) -> float | None:
-        """That of the shortest payload that a chunk may have."""
+        """Largest number of bytes as float32 for each byte of payload: that of the shortest payload that a chunk may
+        have."""
         return 4 * self.chunk / max(self.least_bytes(self.chunk), 1)
 
     @abstractmethod
     def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
-        """Write the frames of ``values``, numbered from ``first``, to ``out``; returns the bytes written."""
+        """Write the frames of ``values``, ``chunk`` in each, numbered from ``first``, to ``out``; return the bytes
+        written."""
 
     @abstractmethod
     def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int) -> int:
-        """Fill ``out`` from the frames in ``data``; returns the bytes read, or ``-(8 frame + reason)``."""
+        """Fill ``out`` from the frames in ``data``, numbered from ``first``; return the bytes read, or ``-(8 frame +
+        reason)``, the reason a key of ``REASONS``."""
 
     def encode(self, array: object, *, threads: int = 1, out: Bytes | None = None) -> memoryview:
         """Compress as :meth:`Codec.encode` does, into the beginning of ``out`` if that is given, of :meth:`room` bytes.
@@ -146,14 +149,19 @@ class FramedCodec(Codec):
         return HEADER_BYTES + self._starts(_frame_runs(self._header(count), threads))[-1]
 
     def _header(self, count: int) -> Header:
+        """Return the header of a stream of ``count`` values."""
         return Header(self.codec_id, self.parameter, count, self.chunk)
 
     def _starts(self, shares: list[tuple[int, int]]) -> list[int]:
+        """Return where each thread's frames may begin, by the largest sizes of those before, and the end of all:
+        [shares + 1] bytes."""
         return [0, *accumulate(self._worst_frames(end - begin) for begin, end in shares)]
 
     def _encode(
         self, values: Float32s, threads: int, encode_frames: EncodeFrames, out: Bytes | None = None
     ) -> memoryview:
+        """Return the stream of values whose frames ``encode_frames`` writes, in ``out`` where given; what threads wrote
+        is moved together."""
         header = self._header(values.size)
         shares = _frame_runs(header, threads)
         starts = self._starts(shares)
@@ -195,6 +203,8 @@ class FramedCodec(Codec):
         return self._decode(buffer, out, threads, self.decode_frames)
 
     def _decode(self, buffer: object, out: object, threads: int, decode_frames: DecodeFrames) -> object:
+        """Let ``decode_frames`` fill ``out``, or a new array, from a stream, and return it; raises CodecError for one
+        that is not whole."""
         data = stream_bytes(buffer)
         header = self.read_header(data)
         body = data[HEADER_BYTES:]
@@ -316,11 +326,12 @@ def tag_histogram(buffer: object) -> Ints:
 
 
 def as_bits(values: Float32s) -> Bits:
-    """Return a view of the same memory as 32-bit patterns."""
+    """Return a view of the same memory as 32-bit patterns, uint32."""
     return values.view(np.uint32)
 
 
 def _invalid(header: Header, frame: int, reason: int) -> CodecError:
+    """Return the error of a frame that cannot be decoded, for a reason of ``REASONS``."""
     return CodecError(f"frame {frame} of {header.frames} is not valid: {REASONS[reason]}")
 
 
@@ -331,7 +342,8 @@ def _frames_bytes(count: int, chunk: int, payload_bytes: Callable[[int], int]) -
 
 
 def _frame_runs(header: Header, threads: int) -> list[tuple[int, int]]:
-    """Split the values into runs of whole frames, one for each thread."""
+    """Return (begin, end) of the values of each thread's run of whole frames, at most one run a frame; raises
+    ConfigError for no thread."""
     if threads < 1:
         raise ConfigError(f"threads = {threads}: expected at least 1")
     workers = min(threads, header.frames)
@@ -340,6 +352,7 @@ def _frame_runs(header: Header, threads: int) -> list[tuple[int, int]]:
 
 
 def _in_threads(work: Callable[[int], int], parts: int) -> list[int]:
+    """Return what ``work(i)`` returns for each part i, each in a thread of its own if there are several."""
     if parts <= 1:
         return [work(i) for i in range(parts)]
     with ThreadPoolExecutor(parts) as pool:
@@ -368,6 +381,7 @@ class NumpyCodec(FramedCodec):
     """A codec that turns one chunk into one payload and back; the size depends on the number of values alone."""
 
     def least_bytes(self, count: int) -> int:
+        """Return the bytes of a payload of ``count`` values, which is the largest one's too."""
         return self.worst_bytes(count)
 
     @abstractmethod
@@ -379,6 +393,7 @@ class NumpyCodec(FramedCodec):
         """Return the values of one payload; None if it is malformed."""
 
     def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
+        """Write a frame for each chunk of ``values``, numbered from ``first``, to ``out``; return the bytes written."""
         at = 0
         for begin in range(0, values.size, chunk):
             payload = np.ascontiguousarray(self.encode_payload(values[begin : begin + chunk]))
@@ -391,6 +406,7 @@ class NumpyCodec(FramedCodec):
         return at
 
     def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int) -> int:
+        """Fill ``out`` from the frames in ``data``; return the bytes read, or ``-(8 frame + reason)``."""
         at = 0
         for begin in range(0, out.size, chunk):
             index = first + begin // chunk
@@ -413,4 +429,5 @@ class NumpyCodec(FramedCodec):
 
 
 def _checksum(payload: Bytes, index: int) -> int:
+    """Return the low 32 bits of a payload's XXH64, seeded with frame index and size."""
     return current().xxh64(payload, index << 32 | payload.size) & 0xFFFFFFFF

@@ -38,21 +38,25 @@ class Truncation(NumpyCodec):
 
     @property
     def parameter(self) -> int:  # type: ignore[override]
+        """Number of low bits that are dropped, as headers hold it."""
         return self.dropped
 
     @property
     def name(self) -> str:
+        """Name of the codec with its dropped bits: ``truncate:16``."""
         return f"truncate:{self.dropped}"
 
     @property
     def relative_error(self) -> float:
-        """Bound of the relative error of values from 2^-125 on: 2^-7, 2^-1, or 3/4 where the exponent loses a bit."""
+        """Largest relative error of values from 2^-125 on: 2^-7, 2^-1, or 3/4 where the exponent loses a bit."""
         return {16: 2.0**-7, 22: 2.0**-1, 24: 0.75}[self.dropped]
 
     def worst_bytes(self, count: int) -> int:
+        """Return the bytes of the bits that are left of ``count`` values; they are exact."""
         return -(-count * (32 - self.dropped) // 8)
 
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
+        """Return the top bits of each value, packed most significant bit first."""
         bits = 32 - self.dropped
         if bits % 8:
             return _pack_tens(as_bits(values).view(np.uint32) >> np.uint32(self.dropped))[
@@ -62,6 +66,8 @@ class Truncation(NumpyCodec):
         return in_order
 
     def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
+        """Return the values of a payload, their dropped bits 0; None where it has another size or padding that is not
+        0."""
         bits = 32 - self.dropped
         if payload.size != self.worst_bytes(count):
             return None
@@ -77,6 +83,7 @@ _PLACES = np.array([30, 20, 10, 0], np.uint64)
 
 
 def _pack_tens(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """Pack codes of 10 bits by fours into 5 bytes each, most significant first, the last four padded with zeros."""
     fours = np.zeros((-(-codes.size // 4), 4), np.uint64)
     fours.reshape(-1)[: codes.size] = codes
     words = (fours[:, 0] << _PLACES[0]) | (fours[:, 1] << _PLACES[1]) | (fours[:, 2] << _PLACES[2]) | fours[:, 3]
@@ -85,6 +92,7 @@ def _pack_tens(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
 
 
 def _unpack_tens(payload: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """Unpack bytes to codes of 10 bits, the inverse of :func:`_pack_tens`; padding is returned as codes too."""
     fives = np.zeros((-(-payload.size // 5), 5), np.uint8)
     fives.reshape(-1)[: payload.size] = payload
     words = np.zeros((len(fives), 8), np.uint8)
@@ -127,16 +135,21 @@ class BlockFixedPoint(NumpyCodec):
 
     @property
     def parameter(self) -> int:  # type: ignore[override]
+        """Number of bits per value, as headers hold it."""
         return self.bits
 
     @property
     def name(self) -> str:
+        """Name of the codec with its bits: ``block-fixed-point:8``."""
         return f"block-fixed-point:{self.bits}"
 
     def worst_bytes(self, count: int) -> int:
+        """Return the bytes of the blocks of ``count`` values, the last one padded; they are exact."""
         return -(-count // BLOCK) * (1 + BLOCK * self.bits // 8)
 
     def encode_payload(self, values: NDArray[np.float32]) -> NDArray[np.uint8]:
+        """Return the blocks of some values, a byte of exponent and the codes; raises UnsupportedError for NaN or
+        Inf."""
         if not np.isfinite(values).all():
             raise UnsupportedError(f"{self.name} cannot hold NaN or Inf")
         blocks = np.zeros((-(-values.size // BLOCK), BLOCK), np.float32)
@@ -151,6 +164,8 @@ class BlockFixedPoint(NumpyCodec):
         return np.column_stack([(step + _BIAS).astype(np.uint8), packed]).reshape(-1)
 
     def decode_payload(self, payload: NDArray[np.uint8], count: int) -> NDArray[np.float32] | None:
+        """Return the ``count`` values of a payload, clipped to finite float32; None where its size or an exponent is
+        impossible."""
         if payload.size != self.worst_bytes(count):
             return None
         rows = payload.reshape(-(-count // BLOCK), -1)

@@ -107,7 +107,7 @@ class AdaptiveCompression:
         self._last_end = now
 
     def state_dict(self) -> dict[str, int]:
-        """Return the decision and the steps until the next probe; a probe under way is repeated."""
+        """Return the decision and the steps until the next probe; a probe under way is repeated, after the warm-up."""
         return {
             "step": self._step,
             "use_plain": int(self._decided_plain),
@@ -122,6 +122,8 @@ class AdaptiveCompression:
         self._probe, self._position, self._last_end = [], 0, None
 
     def _decide(self) -> None:
+        """Take the kind whose median step is faster, on the mean over ranks (after the first decision only if by 5 %),
+        and set the steps until the next probe."""
         compressed, plain = self._agree([median(self._seconds[False]), median(self._seconds[True])])
         present, other = (plain, compressed) if self._decided_plain else (compressed, plain)
         needed = 1 - HYSTERESIS if self.decisions else 1.0
@@ -194,7 +196,7 @@ class Statistics:
             self.tags += tag_histogram(stream)
 
     def add(self, counts: Counts, *, last: bool) -> None:
-        """Count one bucket; ``last`` ends the step."""
+        """Add the counts of one bucket to the present step and to the total; ``last`` ends the step."""
         if not self._step_open:
             self.steps.append(type(self.total)())
             self.step_count += 1
@@ -230,7 +232,8 @@ class OpticalCounts(Counts):
 
     @property
     def exponent_share(self) -> float:
-        """Exponents relative to the codes sent; the paper says less than 0.4 % (at 8 bits)."""
+        """Bytes of exponents relative to those of the codes sent, 0 where none were; the paper says less than 0.4 % (at
+        8 bits)."""
         return self.nbytes_exponents / self.nbytes_up if self.nbytes_up else 0.0
 
 
@@ -252,5 +255,5 @@ class OpticalStatistics(Statistics):
 
 
 def _megabytes(nbytes: int) -> str:
-    """Format a number of bytes."""
+    """Return a number of bytes in words, in units of 10^6 bytes with one decimal."""
     return f"{nbytes / 1e6:.1f} MB"

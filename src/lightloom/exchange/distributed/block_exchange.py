@@ -76,6 +76,8 @@ class CastFormat(WireFormat):
     def encode(
         self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor, *, divisor: int = 1
     ) -> None:
+        """Write the share of ``rank``, cast, to ``wire``; with ``residual``, of the sum of both, whose errors it
+        becomes, 0 where not finite."""
         cast = wire.view(self.dtype)
         for first, length, at in shares.tables[rank]:
             part, target = values[first : first + length], cast[at : at + length]
@@ -87,6 +89,8 @@ class CastFormat(WireFormat):
     def decode(
         self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
     ) -> None:
+        """Put ``factor`` times the values in ``wire`` at the positions of the share of ``rank`` in ``out``, or add
+        them."""
         cast = wire.view(self.dtype)
         for first, length, at in shares.tables[rank]:
             part, target = cast[at : at + length], out[first : first + length]
@@ -98,7 +102,8 @@ class CastFormat(WireFormat):
                     target.mul_(factor)
 
     def divisor(self, ranks: int) -> int:
-        """A mean that fp16, which ends at 65,504, can hold may have one larger term."""
+        """Return ``ranks`` for fp16, else 1: a mean that fp16, which ends at 65,504, can hold may have one larger
+        term."""
         return ranks if self.dtype == torch.float16 else 1
 
 
@@ -112,15 +117,19 @@ class BlockWire(WireFormat):
     def encode(
         self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor, *, divisor: int = 1
     ) -> None:
+        """Write the blocks of the share of ``rank`` to ``wire``; ``divisor`` must be 1, as blocks have scales."""
         assert divisor == 1, "blocks have scales"
         self._encode(values, residual, self._places_of(shares, rank, values), wire)
 
     def decode(
         self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
     ) -> None:
+        """Put ``factor`` times the values in ``wire`` at the positions of the share of ``rank`` in ``out``, or add
+        them."""
         self._decode(wire, self._places_of(shares, rank, out), out, factor, add)
 
     def _places_of(self, shares: Shares, rank: int, buffer: Tensor) -> Any:
+        """Return where the share of ``rank`` lies, found once for each division into shares."""
         if (shares, rank) not in self._places:
             self._places[shares, rank] = self._find_places(shares, rank, buffer)
         return self._places[shares, rank]
@@ -142,6 +151,7 @@ class BlockKernels(BlockWire):
     """Blocks in CPU memory."""
 
     def _find_places(self, shares: Shares, rank: int, buffer: Tensor) -> Ints:
+        """Return the share's runs, int64 [runs, 3]: first value in the buffer, values, first byte of the message."""
         return byte_runs(shares, rank, self.block_bytes)
 
     def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
@@ -156,6 +166,8 @@ class BlockTriton(BlockWire):
     """Blocks in the memory of a CUDA device, or in Triton's interpreter."""
 
     def _find_places(self, shares: Shares, rank: int, buffer: Tensor) -> Tensor:
+        """Return first value, values and first byte of each block of the share, int64 [blocks, 3] on the buffer's
+        device."""
         return gpu_blocks.places(self.fmt, byte_runs(shares, rank, self.block_bytes)).to(buffer.device)
 
     def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
@@ -169,6 +181,8 @@ class BlockReference(BlockWire):
     """Blocks on any device: values are gathered into whole blocks, so that no shape depends on them."""
 
     def _find_places(self, shares: Shares, rank: int, buffer: Tensor) -> Tensor:
+        """Return the buffer position of each slot of the share's blocks, int64 [slots]; the buffer's length for
+        padding."""
         return shares.slots(rank, buffer.numel(), buffer.device)
 
     def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
@@ -194,7 +208,8 @@ _FORMATS = {"lloyd2": "lloyd", "sign": "sign", "fp8": "fp8"}
 
 
 def wire_format(method: BlockExchange, device: str) -> WireFormat:
-    """Return the format of a method for tensors on a kind of device."""
+    """Return the format of a method for tensors on a type of device: the CPU kernels, on CUDA those in Triton where
+    they can run and take the format, else the reference in torch; casts for bf16 and fp16."""
     name = method.width.name
     if name in ("bf16", "fp16"):
         return CastFormat(torch.bfloat16 if name == "bf16" else torch.float16)
@@ -226,6 +241,8 @@ class BlockExchanger(Exchanger):
         self._shares: dict[Geometry, Shares] = {}
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
+        """Replace ``values`` by their mean over ranks: each rank averages its own share, encodes it, and decodes all
+        ranks' shares, its own too."""
         rank, ranks = self.group.rank, self.group.ranks
         if ranks == 1:
             return
@@ -246,6 +263,8 @@ class BlockExchanger(Exchanger):
     def reduce_scatter_values(
         self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor
     ) -> None:
+        """Put this rank's shard of the mean over ranks into ``output``; the mean is not encoded again. Other parts of
+        ``values`` stay as they are."""
         rank = self.group.rank
         if geometry not in self._shares:  # each run of a tensor begins a block
             pieces = [(piece.offset, piece.length) for piece in geometry.pieces]
@@ -276,7 +295,7 @@ class BlockExchanger(Exchanger):
 
 
 def _scale(buffer: Tensor | None, shares: Shares, rank: int, factor: float) -> None:
-    """Multiply the share of a rank by a factor."""
+    """Multiply the share of a rank in a buffer by a factor, in place; nothing where the buffer is None."""
     if buffer is not None:
         for first, length, _ in shares.tables[rank]:
             buffer[first : first + length].mul_(factor)

@@ -128,6 +128,8 @@ class ExchangerState(DdpHookState, Stepwise):
         self._error: LightloomError | None = None
 
     def average(self, bucket: GradBucket) -> Future[Tensor]:
+        """Begin to average a bucket over ranks and return the future of its buffer; the last bucket of a step is waited
+        for, and ends the step."""
         buffer, last, arrived = bucket.buffer(), bucket.is_last(), time.perf_counter()
         device = self._exchanger.group.device
         if buffer.layout != torch.strided or buffer.device.type != device:
@@ -157,7 +159,8 @@ class ExchangerState(DdpHookState, Stepwise):
         Stepwise.close(self)
 
     def _exchange(self, buffer: Tensor, geometry: Geometry, scale: float, last: bool) -> Tensor:
-        """Replace a bucket by its average over ranks."""
+        """Replace a bucket by its average over ranks and return it; after an error, every later bucket raises it too,
+        until the last one of the step where all ranks had it in common."""
         if self._error is None:
             try:
                 with self._counted(geometry, last=last), torch.no_grad():
@@ -172,6 +175,8 @@ class ExchangerState(DdpHookState, Stepwise):
         raise failure
 
     def _geometry(self, bucket: GradBucket) -> Geometry:
+        """Return where the tensors of a bucket lie, the same object for the same parameters; unnamed ones are numbered
+        as they come."""
         # The gradients that DDP hands over beside the buffer are not used: of complex parameters they are half as long
         # as what the buffer holds, and lie elsewhere (torch 2.13).
         parameters = bucket.parameters()

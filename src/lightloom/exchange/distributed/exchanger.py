@@ -49,7 +49,7 @@ def check_writable(tensor: Tensor, device: str) -> None:
 
 
 def elements_overlap(tensor: Tensor) -> bool:
-    """Return whether two elements of a strided tensor share memory."""
+    """Return whether two elements of a strided tensor share memory; False for an empty one."""
     if not tensor.numel():
         return False
     axes = sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)
@@ -218,6 +218,7 @@ class Exchanger(ABC):
         self.group.close()
 
     def _connect(self) -> None:
+        """Connect the ranks; an exchanger of several groups overrides it."""
         self.group.connect()
 
     def _exchange(
@@ -235,7 +236,7 @@ class Exchanger(ABC):
 
 @cache
 def _version() -> str:
-    """Version of this package, which all ranks must have."""
+    """Return the version of this package, which all ranks must have; empty where it is not installed."""
     try:
         return version("lightloom")
     except PackageNotFoundError:
@@ -252,12 +253,15 @@ class PlainExchanger(Exchanger):
     shards = True
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
+        """Replace ``values`` by their mean over ranks, added up in their own type after they are divided."""
         values /= self.group.ranks
         self.group.all_reduce(values)
 
     def reduce_scatter_values(
         self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor
     ) -> None:
+        """Put this rank's shard of the mean over ranks into ``output``, added in the order of ranks; ``values`` are
+        divided in place."""
         values /= self.group.ranks
         output.copy_(self.group.reduce_scatter_in_order(values, [shard.stop - shard.start for shard in shards]))
 
@@ -323,7 +327,7 @@ class Stepwise:
 
     @property
     def _scale(self) -> float:
-        """Loss scale: the number by which gradients are divided for the exchange."""
+        """Loss scale: the number by which gradients are divided for the exchange, 1 where none was given."""
         return 1.0 if self._loss_scale is None else float(self._loss_scale())
 
     @contextmanager
@@ -341,6 +345,7 @@ class Stepwise:
         self._count(Counts(raw, group.sent - sent, time.perf_counter() - began, buckets=1), geometry, last=last)
 
     def _count(self, counts: Counts, geometry: Geometry, *, last: bool) -> None:
+        """Add the counts of one bucket to the statistics; subclasses add counts of their own."""
         self.statistics.add(counts, last=last)
 
     def _plain(self, values: Tensor, geometry: Geometry, *, last: bool) -> bool:
@@ -361,6 +366,8 @@ class Stepwise:
             self.adaptive.end_step(arrived)
 
     def _mean_over_ranks(self, numbers: list[float]) -> list[float]:
+        """Return the mean over ranks of each number, the same on all ranks, by an all-reduce of the model's process
+        group."""
         values = torch.tensor(numbers, dtype=torch.float64, device=self._exchanger.group.device) / self._group.size()
         dist.all_reduce(values, group=self._group)
         return values.tolist()

@@ -119,7 +119,7 @@ class ReduceState:
         return self._exchanger.group.sent
 
     def all_reduce(self, tensor: Tensor, name: str = "tensor") -> Tensor:
-        """Replace a tensor by its mean over ranks; all ranks call it with the same shape and name.
+        """Replace a tensor by its mean over ranks and return it; all ranks call it with the same shape and name.
 
         Raises:
             UnsupportedError: its type is wider than the method's float32 or has no fractions, or elements share memory.

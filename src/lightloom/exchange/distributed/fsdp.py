@@ -109,7 +109,8 @@ def common_group(modules: Sequence[ShardedModule], hint: str) -> dist.ProcessGro
 
 
 def shard_shape(parameter: nn.Parameter, ranks: int) -> tuple[int, ...]:
-    """Return the shape of a rank's shard of a parameter, padded; complex values are pairs of real ones."""
+    """Return the shape of a rank's shard of a parameter, padded to that of the largest; complex values are pairs of
+    real ones."""
     assert isinstance(parameter, DTensor)
     placement = parameter.placements[0]
     assert isinstance(placement, Shard)
@@ -192,7 +193,8 @@ class FsdpState(Stepwise):
         self._end(last)
 
     def _begin(self, values: Tensor, geometry: Geometry) -> bool:
-        """Check the gradients of a module; return whether they are the last ones of a step."""
+        """Check the gradients of a module; return whether they are the last ones of a step, those of all modules having
+        come. Raises UnsupportedError."""
         if values.numel() != geometry.size:
             names = ", ".join(dict.fromkeys(piece.tensor for piece in geometry.pieces))
             raise UnsupportedError(
@@ -207,6 +209,7 @@ class FsdpState(Stepwise):
         return len(self._exchanged) == len(self._geometries)
 
     def _end(self, last: bool) -> None:
+        """End the step if these were the last gradients of it."""
         if last:
             self._exchanged.clear()
             self._end_step(time.perf_counter())
@@ -251,7 +254,7 @@ def tensor_sizes(geometries: Sequence[Geometry]) -> dict[str, int]:
 
 
 def _real(tensor: Tensor) -> Tensor:
-    """View complex values as pairs of real ones."""
+    """Return a flat view of complex values as pairs of real ones; a real tensor as it is."""
     return torch.view_as_real(tensor).view(-1) if tensor.is_complex() else tensor
 
 

@@ -116,7 +116,7 @@ class OwnGroup:
             self._all._mesh.abort(f"rank {self.rank} refuses: {reason}")
 
     def ring(self) -> MeshRing | None:
-        """These ranks as a ring; None for a single rank."""
+        """Return these ranks as a ring; None for a single rank."""
         return None if self.ranks == 1 else MeshRing(self._open_mesh(), self.members)
 
     def subgroup(self, members: Sequence[int]) -> OwnGroup:
@@ -217,6 +217,7 @@ class OwnGroup:
         return PrefixStore(f"lightloom/exchange/group/{number}", store)
 
     def _open_mesh(self) -> Mesh:
+        """Return the connections of all ranks, in CPU memory; raises TransportError where they are not made."""
         mesh = self._all._mesh
         if mesh is None:
             raise TransportError(f"rank {self.rank}: the exchange is not connected")
@@ -232,7 +233,8 @@ class OwnGroup:
             )
 
     def _wait(self, operation: Callable[[Any], Any]) -> None:
-        """Start an operation of the device's group and wait for it."""
+        """Start an operation of the device's group and wait for it; raises TransportError where the group is closed or
+        the operation fails."""
         if self._group is None:
             raise TransportError(f"rank {self.rank}: the exchange is closed")
         try:
@@ -243,12 +245,12 @@ class OwnGroup:
 
 
 def _memory_of(tensor: Tensor) -> memoryview:
-    """Return the memory of a flat, contiguous tensor."""
+    """Return the bytes of a flat, contiguous CPU tensor, not copied."""
     if not tensor.numel():
         return memoryview(bytearray())
     return tensor.detach().view(torch.uint8).numpy().data
 
 
 def raw_nbytes(values: int, ranks: int) -> int:
-    """Return the bytes that each rank of a ring all-reduce of float32 sends."""
+    """Return the bytes that each rank of a ring all-reduce of ``values`` float32 values sends, rounded down."""
     return 2 * (ranks - 1) * 4 * values // ranks

@@ -57,7 +57,7 @@ class Periodic(ABC):
         self._exchanger.remark = f" in {method}"
 
     def step(self) -> bool:
-        """Count a step of the optimizer and exchange what is due; return whether something was exchanged.
+        """Count a step of the optimizer and exchange what is due; return True if something was exchanged.
 
         All ranks call it equally often, those whose ``GradScaler`` skipped a step too.
 
@@ -95,12 +95,13 @@ class Periodic(ABC):
         self.steps = int(state_dict[_STEP])
 
     def _wide(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """Weights, flat, in float32; wider ones as they are."""
+        """Return the weights of these names, flat, in float32; wider ones as they are. Those not converted share memory
+        with the model."""
         flat = {name: self.parameters[name].reshape(-1) for name in names}
         return {name: values if values.dtype == torch.float64 else values.float() for name, values in flat.items()}
 
     def _split(self, flat: Tensor, names: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
-        """Split a buffer into the values of each tensor, by name."""
+        """Yield (name, values) of each tensor of a flat buffer in which they follow each other."""
         parts = torch.split(flat, [self.parameters[name].numel() for name in names])
         return zip(names, parts, strict=True)
 
@@ -124,9 +125,11 @@ class LocalSgd(Periodic):
             self._groups.setdefault(values.dtype, []).append(name)
 
     def _due(self) -> list[list[str]]:
+        """Return all tensors, grouped by the type in which they are averaged, every ``every`` steps; else none."""
         return [] if self.steps % self._every else list(self._groups.values())
 
     def _exchange(self, names: list[str]) -> None:
+        """Replace the weights of these tensors, which have one type, by their mean over ranks."""
         flat = torch.cat([*self._wide(names).values()])
         self._exchanger.average(flat, Geometry.joined([("weights", tuple(flat.shape))]))
         for name, mean in self._split(flat, names):
@@ -158,6 +161,7 @@ class DiLoCo(Periodic):
         return super().state_dict() | {key: values.cpu().clone() for key, values in kept.items()}
 
     def load_state_dict(self, state_dict: SavedState) -> None:
+        """Continue from a checkpoint of this rank; raises ConfigError where tensors, sizes, rank or method differ."""
         for kind, tensors in (("backup", self.backup), ("momentum", self.momentum)):
             names = {key.removeprefix(f"{kind}/") for key in state_dict if key.startswith(f"{kind}/")}
             if names != set(tensors):
@@ -173,10 +177,13 @@ class DiLoCo(Periodic):
         super().load_state_dict(state_dict)
 
     def _due(self) -> list[list[str]]:
+        """Return the names of the tensors of each fragment whose turn is after this step."""
         now = (self.steps - 1) % self._outer.every + 1
         return [names for k, names in enumerate(self.fragments) if self._outer.turn(k) == now]
 
     def _exchange(self, names: list[str]) -> None:
+        """Average what a fragment's weights moved by, let the outer optimizer move those of the last exchange by it,
+        and make them the model's."""
         weights = self._wide(names)
         moved = torch.cat([(self.backup[name] - weights[name]).float() for name in names])
         self._exchanger.average(moved, self._geometries[self.fragments.index(names)])
@@ -198,7 +205,7 @@ def periodic(
     hook: bool = False,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Periodic:
-    """Exchange the weights of a model every so many steps; all ranks call this, in the same order.
+    """Return what exchanges the weights of a model every so many steps; all ranks call this, in the same order.
 
     Rank 0's weights become all ranks': create this before a checkpoint is loaded.
 

@@ -143,7 +143,8 @@ class Shares:
             self.blocks.append(int(ends[-1]) if len(ends) else 0)
 
     def slots(self, rank: int, padding: int, device: torch.device) -> Tensor:
-        """Return the buffer position of each slot of a rank's blocks, int64 [slots]; ``padding`` where it is empty."""
+        """Return the buffer position of each slot of a rank's blocks, int64 [slots] on ``device``; ``padding`` where it
+        is empty."""
         slots = np.full(self.blocks[rank] * self.block, padding, np.int64)
         for offset, length, block in self.tables[rank]:
             slots[block * self.block : block * self.block + length] = np.arange(offset, offset + length)
@@ -151,7 +152,8 @@ class Shares:
 
 
 def cut_shares(geometry: Geometry, ranks: int, block: int) -> Shares:
-    """Cut each tensor into a share a rank, at multiples of ``block``; tensors shorter than that go to one rank."""
+    """Return the shares of all ranks: each tensor is cut at multiples of ``block`` into one a rank; tensors of fewer
+    blocks than ranks go to some, which their name chooses."""
     shares: list[list[tuple[int, int]]] = [[] for _ in range(ranks)]
     for piece in geometry.pieces:
         blocks = -(-piece.length // block)
@@ -208,7 +210,7 @@ class Residuals:
         return copy
 
     def by_tensor(self) -> dict[str, Tensor]:
-        """Return copies of all residuals by tensor, flat, in CPU memory."""
+        """Return copies of all residuals by tensor, flat float32, in CPU memory."""
         residuals = {name: values.clone() for name, values in self._stored.items()}
         for geometry in self._buffers:
             residuals |= self._collect(geometry)
@@ -244,6 +246,8 @@ class Residuals:
         self._zero.clear()
 
     def _move_into(self, geometry: Geometry, device: torch.device) -> None:
+        """Make a geometry's buffer of residuals from what is stored by tensor, zeros for new tensors; buffers of the
+        same tensors are dissolved. Raises ConfigError."""
         for other in [other for other in self._buffers if other.names & geometry.names]:
             self._stored |= self._collect(other)
             del self._buffers[other]
@@ -263,6 +267,8 @@ class Residuals:
         self._buffers[geometry] = buffer
 
     def _collect(self, geometry: Geometry) -> dict[str, Tensor]:
+        """Return the residuals in a geometry's buffer by tensor, flat, in CPU memory; 0 where a tensor's values lie in
+        no piece."""
         buffer = self._buffers[geometry].cpu()
         tensors = {name: torch.zeros(length) for name, length in _lengths(geometry).items()}
         for piece in geometry.pieces:
@@ -271,10 +277,12 @@ class Residuals:
         return tensors
 
     def _key(self, name: str) -> str:
+        """Return the checkpoint's key of a tensor's residual, ``rank<i>/<tensor>``."""
         return f"rank{self.rank}/{name}"
 
 
 def _lengths(geometry: Geometry) -> dict[str, int]:
+    """Return the number of values of each tensor in a buffer, by name: the end of its last piece."""
     lengths: dict[str, int] = {}
     for piece in geometry.pieces:
         lengths[piece.tensor] = max(lengths.get(piece.tensor, 0), piece.start + piece.length)
@@ -282,6 +290,7 @@ def _lengths(geometry: Geometry) -> dict[str, int]:
 
 
 def _unfit(name: str, values: int, expected: int) -> ConfigError:
+    """Return the error of a loaded residual that has another number of values than its parameter."""
     return ConfigError(
         f"the residual of {name!r} has {values} values, the parameter {expected}: the checkpoint is of another model"
     )

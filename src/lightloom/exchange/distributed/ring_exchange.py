@@ -62,7 +62,7 @@ class TensorBlocks:
         return Geometry(pieces, begin)
 
     def split(self, flat: Tensor) -> tuple[Tensor, ...]:
-        """Split a buffer of blocks that lie one after the other, without a copy."""
+        """Return views of the blocks in a buffer in which they lie one after the other."""
         return torch.split(flat, self.sizes)
 
     def gather(self, buffer: Tensor, blocks: Sequence[Tensor], *, add: bool = False) -> None:
@@ -101,6 +101,7 @@ class CodecByTensor(Codec):
 
     @property
     def name(self) -> str:
+        """Name of the codec inside, as it was given."""
         return self._codec.name
 
     def place(self, blocks: Sequence[Float32s]) -> None:
@@ -108,12 +109,15 @@ class CodecByTensor(Codec):
         self._at = {block.ctypes.data: lengths for block, lengths in zip(blocks, self._lengths, strict=True)}
 
     def encode(self, array: object, *, threads: int = 1) -> memoryview:
+        """Return the message of a block, whose place in memory ``place`` must have told."""
         return self._join(array, self._codec.encode)
 
     def encode_leaving(self, array: Float32s) -> memoryview:
+        """Return the message of a block, which becomes its own errors; ``place`` must have told where it lies."""
         return self._join(array, self._codec.encode_leaving)
 
     def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> Any:
+        """Return the values of a message, flat, in ``out`` if given; raises CodecError where they are not as many."""
         parts = [self._codec.decode(stream) for stream in _streams(buffer)]
         values = np.concatenate(parts) if parts else np.empty(0, np.float32)
         if out is None:
@@ -125,10 +129,12 @@ class CodecByTensor(Codec):
         return target
 
     def decode_adding(self, buffer: object, out: Float32s) -> None:
+        """Add the values of a message to ``out``; raises CodecError."""
         with np.errstate(over="ignore", invalid="ignore"):
             out += self.decode(buffer, out=np.empty_like(out))
 
     def _join(self, array: Any, encode_piece: Callable[[Float32s], memoryview]) -> memoryview:
+        """Return the message of a block: the stream of each piece behind its length, 4 bytes little-endian."""
         message, at = bytearray(), 0
         for length in self._at[array.ctypes.data]:
             stream = encode_piece(array[at : at + length])
@@ -190,6 +196,7 @@ class RingExchanger(Exchanger):
         self._blocks: dict[Geometry, tuple[TensorBlocks, Geometry, Codec]] = {}
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
+        """Replace ``values`` by their mean over ranks, coded anew at every hop; a single rank changes nothing."""
         ring, ranks = self.group.ring(), self.group.ranks
         if ring is None:
             return
@@ -216,6 +223,8 @@ class RingExchanger(Exchanger):
     def reduce_scatter_values(
         self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor
     ) -> None:
+        """Put the mean over ranks of this rank's shard into ``output``; its owner does not encode the sum. Without
+        feedback ``values`` are overwritten."""
         ring, rank = self.group.ring(), self.group.rank
         if ring is None:
             output.copy_(values)
@@ -303,6 +312,7 @@ class OpticalExchanger(Exchanger):
         return {_RANKS: self.group.ranks} | state
 
     def load_state_dict(self, state_dict: SavedState) -> None:
+        """Continue from a checkpoint of this rank; raises ConfigError where ranks or kind of averager differ."""
         # Exchanges attached by name left the number of ranks out of their first checkpoints.
         saved = {_RANKS: self.group.ranks} | dict(state_dict)
         if saved[_RANKS] != self.group.ranks:
@@ -323,7 +333,8 @@ class OpticalExchanger(Exchanger):
         return np.asarray(rows.numpy().max(axis=0))
 
     def _average_codes(self, outgoing: Codes, incoming: Codes) -> None:
-        """Replace the outgoing codes by mean codes."""
+        """Replace the outgoing codes [rank, share] by mean codes of all ranks' shares; ``incoming`` is working
+        memory."""
         if self.group.ranks == 1:
             average_into(self.averager, outgoing, outgoing[0])
             return
@@ -334,7 +345,7 @@ class OpticalExchanger(Exchanger):
 
 
 def rank_seed(seed: int, rank: int) -> int:
-    """Return the seed of a rank's noise and errors."""
+    """Return the seed of a rank's noise and errors, a 32-bit number that both ``seed`` and ``rank`` decide."""
     return int(np.random.SeedSequence((seed, rank)).generate_state(1)[0])
 
 

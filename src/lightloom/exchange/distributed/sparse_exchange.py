@@ -44,7 +44,8 @@ class LargestValues:
         self._offsets = offsets.repeat_interleave(torch.tensor(self._counts, dtype=torch.int64)).to(device)
 
     def encode(self, values: Tensor, residual: Tensor | None) -> Tensor:
-        """Return the message of ``values`` plus ``residual``, where what is not sent is left; int32."""
+        """Return the message of ``values`` plus ``residual``, where what is not sent is left: int32 [2 total], the
+        indices in their tensors, then the bits of the float32 values."""
         left = values if residual is None else residual.add_(values)
         message = values.new_empty(2 * self.total, dtype=torch.int32)
         indices, at = message[: self.total], 0
@@ -73,6 +74,8 @@ class SparseExchanger(Exchanger):
         self._messages: dict[Geometry, LargestValues] = {}
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
+        """Replace ``values`` by the mean over ranks of what each rank sent, 0 where none sent any; a single rank
+        changes nothing."""
         ranks = self.group.ranks
         if ranks == 1:
             return
@@ -99,7 +102,8 @@ def largest(values: Tensor, count: int) -> Tensor:
 
 
 def largest_on_host(values: Tensor, count: int) -> Tensor:
-    """Compute ``largest`` in CPU memory, by partitioning only the sizes that a sample finds large."""
+    """Return the indices of ``largest`` in CPU memory, found by partitioning only the sizes that a sample finds
+    large."""
     sizes = values.contiguous().numpy().view(np.int32) & _SIZE
     np.minimum(sizes, _INFINITY, out=sizes)
     large = np.flatnonzero(sizes >= _likely_bound(sizes, count))
@@ -120,7 +124,7 @@ def _likely_bound(sizes: NDArray[np.int32], count: int) -> np.int32:
 
 
 def largest_on_device(values: Tensor, count: int) -> Tensor:
-    """Compute ``largest`` on any device, without waiting for it."""
+    """Return the indices of ``largest`` on any device, without waiting for it."""
     sizes = values.abs().nan_to_num_(nan=torch.inf, posinf=torch.inf)
     least = sizes.topk(count, sorted=False).values.min()
     above, level = sizes > least, sizes == least
@@ -168,6 +172,8 @@ class LowRankExchanger(Exchanger):
         self._layouts: dict[Geometry, tuple[list[_Matrix], list[slice]]] = {}
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
+        """Replace each matrix by the product of its averaged factors, and other tensors by their float32 mean; a single
+        rank changes nothing."""
         if self.group.ranks == 1:
             return
         matrices, plain = self._layout(geometry)
@@ -192,10 +198,14 @@ class LowRankExchanger(Exchanger):
             self._starts[matrix.name] = _next_start(right, start)
 
     def state_dict(self) -> StateDict:
+        """Return residuals and the factor Q of each tensor from which the next step starts, under
+        ``start/<tensor>``."""
         starts = {f"{_START}{name}": start.cpu().clone() for name, start in self._starts.items()}
         return super().state_dict() | starts
 
     def load_state_dict(self, state_dict: SavedState) -> None:
+        """Continue from a checkpoint of this rank; raises ConfigError. Shapes of factors are checked at their first
+        use."""
         starts = {key: value for key, value in state_dict.items() if str(key).startswith(_START)}
         super().load_state_dict({key: value for key, value in state_dict.items() if key not in starts})
         self._starts = {key.removeprefix(_START): torch.as_tensor(value).clone() for key, value in starts.items()}
@@ -208,7 +218,8 @@ class LowRankExchanger(Exchanger):
         return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
     def _start(self, matrix: _Matrix, device: torch.device) -> Tensor:
-        """Return Q of the last step; the first time Gaussian, from a seed that depends on the tensor's name alone."""
+        """Return Q [columns, rank] of the last step; the first time Gaussian, from a seed that depends on the tensor's
+        name alone. Raises ConfigError for a loaded one of another shape."""
         start, shape = self._starts.get(matrix.name), (matrix.columns, matrix.rank)
         if start is None:
             generator = torch.Generator().manual_seed(zlib.crc32(matrix.name.encode()))
@@ -221,6 +232,8 @@ class LowRankExchanger(Exchanger):
         return start.to(device)
 
     def _layout(self, geometry: Geometry) -> tuple[list[_Matrix], list[slice]]:
+        """Return the matrices of a buffer that are sent as factors, and the places of its other tensors; raises
+        UnsupportedError where tensors are cut."""
         if geometry not in self._layouts:
             if sum(prod(shape) for _, shape in geometry.shapes) != geometry.size:
                 raise UnsupportedError(
@@ -255,13 +268,14 @@ def orthogonalised(factor: Tensor) -> Tensor:
 
 
 def _next_start(q: Tensor, start: Tensor) -> Tensor:
-    """Columns of ``q`` scaled to a largest value of 1; those of ``start`` for columns of zeros, which could never grow
-    again, and for columns that are not finite."""
+    """Return the columns of ``q`` scaled to a largest size of 1; those of ``start`` for columns of zeros, which could
+    never grow again, and for columns that are not finite."""
     largest = q.abs().amax(0)
     return torch.where((largest > 0) & largest.isfinite(), q / _or_one(largest), start)
 
 
 def _or_one(size: Tensor) -> Tensor:
+    """Return sizes with 1 in place of those that are not above 0, NaN included, to divide by."""
     return torch.where(size > 0, size, torch.ones_like(size))
 
 
@@ -307,6 +321,8 @@ class TwoLevelExchanger(Exchanger):
         self._cuts: dict[Geometry, tuple[TensorBlocks, Geometry]] = {}
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
+        """Replace ``values`` by their mean over all ranks: float32 inside nodes, the other method on this rank's slot
+        between nodes."""
         cut, own_geometry = self._cut(geometry)
         before = self._inside.sent + self._between_group.sent
         blocks = torch.empty_like(values)
@@ -323,6 +339,8 @@ class TwoLevelExchanger(Exchanger):
         self.group.sent += self._inside.sent + self._between_group.sent - before
 
     def drain(self, geometry: Geometry, device: torch.device | str = "cpu") -> Tensor | None:
+        """Return this rank's residuals between nodes in the place of its slot, times the ranks of a node, 0 elsewhere,
+        and forget them; None if there are none."""
         cut, own_geometry = self._cut(geometry)
         left = self._between.drain(own_geometry, device)
         if left is None:
@@ -333,9 +351,11 @@ class TwoLevelExchanger(Exchanger):
         return buffer
 
     def state_dict(self) -> StateDict:
+        """Return the state of the method between nodes, its keys behind ``slot<i>/``."""
         return with_prefix(self._between.state_dict(), self._prefix)
 
     def load_state_dict(self, state_dict: SavedState) -> None:
+        """Continue from a checkpoint of this rank; raises ConfigError where it is of another slot or does not fit."""
         self._between.load_state_dict(without_prefix(state_dict, self._prefix))
 
     def close(self) -> None:
@@ -348,6 +368,7 @@ class TwoLevelExchanger(Exchanger):
 
     @property
     def _prefix(self) -> str:
+        """Beginning of the keys of checkpoints, which names this rank's slot."""
         return f"slot{self._slot}/"
 
     def _length(self, values: int) -> int:
@@ -355,7 +376,8 @@ class TwoLevelExchanger(Exchanger):
         return values * (self._slot + 1) // self._inside.ranks - values * self._slot // self._inside.ranks
 
     def _cut(self, geometry: Geometry) -> tuple[TensorBlocks, Geometry]:
-        """Slots of a buffer, and where the tensors lie in this rank's, each as a tensor of its own."""
+        """Return the slots of a buffer, and where the tensors lie in this rank's, each as a tensor of its own; found
+        once a geometry."""
         if geometry not in self._cuts:
             cut = TensorBlocks(geometry, self._inside.ranks)
             pieces = [Piece(piece.tensor, 0, piece.offset, piece.length) for piece in cut.pieces[self._slot]]

@@ -46,7 +46,8 @@ class Layout(NamedTuple):
 
 
 def places(fmt: BlockFormat, runs: Ints) -> Tensor:
-    """Rows of first value, number of values and first byte for each block of a table of runs, int64 in CPU memory.
+    """Return first value, number of values and first byte of each block of a table of runs: int64 [blocks, 3] in CPU
+    memory.
 
     ``runs`` is the table that :func:`lightloom.exchange.compression.blocks.encode_runs` takes, int64 [runs, 3].
     """
@@ -91,7 +92,7 @@ def decode_runs(
 
 
 def layout_of(fmt: BlockFormat) -> Layout:
-    """Return the compile-time constants of the kernels for a format."""
+    """Return the compile-time constants of the kernels for a format; raises UnsupportedError for fp8."""
     if fmt.kind not in _KINDS:
         raise UnsupportedError(f"{fmt.kind} blocks have no Triton kernel; the torch reference writes and reads them")
     width = 1 << (fmt.block - 1).bit_length()
@@ -110,10 +111,12 @@ def layout_of(fmt: BlockFormat) -> Layout:
 
 
 def _grid(layout: Layout, where: Tensor) -> tuple[int]:
+    """Return the number of programs that take all blocks, at least 1, as Triton's grid."""
     return (max(1, -(-len(where) // layout.rows)),)
 
 
 def _check_tensors(where: Tensor, wire: Tensor, *values: Tensor) -> None:
+    """Raise InputError unless all tensors are contiguous, on one device, and int64, uint8 and float32 in turn."""
     for tensor, dtype in ((where, torch.int64), (wire, torch.uint8), *((one, torch.float32) for one in values)):
         if tensor.dtype != dtype or not tensor.is_contiguous():
             raise InputError(f"expected a contiguous tensor of {dtype}, not {tensor.dtype}")
@@ -122,6 +125,7 @@ def _check_tensors(where: Tensor, wire: Tensor, *values: Tensor) -> None:
 
 
 def _load_kernels() -> Any:
+    """Return the module of Triton kernels; raises UnsupportedError where none can run here."""
     why = gpu_refusal()
     if why is not None:
         raise UnsupportedError(why)

@@ -52,6 +52,7 @@ def encode(codec: Inceptionn | InceptionnPrinted, values: Tensor) -> Tensor:
 
 
 def _encode(kernels: Any, codec: Inceptionn | InceptionnPrinted, bits: Tensor, header: Header, head: Tensor) -> Tensor:
+    """Return the stream of float32 bit patterns that the kernels measure, write and seal; at least one value."""
     count, device = header.count, bits.device
     groups, frame_groups = -(-count // _GROUP), codec.chunk // _GROUP
     programs = (-(-groups // _PROGRAM_GROUPS),)
@@ -99,6 +100,7 @@ def decode(codec: Inceptionn | InceptionnPrinted, stream: Tensor, out: Tensor | 
 
 
 def _decode(kernels: Any, codec: Inceptionn | InceptionnPrinted, body: Tensor, bits: Tensor, header: Header) -> None:
+    """Fill float32 bit patterns from the frames in ``body``; raises CodecError."""
     count, chunk, groups = header.count, header.chunk, -(-header.count // _GROUP)
     starts = torch.zeros(header.frames + 1, dtype=torch.int64, device=body.device)
     places = torch.zeros(groups, dtype=torch.int64, device=body.device)
@@ -112,6 +114,8 @@ def _decode(kernels: Any, codec: Inceptionn | InceptionnPrinted, body: Tensor, b
 
 
 def _check_frames(header: Header, status: Tensor, left: int) -> None:
+    """Raise CodecError that names the first frame whose status is not 0, or the bytes that are left behind the last
+    one."""
     bad = status.nonzero().reshape(-1)
     if bad.numel():
         frame = int(bad[0])
@@ -121,12 +125,14 @@ def _check_frames(header: Header, status: Tensor, left: int) -> None:
 
 
 def _bits(values: Tensor) -> Tensor:
+    """Return a flat int32 view of a contiguous float32 tensor; raises InputError for any other."""
     if values.dtype != torch.float32 or not values.is_contiguous():
         raise InputError(f"the tensor must be contiguous float32, not {values.dtype}")
     return values.detach().reshape(-1).view(torch.int32)
 
 
 def _load_kernels() -> Any:
+    """Return the module of Triton kernels; raises UnsupportedError where none can run here."""
     why = gpu_refusal()
     if why is not None:
         raise UnsupportedError(why)
