@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def read_npy(path: Path, *, mapped: bool = False) -> Column:
-    """Return the numbers of an ``.npy`` file, as a map of the file where asked for.
+    """Return the array of numbers in an ``.npy`` file; with ``mapped`` as a read-only map of the file.
 
     Raises:
         ConfigError: unreadable, damaged, cut short, no such file, or an array of anything but numbers.
@@ -47,6 +47,7 @@ def read_npz(path: Path) -> dict[str, Column]:
 
 
 def _read_checked(path: Path, expected: str, read: Callable[[IO[bytes]], T]) -> T:
+    """Return what ``read`` makes of an open file; raises ConfigError where it is unreadable, or no ``expected``."""
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of heads that Python 2 wrote
@@ -60,6 +61,8 @@ def _read_checked(path: Path, expected: str, read: Callable[[IO[bytes]], T]) -> 
 
 
 def _array(path: Path, file: IO[bytes], mapped: bool) -> Column:
+    """Return the array of an open ``.npy`` file; raises ConfigError for archives and for anything but numbers,
+    ValueError for another length than the head says."""
     if file.peek(2)[:2] == _ZIP:  # type: ignore[attr-defined]
         raise ConfigError(f"{str(path)!r}: an archive: expected one array, as numpy.save writes it")
     claimed, shape, dtype = _claim(file)
@@ -73,7 +76,8 @@ def _array(path: Path, file: IO[bytes], mapped: bool) -> Column:
 
 
 def _claim(file: IO[bytes]) -> tuple[int, tuple[int, ...], np.dtype[Any]]:
-    """Return the bytes that an array's file has by its head, its shape and the type of its elements."""
+    """Return the bytes that an array's file has by its head, its shape and the type of its elements; the elements are
+    not read."""
     version = np.lib.format.read_magic(file)
     head = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = head(file)
@@ -81,6 +85,8 @@ def _claim(file: IO[bytes]) -> tuple[int, tuple[int, ...], np.dtype[Any]]:
 
 
 def _archive(path: Path, file: IO[bytes]) -> dict[str, Column]:
+    """Return the arrays of an open ``.npz`` file by name, once their heads are found right; raises ConfigError where
+    they are too large, ValueError where damaged."""
     with zipfile.ZipFile(file) as archive:
         total = 0
         for member in archive.infolist():

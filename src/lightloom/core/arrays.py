@@ -51,6 +51,8 @@ _LARGEST = 1 << 62
 def packed(columns: Sequence[Codes | Mask]) -> Ints:
     """Return a key for each row, equal where all columns are, in the order of the first column, then the next: [row].
 
+    The numbers themselves mean nothing: they are compared, and sort as the rows do.
+
     Columns hold numbers of 0 and more, [row] each. Keys that would not fit 64 bits are numbered anew on the way.
     """
     key = np.asarray(columns[0], np.int64)

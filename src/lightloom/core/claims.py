@@ -70,7 +70,8 @@ class Claim:
 
     @property
     def status(self) -> Status:
-        """How the two compare."""
+        """Status by which the two compare: the basis where they agree within the tolerance (``match`` for
+        ``reproduced``), else ``deviates``; ``not reproducible`` where one is None."""
         if self.ours is None or self.paper is None:
             return "not reproducible"
         if isinstance(self.ours, str) or isinstance(self.paper, str):
@@ -82,10 +83,11 @@ class Claim:
         return "match" if self.basis == "reproduced" else self.basis
 
     def _agrees(self, paper: float, value: float) -> bool:
+        """Return whether a value is within the tolerance of the paper's, rounding aside."""
         return abs(value - paper) <= self.tolerance * (1 + 1e-9)
 
     def to_json(self) -> dict[str, Any]:
-        """The row as the commands print it."""
+        """Return the row as the commands print it: all fields and the status."""
         return asdict(self) | {"status": self.status}
 
 

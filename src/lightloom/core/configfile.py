@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file.
+    """Return the mapping in a YAML file, field names to values.
 
     Raises:
         ConfigError: unreadable, as :func:`read_text` and :func:`parse_yaml`, or not a mapping.
@@ -26,7 +26,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def read_entry(path: Path, kind: str) -> dict[str, Any]:
-    """Return the fields of a catalog's file, or of what ``lightloom catalog NAME`` prints, where they lie under `kind`.
+    """Return the fields of a catalog's file, or of what ``lightloom catalog NAME`` prints, where they lie under `kind`
+    and entries that are derived are left out.
 
     Raises:
         ConfigError: as :func:`read_yaml`.
@@ -39,7 +40,8 @@ def read_entry(path: Path, kind: str) -> dict[str, Any]:
 
 
 def catalog_file(name: str, folder: Path) -> Path | None:
-    """The file that a catalog name or a path to a YAML file stands for; None when it is neither."""
+    """Return the file that a catalog name or a path to a YAML file stands for, whether or not such a path exists; None
+    when it is neither."""
     path = catalog_files(folder).get(name)
     if path is not None:
         return path
@@ -48,7 +50,7 @@ def catalog_file(name: str, folder: Path) -> Path | None:
 
 @cache
 def catalog_files(folder: Path) -> dict[str, Path]:
-    """Return the YAML files of a catalog by name, whichever of its subfolders they lie in."""
+    """Return the YAML files of a catalog by name without suffix, whichever of its subfolders they lie in."""
     return {path.stem: path for path in sorted(folder.rglob("*.yaml"))}
 
 
@@ -71,7 +73,8 @@ def with_settings(
 
 
 def with_entries(entries: Sequence[object], changes: Mapping[str, object], complaint: str) -> list[object]:
-    """Return a list of mappings with fields of some of them replaced: by the entry's name or number, then by field.
+    """Return a list with fields of some of its mappings replaced, by the entry's name or number, then by field; a
+    change that is no mapping replaces the entry.
 
     Raises:
         ConfigError: there is no entry of a name or number.
@@ -85,7 +88,8 @@ def with_entries(entries: Sequence[object], changes: Mapping[str, object], compl
 
 
 def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Collection[str], complaint: str) -> None:
-    """Replace the field at a path in a mapping that is not shared; the parts that lead to it are copied."""
+    """Replace the field at a path in a mapping that is not shared; the parts that lead to it are copied. Raises
+    ConfigError that begins with ``complaint``."""
     part, *rest = path
     if not rest:
         fields[part] = value
@@ -107,7 +111,8 @@ def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Coll
 
 
 def _entry_index(entries: Sequence[object], key: str, complaint: str) -> int:
-    """Return the place of an entry that goes by its name or its number, from 0 on."""
+    """Return the place of an entry that goes by its name or its number, from 0 on; raises ConfigError where there is
+    none."""
     names = [str(entry.get("name", place)) if isinstance(entry, Mapping) else "" for place, entry in enumerate(entries)]
     if key in names:
         return names.index(key)
@@ -129,6 +134,7 @@ def validate(kind: type[T], data: Mapping[str, Any], where: str) -> T:
 
 
 def _first_complaint(error: ValidationError, kind: Any) -> str:
+    """Return the first error of a validation in words: field, value and expectation, or the fields that are known."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     message = str(first["msg"]).removeprefix("Value error, ")

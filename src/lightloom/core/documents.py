@@ -60,6 +60,8 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def _unpacked(content: bytes, path: Path, most: int) -> bytes:
+    """Return the content of gzip, of all its members; raises ConfigError where it is damaged or larger than ``most`` or
+    than 50 times its size (at least 64 MiB)."""
     limit = min(most, max(MOST_BYTES, _LARGEST_RATIO * len(content)))
     pieces: list[bytes] = []
     total = 0
@@ -158,7 +160,8 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _check_events(text: str, where: str) -> None:
-    """Count what a document would hold before any of it is built."""
+    """Raise ConfigError for a document of too many values, too deep, or with an alias of what it is in, before any of
+    it is built."""
     nodes = 0
     begun: list[tuple[str | None, int]] = []
     sizes: dict[str, int] = {}

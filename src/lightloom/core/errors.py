@@ -36,6 +36,7 @@ class UnknownNameError(InputError):
     """A name is in no catalog; the message lists what is."""
 
     def __init__(self, what: str, name: str, known: Iterable[str], otherwise: str = "") -> None:
+        """Make the message: what is unknown, the nearest known name, and all of them, then ``otherwise``."""
         names = sorted(known)
         close = get_close_matches(name, names, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""

@@ -27,9 +27,11 @@ class Quantity:
     example: str
 
     def __get_pydantic_core_schema__(self, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of the field behind a parser of its dimension."""
         return no_info_before_validator_function(partial(parse, dimension=self.dimension), handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return a JSON Schema of a number of at least 0 or a text, with the example."""
         return {
             "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "examples": [self.example]}],
             "title": f"{self.dimension.replace('_', ' ')} (number in SI units, or text such as {self.example!r})",
@@ -70,6 +72,7 @@ class Config(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the JSON Schema with the docstrings under fields as their descriptions."""
         document = handler(schema)
         properties = handler.resolve_ref_schema(document).get("properties", {})
         docstrings = {name: text for kind in reversed(cls.__mro__) for name, text in _field_docstrings(kind).items()}
@@ -97,7 +100,7 @@ def _field_docstrings(kind: type) -> dict[str, str]:
 
 @cache
 def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
-    """Return the statements of each class of a module, by name; the source of a module is parsed once."""
+    """Return the statements of each class of a module, by name, parsed once; empty where the module has no source."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (KeyError, OSError, TypeError, SyntaxError):

@@ -17,7 +17,7 @@ from lightloom.core.errors import ConfigError
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:
-    """Write a temporary file and rename it, so that a reader never sees half a file.
+    """Write a temporary file and rename it to ``path``, which is returned, so that a reader never sees half a file.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -97,7 +97,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def visible(text: str) -> str:
-    """Return the text with escapes in the place of characters that would control the terminal."""
+    """Return the text with hexadecimal escapes in the place of characters that would control the terminal; lines and
+    tabs stay."""
     return _CONTROL.sub(lambda match: ascii(match.group())[1:-1], text)
 
 

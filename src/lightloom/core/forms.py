@@ -52,11 +52,12 @@ class Form(NamedTuple):
 
 
 def _keys(*names: str) -> Callable[[str], bool]:
-    """Recognise a JSON object that has one of these keys at its top level."""
+    """Return a test of whether a head is a JSON object that has one of these keys at its top level."""
     return lambda head: not set(names).isdisjoint(top_level_keys(head))
 
 
 def _schema(prefix: str) -> Callable[[str], bool]:
+    """Return a test of whether a head has a field ``schema`` that begins with ``prefix``."""
     return lambda head: re.search(rf'"schema"\s*:\s*"{re.escape(prefix)}', head) is not None
 
 
@@ -108,7 +109,8 @@ FORMS = (
 
 
 def looks_like_file(name: str) -> bool:
-    """Return whether a name means a file rather than a catalog's entry: it exists, or has the suffix of a form."""
+    """Return whether a name means a file rather than a catalog's entry: it exists, holds a slash, or has the suffix of
+    a form."""
     suffix = _suffix(Path(name))
     return any(suffix in form.suffixes for form in FORMS) or "/" in name or is_file(name)
 
@@ -147,7 +149,7 @@ def expected_forms(purpose: Purpose) -> str:
 
 
 def read_head(path: Path) -> str:
-    """Return the first characters of a file, unpacked where it is gzip.
+    """Return the first 65,536 bytes of a file as text, unpacked where it is gzip; what is no UTF-8 is replaced.
 
     Raises:
         ConfigError: the file cannot be read, or is damaged gzip.
@@ -187,6 +189,7 @@ def top_level_keys(head: str) -> Iterator[str]:
 
 
 def _suffix(path: Path) -> str:
+    """Return the suffix of a path, dot included, that before ``.gz`` where it ends so."""
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
 
 

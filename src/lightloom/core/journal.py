@@ -29,7 +29,7 @@ class Journal:
         self.rows = rows
 
     def append(self, rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        """Append rows; they are on the disk when this returns."""
+        """Append rows (key, row), in place of earlier ones of the same key; they are on the disk when this returns."""
         new = dict(rows)
         for entry in new.items():
             body = json.dumps(entry, separators=(",", ":"), allow_nan=False).encode()
@@ -64,6 +64,7 @@ def open_journal(folder: Path, name: str) -> Iterator[Journal]:
 
 
 def _check_head(folder: Path, name: str) -> None:
+    """Write the folder's head if there is none, else raise ConfigError unless it is that of the run ``name``."""
     path = folder / _HEAD
     if not path.exists():
         write_atomically(path, json.dumps({"schema": _SCHEMA, "name": name}) + "\n")
@@ -80,7 +81,8 @@ def _check_head(folder: Path, name: str) -> None:
 
 
 def _rows(file: BinaryIO) -> dict[str, dict[str, Any]]:
-    """Return the rows of all lines with a valid checksum; an incomplete last line is cut off the file."""
+    """Return the rows of all lines with a valid checksum by key, the last line of a key; an incomplete last line is cut
+    off the file."""
     file.seek(0)
     content = file.read()
     end = content.rfind(b"\n") + 1
@@ -96,6 +98,7 @@ def _rows(file: BinaryIO) -> dict[str, dict[str, Any]]:
 
 
 def _checksum(body: bytes) -> bytes:
+    """Return the first 16 hex digits of the SHA-256 of a line, as bytes."""
     return sha256(body).hexdigest()[:16].encode()
 
 
@@ -111,7 +114,8 @@ def stored_record(path: Path, compute: Callable[[], Any]) -> Any:
 
 
 def stored_entries(path: Path, name: str, head: Mapping[str, Any], complaint: str) -> list[dict[str, Any]] | None:
-    """Return the list ``name`` of a JSON document that is rewritten after each entry.
+    """Return the list ``name`` of a JSON document that is rewritten after each entry; empty where there is no file,
+    None where it has another head.
 
     Args:
         path: the document; there are no entries without it.

@@ -27,12 +27,12 @@ _ALWAYS = 1 << 28
 
 
 def free_memory() -> float:
-    """Bytes that this process can still take; infinite where the system does not say."""
+    """Return the bytes that this process can still take; infinite where the system does not say."""
     return min(_free_on_machine(), _below_own_limit(), *_free_in_groups(), float("inf"))
 
 
 def _below_own_limit() -> float:
-    """Bytes of address space below the limit of the process."""
+    """Return the bytes of address space below the limit of the process; infinite where it has none."""
     try:
         import resource
 
@@ -44,7 +44,8 @@ def _below_own_limit() -> float:
 
 
 def _free_in_groups() -> Iterator[float]:
-    """Bytes below the limit of each control group that the process is in, outer ones included."""
+    """Yield the bytes below the limit of each control group that the process is in, outer ones included; groups without
+    a limit are left out."""
     try:
         lines = _GROUPS.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -65,6 +66,8 @@ def _free_in_groups() -> Iterator[float]:
 
 
 def _free_on_machine() -> float:
+    """Return the bytes that the machine has available, or all its memory where it does not say; infinite where neither
+    is known."""
     try:
         lines = _MEMINFO.read_text(encoding="ascii").splitlines()
         return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith(_FREE))
@@ -77,7 +80,8 @@ def _free_on_machine() -> float:
 
 
 def lacking_memory(nbytes: float, what: str) -> str | None:
-    """Why work that takes so much memory is refused; None where as much is free."""
+    """Return why work that takes ``nbytes`` of memory is refused, ``what`` first; None where as much is free, or for at
+    most 256 MiB."""
     if nbytes <= _ALWAYS:
         return None
     free = free_memory()

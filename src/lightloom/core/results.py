@@ -44,15 +44,17 @@ class Result(ABC):
         """Return the result in plain types and SI units, keys spelled out."""
 
     def rows(self) -> list[Document]:
-        """Return the result as a table, one mapping from column to value for each row."""
+        """Return the result as a table, one mapping from column to value for each row; here one row of the document's
+        plain values."""
         return [{key: value for key, value in self.to_json().items() if not isinstance(value, dict | list)}]
 
     def display_rows(self) -> Sequence[Mapping[str, object]]:
-        """Return the rows that a notebook shows, formatted with units."""
+        """Return the rows that a notebook shows: here those of :meth:`rows`, unformatted; subclasses override it to
+        format with units."""
         return self.rows()
 
     def pictures(self) -> Sequence[str]:
-        """Return the drawings that a notebook shows, each an SVG element."""
+        """Return the drawings that a notebook shows, each an SVG element; none unless a subclass has some."""
         return ()
 
     def to_dataframe(self) -> DataFrame:
@@ -73,13 +75,14 @@ class Result(ABC):
         return self.summary()
 
     def _repr_html_(self) -> str:
-        """The result as HTML: its line, its pictures and its table."""
+        """Return the result as HTML: its line, its pictures and its table."""
         drawings = "".join(f"<div>{picture}</div>" for picture in self.pictures())
         return f"<div><p><b>{escape(self.summary())}</b></p>{drawings}{html_table(self.display_rows())}</div>"
 
 
 def html_table(rows: Sequence[Mapping[str, object]], most: int = _ROWS_SHOWN) -> str:
-    """Return rows as an HTML table with the first row's keys as its heading; at most ``most`` rows."""
+    """Return rows as an HTML table with the first row's keys as its heading; at most ``most`` rows, then how many more;
+    empty for no rows."""
     if not rows:
         return ""
     columns = list(rows[0])
@@ -90,12 +93,14 @@ def html_table(rows: Sequence[Mapping[str, object]], most: int = _ROWS_SHOWN) ->
 
 
 def _cell(value: object) -> str:
+    """Return a value as an HTML cell: floats with six digits, None as empty."""
     text = f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value)
     return f'<td style="{_CELL}">{escape(text)}</td>'
 
 
 def plain(value: object) -> object:
-    """Return a value as JSON holds it: keys are text, tuples are lists, and numbers that JSON lacks are null."""
+    """Return a value as JSON holds it: keys are text, tuples are lists, and numbers that JSON lacks (NaN, infinities)
+    are None."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -117,11 +122,12 @@ class Described(Config):
     """A configuration whose fields are printed with their units."""
 
     def heading(self) -> str:
-        """Return what the object is, in a few words."""
+        """Return what the object is, in a few words; its class's name unless a subclass says more."""
         return type(self).__name__
 
     def unused_fields(self) -> tuple[str, ...]:
-        """Return the fields that have a value without a meaning, because of others; the line leaves them out."""
+        """Return the fields that have a value without a meaning, because of others; the line leaves them out. None of
+        them here."""
         return ()
 
     def __repr__(self) -> str:
@@ -144,7 +150,8 @@ class Described(Config):
 
 
 def formatted_fields(config: Config) -> dict[str, str]:
-    """Return the fields of a configuration that have a value, each as text with its unit."""
+    """Return the fields of a configuration that have a value, each as text with its unit; name, kind, ranks and sources
+    are left out."""
     return {
         name: _format_value(value, _dimension(field.annotation, *field.metadata))
         for name, field in type(config).model_fields.items()
@@ -168,6 +175,8 @@ def _dimension(*annotations: object) -> Dimension | None:
 
 
 def _format_value(value: object, dimension: Dimension | None) -> str:
+    """Return a value as text, its numbers with the unit of ``dimension``, or four digits without one; parts are
+    joined."""
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_format_value(entry, dimension)}" for key, entry in value.items())
     if isinstance(value, tuple):
@@ -183,17 +192,19 @@ def _format_value(value: object, dimension: Dimension | None) -> str:
 
 
 def content_hash(value: object) -> str:
-    """Return the first 16 hex digits of the SHA-256 of the value's canonical JSON."""
+    """Return the first 16 hex digits of the SHA-256 of the value's canonical JSON; what JSON lacks counts as its
+    text."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def provenance_line(origin: Mapping[str, object]) -> str:
-    """Return the provenance in one line, for terminals and the metadata of pictures."""
+    """Return a provenance in one line, version, configuration and seed, for terminals and the metadata of pictures."""
     seed = "none" if origin["seed"] is None else origin["seed"]
     return f"lightloom {origin['lightloom']}, configuration {origin['configuration']}, seed {seed}"
 
 
 def provenance(configuration: object, seed: int | None = None) -> Document:
-    """Return the ``provenance`` entry of an output; ``seed`` is null where nothing is drawn at random."""
+    """Return the ``provenance`` entry of an output: version, hash of the configuration, and ``seed``, null where
+    nothing is drawn at random."""
     return {"lightloom": version("lightloom"), "configuration": content_hash(configuration), "seed": seed}

@@ -61,7 +61,8 @@ class Counter(NamedTuple):
 
     @classmethod
     def of_changes(cls, name: str, changes: Iterable[tuple[float, float]], base: float = 0.0) -> Counter:
-        """Add up changes (moment, difference) to ``base``; those of one moment together, tiny remainders dropped."""
+        """Return the counter of changes (moment, difference) added up from ``base``; those of one moment count
+        together, and tiny remainders as 0."""
         sums: dict[float, float] = {}
         for moment, difference in changes:
             sums[moment] = sums.get(moment, 0.0) + difference
@@ -84,7 +85,8 @@ class Timeline:
 
     @classmethod
     def of(cls, intervals: Iterable[Interval]) -> Timeline:
-        """Sort by start, then end, so that an interval of no length comes before what follows it."""
+        """Return a timeline of intervals sorted by start, then end, so that an interval of no length comes before what
+        follows it."""
         return cls(tuple(sorted(intervals, key=lambda interval: (interval.start, interval.end))))
 
     def __post_init__(self) -> None:
@@ -110,7 +112,7 @@ class Timeline:
         return list(dict.fromkeys(interval.resource for interval in self.intervals))
 
     def on(self, resource: str) -> list[Interval]:
-        """Return the intervals of one resource."""
+        """Return the intervals of one resource, in order of their start; none for an unknown one."""
         return [interval for interval in self.intervals if interval.resource == resource]
 
     def load(self) -> Counter:
@@ -124,7 +126,8 @@ class Timeline:
         return Counter.of_changes("load (bytes/s)", changes)
 
     def busy_time(self) -> dict[str, float]:
-        """Return the seconds spent in each category, whatever runs beside it."""
+        """Return the seconds spent in each category of :data:`SHARES`, added up over resources whatever runs beside
+        it."""
         seconds = dict.fromkeys(SHARES, 0.0)
         for interval in self.intervals:
             seconds[interval.category] += interval.duration

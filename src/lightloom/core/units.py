@@ -35,6 +35,7 @@ _SMALL = {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "n": 1e-9, "p":
 
 
 def _with_prefixes(prefixes: dict[str, float], units: dict[str, float]) -> dict[str, float]:
+    """Return the SI sizes of all units by their spelling behind each prefix."""
     return {p + u: scale * value for p, scale in prefixes.items() for u, value in units.items()}
 
 
@@ -96,7 +97,7 @@ _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*
 
 
 def parse(value: str | float, dimension: Dimension) -> float:
-    """Read a quantity of the given dimension into SI.
+    """Read a quantity of the given dimension, a text with a unit or a number in SI units already, and return it in SI.
 
     Raises:
         UnitError: not a number, not finite, negative, or a unit that is not of this dimension.
@@ -115,6 +116,8 @@ def parse(value: str | float, dimension: Dimension) -> float:
 
 
 def _split(text: str, dimension: Dimension) -> tuple[float, str]:
+    """Return the number and the unit in a text, the unit empty where there is none, a leading ``$`` as the unit's
+    begin; raises UnitError."""
     leading = "$" if dimension in ("price", "price_of_electricity") and text.lstrip().startswith("$") else ""
     match = _NUMBER.fullmatch(text.lstrip().removeprefix("$") if leading else text)
     if match is None:
@@ -123,48 +126,51 @@ def _split(text: str, dimension: Dimension) -> tuple[float, str]:
 
 
 def _words(dimension: Dimension) -> str:
+    """Return the name of a dimension in words, without underscores."""
     return dimension.replace("_", " ")
 
 
 def format_quantity(value: float, dimension: Dimension) -> str:
-    """Format an SI quantity in the largest unit of its dimension that keeps the number at or above one."""
+    """Return an SI quantity as text with four digits, in the largest unit of its dimension that keeps the number at or
+    above one, else the smallest."""
     scale, units = _FORMATS[dimension]
     return _scaled(value * scale, units)
 
 
 def format_time(seconds: float) -> str:
-    """Format seconds in the largest unit that fits."""
+    """Return seconds as text in the largest unit, s to ns, that keeps the number at or above one."""
     return format_quantity(seconds, "time")
 
 
 def format_size(nbytes: float) -> str:
-    """Format a number of bytes, in powers of 1024."""
+    """Return a number of bytes as text, in powers of 1024."""
     return format_quantity(nbytes, "size")
 
 
 def format_bandwidth(bytes_per_second: float) -> str:
-    """Format a rate in bits per second."""
+    """Return a rate given in bytes per second as text in bits per second."""
     return format_quantity(bytes_per_second, "bandwidth")
 
 
 def format_duration(seconds: float) -> str:
-    """Format a time of hours to years in the largest unit that keeps the number at or above one."""
+    """Return a time given in seconds as text in the largest unit, years to s, that keeps the number at or above one."""
     named = ((YEAR, "years"), (86400.0, "days"), (3600.0, "h"), (60.0, "min"), (0.0, "s"))
     size, unit = next(entry for entry in named if seconds >= entry[0])
     return f"{seconds / (size or 1.0):.4g} {unit}"
 
 
 def format_rate(value: float) -> str:
-    """Format a rate without a unit: four digits and no exponent."""
+    """Return a rate without a unit as text: four significant digits and no exponent from 1000 on."""
     return f"{value:.4g}" if value < 1000 else f"{float(f'{value:.4g}'):,.0f}"
 
 
 def format_energy(joules: float | None) -> str:
-    """Format an energy; ``not sourced`` when a part of it has no published value."""
+    """Return an energy in joules as text; ``not sourced`` for None, where a part of it has no published value."""
     return "not sourced" if joules is None else format_quantity(joules, "energy")
 
 
 def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
+    """Return a value with the first unit (name, size) that it reaches, else the last, with four digits."""
     if value == 0:
         return f"0 {units[-1][0]}"
     name, scale = next(((n, s) for n, s in units if abs(value) >= s), units[-1])
@@ -172,14 +178,15 @@ def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
 
 
 def format_ratio(value: float | None) -> str:
-    """Return a ratio with a times sign; a dash where there is nothing to compare."""
+    """Return a ratio as text with a times sign: three digits below 1000, else a whole number; a dash for None, where
+    there is nothing to compare."""
     if value is None:
         return "–"
     return f"{value:.3g}×" if value < 1000 else f"{value:,.0f}×"
 
 
 def format_claim(value: float | str | None) -> str:
-    """Return a claim's figure with at most six digits."""
+    """Return a claim's figure as text with at most six digits; a text as it is, a dash for None."""
     if value is None:
         return "–"
     return value if isinstance(value, str) else f"{value:.6g}"

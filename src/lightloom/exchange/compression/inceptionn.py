@@ -217,6 +217,8 @@ class InceptionnScaled(Codec):
     def decode(self, buffer: object, out: T, *, threads: int = 1) -> T: ...
 
     def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> object:
+        """Decode a stream and divide by the power of two that its header states; return ``out``, or a new flat
+        array."""
         data = stream_bytes(buffer)
         header = Header.parse(data)
         decoded = _AtPower(self.bound, header.power).decode(data, out, threads=threads)

@@ -200,6 +200,7 @@ class FramedCodec(Codec):
     def decode(self, buffer: object, out: T, *, threads: int = 1) -> T: ...
 
     def decode(self, buffer: object, out: object = None, *, threads: int = 1) -> object:
+        """Decompress into ``out``, which is returned, or into a new flat array, as :meth:`Codec.decode` does."""
         return self._decode(buffer, out, threads, self.decode_frames)
 
     def _decode(self, buffer: object, out: object, threads: int, decode_frames: DecodeFrames) -> object:

@@ -85,7 +85,8 @@ class Stamp:
 
     @classmethod
     def of(cls, words: str, *details: object) -> Stamp:
-        """Return the stamp of ``words`` and of ``details`` that messages to people leave out."""
+        """Return the stamp of ``words``, cut to 200 bytes where they are longer, and of ``details``, which only the
+        digest holds."""
         digest = blake2b(repr((words, *details)).encode(), digest_size=16).digest()
         short = words.encode()[:_LONGEST_STAMP].decode(errors="ignore")
         return cls(digest, short if short == words else f"{short} ...")
@@ -113,7 +114,7 @@ class Frame:
 
     @staticmethod
     def unpack(data: bytes | bytearray) -> Frame | None:
-        """Return the frame in ``data``; None if it is not a frame."""
+        """Return the frame in ``data``; None if it has another size, beginning or kind than frames have."""
         if len(data) != FRAME_SIZE:
             return None
         magic, kind, marked, sequence, nbytes, digest, reason = _LAYOUT.unpack(data)
@@ -123,7 +124,8 @@ class Frame:
 
 
 def _difference(words: Mapping[int, str]) -> str:
-    """Say what two ranks exchange that should exchange the same; equal on both of them."""
+    """Return in words what two ranks exchange that should exchange the same, from each one's own words; equal on both
+    of them."""
     (a, first), (b, second) = sorted(words.items())
     if first == second:
         return f"ranks {a} and {b} both exchange {first}, but with tensors of other names, shapes or places"
@@ -184,7 +186,8 @@ class Channel:
         return self._expected is not None
 
     def may_mark(self, marked: bool) -> bool:
-        """Set the ToS of the next message; False while bytes of the last one may still be sent."""
+        """Set the ToS of the next message and return True; False, and nothing set, while bytes of the last one may
+        still be sent."""
         if marked != self._marked:
             if self._unacknowledged():
                 return False
@@ -193,7 +196,7 @@ class Channel:
         return True
 
     def offer(self, payload: memoryview, marked: bool, stamp: Stamp = NO_STAMP) -> None:
-        """Begin to send a message."""
+        """Begin to send a message; raises TransportError where the peer is already known to be gone."""
         frame = Frame(PAYLOAD, marked, self._sequence_out, len(payload), stamp.words, stamp.digest)
         self._sequence_out = (self._sequence_out + 1) & 0xFFFFFFFF
         self._sends = {self.control: memoryview(frame.pack())}
@@ -243,6 +246,7 @@ class Channel:
             self.control.send(frame.pack())
 
     def _send(self, sock: socket.socket) -> None:
+        """Send what a socket takes of its message without waiting; raises TransportError for a lost connection."""
         try:
             self._sends[sock] = self._sends[sock][sock.send(self._sends[sock][:_CHUNK]) :]
         except (BlockingIOError, InterruptedError):
@@ -253,7 +257,8 @@ class Channel:
             del self._sends[sock]
 
     def _receive(self, sock: socket.socket, target: memoryview) -> int:
-        """Receive into the beginning of ``target``; returns the number of bytes, 0 if none have arrived."""
+        """Receive into the beginning of ``target``; return the number of bytes, 0 if none have arrived. Raises
+        TransportError for a lost connection."""
         try:
             count = sock.recv_into(target[:_CHUNK])
         except (BlockingIOError, InterruptedError):
@@ -265,7 +270,8 @@ class Channel:
         return count
 
     def _listen(self) -> None:
-        """Read the control connection and act on its frames."""
+        """Read the control connection and act on a whole frame: begin the message it announces, keep it for later, or
+        note why the peer ends. Raises TransportError."""
         piece = memoryview(bytearray(FRAME_SIZE - len(self._heard)))
         try:
             self._heard += piece[: self._receive(self.control, piece)]
@@ -288,11 +294,14 @@ class Channel:
             self._begin_body(frame)
 
     def _check_presence(self) -> None:
+        """Raise TransportError where the peer is known to be gone and something is still to be sent to it or received
+        from it; nothing is probed."""
         if self._absence and (self._sends or (self._expected is not None and not self._rest)):
             raise TransportError(self._absence)
 
     def _begin_body(self, frame: Frame) -> None:
-        """Begin to receive the announced message, if it is the expected one."""
+        """Begin to receive the announced message; raises TransportError unless stamp, sequence, compression and size
+        are those expected."""
         assert self._expected is not None
         marked, target, stamp = self._expected
         if frame.digest != stamp.digest:
@@ -318,6 +327,8 @@ class Channel:
             self._expected = None
 
     def _unacknowledged(self) -> int:
+        """Return the bytes that the data connection has not sent or not had acknowledged; 0 on other systems than
+        Linux."""
         if sys.platform != "linux":
             return 0
         return int.from_bytes(fcntl.ioctl(self.data, _SIOCOUTQ, bytes(4)), sys.byteorder)
@@ -332,12 +343,15 @@ class Channel:
         raise TransportError(reason)
 
     def _reason_of(self, last: Frame) -> str:
-        """Say why a peer ends, from its last frame."""
+        """Return in words why a peer ends, from its last frame: that it left, or the reason that it gives, with who
+        told it."""
         if last.kind == FAREWELL:
             return f"rank {self.peer} has left the {self._what}"
         return last.text if "(told" in last.text else f"{last.text} (told by rank {self.peer})"
 
     def _overheard(self) -> Frame | None:
+        """Return the next frame on the control connection, to which what was heard before belongs; None if it is not
+        whole. Raises OSError where nothing waits."""
         frame = Frame.unpack(bytes(self._heard) + self.control.recv(FRAME_SIZE - len(self._heard)))
         self._heard.clear()
         return frame
@@ -362,7 +376,8 @@ def payload_limit(values: int) -> int:
 def encode_block(
     codec: Codec | None, block: Float32s, *, leave: bool = False, observe: StreamObserver | None = None
 ) -> Payload:
-    """Encode a block; with ``leave`` it is replaced by the errors of its values, 0 where a value is not finite."""
+    """Return the payload of a block: its stream, or its float32 bytes without a codec; with ``leave`` the block becomes
+    the errors of its values, 0 where a value is not finite or without a codec."""
     if block.size == 0:
         return b""
     if codec is None:
@@ -399,7 +414,7 @@ def decode_block(
 
 
 def add_decoded(codec: Codec | None, payload: Payload, target: Float32s, *, rank: int, peer: int) -> None:
-    """Add the values of a payload to ``target``, in one pass if there is a codec.
+    """Add the values of a payload to ``target``, in one pass of the codec if there is one.
 
     Raises:
         TransportError: see ``decode``.
@@ -415,4 +430,5 @@ def add_decoded(codec: Codec | None, payload: Payload, target: Float32s, *, rank
 
 
 def _malformed(rank: int, peer: int, fault: object) -> TransportError:
+    """Return the error of a message that a rank got and cannot use."""
     return TransportError(f"rank {rank}: the message of rank {peer} is malformed: {fault}")

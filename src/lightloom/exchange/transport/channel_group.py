@@ -60,7 +60,8 @@ class ChannelGroup:
         marked: bool,
         stamp: Stamp = NO_STAMP,
     ) -> dict[Channel, bytearray | memoryview]:
-        """Send and receive one message on each of several channels, all at once.
+        """Send and receive one message on each of several channels, all at once; return what came by channel, in its
+        own memory where that was given.
 
         Args:
             sends: bytes-like, contiguous, by the channel to send it on.
@@ -126,6 +127,8 @@ class ChannelGroup:
         self.close()
 
     def _mark(self, channel: Channel, marked: bool) -> None:
+        """Set the ToS of a channel's next message, as soon as the last one is acknowledged; raises TransportError after
+        ``timeout`` seconds."""
         deadline = time.monotonic() + self.timeout
         while not channel.may_mark(marked):
             if time.monotonic() > deadline:
@@ -133,7 +136,8 @@ class ChannelGroup:
             time.sleep(1e-4)
 
     def _wait(self) -> list[tuple[socket.socket, int]]:
-        """Return the sockets that are ready, with their events; fails after ``timeout`` seconds."""
+        """Return the sockets that are ready, with their events, control before data; raises TransportError after
+        ``timeout`` seconds without any."""
         wanted: dict[socket.socket, int] = {}
         for channel in self._channels:
             wanted |= channel.wanted()
@@ -153,13 +157,17 @@ class ChannelGroup:
         return [(sock, masks[sock]) for sock in self._sockets if sock in masks]
 
     def _silence(self, channel: Channel) -> str:
+        """Return the complaint that a channel made no progress within ``timeout`` seconds."""
         return f"no progress with rank {channel.peer} for {self.timeout:g} s (it may itself be waiting)"
 
     def _fail(self, reason: str) -> NoReturn:
+        """Tell all peers the reason, close, and raise TransportError with the first reason for which this rank
+        closed."""
         self.abort(reason)
         raise TransportError(f"rank {self.name}: {self._reason}")
 
     def _leave(self, frame: Frame, reason: str) -> None:
+        """Send all peers a last frame and shut the sockets down, once; ``reason`` is what later exchanges raise."""
         with self._lock:
             if self.closed:
                 return
@@ -173,6 +181,7 @@ class ChannelGroup:
             self._release_if_closed()
 
     def _release_if_closed(self) -> None:
+        """Close sockets and selector of a closed group, unless an exchange still uses them; the lock must be held."""
         if self.closed and not self._busy:
             for sock in self._sockets:
                 sock.close()

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def log_fault(rank: int, number: int, fault: str) -> None:
-    """Tell in the log why a try failed."""
+    """Log a warning that says why try ``number`` of this rank failed."""
     _LOG.warning("rank %d: try %d of %d to connect failed (%s)", rank, number, TRIES, fault)
 
 
@@ -73,18 +73,20 @@ class Attempt(Generic[T]):
 
     @property
     def made(self) -> T:
-        """Object that ``make`` returned on this rank."""
+        """Object that ``make`` returned on this rank; there is none where the try failed."""
         (made,) = self._made
         return made
 
     def _run(self, make: Callable[[Store], T], store: Store) -> None:
+        """Keep what ``make`` returns, or the first line of what it raises, as this rank's fault."""
         try:
             self._made.append(make(store))
         except Exception as error:
             self._own_fault = (str(error).strip() or type(error).__name__).splitlines()[0]
 
     def _await_all(self, thread: threading.Thread, deadline: float, lost: Callable[[], str]) -> None:
-        """Return once all ranks have succeeded, or one has failed."""
+        """Return once all ranks have succeeded, or one has failed, is lost or has waited too long, whose words become
+        ``fault``."""
         told = False
         while not self._store.check(["complete"]):
             if self._store.check(["fault"]):
@@ -104,7 +106,7 @@ class Attempt(Generic[T]):
                 time.sleep(_POLL_SECONDS)
 
     def _tell(self) -> None:
-        """Tell the others how ``make`` ended on this rank."""
+        """Tell the others in the store how ``make`` ended on this rank; the last rank to succeed completes the try."""
         if self._own_fault:
             self._store.compare_set("fault", "", f"rank {self._rank}: {self._own_fault}")
         elif self._store.add("connected", 1) == self._size:

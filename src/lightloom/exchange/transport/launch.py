@@ -48,7 +48,7 @@ class ForkedRank:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return the exit code; None while the rank runs."""
+        """Return the exit code, negative for a signal; None while the rank runs."""
         if self.returncode is None:
             parent = self._parent.poll()
             if self._ending.exists():
@@ -59,7 +59,7 @@ class ForkedRank:
         return self.returncode
 
     def kill(self) -> None:
-        """End the rank; before it was forked, all ranks."""
+        """Kill the rank's process; before it was forked, the one that forks all ranks."""
         if self._process.exists():
             os.kill(int(self._process.read_text()), signal.SIGKILL)
         else:
@@ -173,7 +173,8 @@ def _store_at(host: str) -> Any:
 
 
 def _started(jobs: Sequence[RankJob], site: Site, folder: Path) -> Sequence[_Process]:
-    """Start the ranks: copies of one process where they run on this host under Linux, else an interpreter each."""
+    """Return the started ranks, by rank: copies of one process where they run on this host under Linux without
+    prefixes, else an interpreter each."""
     if sys.platform == "linux" and not site.prefixes:
         return _start_copies(jobs, folder)
     processes = []
@@ -189,6 +190,8 @@ def _started(jobs: Sequence[RankJob], site: Site, folder: Path) -> Sequence[_Pro
 
 
 def _environment(rank: int, ranks: int, port: int, site: Site) -> dict[str, str]:
+    """Return the environment of a rank's process: this process's own, with what places the rank in its group; one
+    thread a rank unless set otherwise."""
     own = {
         "LIGHTLOOM_HOST": site.hosts[rank] if site.hosts else "127.0.0.1",
         "RANK": str(rank),
@@ -209,7 +212,7 @@ def _environment(rank: int, ranks: int, port: int, site: Site) -> dict[str, str]
 def _await(
     processes: Sequence[_Process], results: list[Path], timeout: float, tell: Callable[[str, str], object]
 ) -> set[int]:
-    """Wait until all processes have ended, at most ``timeout`` seconds; return the ranks that still run.
+    """Return the ranks that still run, once all processes have ended or ``timeout`` seconds have passed.
 
     Ranks are told, by a key and words, when one has ended while others have no result, so that they do not wait for it
     to connect, and once every rank has a result or has ended. From then on exits may take ``_EXIT_SECONDS``.
@@ -232,6 +235,7 @@ def _await(
 
 
 def _kill(processes: Sequence[_Process]) -> None:
+    """Kill the processes that still run, and wait until all have ended."""
     for process in processes:
         if process.poll() is None:
             with suppress(OSError):
@@ -241,6 +245,7 @@ def _kill(processes: Sequence[_Process]) -> None:
 
 
 def _outcome(rank: int, folder: Path, ending: str, exit_code: int | None) -> Outcome:
+    """Return how a rank ended, by the result that it wrote; ``ending`` is its error where it wrote none."""
     log = (folder / f"{rank}.log").read_text(encoding="utf-8", errors="replace")
     try:
         written = json.loads((folder / f"{rank}.json").read_text(encoding="utf-8"))
@@ -295,7 +300,7 @@ def fork_ranks(written: str) -> None:
 
 
 def _become(job: RankJob, parent: int) -> None:
-    """Take a rank's environment and log, and end when the parent does."""
+    """Take a rank's environment and log, and let the kernel kill this process when ``parent`` ends."""
     library: Any = ctypes.CDLL(None)
     library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

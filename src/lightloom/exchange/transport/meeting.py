@@ -83,7 +83,7 @@ class Handshakes:
     """Name of the meeting; part of every proof."""
 
     def calling(self, who: Introduction) -> Steps:
-        """Run the caller's side.
+        """Run the caller's side as a generator (see ``Steps``); it returns ``who`` once the answerer has proved itself.
 
         Raises:
             RefusedError: the answerer does not know the secret.
@@ -99,7 +99,7 @@ class Handshakes:
         return who
 
     def answering(self) -> Steps:
-        """Run the answerer's side; what it returns is proved.
+        """Run the answerer's side as a generator (see ``Steps``); it returns who called, which is proved.
 
         Raises:
             RefusedError: the caller does not know the secret.
@@ -171,7 +171,8 @@ class Meeting:
     def connect(
         self, listener: socket.socket, calls: Mapping[int, Address], answers: Sequence[int]
     ) -> tuple[dict[int, Pair], dict[int, Pair]]:
-        """Call the ranks ``calls`` at their addresses and be called by ``answers``; return the sockets of both by peer.
+        """Call the ranks ``calls`` at their addresses and be called by ``answers``; return (data, control) sockets by
+        peer, of those called and of those answered.
 
         Raises:
             TransportError: a rank did not call in time, cannot be reached, or disagrees about who calls whom.
@@ -197,11 +198,13 @@ class Meeting:
         return {peer: self._pair(own, peer) for peer in calls}, {peer: self._pair(peer, own) for peer in answers}
 
     def _pair(self, caller: int, answerer: int) -> Pair:
+        """Return the data and control sockets of two ranks, both connected."""
         data, control = (Introduction(caller, answerer, channel, self._size) for channel in (DATA, CONTROL))
         return self._connected[data], self._connected[control]
 
     def _turn(self, listener: socket.socket, incoming: Sequence[Introduction]) -> None:
-        """Make the calls that are due, wait for what comes next, and act on it."""
+        """Make the calls that are due, wait for what comes next, and act on it; raises TransportError at the
+        deadline."""
         now = time.monotonic()
         if now >= self._deadline:
             raise TransportError(self._absence(incoming))
@@ -223,6 +226,8 @@ class Meeting:
                 self._call_again(conversation.call, TimeoutError("no answer in time"))
 
     def _accept(self, listener: socket.socket) -> None:
+        """Begin the handshake of a caller, if one waits; where too many are unproved, the oldest of them is hung up
+        on."""
         with suppress(BlockingIOError, InterruptedError, ConnectionError):
             sock, _ = listener.accept()
             unproved = [c for c in self._conversations.values() if c.call is None]
@@ -233,6 +238,8 @@ class Meeting:
             self._begin(_Conversation(sock, self._handshakes.answering(), deadline, None))
 
     def _call(self, who: Introduction) -> None:
+        """Begin to connect to a rank, or have the call repeated; raises TransportError where its address cannot be
+        used."""
         host, port = self._addresses[who.answerer]
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -252,7 +259,7 @@ class Meeting:
         self._selector.register(sock, selectors.EVENT_WRITE)
 
     def _call_again(self, who: Introduction, fault: Exception) -> None:
-        """Repeat a call that failed.
+        """Have a call repeated a little later, if its fault may pass.
 
         Raises:
             TransportError: no later call can succeed.
@@ -264,7 +271,8 @@ class Meeting:
         self._due[who] = time.monotonic() + _RETRY_SECONDS
 
     def _serve(self, conversation: _Conversation, incoming: Sequence[Introduction]) -> None:
-        """Go on with a handshake; one that fails is ended, and repeated if this rank called."""
+        """Go on with a handshake; one that fails is ended, and repeated if this rank called. Raises TransportError
+        where no later call can succeed."""
         sock = conversation.sock
         try:
             if conversation.connecting:
@@ -301,7 +309,8 @@ class Meeting:
             self._hang_up(conversation)
 
     def _advance(self, conversation: _Conversation, message: bytes, incoming: Sequence[Introduction]) -> None:
-        """Pass a whole message to the handshake, send what it answers, and keep the socket after the last step."""
+        """Pass a whole message to the handshake, send what it answers, and keep the socket after the last step. Raises
+        TransportError for a caller that is not expected."""
         conversation.received.clear()
         try:
             outgoing, conversation.wanted = conversation.steps.send(message)
@@ -315,6 +324,8 @@ class Meeting:
             self._keep(conversation, who)
 
     def _keep(self, conversation: _Conversation, who: Introduction) -> None:
+        """Keep the socket of a handshake that ended well, in place of an earlier one of the same connection, which is
+        closed."""
         self._selector.unregister(conversation.sock)
         del self._conversations[conversation.sock]
         if (earlier := self._connected.pop(who, None)) is not None:
@@ -322,11 +333,13 @@ class Meeting:
         self._connected[who] = conversation.sock
 
     def _hang_up(self, conversation: _Conversation) -> None:
+        """Close the socket of a handshake and forget it."""
         self._selector.unregister(conversation.sock)
         del self._conversations[conversation.sock]
         conversation.sock.close()
 
     def _unreachable(self, peer: int, reason: str) -> TransportError:
+        """Return the error of a rank that this one cannot reach, with a remedy."""
         host, port = self._addresses[peer]
         return TransportError(f"rank {self._rank} cannot reach rank {peer} at {host} port {port}: {reason}; {_REMEDY}")
 
@@ -345,6 +358,8 @@ class Meeting:
         return f"rank {self._rank}: rank {peer} did not come in time{strangers}; {_REMEDY}"
 
     def _disagreement(self, who: Introduction, incoming: Sequence[Introduction]) -> TransportError:
+        """Return the error of a caller that is proved and not one of those expected, or knows another number of
+        ranks."""
         expected = ", ".join(map(str, sorted({other.caller for other in incoming})))
         return TransportError(
             f"rank {self._rank} of {self._size} expects rank {expected} of {self._size}, rank {who.caller} of "
@@ -353,7 +368,8 @@ class Meeting:
 
 
 def _send(sock: socket.socket, message: bytes) -> None:
-    """Send a short message, which the empty buffer of a new connection holds."""
+    """Send a short message whole, or nothing if it is empty; raises ConnectionResetError where the buffer has no
+    room."""
     if message and sock.send(message) != len(message):
         raise ConnectionResetError("a handshake does not fit the socket's buffer")
 
@@ -370,7 +386,8 @@ _NO_PORT = 9
 
 
 def store_address(store: object) -> tuple[str, int] | None:
-    """Return host and port of a ``TCPStore`` inside any number of prefixes, else ``MASTER_ADDR``, else None."""
+    """Return (host, port) of a ``TCPStore`` inside any number of prefixes, else of ``MASTER_ADDR``; None where neither
+    names a host. The port is 9 where none is known."""
     while (inner := getattr(store, "underlying_store", None)) is not None:
         store = inner
     host, port = str(getattr(store, "host", "")), str(getattr(store, "port", ""))
@@ -406,7 +423,8 @@ def address_for(own: str, callers: Iterable[str]) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether only this host reaches an address."""
+    """Return whether only this host reaches an address, a number or ``localhost``; other names count as reached by
+    others."""
     with suppress(ValueError):
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     return address == "localhost"
@@ -482,10 +500,11 @@ class _Board:
         self._deadline, self._setup_timeout = deadline, setup_timeout
 
     def publish(self, what: str, value: str) -> None:
+        """Set a key of this meeting in the store."""
         self._store.set(f"{self.key}/{what}", value)
 
     def read(self, what: str, peer: int) -> str:
-        """Wait for what ``peer`` publishes.
+        """Wait for what ``peer`` publishes under this meeting's key ``what`` and return it.
 
         Raises:
             TransportError: it does not come in time.
@@ -500,12 +519,13 @@ class _Board:
             ) from error
 
     def address(self, peer: int) -> Address:
-        """Return where a rank listens."""
+        """Return host and port at which a rank listens, once it has published them."""
         host, port = self.read(f"address {peer}", peer).rsplit(" ", 1)
         return host, int(port)
 
     def own_address(self, host: str | None, callers: Sequence[int]) -> str:
-        """Return the address at which this rank listens, and tell the others from where it comes."""
+        """Return the address at which this rank listens, ``host`` if given, and tell the others from where it comes.
+        Raises TransportError for one that stands for all addresses."""
         route = host or route_to_store(self._store)
         self.publish(f"route {self._rank}", route)
         if host is None:
@@ -519,6 +539,8 @@ class _Board:
 
 
 def _listener(rank: int, host: str, peers: int) -> socket.socket:
+    """Return a socket that listens at an address of this host, at a port that the system picks; raises
+    TransportError."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -534,6 +556,7 @@ def _listener(rank: int, host: str, peers: int) -> socket.socket:
 
 
 def _cannot_listen(rank: int, host: str, error: OSError) -> TransportError:
+    """Return the error of an address at which this rank cannot listen."""
     return TransportError(
         f"rank {rank} cannot listen at {host}: {error.strerror or error}; host= must be an address of this rank's own "
         "host"
@@ -567,7 +590,8 @@ class Mesh(ChannelGroup):
     def exchange(
         self, sends: Mapping[int, Payload], targets: Mapping[int, int | memoryview], *, marked: bool = False
     ) -> dict[int, Payload]:
-        """Send a message to some ranks and receive one from some; see ``ChannelGroup.transfer``.
+        """Send a message to some ranks and receive one from some; return what came, by rank (see
+        ``ChannelGroup.transfer``).
 
         Args:
             sends: contiguous bytes by rank.
@@ -597,7 +621,8 @@ class MeshRing:
         self.next, self._previous = members[(self.rank + 1) % self.size], members[self.rank - 1]
 
     def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
-        """Send to the next rank and return what the previous one sent, at most ``limit`` bytes."""
+        """Send to the next rank and return what the previous one sent, at most ``limit`` bytes; raises
+        TransportError."""
         return self.mesh.exchange({self.next: payload}, {self._previous: limit}, marked=marked)[self._previous]
 
 

@@ -79,7 +79,8 @@ def bcast(
 def gather(
     values: ArrayLike, codec: Codec | None = None, *, communicator: Communicator | None = None, root: int = 0
 ) -> Float32s | None:
-    """Return, at the root, all ranks' ``values``, decoded, along a new first axis; None elsewhere."""
+    """Return, at the root, all ranks' ``values``, decoded, along a new first axis, in the order of ranks; None
+    elsewhere."""
     communicator = _communicator(communicator)
     flat = _agreed(communicator, values, codec)
     payloads = _gathered(communicator, encode_block(codec, flat), root)
@@ -92,7 +93,8 @@ def gather(
 def reduce(
     values: ArrayLike, codec: Codec | None = None, *, communicator: Communicator | None = None, root: int = 0
 ) -> Float32s | None:
-    """Return, at the root, the sum of all ranks' ``values``, added in their order; None elsewhere.
+    """Return, at the root, the sum of all ranks' ``values``, each decoded and added in the order of ranks; None
+    elsewhere.
 
     Every rank sends to the root, as workers do to an aggregator: each value is encoded once.
     """
@@ -116,6 +118,7 @@ class _Ring:
         self.size: int = self.communicator.size
 
     def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
+        """Send to the next rank and return what the previous one sent; ``marked`` and ``limit`` are not used."""
         following, previous = (self.rank + 1) % self.size, (self.rank - 1) % self.size
         outgoing = np.frombuffer(payload, np.uint8)
         counts = np.array([outgoing.size, 0], np.int64)
@@ -126,6 +129,7 @@ class _Ring:
 
 
 def _communicator(communicator: Communicator | None) -> Communicator:
+    """Return the communicator, or ``MPI.COMM_WORLD``; raises UnsupportedError where mpi4py cannot be used."""
     if communicator is not None:
         return communicator
     try:
@@ -139,7 +143,8 @@ def _communicator(communicator: Communicator | None) -> Communicator:
 
 
 def _agreed(communicator: Communicator, values: ArrayLike, codec: Codec | None) -> Float32s:
-    """Return the flat values after checking that all ranks bring the same shape and codec.
+    """Return the flat float32 values after checking that all ranks bring the same shape and codec; raises InputError on
+    all of them where they do not.
 
     Without the check one rank would fail and the others would wait forever.
     """
@@ -157,6 +162,7 @@ def _agreed(communicator: Communicator, values: ArrayLike, codec: Codec | None) 
 
 
 def _gathered(communicator: Communicator, payload: Payload, root: int) -> list[Payload] | None:
+    """Return, at the root, the payloads of all ranks in their order; None elsewhere."""
     outgoing = np.frombuffer(payload, np.uint8)
     sizes = np.empty(communicator.size, np.int64) if communicator.rank == root else None
     communicator.Gather(np.array([outgoing.size], np.int64), sizes, root)

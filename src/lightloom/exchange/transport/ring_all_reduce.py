@@ -38,7 +38,8 @@ class RingExchange(Protocol):
     """Number of ranks in the ring."""
 
     def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
-        """Send to the next rank and return what the previous one sent."""
+        """Send to the next rank and return what the previous one sent, at most ``limit`` bytes; ``marked`` says whether
+        they are compressed."""
 
 
 def all_reduce_in_place(
@@ -76,7 +77,8 @@ def reduce_scatter(
     leave: bool = False,
     observe: StreamObserver | None = None,
 ) -> int:
-    """Run the first phase; block ``rank + 1`` becomes the sum, the others are overwritten, with errors if ``leave``.
+    """Run the first phase and return the bytes that this rank sent; block ``rank + 1`` becomes the sum, the others are
+    overwritten, with errors if ``leave``.
 
     The sum is not encoded by its owner: with a codec of absolute error e it is off by at most (N − 1)·e. Returns the
     bytes sent.
@@ -99,7 +101,7 @@ def all_gather(
     put: Callable[[int, Float32s], None],
 ) -> int:
     """Run the second phase: ``put(k, values)`` is called for every block, with the same bits on all ranks; return the
-    bytes sent.
+    bytes that this rank sent.
 
     Args:
         payload: block ``rank + 1``, encoded; received payloads are passed on unchanged.

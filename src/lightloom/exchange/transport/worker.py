@@ -45,7 +45,8 @@ class Worker:
 
 
 def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
-    """Join the group, run ``module:function``, write its result, leave without a trace."""
+    """Join the group, run ``module:function``, write its value or its error as JSON to the path ``result``, and end the
+    process, with exit code 1 after an error."""
     import torch.distributed as dist
     from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
@@ -101,6 +102,7 @@ def _begin_again(number: int, arguments: list[str]) -> NoReturn:
 
 
 def _exit(code: int) -> NoReturn:
+    """Flush both outputs and end the process at once, without cleaning up."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
