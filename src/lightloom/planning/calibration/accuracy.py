@@ -61,7 +61,8 @@ DETERMINED = 0.7
 
 
 def fitted_parameters(calibration: Calibration, priors: Priors) -> Fit:
-    """Return the parameters of a calibration in the order of ``priors``; those that it lacks stay at their priors.
+    """Return the parameters of a calibration as a fit, in the order of ``priors``; those that it lacks stay at their
+    priors.
 
     Raises:
         ConfigError: the calibration has parameters that are none.
@@ -77,7 +78,7 @@ def fitted_parameters(calibration: Calibration, priors: Priors) -> Fit:
 
 
 def parameters_of(fitted: Fit, priors: Priors) -> dict[str, CalibratedParameter]:
-    """Return the entries of a calibration file for fitted parameters."""
+    """Return the entries of a calibration file for fitted parameters, by name."""
     spread = np.sqrt(np.diag(fitted.covariance))
     return {
         name: CalibratedParameter(
@@ -95,7 +96,7 @@ def parameters_of(fitted: Fit, priors: Priors) -> dict[str, CalibratedParameter]
 
 
 def rounded(value: float) -> float:
-    """Return a value as files of calibrations show it, to six digits."""
+    """Return a value to six significant digits, as files of calibrations show it."""
     return float(f"{value:.6g}")
 
 
@@ -146,9 +147,12 @@ class Accuracy(Result):
     scores: Scores
 
     def summary(self) -> str:
+        """Return one line: table, basis of the parameters, scores."""
         return f"{self.steps.name}, {self.basis}: {self.scores.line()}"
 
     def rows(self) -> list[Document]:
+        """Return a row for each measured step: measured and predicted seconds, the ends of the 90 % interval, the
+        relative error, and what was assumed."""
         seconds, low, high = self.predicted.seconds, self.predicted.low, self.predicted.high
         return [
             {
@@ -167,6 +171,7 @@ class Accuracy(Result):
         ]
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return the same rows as texts with units, by heading."""
         return [
             {
                 "row": row["row"],
@@ -182,6 +187,7 @@ class Accuracy(Result):
         ]
 
     def to_json(self) -> Document:
+        """Return table, checksum, basis, scores and rows as a document."""
         return {
             "table": self.steps.name,
             "sha256": self.steps.sha256,
@@ -191,12 +197,13 @@ class Accuracy(Result):
         }
 
     def worst(self, count: int = 5) -> list[Document]:
-        """Return the rows with the largest errors."""
+        """Return the ``count`` rows with the largest errors, the largest first."""
         return sorted(self.rows(), key=lambda row: -abs(row["error"]))[:count]
 
 
 def _assumptions(step: MeasuredStep, used: MeasuredStep) -> str:
-    """Return the choices that a row leaves open and the prediction assumes, the fastest ones, as text."""
+    """Return the micro-batch and virtual stages that a row leaves open and the prediction assumes, the fastest ones, as
+    text; empty where none."""
     choices = {"micro-batch": "micro_batch", "virtual stages": "virtual_stages"}
     return ", ".join(f"{words} {getattr(used, name)}" for words, name in choices.items() if getattr(step, name) is None)
 
@@ -230,7 +237,8 @@ def _absent(calibration: Calibration, steps: MeasuredSteps) -> list[str]:
 def cross_validated(
     steps: MeasuredSteps, left_out: CrossValidation = "rows", advance: Callable[[int], None] | None = None
 ) -> Accuracy:
-    """Predict every row by fits that have not seen it."""
+    """Predict every row by fits that have not seen it: a tenth of the rows is left out of each, or all rows of one
+    model size; ``advance`` is told after each fit."""
     words = {"rows": "calibrated on the other nine tenths of its rows", "models": "calibrated on its other models"}
 
     def predict(jobs: Jobs, priors: Priors) -> Predictions:
@@ -241,7 +249,8 @@ def cross_validated(
 
 
 def predictions(jobs: Jobs, priors: Priors, fitted: Fit, scatter: float) -> Predictions:
-    """Return the predictions of all rows of ``jobs`` with their intervals."""
+    """Return the predictions of all rows of ``jobs`` with their 90 % intervals, from fitted parameters and the
+    ``scatter`` of unseen rows (of logarithms)."""
     slopes = sensitivity(jobs, priors, fitted.logarithms)
     seconds, fastest = predicted(jobs, priors, fitted.logarithms)
     return Predictions(seconds, half_widths(slopes, fitted.covariance, scatter), fastest.steps)
@@ -250,7 +259,8 @@ def predictions(jobs: Jobs, priors: Priors, fitted: Fit, scatter: float) -> Pred
 def _predict_each_accelerator(
     steps: MeasuredSteps, basis: str, predict: Callable[[Jobs, Priors], Predictions], only: str | None = None
 ) -> Accuracy:
-    """Predict the rows of each accelerator in turn, and put them back in order."""
+    """Return the predictions of the rows, those of each accelerator made together by ``predict``; ConfigError for a row
+    of another accelerator than ``only``, where that is given."""
     seconds, half = np.zeros(len(steps)), np.zeros(len(steps))
     used: list[MeasuredStep] = list(steps.steps)
     for name in dict.fromkeys(step.accelerator for step in steps.steps):

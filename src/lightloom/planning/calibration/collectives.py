@@ -60,6 +60,7 @@ class MeasuredCollective(Config):
 
     @model_validator(mode="after")
     def _nodes_have_gpus(self) -> Self:
+        """Return the row itself; ValueError for fewer GPUs than nodes."""
         if self.gpus < self.nodes:
             raise ValueError(f"column 'nodes': {self.nodes}: expected at most gpus, {self.gpus}")
         return self
@@ -96,7 +97,8 @@ def read_collectives(
 
 
 def _rows_of_csv(text: str, path: Path, gpus: int | None, collective: Kind) -> Iterator[MeasuredCollective]:
-    """Rows of nccl-tests as CSV, nanoseconds out of place and in place: their mean counts."""
+    """Yield the rows of nccl-tests as CSV, nanoseconds out of place and in place: their mean counts; ConfigError
+    without ``gpus``."""
     if gpus is None:
         raise ConfigError(f"{path}: the file does not say the number of GPUs: give it with --gpus")
     lines = list(csv.reader(StringIO(text)))
@@ -114,6 +116,7 @@ def _rows_of_csv(text: str, path: Path, gpus: int | None, collective: Kind) -> I
 
 
 def _positive_number(cell: str, place: str) -> float:
+    """Return the number in a cell; ConfigError, which names the place, unless it is finite and above 0."""
     try:
         value = read_number(cell)
     except ValueError as error:
@@ -124,7 +127,8 @@ def _positive_number(cell: str, place: str) -> float:
 
 
 def _rows_of_terminal(text: str, path: Path, gpus: int | None, collective: Kind) -> Iterator[MeasuredCollective]:
-    """Rows that a program of nccl-tests printed; its heading names ranks and hosts."""
+    """Yield the rows that a program of nccl-tests printed, with the mean of out of place and in place; ranks, hosts and
+    collective are those of its heading where it names them."""
     hosts = [match.group(1) for line in text.splitlines() if (match := _RANK.match(line))]
     ranks = len(hosts) or gpus
     if ranks is None:
@@ -182,7 +186,7 @@ class System:
 
     @cached_property
     def ways(self) -> WayColumns:
-        """The ways of every row."""
+        """The ways in which the library may carry each row, as columns."""
         return columns(self.tasks, self.tiers, self.transport)
 
     @cached_property
@@ -197,7 +201,7 @@ class System:
 
     @cached_property
     def across(self) -> Mask:
-        """Rows that cross domains: [rows]."""
+        """True for rows whose ranks lie in several domains: [rows]."""
         return np.array([task.domains > 1 for task in self.tasks])
 
 
@@ -225,12 +229,13 @@ def fit_scales(system: System, transport: Transport) -> Transport:
 
 
 def predicted_collectives(system: System, transport: Transport) -> Floats:
-    """Return the seconds of every row: [rows]."""
+    """Return the predicted seconds of every row by a transport: [rows]."""
     return seconds(system.ways, Constants.of(transport))
 
 
 def row_weights(system: System) -> Floats:
-    """Weight of each row's error, one over its standard deviation: [rows]."""
+    """Return the weight of each row's error, one over its standard deviation and less where an octave has many rows:
+    [rows]."""
     groups = [(row.gpus, row.nodes, row.collective) for row in system.rows]
     octaves = np.floor(np.log2(system.nbytes)).astype(int).tolist()
     keys = list(zip(groups, octaves, strict=True))
@@ -307,6 +312,8 @@ def read_systems(
 
 
 def _system_of_cluster(name: str, rows: Sequence[MeasuredCollective], cluster: str, transport: str | None) -> System:
+    """Return the system of a catalog's cluster; without a ``transport``, that of its fabric's library, else of its
+    accelerator."""
     machine = load_cluster(cluster)
     calibration = machine.accelerator.calibration
     if calibration is not None and calibration.accelerator in accelerators():
@@ -320,7 +327,8 @@ def _system_of_cluster(name: str, rows: Sequence[MeasuredCollective], cluster: s
 def _system_of_node(
     path: Path, rows: Sequence[MeasuredCollective], machine: Accelerator, transport: str | None
 ) -> System:
-    """The system of one node, whose links are those of its accelerators."""
+    """Return the system of one node, whose links are those of its accelerators; ConfigError for rows of several
+    nodes."""
     if across := [row for row in rows if row.nodes > 1]:
         raise ConfigError(
             f"{path}: {len(across)} rows of several nodes, whose network an accelerator does not state: expected "
@@ -335,6 +343,7 @@ def _system_of_node(
 
 
 def _transport(machine: Accelerator, name: str | None) -> Transport:
+    """Return the transport of a name, else of the accelerator; ConfigError where there is none or it costs nothing."""
     if name is None and machine.transport is None:
         known = ", ".join(names())
         raise ConfigError(f"{machine.name} names no transport: expected --transport, one of {known} or a YAML file")

@@ -38,7 +38,7 @@ class Fit:
 
 
 def prior_fit(priors: Priors) -> Fit:
-    """Return what is known before any row."""
+    """Return what is known before any row: the priors as a fit."""
     return Fit(priors.center, np.diag(priors.spread**2), NOISE)
 
 
@@ -48,7 +48,8 @@ def log_seconds(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
 
 
 def predicted(jobs: Jobs, priors: Priors, logarithms: Floats) -> tuple[Floats, Jobs]:
-    """Return the logarithm of the predicted seconds of each row, and each row's fastest job: [rows]."""
+    """Return the logarithm of the predicted seconds of each row: [rows], and the jobs that are then fastest, one a
+    row."""
     seconds, fastest = jobs.fastest(step_seconds(jobs, priors.values(logarithms)))
     return np.log(seconds), jobs.only(fastest)
 
@@ -65,7 +66,8 @@ def sensitivity(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
 
 
 def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats | None = None) -> Fit:
-    """Fit the parameters to the rows of ``jobs``.
+    """Fit the parameters to the rows of ``jobs``; the fit has the most likely parameters, their covariance and the
+    noise.
 
     Derivatives cost as many predictions as there are parameters, so that a few steps share them.
 
@@ -99,7 +101,7 @@ def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats 
 
 
 def _independent_share(jobs: Jobs) -> float:
-    """Share of the rows that count as independent in the covariance.
+    """Return the share of the rows that count as independent in the covariance.
 
     Rows of one model size share what the model gets wrong about it, and so count together as one. How near the fit
     comes to the rows does not depend on this, only how certain its parameters are.
@@ -109,12 +111,14 @@ def _independent_share(jobs: Jobs) -> float:
 
 
 def _robust_noise(errors: Floats, rows: int) -> float:
-    """Noise from the median of the errors' sizes, drawn towards :data:`NOISE` as if that were ten rows' worth."""
+    """Return the noise from the median of the errors' sizes, drawn towards :data:`NOISE` as if that were ten rows'
+    worth; at least :data:`LEAST_NOISE`."""
     median = float(np.median(np.abs(errors))) * 1.4826
     return max(float(np.sqrt((rows * median**2 + 10 * NOISE**2) / (rows + 10))), LEAST_NOISE)
 
 
 def _most_likely(jobs: Jobs, priors: Priors, start: Floats, noise: float, near: Floats) -> Floats:
+    """Return the logarithms of the most likely parameters, with the rows' derivatives ``near`` throughout."""
     from scipy.optimize import least_squares
 
     measured = np.log(jobs.measured)
@@ -148,7 +152,7 @@ def _most_likely(jobs: Jobs, priors: Priors, start: Floats, noise: float, near: 
 
 
 def _robust(errors: Floats) -> tuple[Floats, Floats]:
-    """Residuals whose squares are the pseudo-Huber loss of ``errors``, and their derivatives."""
+    """Return residuals whose squares are the pseudo-Huber loss of ``errors``, and their derivatives."""
     root = np.sqrt(1 + errors**2 / 2)
     size = np.sqrt(4 * (root - 1))
     slope = np.divide(np.abs(errors), root * size, out=np.ones_like(errors), where=size > 1e-9)
@@ -174,6 +178,7 @@ class Predictions:
 
     @property
     def seconds(self) -> Floats:
+        """Predicted seconds of each step: [rows]."""
         return np.exp(self.log_seconds)
 
     @property
@@ -210,7 +215,7 @@ def random_folds(rows: int) -> Ints:
 
 
 def model_folds(jobs: Jobs) -> Ints:
-    """Return a fold for each row such that rows of one model size are in one: [rows]."""
+    """Return a fold for each row such that rows of one model size, and no others, are in one: [rows]."""
     models = dict(zip(jobs.row.tolist(), (step.model for step in jobs.steps), strict=True))
     _, fold = np.unique([models[row] for row in range(jobs.rows)], return_inverse=True)
     return fold.astype(np.int64)
@@ -319,6 +324,7 @@ def error_statistics(errors: Floats, inside: Mask) -> dict[str, float]:
 
 
 def _rank_agreement(steps: Sequence[MeasuredStep], seconds: Floats) -> float | None:
+    """Return Spearman's coefficient as in ``Scores.rank_agreement``; None where no model has enough rows."""
     from scipy.stats import spearmanr
 
     agreements = []

@@ -132,7 +132,7 @@ def causes_of(bill: Bill, log: InterruptionLog | None, mtbf: Mapping[str, float]
 
 
 def _causes_of_parts(bill: Bill) -> list[Cause]:
-    """Return a cause for each kind of part in the bill that may fail, for each part that the bill misses (rate None),
+    """Return a cause for each part, by name, of the bill that may fail, for each part that the bill misses (rate None),
     and software."""
     causes: dict[str, Cause] = {}
     for line in bill.lines:

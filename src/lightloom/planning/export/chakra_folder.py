@@ -38,7 +38,8 @@ from lightloom.planning.simulation.engine import Task, run
 
 
 def replayed_seconds(traces: StepTraces, *, one_at_a_time: bool = True) -> float:
-    """Return the seconds of the step when every rank has one communication at a time, or sends beside collectives."""
+    """Return the seconds of the step when every rank has one communication at a time; sends go on beside collectives
+    where not ``one_at_a_time``."""
     listed = [
         ((stage, place), operation)
         for stage, operations in enumerate(traces.stages)
@@ -65,6 +66,8 @@ def replayed_seconds(traces: StepTraces, *, one_at_a_time: bool = True) -> float
 def _task(
     traces: StepTraces, one_at_a_time: bool, key: tuple[int, int], operation: Operation, after: tuple[int, ...]
 ) -> Task:
+    """Return an operation of a stage as a task on the resource that it keeps busy: computing, a link, or the stage's
+    communication; ``key`` is its stage and place."""
     stage, place = key
     seconds, resource = operation.seconds, f"{operation.verb} {stage}"
     if operation.use is not None:
@@ -114,7 +117,7 @@ class Groups(NamedTuple):
 
 
 def communicator_groups(traces: StepTraces) -> Groups:
-    """Number the groups of every collective.
+    """Return the groups of every collective, numbered in the order of first use; collectives of all ranks have none.
 
     Raises:
         UnsupportedError: more groups than ASTRA-sim counts.
@@ -140,7 +143,8 @@ def communicator_groups(traces: StepTraces) -> Groups:
 
 
 def _members(traces: StepTraces, operation: Operation) -> list[list[int]]:
-    """Return the ranks of the groups of a collective that run it: those of the stages that have it."""
+    """Return the ranks of the groups of a collective, a list each: those of the stages that it joins, where it names
+    some."""
     assert operation.use is not None
     if not operation.stages:
         members: list[list[int]] = traces.members(operation.use).tolist()
@@ -150,7 +154,7 @@ def _members(traces: StepTraces, operation: Operation) -> list[list[int]]:
 
 
 def node_count(traces: StepTraces) -> int:
-    """Return how many nodes the traces of all ranks have.
+    """Return how many nodes the traces of all ranks have, with two for each row of a schedule.
 
     Raises:
         UnsupportedError: too many to write.
@@ -167,7 +171,7 @@ def node_count(traces: StepTraces) -> int:
 
 
 def collective_nodes(traces: StepTraces) -> dict[int, CollectiveUse]:
-    """Return the collective of each node id that is one."""
+    """Return the collective by node id, of the nodes that are one."""
     stride = max(map(len, traces.stages))
     return {
         stage * stride + place: operation.use
@@ -178,7 +182,7 @@ def collective_nodes(traces: StepTraces) -> dict[int, CollectiveUse]:
 
 
 def rank_nodes(traces: StepTraces, groups: Groups) -> Iterator[list[Node]]:
-    """Yield the nodes of each rank."""
+    """Yield the nodes of each rank's trace, rank after rank."""
     per_stage, stride = traces.ranks // len(traces.stages), max(map(len, traces.stages))
     durations = [_microseconds(operations) for operations in traces.stages]
     for rank in range(traces.ranks):
@@ -199,7 +203,8 @@ def rank_nodes(traces: StepTraces, groups: Groups) -> Iterator[list[Node]]:
 
 
 def _microseconds(operations: tuple[Operation, ...]) -> list[int]:
-    """Return durations in whole microseconds whose running sums, of each verb, are right to half of one."""
+    """Return durations in whole microseconds whose running sums, of each verb, are right to half of one; 0 for
+    collectives, sends and receives."""
     durations = np.zeros(len(operations), np.int64)
     for verb in ("compute", "host"):
         places = [place for place, operation in enumerate(operations) if operation.verb == verb]
@@ -209,6 +214,8 @@ def _microseconds(operations: tuple[Operation, ...]) -> list[int]:
 
 
 def _attributes(operation: Operation, rank: int, peer: int, groups: Groups) -> dict[str, Value]:
+    """Return the attributes of an operation's node on a rank, as ASTRA-sim reads them; ``peer`` is the rank at the
+    other end of a send or receive."""
     attributes: dict[str, Value] = {"is_cpu_op": operation.verb == "host"}
     if operation.verb in ("compute", "host"):
         attributes[NANOSECONDS] = round(operation.seconds * 1e9)
@@ -226,7 +233,8 @@ def _attributes(operation: Operation, rank: int, peer: int, groups: Groups) -> d
 
 
 def comm_size(use: CollectiveUse) -> int:
-    """Bytes of a collective as ASTRA-sim counts them: of an all-gather what every rank brings, else what it holds."""
+    """Return the bytes of a collective as ASTRA-sim counts them, rounded up: of an all-gather what every rank brings,
+    else what it holds."""
     return int(np.ceil(use.nbytes / (use.ranks if use.kind == "all-gather" else 1)))
 
 
@@ -249,6 +257,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _is_export(folder: Path) -> bool:
+    """Return whether a folder is an earlier export, by the schema in its ``lightloom.json``."""
     try:
         return bool(json.loads((folder / _MARK).read_text())["schema"] == SCHEMA)
     except (OSError, ValueError, KeyError, TypeError):
@@ -301,13 +310,13 @@ def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) ->
 
 
 def _scheduled(traces: StepTraces) -> dict[CollectiveUse, str]:
-    """Return the name of the schedule of each collective that has one."""
+    """Return the path of the schedule in the folder, of each collective that has one."""
     uses = [use for use, carrier in traces.carriers.items() if carrier.schedule is not None]
     return {use: f"schedules/{number}-{use.kind}-of-{use.ranks}" for number, use in enumerate(uses)}
 
 
 def _check_size(traces: StepTraces) -> None:
-    """Refuse schedules of the step that would take more than an export may."""
+    """Raise UnsupportedError where the schedules of the step would take more bytes than an export may."""
     sizes = [
         export_size(Path("schedule.et"), carrier.schedule) for carrier in traces.carriers.values() if carrier.schedule
     ]
@@ -320,6 +329,7 @@ def _check_size(traces: StepTraces) -> None:
 
 
 def _write_schedules(aside: Path, traces: StepTraces) -> None:
+    """Write the schedules, and ``schedules.yml`` that says which node runs which."""
     names = _scheduled(traces)
     (aside / "schedules").mkdir()
     for use, name in names.items():
@@ -331,7 +341,8 @@ def _write_schedules(aside: Path, traces: StepTraces) -> None:
 
 
 def _system(traces: StepTraces, names: dict[CollectiveUse, str]) -> dict[str, object]:
-    """Return the system: the plan's schedules, and rings where there is none."""
+    """Return the content of ``system.json``: the plan's schedules where ``names`` has any, and rings where there is
+    none."""
     kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
     native = {f"{kind}-implementation": ["ring"] * len(traces.network.dimensions) for kind in kinds}
     return {
@@ -358,6 +369,7 @@ def command(traces: StepTraces) -> str:
 
 
 def _describe_export(traces: StepTraces, about: Mapping[str, object], nodes: int) -> dict[str, object]:
+    """Return the content of ``lightloom.json``."""
     return {
         "schema": SCHEMA,
         **about,

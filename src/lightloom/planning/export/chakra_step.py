@@ -83,7 +83,7 @@ class CarriedCollective:
 
 
 def carried(price: Price, use: CollectiveUse, shared: float = 1.0) -> CarriedCollective:
-    """Return how a collective is carried.
+    """Return by which algorithm, in which seconds and over which pairs of ranks a collective is carried.
 
     Args:
         price: of the collective's group.
@@ -152,7 +152,7 @@ def pair_line(schedule: Schedule, fabric: Fabric) -> Line:
 
 
 def _lightpath_rates(schedule: Schedule, fabric: Fabric, pair: Ints) -> Floats:
-    """Bytes per second of each row's pair: the channels of all its lightpaths at the time."""
+    """Return the bytes per second of each row's pair: all channels of its lightpaths at the time."""
     _, first = np.unique(np.stack([pair, schedule.lightpath.astype(np.int64)]), axis=1, return_index=True)
     pairs, place = np.unique(pair[first], return_inverse=True)
     channels = np.bincount(place, schedule.wavelength_count[first].astype(np.float64))
@@ -160,7 +160,8 @@ def _lightpath_rates(schedule: Schedule, fabric: Fabric, pair: Ints) -> Floats:
 
 
 def _packet_rates(fabric: Fabric, step: Ints, pair: Ints, route: Ints) -> Floats:
-    """Bytes per second of each row's pair on the links that the step loads: as much as its share of the bytes."""
+    """Return the bytes per second of each row's pair on the links that the step loads, of each link as much as its
+    share of the bytes: those of the slowest link."""
     source, destination = pair // fabric.ranks % fabric.ranks, pair % fabric.ranks
     row, link = links_of(fabric.footprint(source, destination, route))
     use = step[row] * fabric.links + link
@@ -219,7 +220,7 @@ class AnalyticalNetwork(NamedTuple):
 def network_of(
     sizes: Sequence[tuple[str, int]], lines: Mapping[str, Sequence[tuple[float, Line]]], *, around: bool
 ) -> tuple[AnalyticalNetwork, list[str]]:
-    """Return the network, and what it says otherwise than the plan.
+    """Return the network, and notes on what it says otherwise than the plan.
 
     Args:
         sizes: name and ranks of each axis, the one whose ranks are neighbours first; they multiply to all ranks.
@@ -244,7 +245,8 @@ def network_of(
 
 
 def goes_around(carriers: Mapping[CollectiveUse, CarriedCollective], ranks: int) -> bool:
-    """Return whether all ranks exchange together and every message goes to a neighbour on a ring."""
+    """Return whether all ranks exchange together, by schedules, and every message goes to a neighbour on a ring; False
+    without any collective."""
     for use, carrier in carriers.items():
         if use.ranks != ranks or carrier.schedule is None or carrier.fabric is None:
             return False
@@ -255,7 +257,8 @@ def goes_around(carriers: Mapping[CollectiveUse, CarriedCollective], ranks: int)
 
 
 def _mean(name: str, lines: Sequence[tuple[float, Line]], notes: list[str]) -> Line:
-    """Return the mean of lines over all bytes and messages; a note says where they differ."""
+    """Return the line whose rate is the mean over all bytes and whose latency that over all messages; adds to ``notes``
+    where lines differ from it."""
     nbytes = np.array([size for size, _ in lines])
     rates, latencies, messages = (np.array([line[column] for _, line in lines]) for column in range(3))
     often = np.divide(nbytes, messages, out=np.zeros_like(nbytes), where=messages > 0)
@@ -309,6 +312,7 @@ def step_traces(job: Job, choice: Strategy | PlacedChoice, step: StrategyStep | 
 
 
 def _plain(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
+    """Return the traces of a step of data parallelism alone."""
     carriers, ranks = dict[CollectiveUse, CarriedCollective](), job.fabric.ranks
     operations = plain_operations(job, step, job.computing(strategy))
     assert step.prices is not None
@@ -329,7 +333,8 @@ def _traces(
     *,
     around: bool,
 ) -> StepTraces:
-    """Return the traces of stages with their network, whose arguments are those of :func:`network_of`."""
+    """Return the traces of stages with their network and notes; ``sizes``, ``lines`` and ``around`` as in
+    :func:`network_of`."""
     network, notes = network_of(sizes, lines, around=around)
     without = {carrier.algorithm for carrier in carriers.values() if carrier.schedule is None}
     if "library" in without:
@@ -344,6 +349,7 @@ def _traces(
 
 
 def _staged(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
+    """Return the traces of a step of stages."""
     assert step.stages is not None
     job = on_divided_channels(job, strategy)
     staged = StagedOperations(job, strategy, step.stages)
@@ -369,12 +375,12 @@ def _staged(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
 
 
 def _count_collectives(stages: Sequence[Sequence[Operation]]) -> Counter[CollectiveUse]:
-    """Count how often each collective occurs."""
+    """Return how often each collective occurs, one rank a stage."""
     return Counter(operation.use for stage in stages for operation in stage if operation.use is not None)
 
 
 def _price(job: Job, strategy: Strategy, use: CollectiveUse) -> Price:
-    """Return the prices of a collective's group."""
+    """Return the prices of collectives in the group of ``use``, by kind and bytes."""
     pricing = job.pricing if job.shares is None else job.shares.pricing(use.axis)
     stride = int(distance(job.fabric, np.array([use.stride]))[0])
     return pricing.price(strategy.algorithm, use.ranks, 0, stride)

@@ -32,7 +32,8 @@ _AXES = {"shards": ("tensor", "expert"), "replicas": ("data", "expert-data"), "g
 
 
 def counted(plan: Plan) -> tuple[Timeline, list[Counter]]:
-    """Return a plan's timeline with the bytes of its transmissions, and its counters."""
+    """Return a plan's timeline with the bytes of its transmissions, and its counters of load, memory and lit channels
+    that have any moment."""
     timeline, step = plan.timeline, plan.step
     if isinstance(step, StrategyStep) and step.stages is not None and isinstance(plan.choice, Strategy):
         job = plan.job
@@ -45,7 +46,7 @@ def counted(plan: Plan) -> tuple[Timeline, list[Counter]]:
 
 
 def _part_bytes(job: Job, strategy: Strategy, step: PipelinedStep) -> dict[str, list[float]]:
-    """Return the bytes of what a timeline of stages transmits, by part and chunk or stage."""
+    """Return the bytes of what a timeline of stages transmits, by part of the step: a list by chunk or stage."""
     sends = stage_sends(job, Strategies.of(strategy), exchange_seconds(job, strategy.algorithm))
     sent = sends.nbytes[0] + sends.gathered[0]
     nbytes = step_bytes(job, strategy, step.times.early_exchange, sent, collective_bytes)
@@ -53,6 +54,7 @@ def _part_bytes(job: Job, strategy: Strategy, step: PipelinedStep) -> dict[str, 
 
 
 def _with_bytes(interval: Interval, nbytes: dict[str, list[float]]) -> Interval:
+    """Return the interval with the bytes of its part; as it is where the part transmits nothing known."""
     part = interval.details.get("part")
     if part not in nbytes:
         return interval
@@ -61,7 +63,8 @@ def _with_bytes(interval: Interval, nbytes: dict[str, list[float]]) -> Interval:
 
 
 def _memory_counter(plan: Plan, timeline: Timeline) -> Counter:
-    """Bytes of a rank of the fullest stage: activations come with forward passes and go with backward passes."""
+    """Return the bytes of a rank of the fullest stage over time: activations come with forward passes and go with
+    backward passes; constant for placed plans."""
     name, end = "memory of the fullest rank (bytes)", timeline.step_time
     if not isinstance(plan.choice, Strategy) or not isinstance(plan.step, StrategyStep):
         return Counter(name, (0.0, end), (plan.memory, plan.memory))
@@ -76,6 +79,7 @@ def _memory_counter(plan: Plan, timeline: Timeline) -> Counter:
 
 
 def _peak(changes: list[tuple[float, float]]) -> float:
+    """Return the largest sum of changes (moment, bytes) up to any moment; 0 without changes."""
     return max(Counter.of_changes("", changes).values, default=0.0)
 
 
@@ -85,7 +89,8 @@ def _filled(name: str, changes: list[tuple[float, float]], memory: float, end: f
 
 
 def _operators_memory(step: StrategyStep, timeline: Timeline, kept: float) -> Iterator[tuple[float, float]]:
-    """Yield when operators of data parallelism alone keep and drop what their backward passes read."""
+    """Yield (moment, change in bytes) when operators of data parallelism alone keep and drop what their backward passes
+    read; ``kept`` is their sum."""
     assert step.result is not None
     saved = {operator.name: operator.kept_bytes for operator in step.result.plan.graph.operators}
     share = kept / max(sum(saved.values()), 1)
@@ -98,7 +103,8 @@ def _operators_memory(step: StrategyStep, timeline: Timeline, kept: float) -> It
 
 
 def _passes_memory(timeline: Timeline, stage: int, kept: list[float]) -> Iterator[tuple[float, float]]:
-    """Yield when a stage's passes keep and drop activations of their micro-batch."""
+    """Yield (moment, change in bytes) when a stage's passes keep and drop activations of their micro-batch; ``kept`` is
+    by chunk."""
     spans: dict[tuple[str, int, int], tuple[float, float]] = {}
     for interval in timeline.on(f"stage {stage}"):
         if "micro_batch" in interval.details:
@@ -110,7 +116,8 @@ def _passes_memory(timeline: Timeline, stage: int, kept: list[float]) -> Iterato
 
 
 def _wavelengths(plan: Plan, timeline: Timeline) -> Iterator[Counter]:
-    """Yield the channels that are lit, on fabrics of circuits."""
+    """Yield the counter of channels that are lit; none on fabrics without circuits, for placed plans, and where an
+    exchange has no schedule."""
     fabric = plan.cluster.fabric
     if not fabric.exclusive or not isinstance(plan.step, StrategyStep):
         return
@@ -126,6 +133,7 @@ def _wavelengths(plan: Plan, timeline: Timeline) -> Iterator[Counter]:
 
 
 def _lit_by_collectives(plan: Plan, timeline: Timeline) -> Iterator[tuple[float, float]]:
+    """Yield (moment, change) of the channels that are lit, as the schedule of each collective lights them."""
     lit: dict[tuple[str, float], int] = {}
     prices = plan.prices
     assert prices is not None
@@ -154,7 +162,8 @@ def channels_lit(schedule: Schedule, fabric: Fabric) -> int:
 
 
 def _lit_by_axes(timeline: Timeline, channels: dict[str, int]) -> Iterator[tuple[float, float]]:
-    """Yield when the channels of an axis begin and cease to carry light of any stage."""
+    """Yield (moment, change) when the channels of an axis begin and cease to carry light of any stage; ``channels`` is
+    their number by axis."""
     spans: dict[str, list[Interval]] = {}
     for interval in timeline.intervals:
         if SHARES[interval.category] == "communication":

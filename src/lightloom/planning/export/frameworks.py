@@ -126,7 +126,8 @@ _FSDP = (
 
 
 def arguments(job: ExportedJob) -> list[str]:
-    """Return one option an entry, with its value; Megatron takes the data-parallel degree from the number of ranks."""
+    """Return Megatron's options, each with its value as one entry; Megatron takes the data-parallel degree from the
+    number of ranks."""
     strategy, replicated = job.strategy, job.strategy.replicas > 1
     fully = _FSDP_SHARDING.get(strategy.sharding) if replicated else None
     overlaps = replicated and strategy.sharding not in _FSDP_SHARDING and (job.overlaps_gradients or strategy.plain)
@@ -160,7 +161,8 @@ def arguments(job: ExportedJob) -> list[str]:
 
 
 def _stage_arguments(job: ExportedJob) -> list[str]:
-    """Return what tells how many layers each stage has; nothing where all have as many, as Megatron cuts by itself."""
+    """Return the options that tell how many layers each stage has; none where all have as many and stages are not
+    interleaved, as Megatron cuts by itself."""
     layers, virtual = job.layers, job.strategy.virtual_stages
     if job.per_chunk is not None:
         return [f"--num-layers-per-virtual-pipeline-stage {job.per_chunk}"] if virtual > 1 else []
@@ -276,7 +278,8 @@ def to_toml(job: ExportedJob) -> str:
 
 
 def _modules(layers: tuple[int, ...]) -> list[list[str]]:
-    """Return the names of the modules of each chunk."""
+    """Return the names of torchtitan's modules of each chunk, embeddings with the first, norm and output with the
+    last."""
     begins = [sum(layers[:chunk]) for chunk in range(len(layers) + 1)]
     parts = [[f"layers.{layer}" for layer in range(*span)] for span in pairwise(begins)]
     return [["tok_embeddings", *parts[0]], *parts[1:-1], [*parts[-1], "norm", "output"]]

@@ -42,12 +42,12 @@ KIND_OF_SHARDING = {"none": "ddp", "zero-3": "fsdp"}
 
 
 def canonical(sharding: str | None) -> str | None:
-    """Return the name in :data:`SHARDINGS` of a sharding that a user names."""
+    """Return the name in :data:`SHARDINGS` of a sharding that a user names; an unknown name, or None, as it is."""
     return None if sharding is None else SYNONYMS.get(sharding, sharding)
 
 
 def gathers_in_passes(sharding: Ints) -> Mask:
-    """Return the rows that gather parameters for every pass: [rows]."""
+    """Return a mask of the rows that gather parameters for every pass (zero-3 and hybrid): [rows]."""
     return np.isin(sharding, (ZERO_3, HYBRID))
 
 
@@ -58,7 +58,8 @@ def state_sharers(sharding: Ints, dp: Ints, tp: Ints, node_ranks: int) -> Ints:
 
 
 def node_replicas(dp: Ints, tp: Ints, node_ranks: int) -> Ints:
-    """Return how many neighbouring replicas of a tensor shard lie in one node: [rows], a divisor of ``dp``."""
+    """Return how many neighbouring replicas of a tensor shard lie in one node: [rows], a divisor of ``dp``; 1 where
+    ``tp`` does not divide the node's ranks."""
     divides = node_ranks % tp == 0
     return np.where(divides, np.gcd(dp, np.where(divides, node_ranks // tp, 1)), 1)
 
@@ -125,7 +126,7 @@ class Strategy(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Return whether it is data parallelism alone, replicated or fully sharded."""
+        """True where it is data parallelism alone, replicated or fully sharded, of one micro-batch."""
         degrees = (self.tp, self.pp, self.cp, self.micro_batches, self.ep)
         return max(degrees) == 1 and self.sharding in KIND_OF_SHARDING
 
@@ -183,6 +184,7 @@ class Strategies:
         return len(self.dp)
 
     def __getitem__(self, row: int) -> Strategy:
+        """Return one row as a strategy, its indices as names."""
         values: dict[str, Any] = {name: getattr(self, name)[row].item() for name in Strategy._fields}
         values |= {
             "sharding": SHARDINGS[self.sharding[row]],
@@ -203,7 +205,7 @@ class Strategies:
 
     @property
     def stages(self) -> int:
-        """Pipeline stages of all rows, where they have as many.
+        """Number of pipeline stages of all rows, where they have as many.
 
         Raises:
             ValueError: they differ, or there is no row.
@@ -219,7 +221,7 @@ class Strategies:
         return alone
 
     def rows(self, which: Any) -> Strategies:
-        """Return the rows that a mask or indices choose."""
+        """Return the columns of the rows that a mask or indices choose."""
         columns: dict[str, Any] = {name: getattr(self, name)[which] for name in Strategy._fields}
         return Strategies(**columns | {"algorithms": self.algorithms})
 
@@ -312,7 +314,7 @@ def _product(
 
 
 def _shardable(rows: Strategies, node_ranks: int) -> Mask:
-    """Rows whose sharding is another plan than that of other rows: [rows].
+    """Return a mask of the rows whose sharding is another plan than that of other rows: [rows].
 
     Hybrid sharding needs several replicas in a node and several nodes. Codecs know the gradients of ``none``,
     ``zero-2`` and ``zero-3`` only.
@@ -325,7 +327,8 @@ def _shardable(rows: Strategies, node_ranks: int) -> Mask:
 
 
 def _micro_batches(samples: int, size: int | None, most: int) -> list[tuple[int, int]]:
-    """Return numbers of micro-batches of a replica's batch, with samples of each where the last is smaller, else 0."""
+    """Return (number of micro-batches, samples of each where the last is smaller, else 0) of a replica's batch: every
+    division into up to ``most`` equal ones, or that of a stated size; none where that is larger than the batch."""
     if size is None:
         return [(number, 0) for number in _divisors(samples, most)]
     number, rest = divmod(samples, size)

@@ -77,7 +77,8 @@ class TensorSplit:
 
 
 def tensor_split(graph: ComputeGraph) -> TensorSplit:
-    """Follow slices through the graph, again for every layer whose slices a normalisation needs whole."""
+    """Return how a tensor group splits the graph: slices are followed through it, again whenever a normalisation needs
+    those of a layer whole, which every rank then computes."""
     attention = [operator.dimensions for operator in graph.operators if operator.kind == "attention"]
     heads = {sizes[name] for sizes in attention for name in ("head", "key_head") if name in sizes}
     routers = _routers(graph)
@@ -92,7 +93,8 @@ def tensor_split(graph: ComputeGraph) -> TensorSplit:
 def _followed(
     graph: ComputeGraph, routers: set[str], copied: set[str], head_counts: set[int]
 ) -> tuple[TensorSplit, set[str]]:
-    """Return the split where every rank computes routers and copied layers whole, and layers that must be copied.
+    """Return the split where every rank computes routers and ``copied`` layers whole, and the layers that must be
+    copied for it to work.
 
     Attention that reads a copied layer beside slices is not split: whose gradient would have to be summed.
     """
@@ -141,7 +143,8 @@ def _has_heads(operator: Operator, counts: set[int]) -> bool:
 
 
 def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
-    """Return which outputs lie in slices of the sequence, and the number that the degree must divide."""
+    """Return which outputs lie in slices of the sequence: [operators], and the number that the degree must divide, 1
+    where an operator mixes tokens."""
     sequenced = np.array(
         [
             not cut and operator.kind != "input" and {"sample", "sequence"} <= operator.dimensions.keys()
@@ -170,7 +173,8 @@ def _must_divide(operator: Operator, *, sliced: bool) -> int:
 
 
 def _routers(graph: ComputeGraph) -> set[str]:
-    """Return the layers that score experts, which every rank computes whole, as it must know the choice."""
+    """Return the names of the layers that score experts, which every rank computes whole, as it must know the
+    choice."""
     scores: set[str] = set()
     routers: set[str] = set()
     for operator in reversed(graph.operators):
@@ -208,7 +212,8 @@ class ExpertSplit:
 
 
 def expert_split(graph: ComputeGraph, split: TensorSplit) -> ExpertSplit:
-    """Tokens go where the first of a chain of products with experts reads them, and come back from the last."""
+    """Return how an expert group splits the graph: tokens go where the first of a chain of products with experts reads
+    them, and come back from the last."""
     held = np.array([operator.kind == "experts" for operator in graph.operators], np.bool_)
     combine = held & split.forward
     inside: dict[str, bool] = {}
@@ -265,14 +270,16 @@ def context_degree(graph: ComputeGraph) -> int:
 
 
 def _length(operator: Operator, sequences: set[int]) -> int:
-    """Tokens of a sample in an operator's output: its sequence, or an unnamed axis as long as one; 0 without."""
+    """Return the tokens of a sample in an operator's output: its sequence, or an unnamed axis as long as one; 0
+    without."""
     sizes = operator.dimensions
     unnamed = [size for name, size in sizes.items() if name.startswith("axis") and size in sequences]
     return sizes.get("sequence", unnamed[0] if unnamed else 0)
 
 
 def _sliceable(operator: Operator, length: int, read: set[int]) -> bool:
-    """Return whether an operator with samples of ``length`` tokens can be computed on slices of what it reads."""
+    """Return whether an operator with samples of ``length`` tokens can be computed on slices of what it reads; ``read``
+    are the lengths of its inputs."""
     if operator.kind == "attention":
         return True
     if not length or operator.kind not in TOKENWISE | {"concat", "loss"}:
@@ -281,7 +288,8 @@ def _sliceable(operator: Operator, length: int, read: set[int]) -> bool:
 
 
 def searched_degrees(graph: ComputeGraph) -> list[int]:
-    """Return the degrees that a search tries: those that leave every rank :data:`LEAST_TOKENS`."""
+    """Return the context-parallel degrees that a search tries: those that leave every rank :data:`LEAST_TOKENS` of the
+    longest sequence; [1] where none does."""
     lengths = [each.dimensions.get("sequence", 0) for each in graph.operators if each.kind == "attention"]
     longest = max(lengths, default=0)
     degree = context_degree(graph) if longest >= 2 * LEAST_TOKENS else 1
@@ -338,6 +346,7 @@ def tied_tables(graph: ComputeGraph) -> tuple[TiedTable, ...]:
 
 
 def _reads_table(operator: Operator, owner: Operator) -> bool:
+    """Return whether an operator reads the table of an embedding ``owner`` in place of parameters of its own."""
     sizes = operator.dimensions
     if operator.kind == "embedding":
         return not operator.parameters and sizes.get("channel") == owner.dimensions.get("channel")
@@ -370,4 +379,5 @@ def copied_parameters(tables: Sequence[TiedTable], starts: Ints, edges: Ints, st
 
 
 def _stages_of(operators: Sequence[int], edges: Ints, stages: int) -> Ints:
+    """Return the stage of each operator: [operators]."""
     return (np.searchsorted(edges, operators, "right") - 1) % stages

@@ -43,13 +43,13 @@ def collective_bytes(
 
 
 def sent_bytes(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
-    """Return the bytes that a rank sends at least in the place of the seconds of collectives."""
+    """Return the least bytes that a rank sends in collectives, in the place of their seconds."""
     count = _beside(ranks, nbytes)
     return (2 if kind == "all-reduce" else 1) * (count - 1) / count * nbytes
 
 
 def _beside(ranks: Ints, nbytes: Floats) -> Ints:
-    """Return the ranks of groups [rows] in a shape that goes with their bytes [rows, ...]."""
+    """Return the ranks of groups [rows] in a shape that broadcasts with their bytes [rows, ...]."""
     return ranks.reshape(ranks.shape + (1,) * (nbytes.ndim - ranks.ndim))
 
 
@@ -64,7 +64,7 @@ def ties_stages(job: Job, rows: Strategies) -> bool:
 
 def margins(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
     """Return the seconds of computing of every stage before the first exchange of its first pass, and after the last of
-    its last one, of one row: each [stages].
+    its last one, for one row: each [stages].
 
     Passes that wait for launches take longer; forward passes that are repeated are left out.
     """
@@ -104,7 +104,8 @@ class PhasedTimes:
         self._times: dict[tuple[tuple[Axis, int], ...], tuple[StageTimes, StageTimes]] = {}
 
     def times(self, division: Planes) -> tuple[StageTimes, StageTimes]:
-        """Return the times of a micro-batch and of the last one, which may be smaller."""
+        """Return the times of a micro-batch and of the last one, which may be smaller, with planes divided so; computed
+        once for each division."""
         key = tuple(division.items())
         if key not in self._times:
             job, strategy = self._shared(division), self.strategy
@@ -125,11 +126,12 @@ class PhasedTimes:
         return late
 
     def _shared(self, division: Planes) -> Job:
+        """Return the job with the prices of a division of the planes."""
         return replace(self.job, shares=self.prices.shared(self.strategy, division))
 
     @cached_property
     def least(self) -> Planes:
-        """Planes that each axis needs at least: a pipeline one each way."""
+        """Least planes of each axis: one, or two for a pipeline, one each way."""
         return {axis.name: axis.unit(self.prices.fabric) for axis in live_axes(self.strategy)}
 
     @cached_property
@@ -138,7 +140,8 @@ class PhasedTimes:
         return self.times(dict.fromkeys(self.axes, self.prices.planes))[0]
 
     def active(self, *, beside: bool) -> dict[Phase, tuple[Axis, ...]]:
-        """Return the axes that exchange in each phase; ``beside``: gradients leave beside the last backward pass."""
+        """Return the axes that exchange in each phase, none in an idle one; ``beside``: gradients leave beside the last
+        backward pass."""
         times, replicas = self.fastest, tuple(axis for axis in self.axes if axis in REPLICAS)
         sharded = bool((times.forward_gather + times.backward_gather).any())
         within = tuple(axis for axis in self.axes if axis not in REPLICAS)
@@ -241,7 +244,7 @@ MOST_DIVISIONS: Effort = 5000
 
 
 def gains(before: Planes, after: Planes) -> bool:
-    """Return whether an axis has more planes than before."""
+    """Return whether any axis has more planes ``after`` than ``before``; one that was absent had none."""
     return any(count > before.get(axis, 0) for axis, count in after.items())
 
 
@@ -263,7 +266,8 @@ def best_division(
     planes: int, active: Mapping[Phase, Sequence[Axis]], seconds: Seconds, least: Planes, pinned: Planes
 ) -> Planes | None:
     """Return the division of the planes among all axes of these phases that takes the least seconds; None where there
-    are more axes than planes. Axes have at least so many planes, those that are ``pinned`` exactly so many."""
+    are more axes than planes. Axes have at least ``least`` planes, those of ``pinned`` exactly so many; past
+    :data:`MOST_DIVISIONS`, planes go one by one to the axis that gains most."""
     axes = [axis for axis in dict.fromkeys(axis for names in active.values() for axis in names) if axis not in pinned]
     free = planes - sum(pinned.values()) - sum(least[axis] - 1 for axis in axes)
     if len(axes) > free:
@@ -295,7 +299,8 @@ Numbers = Mapping[Phase, Mapping[int, Axis]]
 
 
 def plane_numbers(settings: Settings, planes: int) -> Numbers:
-    """Return who holds the planes in each phase; at a phase before which nothing turns, as in the phase before it."""
+    """Return the axis that holds each plane, by phase and plane number; at a phase before which nothing turns, as in
+    the phase before it."""
     phases = list(settings)
     pairs = list(zip([phases[-1], *phases], phases, strict=False))
     turning = [place for place, (before, after) in enumerate(pairs) if gains(settings[before], settings[after])]
@@ -309,6 +314,8 @@ def plane_numbers(settings: Settings, planes: int) -> Numbers:
 
 
 def _next_holders(holders: Mapping[int, Axis], division: Mapping[Axis, int], planes: int) -> dict[int, Axis]:
+    """Return the axis that holds each plane next: axes keep their own as far as the division lets them, spare planes
+    stay with their last holder."""
     kept: dict[int, Axis] = {}
     for axis, count in division.items():
         own = [plane for plane, holder in holders.items() if holder == axis]

@@ -57,11 +57,12 @@ class Pass:
     """Share of these links that the exchanges beside the pass load: [rows, 1, set]."""
 
     def prolonged(self, part: Floats | float, exchanging: Floats) -> Floats:
-        """Seconds by which exchanges prolong the part of the pass with which they begin: [rows, chunks]."""
+        """Return the seconds by which exchanges prolong the part of the pass with which they begin: [rows, chunks]."""
         return waiting(part * self.seconds, self.exchanged(part, exchanging), self.share)
 
     def exchanged(self, part: Floats | float, exchanging: Floats) -> Floats:
-        """Seconds in which exchanges are under way that begin with a part of the pass: [rows, chunks]."""
+        """Return the seconds in which exchanges are under way that begin with a part of the pass and take
+        ``exchanging`` seconds alone: [rows, chunks]."""
         if self.busy is None or self.load is None:
             return exchanging
         part = np.asarray(part)[..., None]
@@ -84,7 +85,8 @@ class LinkTurns:
 
     @classmethod
     def on(cls, fabric: Fabric) -> LinkTurns:
-        """Return what is known of the links of a fabric, whatever its collective library."""
+        """Return what is known of the links of a fabric, whatever its collective library; the same object for equal
+        fabrics."""
         key = *fabric.implementation, fabric.model_dump_json(exclude={"sources", "transport"})
         return _on(derived.Keyed(key, fabric))
 
@@ -117,27 +119,29 @@ class LinkTurns:
         return Pass(seconds, share, busy, of_rows[:, None, :, -1])
 
     def _sets_of(self, groups: tuple[tuple[int, int, bool], ...]) -> Floats:
-        """Shares of links that the exchanges of a pass load, and all those beside it: [set, axis + 1]; only sets of
-        links that no others exceed."""
+        """Return the shares of links that the exchanges of a pass load (tensor, expert, context), and the largest of
+        those beside it: [set, axis + 1]; only sets of links that no others exceed."""
         shares, levels = zip(*(self._shares(*group) for group in groups), strict=True)
         alike = _first_alike(levels)
         table = np.stack([*(share[alike] for share in shares[:3]), np.max([s[alike] for s in shares[3:]], axis=0)])
         return _undominated(np.unique(table.T, axis=0))
 
     def _shares_of(self, ranks: int, stride: int, all_to_all: bool) -> tuple[Floats, Ints]:
-        """Share of each link that all groups of so many ranks load while they exchange, rounded, and a number of each
-        that links of equal shares have: [link]."""
+        """Return the share of each link that all groups of so many ranks load while they exchange, rounded, and a
+        number of each that links of equal shares have: [link] each."""
         shares = link_shares(self._fabric, ranks, stride, all_to_all).round(9)
         return shares, np.unique(shares, return_inverse=True)[1]
 
 
 @lru_cache(maxsize=64)
 def _on(keyed: derived.Keyed[Fabric]) -> LinkTurns:
+    """Return the turns of a fabric's links, cached by its key."""
     return LinkTurns(keyed.fabric)
 
 
 def link_shares(fabric: Fabric, ranks: int, stride: int, all_to_all: bool = False) -> Floats:
-    """Return the share of each link that groups of ``ranks`` at a ``stride`` load while all exchange: [link]."""
+    """Return the share of each link that groups of ``ranks`` at a ``stride`` load while all exchange, 1 for the
+    busiest: [link]; all 0 for groups of one rank, and those that the fabric cannot form."""
     seconds = np.zeros(fabric.links)
     known = _passed(fabric)
     if (ranks, stride) not in known:
@@ -160,8 +164,8 @@ def _passed(fabric: derived.Geometry) -> dict[tuple[int, int], list[tuple[int, l
 
 
 def _neighbour_transfers(fabric: Fabric, ranks: int, stride: int) -> list[tuple[int, list[Int32s]]]:
-    """For each axis of a group its size, and both ways around it how many transfers between neighbours pass each link
-    in all groups together: [link]; nothing where groups have one rank."""
+    """Return for each axis of a group its size, and both ways around it how many transfers between neighbours pass each
+    link in all groups together: [link]; nothing where groups have one rank."""
     part = fabric if ranks == fabric.ranks else fabric.group(ranks, stride) if ranks > 1 else None
     if part is None:
         return []
@@ -182,7 +186,8 @@ def _neighbour_transfers(fabric: Fabric, ranks: int, stride: int) -> list[tuple[
 
 
 def _first_alike(levels: Sequence[Ints]) -> Ints:
-    """The first of all links whose numbers are equal in each of these arrays [link]."""
+    """Return the first of all links whose numbers are equal in each of these arrays [link], one for each
+    combination."""
     number = levels[0]
     for other in levels[1:]:
         number = number * (int(other.max()) + 1) + other
@@ -194,7 +199,7 @@ def _first_alike(levels: Sequence[Ints]) -> Ints:
 
 
 def _undominated(table: Floats) -> Floats:
-    """Rows of which no other one is at least as large in every column: [row, column]."""
+    """Return the rows of which no other one is at least as large in every column: [row, column]."""
     kept = [
         row for row in range(len(table)) if not any((other >= table[row]).all() for other in np.delete(table, row, 0))
     ]
@@ -239,7 +244,7 @@ class SwitchTurns:
 
     @classmethod
     def none(cls, stages: int) -> Self:
-        """Return turns of circuits that stand for the whole step."""
+        """Return turns of 0 seconds: circuits that stand for the whole step."""
         return cls(**{each.name: np.zeros(stages) for each in fields(cls)})
 
     @property

@@ -79,7 +79,7 @@ class StageTimes:
         return self.backward + self.backward_ring + self.backward_exchange
 
     def row(self, index: int) -> Self:
-        """Return one row of columns of strategies."""
+        """Return the times of one row, where arrays have a row for each strategy."""
         return type(self)(**{each.name: getattr(self, each.name)[index] for each in fields(self)})
 
 
@@ -98,7 +98,7 @@ class PipelinedStep:
     """Turns of a circuit switch; none where circuits stand for the whole step."""
 
     def of_micro_batch(self, micro: int) -> StageTimes:
-        """Return the times of one micro-batch."""
+        """Return the times of one micro-batch, by its number from 0 on."""
         return self.last if self.last is not None and micro == self.micro_batches - 1 else self.times
 
     @property
@@ -138,7 +138,8 @@ class PipelinedStep:
         return PlayedStep(step_time, spent)
 
     def _ends(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-        """When each stage ends, and what it sends, waits, exchanges and turns until then, in seconds: [stages] each."""
+        """Return when each stage ends, and the seconds that it sends, waits, exchanges gradients and turns until then:
+        [stages] each."""
         from lightloom.planning.simulation.kernels import play
 
         times, last, slowed = self.times, self.last or self.times, self.slowed
@@ -181,7 +182,8 @@ class PlayedStep(NamedTuple):
     """Seconds of the rank of each stage by the keys of :data:`SPENT`, each [stages]; they add up to the step."""
 
     def breakdown(self) -> dict[str, float]:
-        """Return the seconds of a rank, the mean over all stages, by the parts of ``Timeline.breakdown``."""
+        """Return the seconds of a rank, the mean over all stages, by the parts of ``Timeline.breakdown``; they add up
+        to the step."""
         parts = dict.fromkeys(("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s"), 0.0)
         for name, seconds in self.spent.items():
             parts[SPENT[name]] += float(seconds.mean())
@@ -208,7 +210,7 @@ _BESIDE = "beside the last pass"
 
 
 def lower_pipelined(step: PipelinedStep) -> list[Task]:
-    """Return the tasks of one step."""
+    """Return the tasks of one step on all stages, for the event engine."""
     builder = _StageTasks(step)
     for stage in range(len(step.times.gather)):
         builder.stage(stage)
@@ -260,12 +262,13 @@ class _StageTasks:
         self._last.append(ends if end is None else (end,))
 
     def _gone(self, stage: int, chunk: int) -> int | None:
-        """Return the last gradients that a chunk sends, where planes of the pipeline turn after them."""
+        """Return the task that sends a chunk's last gradients on, where planes of the pipeline turn after it; None
+        elsewhere."""
         sent = self._sends.get(("backward", chunk, self._step.micro_batches - 1))
         return sent if self._turns.waits_for_send[stage] else None
 
     def _turn(self, stage: int, why: str, seconds: Floats, *after: int | None) -> int | None:
-        """Set planes of a stage's ranks anew; returns the task, None where nothing turns."""
+        """Add a turn of planes of a stage's ranks; returns the task, None where nothing turns."""
         if not seconds[stage]:
             return None
         # Others may still turn when those for the first gradients do.
@@ -273,7 +276,8 @@ class _StageTasks:
         return self._task(f"turn {why}", planes, "reconfiguration", seconds[stage], *after)
 
     def _once(self, part: str, name: str, column: int, *after: int | None) -> int | None:
-        """Add an exchange between replicas or over a tied table, once a step; returns the task, None without one."""
+        """Add an exchange between replicas or over a tied table, once a step; returns the task, None where it takes no
+        time."""
         seconds, stage = getattr(self._times, part)[column], column % self._stages
         if not seconds:
             return None
@@ -297,7 +301,7 @@ class _StageTasks:
     def _gradients(
         self, chunk: int, before: tuple[int | None, ...], unit: int | None, computed: int | None, end: int
     ) -> int | None:
-        """Exchange the gradients of a chunk beside its last backward pass, and after its task ``end``.
+        """Add the exchanges of a chunk's gradients beside its last backward pass, and after its task ``end``.
 
         Arguments as :meth:`_pass` returns them; returns the last exchange.
         """
@@ -362,7 +366,8 @@ class _StageTasks:
         return before, unit, exchanged
 
     def _arrival(self, forward: bool, chunk: int, micro: int) -> int | None:
-        """Add the send that a pass waits for; none where it reads the model's inputs or follows the loss."""
+        """Add the send that a pass waits for and return it; None where it reads the model's inputs or follows the
+        loss."""
         source, stage = chunk - 1 if forward else chunk + 1, chunk % self._stages
         if not 0 <= source < self._chunks:
             return None

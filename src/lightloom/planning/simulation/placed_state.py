@@ -44,7 +44,7 @@ class Ports(NamedTuple):
 
 
 def ports_of(circuits: GroupCircuits) -> Ports:
-    """Return the ports of pipes."""
+    """Return the sending and receiving ports of a group's pipes, numbered together."""
     pipes = len(circuits.source)
     sending, leaves = np.unique(circuits.port, return_inverse=True)
     receiving, enters = np.unique(circuits.entry, return_inverse=True)

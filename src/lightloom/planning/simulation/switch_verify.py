@@ -46,7 +46,7 @@ class _Plane:
         return self.turning_to if self.turned >= reconfiguration_time * (1 - _ROUNDING) else None
 
     def share_turned(self, reconfiguration_time: float) -> float:
-        """Return the part of its last turn that the plane has made."""
+        """Return the part of its last turn that the plane has made, 1 where it does not turn."""
         return self.turned / reconfiguration_time if self.settled(reconfiguration_time) is None else 1.0
 
 
@@ -95,7 +95,8 @@ def verify_switching(
 
 
 def _turn(interval: Interval, state: dict[tuple[int, int], _Plane], seconds: float, slack: float) -> None:
-    """Turn planes; what one interval leaves, a later one may finish."""
+    """Turn the planes of an interval in ``state``, where what one interval leaves a later one may finish;
+    VerificationError where one still sends or turns elsewhere."""
     (stage,) = interval.details["stages"]
     for axis, planes in interval.details["planes"].items():
         for plane in planes:
@@ -118,7 +119,8 @@ def _turn(interval: Interval, state: dict[tuple[int, int], _Plane], seconds: flo
 
 
 def _transmit(interval: Interval, state: dict[tuple[int, int], _Plane], seconds: float, slack: float) -> None:
-    """Send over planes: out of and into the ranks of a stage, or out of one stage's and into another's."""
+    """Send over the planes of an interval, out of and into the ranks of a stage, or out of one stage's and into
+    another's; VerificationError where a plane turns, is another axis's or is in use."""
     stages = interval.details["stages"]
     sides = [(stages[0], "out"), (stages[-1], "in")]
     for axis, planes in interval.details["planes"].items():
@@ -140,7 +142,8 @@ def _transmit(interval: Interval, state: dict[tuple[int, int], _Plane], seconds:
 
 
 def _check_rate(interval: Interval, bandwidth: float, slack: float) -> None:
-    """Check that the bytes fit into the interval; axes that share one follow each other."""
+    """Check that the bytes fit into the interval, where axes that share one follow each other; VerificationError
+    else."""
     planes = interval.details["planes"]
     for axis in interval.details.get("nbytes", {}):
         if not planes.get(axis):

@@ -30,7 +30,7 @@ class Traffic:
 
     @classmethod
     def of(cls, matrix: Any) -> Self:
-        """Read a dense or sparse matrix [ranks, ranks] of bytes, source by destination.
+        """Return the traffic of a dense or sparse matrix [ranks, ranks] of bytes, source by destination.
 
         Raises:
             InputError: not square, an entry negative or not finite, traffic of a rank to itself, or none at all.
@@ -67,12 +67,12 @@ class Traffic:
         return relative
 
     def with_bytes(self, nbytes: Floats) -> Traffic:
-        """Return the pairs that still have bytes above 0."""
+        """Return the traffic with ``nbytes`` [pair] in place of its own, without pairs of 0 bytes."""
         sending = nbytes > 0
         return replace(self, source=self.source[sending], destination=self.destination[sending], nbytes=nbytes[sending])
 
     def find(self, source: Ints, destination: Ints) -> Ints:
-        """Position of each ordered pair, or −1 where it has no demand."""
+        """Return the position of each ordered pair among the demands, or −1 where it has none."""
         keys = self.source * self.ranks + self.destination
         requested = source * self.ranks + destination
         position = np.minimum(np.searchsorted(keys, requested), len(keys) - 1)
@@ -88,7 +88,7 @@ class Traffic:
         return self.ranks
 
     def check_fits(self, fabric: Fabric) -> None:
-        """Refuse a fabric of another size.
+        """Check that a fabric has as many ranks as the traffic.
 
         Raises:
             InputError: the numbers of ranks differ.
@@ -150,7 +150,8 @@ class Circuits:
         return len(self.hold)
 
     def counts(self, traffic: Traffic) -> Ints:
-        """Circuits of each pair in each hold, shape [hold, pair]; those of pairs without traffic are left out."""
+        """Return the number of circuits of each pair in each hold, shape [hold, pair]; those of pairs without traffic
+        are left out."""
         pair = traffic.find(self.source, self.destination)
         serving = pair >= 0
         cell = self.hold[serving] * len(traffic) + pair[serving]
@@ -158,20 +159,23 @@ class Circuits:
 
 
 def least_service(counts: Ints, traffic: Traffic, holds: int = 1) -> float:
-    """Return the objective of SiP-ML's circuit ILPs: min of circuits, ``counts`` [pair], over relative demand."""
+    """Return the objective of SiP-ML's circuit ILPs: the least, over pairs, of circuits (``counts`` [pair]) over
+    relative demand, divided by the number of holds."""
     service: Floats = counts / traffic.relative
     return float(service.min()) / holds
 
 
 def smallest_counts(nbytes: Floats, service: float) -> Ints:
-    """Return the fewest whole x with ``x / nbytes >= service``, by that very division, so that no round-off adds."""
+    """Return the fewest whole x, at least 1, with ``x / nbytes >= service``, by that very division, so that no
+    round-off adds."""
     counts = np.maximum(np.ceil(service * nbytes), 1.0)
     counts = np.where((counts > 1) & ((counts - 1) / nbytes >= service), counts - 1, counts)
     return np.where(counts / nbytes < service, counts + 1, counts).astype(np.int64)
 
 
 def fill_longest(nbytes: Floats, counts: Ints, take: Callable[[int], bool]) -> Ints:
-    """Give circuits one at a time to the transfer that is still the longest with the added circuit.
+    """Return the circuits of each transfer once they were given one at a time to the transfer that is still the longest
+    with the added circuit, until none can be taken: [transfer].
 
     Args:
         nbytes: bytes of each transfer, shape [transfer].
@@ -204,7 +208,7 @@ class Assignment:
 
     @property
     def max_min(self) -> float:
-        """Return the least service: circuits a hold, averaged over the cycle, over the demand relative to the largest.
+        """Least service: circuits a hold, averaged over the cycle, over the demand relative to the largest.
 
         The longest transfer takes ``largest bytes / (max_min · bytes per second of a circuit)`` while circuits stand.
         """
@@ -212,7 +216,7 @@ class Assignment:
 
     @property
     def gap(self) -> float:
-        """How far :attr:`max_min` stays below the bound: 0 none, 1 when some pair has no circuit."""
+        """Share of the bound by which :attr:`max_min` stays below it: 0 none, 1 when some pair has no circuit."""
         return 1 - self.max_min / self.bound
 
 
@@ -266,7 +270,8 @@ class GroupCircuits:
         return mean
 
     def paths(self, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
-        """Return the pipes that bytes of each pair pass: ``pipe[start[i] : start[i + 1]]``.
+        """Return the first place of each pair, and the pipes that its bytes pass in order: ``pipe[start[i] : start[i +
+        1]]``.
 
         A pair without a pipe relays over the fewest pipes. A path to the next group may change groups at any of its
         devices. The path of a device to itself is empty.
@@ -288,12 +293,14 @@ class GroupCircuits:
         return start, np.array(pipes, dtype=np.int64)[np.repeat(first[codes], hops[codes]) + step]
 
     def _own(self) -> dict[int, int]:
+        """Return the pipe of each pair that has one with a circuit in some hold, by ``source · 2k + destination``."""
         used = np.flatnonzero(self.bandwidth.max(axis=0, initial=0.0) > 0)
         codes = self.source[used] * 2 * self.k + self.destination[used]
         return dict(zip(codes.tolist(), used.tolist(), strict=True))
 
     def _relay(self, a: int, b: int) -> list[int]:
-        """Return the fewest pipes from a to b; of equally many, the widest first."""
+        """Return the fewest pipes from a to b in order; of equally many, the widest first. UnsupportedError where none
+        lead there."""
         mean = self.mean_bandwidth
         leaving: dict[int, list[int]] = {}
         for pipe in np.argsort(-mean, kind="stable").tolist():
@@ -318,6 +325,7 @@ class GroupCircuits:
         return path
 
     def _unreachable(self, a: int, b: int) -> str:
+        """Return the message for a pair without a path."""
         where = f"device {b}" if b < self.k else f"device {b - self.k} of the next group"
         return (
             f"device {a} has no circuit to {where} and no path over others' circuits in any hold: "

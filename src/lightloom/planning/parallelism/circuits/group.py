@@ -32,7 +32,7 @@ HOLD_RECONFIGURATIONS = 10
 
 
 def grant(plan: HybridPlan, fabric: Fabric) -> GroupCircuits:
-    """Return the circuits of :func:`grants` that should be fastest.
+    """Return the one of the circuits of :func:`grants` that should be fastest.
 
     They are compared by how long the busiest pipe sends, relays included, and by how long each transfer of the longest
     chain waits for its hold on average.
@@ -42,7 +42,7 @@ def grant(plan: HybridPlan, fabric: Fabric) -> GroupCircuits:
 
 
 def grants(plan: HybridPlan, fabric: Fabric) -> list[GroupCircuits]:
-    """Return the circuits that can serve a plan's traffic, as every group sees them.
+    """Return the sets of circuits that can serve a plan's traffic, as every group sees them; at least one.
 
     * circuit switch: max-min, set once; where a rank has more peers than planes, circuits go to the longest transfers,
       and the other pairs relay;
@@ -81,7 +81,8 @@ def default_timing(fabric: Fabric) -> Timing:
 def worst_group(
     plan: HybridPlan, assignment: Assignment, fabric: Fabric, timing: Timing | None = None
 ) -> GroupCircuits:
-    """Verify circuits, and take of every pipe what the group with the fewest circuits has of it, hold by hold."""
+    """Return verified circuits as pipes of one group: of every pipe what the group with the fewest circuits has of it,
+    hold by hold, and the largest latency of all groups."""
     traffic, circuits = assignment.traffic, assignment.circuits
     verify(circuits, fabric)
     pipe, source, destination = pipes_of(plan.k, traffic)
@@ -93,14 +94,16 @@ def worst_group(
 
 
 def least_of_groups(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
-    """Reduce circuits [hold, pair] to those of the worst-served group, [hold, pipe]."""
+    """Return the circuits [hold, pipe] of the worst-served group, from those [hold, pair] of all; ``pipe`` is that of
+    each pair."""
     order = np.argsort(pipe, kind="stable")
     least: Ints = counts[:, order].reshape(len(counts), -1, plan.groups).min(axis=2)
     return least
 
 
 def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints, Ints]:
-    """Return the pipe of every pair of ranks, and source and destination of every pipe in a group of ``k`` devices."""
+    """Return the pipe of every pair of ranks, and source and destination of every pipe in a group of ``k`` devices
+    (from k on: of the next group)."""
     a, b = traffic.source % k, traffic.destination % k
     next_group = traffic.source // k != traffic.destination // k
     codes, pipe = np.unique(a * 2 * k + b + k * next_group, return_inverse=True)
@@ -117,6 +120,8 @@ def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
 
 
 def _assign_on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
+    """Return circuits set once: max-min where every rank has at most as many peers as planes, else all to the longest
+    transfers."""
     peers = max(np.bincount(traffic.source).max(), np.bincount(traffic.destination).max())
     if peers <= fabric.channels:
         return switch.assign(traffic, fabric)
@@ -131,6 +136,8 @@ def _assign_on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
 
 
 def _grants_on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> list[GroupCircuits]:
+    """Return the circuits of longer and longer cycles of holds, until one is good enough; UnsupportedError where the
+    ring's transceivers bind."""
     timing = default_timing(fabric)
     try:
         relaxation = cached_relaxation(traffic, fabric)
@@ -149,7 +156,7 @@ def _grants_on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> list[
 
 
 def _reaching(plan: HybridPlan, candidates: list[GroupCircuits]) -> list[GroupCircuits]:
-    """Return the candidates that have a path for all that is sent."""
+    """Return the candidates that have a path for all that is sent; UnsupportedError where none has."""
     reaching: list[GroupCircuits] = []
     refused: UnsupportedError | None = None
     for granted in candidates:
@@ -164,6 +171,8 @@ def _reaching(plan: HybridPlan, candidates: list[GroupCircuits]) -> list[GroupCi
 
 
 def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
+    """Return about how many seconds a plan sends on the busiest pipe, and waits for its holds along the longest
+    chain."""
     from lightloom.planning.parallelism.placement.kernels import pass_time
 
     source, destination, nbytes = _sent(plan)
@@ -188,7 +197,8 @@ def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
 
 
 def _grant_ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
-    """Give every pair the rate that its port has while all are busy, and the latency of a message of the library.
+    """Return pipes of every pair at the rate that its port has while all are busy, and with the latency of a message of
+    the library.
 
     Raises:
         UnsupportedError: the fabric has neither circuits nor ports of single ranks.
@@ -229,7 +239,7 @@ Regrant = Callable[[Floats], Floats]
 
 
 def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> tuple[GroupCircuits, Regrant]:
-    """For circuits granted anew before every hold: the pipes, and what grants them from the bytes that wait.
+    """Return, for circuits granted anew before every hold, the pipes, and what grants them from the bytes that wait.
 
     Circuits go to the transfers that are still the longest, and none that a pair cannot fill (`play.longest_first`;
     on a ring of several groups the same in each, `ring.longest_tiled`); every grant is verified. Nothing is relayed: a

@@ -36,7 +36,8 @@ class Sharing:
 
 
 def direct(counts: Ints, bandwidth: float) -> Sharing:
-    """Give every pair its own circuits: ``counts`` [pair] of ``bandwidth`` bytes per second."""
+    """Return the sharing where every pair sends on its own circuits alone: ``counts`` [pair] of ``bandwidth`` bytes per
+    second."""
     hops = (counts > 0).astype(np.int64)
     paths = sparse.csr_array(sparse.diags_array(hops.astype(np.float64)))
     rates: Floats = counts * np.float64(bandwidth)
@@ -44,7 +45,8 @@ def direct(counts: Ints, bandwidth: float) -> Sharing:
 
 
 def with_relays(traffic: Traffic, granted: sparse.csr_array, stranded: Ints, bandwidth: float) -> Sharing:
-    """Give pairs their own circuits, and let the ``stranded`` ones relay over the fewest circuits that lead there.
+    """Return the sharing where pairs send on their own circuits, and the ``stranded`` ones relay over the fewest
+    circuits that lead there.
 
     Args:
         granted: circuits between ranks, shape [rank, rank].
@@ -125,7 +127,7 @@ class Played:
 
     @property
     def makespan(self) -> float:
-        """Seconds until all is sent."""
+        """Seconds until all is sent; infinite while any pair has bytes left."""
         return float(self.finish.max())
 
     @property
@@ -135,11 +137,12 @@ class Played:
 
     @property
     def waiting(self) -> Ints:
-        """Pairs with bytes left."""
+        """Pairs with bytes left, by position in the traffic."""
         return np.flatnonzero(self.left > 0)
 
     def send(self, moved: Floats, rate: Floats, now: float) -> None:
-        """Take ``moved`` bytes, sent at ``rate`` from time ``now`` on, off what is left."""
+        """Take ``moved`` bytes [pair], sent at ``rate`` from time ``now`` on, off what is left; a pair with less than
+        round-off left is finished."""
         before = self.left
         after = before - moved
         done = (before > 0) & (moved > 0) & (after <= DONE * self._total)
@@ -148,7 +151,7 @@ class Played:
         self.left = np.where(done, 0.0, after)
 
     def unfinished(self) -> InputError:
-        """Return the refusal of traffic that takes more holds."""
+        """Return the error of traffic that takes more holds."""
         share_left = float(self.left.sum() / self._total.sum())
         return InputError(
             f"{len(self.waiting)} pairs still have {share_left:.1%} of the bytes to send after {self.holds} holds: "
@@ -178,7 +181,8 @@ def play_once(traffic: Traffic, circuits: Circuits, fabric: Fabric, timing: Timi
 
 
 def longest_first(traffic: Traffic, fabric: Fabric, circuit_bytes: float) -> Circuits:
-    """Return circuits of one hold, each given to the longest transfer, and none that a pair cannot fill.
+    """Return circuits of one hold, each given to the transfer that is still the longest, and none that a pair cannot
+    fill.
 
     Args:
         traffic: what is still to send.
@@ -193,7 +197,8 @@ def longest_first(traffic: Traffic, fabric: Fabric, circuit_bytes: float) -> Cir
 
 
 def advance(played: Played, sharing: Sharing, start: float, length: float) -> None:
-    """Send for ``length`` seconds; rates are shared anew whenever a pair that shares circuits has finished."""
+    """Send from ``start`` on for ``length`` seconds, changing ``played``; rates are shared anew whenever a pair that
+    shares circuits has finished."""
     now, end = start, start + length
     while now < end:
         rate = share(sharing, played.left > 0)
@@ -212,7 +217,7 @@ def advance(played: Played, sharing: Sharing, start: float, length: float) -> No
 
 
 def _share_holds(traffic: Traffic, circuits: Circuits, fabric: Fabric) -> list[Sharing]:
-    """Return how pairs share the circuits of each hold.
+    """Return how pairs share the circuits of each hold; those without a circuit in any hold relay.
 
     Raises:
         InputError: a pair can be served in no hold.

@@ -53,12 +53,13 @@ def assign(traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", h
 
 
 def bound(traffic: Traffic, fabric: Fabric) -> float:
-    """Return the fractional optimum of max-min, circuits a hold for the largest demand: Q over the largest line sum."""
+    """Return the fractional optimum of max-min, circuits a hold for the largest demand: Q over the largest sum of
+    relative demands that one rank sends or receives."""
     return fabric.channels / float(_line_sums(traffic, traffic.relative).max())
 
 
 def check_degree(traffic: Traffic, planes: int) -> None:
-    """Refuse ranks with more peers than ``planes``.
+    """Check that no rank sends to, or receives from, more peers than ``planes``.
 
     Raises:
         InputError: names the rank, and the degree it would need.
@@ -111,7 +112,8 @@ def throughput_counts(traffic: Traffic, planes: int) -> Ints:
 
 
 def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = None) -> Ints:
-    """Give free ports one at a time to the pair whose transfer is still the longest with the added circuit.
+    """Return circuits [pair] after free ports went one at a time to the pair whose transfer is still the longest with
+    the added circuit.
 
     Args:
         counts: circuits that each pair has already, shape [pair].
@@ -134,7 +136,8 @@ def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = 
 
 
 def realise(traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1) -> Circuits:
-    """Colour circuits of counts [pair], whose line sums are at most Q · holds, with holds and planes, without loss."""
+    """Return circuits of counts [pair], whose line sums are at most Q · holds, with a hold and a plane each, without
+    loss."""
     pair = np.repeat(np.arange(len(traffic)), counts)
     source, destination = traffic.source[pair], traffic.destination[pair]
     colour = colour_planes(source, destination, traffic.ranks)[0] if len(pair) else pair
@@ -165,6 +168,7 @@ def _line_sums(traffic: Traffic, weights: Floats) -> Floats:
 
 
 def _line_optimum(nbytes: Floats, planes: int) -> float:
+    """Return the largest m at which ``ceil(m · nbytes)`` circuits of one line's demands sum to at most ``planes``."""
     counts: Ints = smallest_counts(nbytes, (planes - len(nbytes)) / nbytes.sum())
     for _ in range(planes - int(counts.sum())):
         counts[(counts / nbytes).argmin()] += 1
@@ -188,7 +192,8 @@ class Counts:
 
 
 def solve_ring(traffic: Traffic, fabric: Fabric, holds: int = 1, time_limit: float = 10.0) -> Counts:
-    """Return whole λ[direction, fibre, pair]; the largest t with ``sum of λ >= t · T`` for every demand, T relative.
+    """Return whole circuits [pair, direction], summed over fibres, for the largest t with ``sum of λ >= t · T`` for
+    every demand, T relative.
 
     Each link of a fibre carries at most its wavelengths. Source: the published simulator of SiP-ML's authors. Counts
     only: whether they can be coloured with continuity is `ring.realise`'s to find.

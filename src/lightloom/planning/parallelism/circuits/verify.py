@@ -46,12 +46,15 @@ def verify_permutations(permutations: Ints, circuits: Circuits) -> None:
 
 
 def _where(circuits: Circuits, circuit: int) -> str:
+    """Return the hold, ranks, channel and number of a circuit, for messages."""
     hold, channel = circuits.hold[circuit], circuits.channel[circuit]
     ranks = f"{circuits.source[circuit]}→{circuits.destination[circuit]}"
     return f"hold {hold}, rank {ranks}, channel {channel} (circuit {circuit})"
 
 
 def _check_ranges(circuits: Circuits, fabric: Fabric) -> None:
+    """Raise VerificationError where a column holds a number that the fabric does not have, or a rank has a circuit to
+    itself."""
     limits = {
         "hold": circuits.holds,
         "source": fabric.ranks,
@@ -71,6 +74,7 @@ def _check_ranges(circuits: Circuits, fabric: Fabric) -> None:
 
 
 def _check_channels(circuits: Circuits, fabric: Fabric) -> None:
+    """Raise VerificationError where two circuits hold one channel of a link in the same hold."""
     owner, link = links_of(fabric.footprint(circuits.source, circuits.destination, circuits.route))
     cell = (circuits.hold[owner] * fabric.links + link) * fabric.channels + circuits.channel[owner]
     order = np.argsort(cell, kind="stable")
@@ -84,6 +88,8 @@ def _check_channels(circuits: Circuits, fabric: Fabric) -> None:
 
 
 def _check_ports(circuits: Circuits, fabric: Fabric) -> None:
+    """Raise VerificationError where a rank sends or receives on more channels in a hold than it has, or than its
+    transmitters."""
     limit = fabric.routes * fabric.channels
     if fabric.transmitters is not None:
         limit = min(limit, fabric.transmitters)

@@ -27,6 +27,7 @@ def check(placement: Placement, balanced: BalancedGraph, memory: float | None = 
 
 
 def _check_columns(placement: Placement, balanced: BalancedGraph) -> None:
+    """Raise VerificationError where a column has another length than the graph, or a sub-operator no device."""
     for name in ("device", "start", "end", "backward_start", "backward_end"):
         column = getattr(placement, name)
         if len(column) != balanced.size:
@@ -37,7 +38,8 @@ def _check_columns(placement: Placement, balanced: BalancedGraph) -> None:
 
 
 def _pairs(placement: Placement, balanced: BalancedGraph) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
-    """(from, to) of activations, and of gradients that are added up with the part before."""
+    """Return the pairs (from, to) of different devices of activations, and of gradients that are added up with the part
+    before."""
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
     activations = set(zip(placement.device[balanced.parent].tolist(), placement.device[reader].tolist(), strict=True))
     shared = np.flatnonzero(balanced.synchronised > 0)
@@ -46,7 +48,7 @@ def _pairs(placement: Placement, balanced: BalancedGraph) -> tuple[set[tuple[int
 
 
 def _check_degrees(placement: Placement, balanced: BalancedGraph) -> None:
-    """Check that everyone is in reach, which keeps the peers of every device to their number."""
+    """Check that all that communicate are in reach, which keeps the peers of every device to their number."""
     forward, sums = _pairs(placement, balanced)
     k, degree = placement.devices, placement.reach.degree
     peers = placement.reach.rule == "peers"
@@ -57,6 +59,7 @@ def _check_degrees(placement: Placement, balanced: BalancedGraph) -> None:
 
 
 def _check_memory(placement: Placement, balanced: BalancedGraph, memory: float | None) -> None:
+    """Raise VerificationError where a device holds more than ``memory`` bytes; None for no limit."""
     if memory is None:
         return
     for device in range(placement.devices):
@@ -66,6 +69,8 @@ def _check_memory(placement: Placement, balanced: BalancedGraph, memory: float |
 
 
 def _check_pass(placement: Placement, balanced: BalancedGraph, *, forward: bool) -> None:
+    """Raise VerificationError where the times of a pass do not fit durations, arrivals of inputs or the devices' one at
+    a time."""
     start, end = placement.start, placement.end
     duration = balanced.forward
     source = balanced.parent.astype(np.int64)

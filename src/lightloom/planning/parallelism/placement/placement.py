@@ -54,7 +54,7 @@ class Reach:
     rule: Literal["peers", "forward"] = "peers"
 
     def offsets(self, devices: int) -> Ints:
-        """Allowed values of (device of the reader − device of the producer) modulo the devices.
+        """Return the allowed values of (device of the reader − device of the producer) modulo the devices.
 
         Raises:
             UnsupportedError: no two devices may communicate.
@@ -71,14 +71,15 @@ class Reach:
         return np.arange(-behind, ahead + 1) % devices
 
     def clique(self, devices: int) -> int:
-        """Neighbouring devices on the ring that may all communicate with one another."""
+        """Return how many neighbouring devices on the ring may all communicate with one another."""
         return devices if self.degree >= devices - 1 else self._window()[0] + 1
 
     def span(self, devices: int) -> int:
-        """Neighbouring devices over which data that never turns back may go from any to any later one."""
+        """Return how many neighbouring devices data that never turns back may cross, from any to any later one."""
         return devices if self.degree >= devices - 1 else self._window()[1] + 1
 
     def _window(self) -> tuple[int, int]:
+        """Return how many devices behind and ahead of a producer may read from it."""
         half = self.degree // 2
         return (half, half) if self.rule == "peers" else (0, self.degree)
 
@@ -145,7 +146,7 @@ class BalancedGraph:
 
     @property
     def size(self) -> int:
-        """Return the number of sub-operators."""
+        """Number of sub-operators."""
         return len(self.operator)
 
     def label(self, x: int) -> str:
@@ -247,7 +248,7 @@ class Traffic(NamedTuple):
 
     @property
     def total(self) -> csr_array:
-        """Return the bytes of model and data parallelism together."""
+        """Bytes of model and data parallelism together."""
         return self.model_parallel + self.data_parallel
 
 
@@ -279,7 +280,7 @@ class HybridPlan:
 
     @property
     def ranks(self) -> int:
-        """Return the number of devices in all groups."""
+        """Number of devices in all groups."""
         return self.k * self.groups
 
     @cached_property
@@ -319,13 +320,15 @@ class HybridPlan:
         return self._in_all_groups(_activation_bytes(self.balanced, self.placement.device, self.k))
 
     def _in_all_groups(self, within: csr_array) -> csr_array:
+        """Return bytes [k, k] of one group repeated in every group: [ranks, ranks]."""
         from scipy.sparse import csr_array, kron
 
         return csr_array(kron(np.eye(self.groups), within, format="csr")) if self.groups > 1 else within
 
 
 def _step_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
-    """Return the bytes [k, k] sent inside a group in a step of one micro-batch."""
+    """Return the bytes [k, k] sent inside a group in a step of one micro-batch: activations, their gradients, and sums
+    of copied parameters both ways."""
     from scipy.sparse import csr_array
 
     shared = np.flatnonzero((balanced.synchronised > 0) & (device != np.roll(device, 1)))
@@ -343,7 +346,8 @@ def _activation_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_ar
 
 
 def crossing_edges(balanced: BalancedGraph, device: Int32s, k: int) -> tuple[Ints, Int32s]:
-    """Return the edges between devices, one of those that carry the same elements to a device, and these devices."""
+    """Return the edges between devices, one of those that carry the same elements to a device, and the device that each
+    leads to."""
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
     crossing = np.flatnonzero(device[balanced.parent] != device[reader])
     target, content = device[reader[crossing]], balanced.content[crossing]
