@@ -88,7 +88,10 @@ class Algorithm:
         return schedule.carrying(collective, fabric.fibre_channels)
 
     def refusal(self, kind: str, fabric: Fabric, model: CostModel = "physical") -> str | None:
-        """Return why this algorithm cannot serve a kind on a fabric under a cost model; None when it can."""
+        """Return why this algorithm cannot serve a kind on a fabric under a cost model; None when it can.
+
+        A kind that the algorithm does not list is judged as the one whose schedules serve it (``CARRIED_AS``).
+        """
         carrier = CARRIED_AS.get(kind, kind)
         if kind not in self.kinds and carrier in self.kinds:
             return self.refusal(carrier, fabric, model)

@@ -47,6 +47,8 @@ _FORMS = "shift:K (rank r to r + K), reverse, or the rank to which each sends, e
 def read_permutation(text: str, ranks: int) -> tuple[int, ...]:
     """Return the rank to which each rank sends.
 
+    Whether each rank occurs once is not checked.
+
     Raises:
         ConfigError: a text of no such form.
     """
@@ -100,7 +102,7 @@ class Sizes:
 
     @property
     def digest(self) -> str:
-        """A hash of the shares."""
+        """Hash of the shares, 32 hexadecimal digits."""
         return blake2b(self.share.tobytes(), digest_size=16).hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -160,6 +162,8 @@ def measured_sizes(path: Path) -> tuple[Sizes, float]:
 
 def read_sizes(text: str, ranks: int, *, pairs: bool) -> tuple[Sizes, float | None]:
     """Read sizes of the form ``zipf:EXPONENT[:SEED]``, or those of a CSV file with their sum in bytes.
+
+    The second is None for Zipf's law.
 
     Args:
         pairs: sizes of ordered pairs of ranks, otherwise of ranks.
@@ -285,6 +289,11 @@ class Collective:
         self._check_sizes()
 
     def _check_destinations(self) -> None:
+        """Check the permutation of a permute, by default each rank's next one; other kinds must have none.
+
+        Raises:
+            ConfigError: no permutation, or one that moves nothing.
+        """
         if self.kind != "permute":
             if self.destinations is not None:
                 raise ConfigError(f"{self.kind} has no permutation: expected none")
@@ -298,6 +307,11 @@ class Collective:
         object.__setattr__(self, "destinations", to)
 
     def _check_sizes(self) -> None:
+        """Check that kinds with parts of their own sizes have them, in the right shape, and others none.
+
+        Raises:
+            ConfigError: they do not.
+        """
         if self.kind not in SIZED:
             if self.sizes is not None:
                 raise ConfigError(f"the parts of {self.kind} are equally large: expected no sizes")
@@ -348,6 +362,7 @@ class Collective:
         return np.where(self.sizes.share.ravel()[part] > 0, after, self.begins_at(part))
 
     def _holder(self, holder: Holder, part: Ints) -> Ints:
+        """Return the rank that a holder of a rule means for each of these parts, −1 for every rank: [part]."""
         if holder == "own":
             return part // self.ranks if self.rule.parts == "pairs" else part
         if holder == "other":
@@ -361,7 +376,10 @@ class Collective:
         return stated | ({} if sizes is None else {"sizes": sizes.share.tolist()})
 
     def of_kind(self, kind: Kind) -> Collective:
-        """Return the collective of another kind with as many ranks and bytes."""
+        """Return the collective of another kind with as many ranks and bytes.
+
+        Destinations and sizes are those that the kind has by default.
+        """
         return Collective(kind, self.ranks, self.nbytes)
 
     def resized(self, nbytes: float) -> Collective:

@@ -59,6 +59,7 @@ class Phase:
     algorithm: Algorithm
 
     def __str__(self) -> str:
+        """Return kind, axis and algorithm in words."""
         return f"{self.kind} along axis {self.axis} by {self.algorithm.name}"
 
 

@@ -36,6 +36,7 @@ def algorithms() -> dict[str, Algorithm]:
 
 
 def _built_in() -> list[Algorithm]:
+    """Return the algorithms that come with the package, plain ones also in their striped form."""
     from lightloom.collectives.algorithms import direct, doubling, optree, ring, trees, wrht
     from lightloom.collectives.synthesis.synthesized import SYNTHESIZED
 
@@ -166,12 +167,12 @@ class Refusal:
     it raised, or built a schedule that the verifier rejects."""
 
     def to_json(self) -> dict[str, str]:
-        """The row of a document."""
+        """Return the row of a document: ``algorithm`` and ``why``; ``failed`` is left out."""
         return {"algorithm": self.algorithm, "why": self.why}
 
 
 def attempt(algorithm: Algorithm, make: Callable[[], T]) -> T | Refusal:
-    """``make()``, which builds this algorithm's schedule; or the refusal that says how the algorithm failed.
+    """Return ``make()``, which builds this algorithm's schedule; or the refusal that says how the algorithm failed.
 
     Any algorithm may come from a plug-in, so every exception is its failure, except a cost below its lower bound: there
     the fabric or the bound is wrong, and with it the cost of every other algorithm.
@@ -224,7 +225,11 @@ def evaluate_all(
 def costed(
     schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None
 ) -> tuple[Cost, Bound]:
-    """Cost a schedule that was verified, and check the cost against its bound."""
+    """Cost a schedule that was verified, and check the cost against its bound.
+
+    Raises:
+        BoundError: the cost lies below the bound.
+    """
     price = cost(schedule, fabric, model, codec)
     return price, _bound(schedule.algorithm, price, schedule.collective, fabric, model)
 
@@ -232,13 +237,21 @@ def costed(
 def loads_costed(
     algorithm: Algorithm, loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
 ) -> tuple[Cost, Bound]:
-    """Cost the loads of a schedule that was verified, and check the cost against its bound."""
+    """Cost the loads of a schedule that was verified, and check the cost against its bound.
+
+    Raises:
+        BoundError: the cost lies below the bound.
+    """
     price = loads_cost(loads, fabric, codec)
     return price, _bound(algorithm.name, price, loads.collective, fabric, loads.model)
 
 
 def _bound(name: str, price: Cost, collective: Collective, fabric: Fabric, model: CostModel) -> Bound:
-    """Return the lower bound of a collective, which its cost may not undercut."""
+    """Return the lower bound of a collective, which its cost may not undercut.
+
+    Raises:
+        BoundError: it does.
+    """
     bound = lower_bound(collective, fabric, model)
     if not keeps_to(price, bound):
         raise BoundError(

@@ -33,16 +33,20 @@ _SOME_PAIRS = (*TO_OR_FROM_ROOT, "permute")
 
 
 def one_stage_steps(ranks: int, channels: int) -> int:
-    """All-gather steps on a ring: ceil(ceil(floor(N²/4)/2) / w) (OpTree, Table I, by its formula)."""
+    """Return the all-gather steps on a ring: ceil(ceil(floor(N²/4)/2) / w) (OpTree, Table I, by its formula)."""
     return -(-ring_all_to_all_wavelengths(ranks) // channels)
 
 
 def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """All ordered pairs at once, in as few steps as the wavelengths (or switch planes) allow."""
+    """Return the schedule of all ordered pairs at once, in as few steps as the wavelengths (or switch planes) allow.
+
+    In a gather, scatter or permute only of the pairs that exchange something.
+    """
     name = "one-stage-striped" if striped else "one-stage"
     n = collective.ranks
 
     def straight(gather: Collective) -> Schedule:
+        """Return an all-gather or all-to-all from every rank to every other."""
         if fabric.wavelength_routed:
             source, destination, route, colour = ring_all_to_all(n)
             colours = ring_all_to_all_wavelengths(n)
@@ -68,7 +72,7 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
 
 
 def _one_stage_links(kind: str, fabric: Fabric) -> int:
-    """Links of the longest lightpath; for a permute, whose pairs are not known here, that of neighbours."""
+    """Return the links of the longest lightpath; for a permute, whose pairs are not known here, that of neighbours."""
     if kind == "permute":
         return links_to_neighbours(kind, fabric)
     others = np.arange(1, fabric.ranks)
@@ -97,7 +101,8 @@ ONE_STAGE = Algorithm(
 
 
 def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """One step: all ranks send to the switch, the switch to the root of a reduce, or by multicast to all."""
+    """Return a schedule of one step: all ranks send to the switch, the switch to the root of a reduce, or by multicast
+    to all."""
     n, switch = collective.ranks, fabric.switch_rank
     rank, down = np.arange(n), np.arange(1 if collective.kind == "reduce" else n)
     zeros = np.zeros(n + len(down), np.int64)
@@ -131,7 +136,7 @@ IN_NETWORK = Algorithm(
 
 
 def serpentine(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Every rank, or the root, to all others on one lightpath."""
+    """Return the schedule in which every rank, or the root, sends to all others on one lightpath."""
     ranks = collective.ranks
     writers = 1 if collective.kind == "broadcast" else ranks
     writer, ahead = np.indices((writers, ranks - 1)).reshape(2, -1)
@@ -182,20 +187,20 @@ SERPENTINE = Algorithm(
 
 
 def mesh_broadcast(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Along the rows, then along the columns."""
+    """Return the schedule along the rows, then along the columns; backwards as a reduce-scatter."""
     logical = _phases(_ranks(fabric), 1, 0)
     return all_gather_by_moves("mesh-broadcast", collective, fabric, fabric.ranks, logical)
 
 
 def both_axes(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Half of every share along the rows first, the other half along the columns first."""
+    """Return the schedule that sends half of every share along the rows first, the other half along the columns."""
     grid = _ranks(fabric)
     logical = [_join_moves(a, b) for a, b in zip(_phases(grid, 2, 0), _phases(grid.T, 2, 1), strict=True)]
     return all_gather_by_moves("mesh-broadcast-both-axes", collective, fabric, 2 * fabric.ranks, logical)
 
 
 def _ranks(fabric: Fabric) -> Ints:
-    """Ranks of the grid: [row, column]."""
+    """Return the ranks of the grid: [row, column]."""
     assert fabric.grid is not None
     return np.arange(fabric.ranks, dtype=np.int64).reshape(fabric.grid.rows, fabric.grid.columns)
 
@@ -222,7 +227,11 @@ def _phases(grid: Ints, halves: int, half: int) -> list[Moves]:
 
 
 def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[Moves]:
-    """Each line [line, place] of ranks spreads what its places hold [line, place, share] to all of them."""
+    """Return steps in which each line [line, place] of ranks spreads what its places hold [line, place, share] to all
+    of it.
+
+    Chunks are numbered share · ``halves`` + ``half``.
+    """
     length = lines.shape[1]
     logical = []
     for passed in range(length - 1):
@@ -238,6 +247,7 @@ def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[Moves]:
 
 
 def _join_moves(one: Moves, other: Moves) -> Moves:
+    """Return the moves of both, as one step that adds nothing."""
     return moves(*(np.append(getattr(one, name), getattr(other, name)) for name in ("source", "destination", "chunk")))
 
 

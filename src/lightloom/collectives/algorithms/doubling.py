@@ -32,7 +32,10 @@ from lightloom.machines.fabrics.fabric import Axis, Fabric
 
 
 def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Recursive doubling; as reduce-scatter it is run backwards (recursive halving)."""
+    """Return the schedule of recursive doubling; as reduce-scatter it is run backwards (recursive halving).
+
+    As all-reduce, partners add whole vectors.
+    """
     name = "recursive-doubling-striped" if striped else "recursive-doubling"
     if collective.kind == "all-reduce":
         n = collective.ranks
@@ -47,7 +50,10 @@ def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool 
 def halving_doubling(
     collective: Collective, fabric: Fabric, *, striped: bool = False, name: str | None = None
 ) -> Schedule:
-    """Rabenseifner's all-reduce, for any number of ranks (folded to a power of two)."""
+    """Return Rabenseifner's all-reduce, for any number of ranks (folded to a power of two).
+
+    Of other kinds its half: an all-gather, or a reduce-scatter. ``name`` replaces the name of the algorithm.
+    """
     name, n = name or ("halving-doubling-striped" if striped else "halving-doubling"), collective.ranks
     return all_gather_by_moves(name, collective, fabric, n, _gather_moves(n), striped=striped)
 
@@ -62,14 +68,21 @@ def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
 
 
 def _members(n: int) -> tuple[Ints, Ints]:
-    """(ranks that take part, ranks that fold into the one before them): pairs at the front fold until 2^p are left."""
+    """Return ranks that take part, and ranks that fold into the one before them.
+
+    Pairs at the front fold until 2^p are left.
+    """
     extra = n - (1 << (n.bit_length() - 1))
     folded = 2 * np.arange(extra, dtype=np.int64) + 1
     return np.setdiff1d(np.arange(n, dtype=np.int64), folded), folded
 
 
 def _gather_moves(n: int) -> list[Moves]:
-    """All-gather: each member i holds the shares [low[i], high[i]) of its block of members."""
+    """Return the moves of an all-gather, where each member i holds the shares [low[i], high[i]) of its block of
+    members.
+
+    Folded ranks first hand their share to the one before, and in the end get from it what they lack.
+    """
     members, folded = _members(n)
     bounds = np.append(members, n)
     logical = [moves(folded, folded - 1, folded)] if len(folded) else []
@@ -90,6 +103,7 @@ def _gather_moves(n: int) -> list[Moves]:
 
 
 def _links_to_partners(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
+    """Return the links of the longest lightpath between partners of any exchange."""
     return max(longest_links(fabric, source, partner) for source, partner in _partners(fabric.ranks))
 
 
@@ -126,10 +140,11 @@ HALVING_DOUBLING = Algorithm(
 
 
 def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Bruck's doubling, for any number of ranks; as reduce-scatter it runs backwards (recursive halving)."""
+    """Return Bruck's doubling, for any number of ranks; as reduce-scatter it runs backwards (recursive halving)."""
     name, n, senders = "bruck-striped" if striped else "bruck", collective.ranks, _senders(fabric)
 
     def all_gather(gather: Collective) -> Schedule:
+        """Return the all-gather, folded to the rows of rank 0 where all ranks send the same way."""
         logical = []
         for distance in _distances(n):
             # These ranks send the shares of those up to so many ranks before them that are missing.
@@ -143,6 +158,7 @@ def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> S
 
 
 def _distances(ranks: int) -> list[int]:
+    """Return the powers of two below the number of ranks: 1, 2, 4, ..."""
     return [1 << k for k in range((ranks - 1).bit_length())]
 
 
@@ -159,6 +175,7 @@ def _senders(fabric: Fabric) -> int:
 
 
 def _links_to_receivers(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike
+    """Return the links of the longest lightpath from a rank to the one 1, 2, 4, ... further on."""
     rank = np.arange(fabric.ranks)
     return max(longest_links(fabric, rank, (rank + distance) % fabric.ranks) for distance in _distances(fabric.ranks))
 
@@ -193,8 +210,10 @@ _ROUNDING = 1e-9
 
 
 def hierarchical_phases(kind: Kind, flats: Sequence[Algorithm], first: int = 0) -> list[Phase]:
-    """Phases of a kind, by a flat algorithm for each axis: from axis ``first`` on, and around, where data is scattered,
-    and back where it is gathered."""
+    """Return the phases of a kind, in order, by a flat algorithm for each axis.
+
+    They go from axis ``first`` on, and around, where data is scattered, and back where it is gathered.
+    """
     axes = [(first + place) % len(flats) for place in range(len(flats))]
     if kind == "all-reduce":
         scatters = [Phase("reduce-scatter", axis, flats[axis]) for axis in axes[:-1]]
@@ -205,7 +224,11 @@ def hierarchical_phases(kind: Kind, flats: Sequence[Algorithm], first: int = 0) 
 
 
 def hierarchical(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Straight exchanges where switches join the ranks of an axis, rings where links join neighbours."""
+    """Return the schedule of phases along each axis: straight exchanges over switches, rings where links join
+    neighbours.
+
+    Binomial trees for kinds with a root. Where all axes are rings, each begins with a part of the data.
+    """
     axes = _useful_axes(fabric)
     if collective.kind in ROOTED:
         flats = [BINOMIAL_TREE] * len(axes)

@@ -46,39 +46,44 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 
 def theorem_1_steps(ranks: int, wavelengths: int, stages: int) -> int:
-    """ceil((2k − 1) N^(1 + 1/k) / (8w)) (Theorem 1, Eq. 1; k = 1 is the one-stage row of Table I)."""
+    """Return ceil((2k − 1) N^(1 + 1/k) / (8w)) (Theorem 1, Eq. 1; k = 1 is the one-stage row of Table I)."""
     return ceil(theorem_1_exact(ranks, wavelengths, stages) - 1e-9)
 
 
 def theorem_2_stages(ranks: int) -> float | None:
-    """k* before rounding: (ln N + sqrt(ln N (ln N − 2))) / 2 (Eq. 2); None below N = 8, where the root is imaginary."""
+    """Return k* before rounding, (ln N + sqrt(ln N (ln N − 2))) / 2 (Eq. 2).
+
+    None below N = 8, where the root is imaginary.
+    """
     logarithm = log(ranks)
     return (logarithm + sqrt(logarithm * (logarithm - 2))) / 2 if logarithm >= 2 else None
 
 
 def best_stages(ranks: int, wavelengths: int) -> int:
-    """The integer k that minimises Theorem 1 (what the paper's Fig. 4 shows); fewer stages win ties."""
+    """Return the integer k that minimises Theorem 1 (what the paper's Fig. 4 shows); fewer stages win ties."""
     return min(range(1, ranks.bit_length() + 1), key=lambda k: (theorem_1_exact(ranks, wavelengths, k), k))
 
 
 def theorem_1_exact(ranks: int, wavelengths: int, stages: int) -> float:
-    """Theorem 1 without its ceiling."""
+    """Return the steps of Theorem 1 without its ceiling."""
     return float((2 * stages - 1) * ranks ** (1 + 1 / stages) / (8 * wavelengths))
 
 
 def equation_3_steps(ranks: int, wavelengths: int, stages: int) -> int:
-    """ceil(N m log_m N / (4w)) with m = N^(1/k) (Eq. 3, Theorem 3)."""
+    """Return ceil(N m log_m N / (4w)) with m = N^(1/k) (Eq. 3, Theorem 3)."""
     return ceil(2 * stages / (2 * stages - 1) * theorem_1_exact(ranks, wavelengths, stages) - 1e-9)
 
 
 def theorem_3_proof_steps(ranks: int, wavelengths: int, stages: int) -> int:
-    """ceil((2k − 1) N / (8w)) (the last line of Theorem 3's proof)."""
+    """Return ceil((2k − 1) N / (8w)) (the last line of Theorem 3's proof)."""
     return ceil((2 * stages - 1) * ranks / (8 * wavelengths) - 1e-9)
 
 
 def literal_stage_steps(ranks: int, wavelengths: int, stages: int) -> list[int]:
-    """The per-stage counts in Theorem 1's proof, taken literally: ceil(m²/8w)·ceil(N/m), then
-    floor(m²/4w)·ceil(N/m)."""
+    """Return the steps of each stage in Theorem 1's proof, taken literally.
+
+    ceil(m²/8w)·ceil(N/m) first, then floor(m²/4w)·ceil(N/m), with m = N^(1/k).
+    """
     m = ranks ** (1 / stages)
     share = ceil(ranks / m - 1e-9)
     first = ceil(m * m / (8 * wavelengths) - 1e-9) * share
@@ -133,12 +138,15 @@ def cut(start: Ints, size: Ints, radix: int) -> tuple[Ints, Ints, Ints]:
 
 
 def stage_steps(n: int, channels: int, radices: Sequence[int]) -> tuple[int, ...]:
-    """Exact steps of each stage, from the load of every link, without building the schedule. O(N · sum of radices)."""
+    """Return the exact steps of each stage, from the load of every link, without building the schedule.
+
+    Time: O(N · sum of radices).
+    """
     return tuple(_steps(n, channels, radices))
 
 
 def _steps(n: int, channels: int, radices: Sequence[int]) -> Iterator[int]:
-    """The steps of one stage after the other, each counted when it is asked for."""
+    """Yield the steps of one stage after the other, each counted when it is asked for."""
     start, size = np.zeros(1, np.int64), np.full(1, n, np.int64)
     items = np.ones(n, np.int64)
     for number, radix in enumerate(radices):
@@ -152,7 +160,10 @@ def _steps(n: int, channels: int, radices: Sequence[int]) -> Iterator[int]:
 
 
 def _first_stage_colours(size: Ints) -> int:
-    """Each position of the parts takes an all-to-all of its own; the last one only what its senders use."""
+    """Return the wavelengths of the first stage, each way; ``size`` has the ranks of each part.
+
+    Each position of the parts takes an all-to-all of its own; the last one only what its senders use.
+    """
     larger = int(np.count_nonzero(size == size.max()))
     full = int(size.min()) * ring_all_to_all_wavelengths(len(size))
     if larger == len(size):
@@ -163,7 +174,8 @@ def _first_stage_colours(size: Ints) -> int:
 
 @lru_cache(maxsize=256)
 def best_radices(n: int, channels: int) -> tuple[int, ...]:
-    """The radices with the fewest steps among the most promising; ties go to fewer stages, then to the lower estimate.
+    """Return the radices with the fewest steps among the most promising; ties go to fewer stages, then the lower
+    estimate.
 
     Estimate of a stage of radix m: around the ring ceil(N/m)·C(m) wavelengths, along a line (N/m)·floor(m²/4), over w.
     """
@@ -182,9 +194,12 @@ def best_radices(n: int, channels: int) -> tuple[int, ...]:
 
 
 def _candidates(n: int, channels: int) -> list[tuple[int, ...]]:
+    """Return radices of all stages that are most promising by their estimated steps, the fewest first; at most 48."""
+
     @cache
     def rest(size: int) -> list[tuple[float, tuple[int, ...]]]:
-        """The best ways to finish parts of ``size`` ranks along lines, cheapest first."""
+        """Return the best ways to finish parts of ``size`` ranks along lines, (estimated steps, radices), cheapest
+        first."""
         if size == 1:
             return [(0.0, ())]
         candidates = []
@@ -204,7 +219,8 @@ def _candidates(n: int, channels: int) -> list[tuple[int, ...]]:
 def optree(
     collective: Collective, fabric: Fabric, *, striped: bool = False, radices: Sequence[int] | None = None
 ) -> Schedule:
-    """OpTree on a WDM ring; ``radices`` fixes the parts of each stage, else the search takes the fewest steps.
+    """Return OpTree's schedule on a WDM ring; ``radices`` fixes the parts of each stage, else the search takes the
+    fewest steps.
 
     As reduce-scatter it runs backwards. Rows carry all that a pair of ranks exchanges in a step, at most as many shares
     as a link has channels.
@@ -214,6 +230,7 @@ def optree(
     chosen = tuple(radices) if radices is not None else best_radices(n, fabric.usable_channels)
 
     def all_gather(gather: Collective) -> Schedule:
+        """Return the all-gather of these radices, with its steps a stage in the note."""
         stages, held = exchange_stages(n, chosen)
         steps = "+".join(str(fit(fabric, stage.colours, striped=striped)[2]) for stage in stages)
         note = f"radices {'·'.join(map(str, chosen))}, steps {steps}"
@@ -225,7 +242,9 @@ def optree(
 def exchange_stages(
     n: int, radices: Sequence[int], in_a_row: Sequence[bool] | None = None
 ) -> tuple[list[Bundles], Int32s]:
-    """Who sends which shares where in each stage, and the shares to which the stages refer.
+    """Return who sends which shares where in each stage, and the shares to which the stages refer: [entry].
+
+    Stages in which nobody sends are left out.
 
     Args:
         n: ranks.
@@ -276,6 +295,7 @@ class _Parts(NamedTuple):
 
     @classmethod
     def whole(cls, n: int) -> _Parts:
+        """Return the ring as one part, each rank with its own share."""
         zero = np.zeros(1, np.int64)
         return cls(zero, np.full(1, n, np.int64), zero, np.arange(n, dtype=np.int32)[None])
 
@@ -291,7 +311,8 @@ class _Parts(NamedTuple):
         return order.ravel(), first, count
 
     def cut(self, radix: int) -> tuple[_Parts, Ints]:
-        """Each part cut into so many, after these have exchanged what they hold; and which part each came from."""
+        """Return each part cut into so many, after these have exchanged what they hold; and which part each came from:
+        [part]."""
         start, size, parent = cut(self.start, self.size, radix)
         _, first, kind = np.unique(packed((self.kind[parent], size)), return_index=True, return_inverse=True)
         position = np.empty((len(first), self.position.shape[1]), np.int32)
@@ -305,7 +326,7 @@ class _Parts(NamedTuple):
 
 
 def _siblings(parent: Ints) -> tuple[Ints, Ints]:
-    """Ordered pairs of parts that came from the same part."""
+    """Return ordered pairs of different parts that came from the same part, by number: [pair] each."""
     number = np.bincount(parent)[parent]
     one = np.repeat(np.arange(len(parent)), number)
     other = np.searchsorted(parent, parent)[one] + np.arange(len(one)) - np.repeat(np.cumsum(number) - number, number)
@@ -322,7 +343,7 @@ def _longest_links(ranks: int, channels: int) -> int:
 
 
 def _around_the_ring(start: Ints, size: Ints) -> Bundles:
-    """Stage 1: the i-th ranks of all parts run an optimal one-stage all-to-all, each position on colours of its own."""
+    """Return stage 1: the i-th ranks of all parts run an optimal one-stage all-to-all, on colours of their own."""
     parts, positions = len(start), int(size.max())
     colours = ring_all_to_all_wavelengths(parts)
     one, other, route, colour = ring_all_to_all(parts)

@@ -21,7 +21,7 @@ from lightloom.machines.fabrics.fabric import Fabric
 
 
 def parents(ranks: int) -> Ints:
-    """Parent of each rank in the first tree, the root 0 being its own: [rank]."""
+    """Return the parent of each rank in the first tree, the root 0 being its own: [rank]."""
     rank = np.arange(ranks)
     bit = rank & -rank
     up = (rank ^ bit) | (bit << 1)
@@ -30,7 +30,7 @@ def parents(ranks: int) -> Ints:
 
 
 def double_tree(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Up both trees and down again, a pipeline of one piece."""
+    """Return an all-reduce up both trees and down again, a pipeline of one piece."""
     n, rank = collective.ranks, np.arange(collective.ranks)
     parent = parents(n)
     height, depth = np.zeros((2, n), np.int64)
@@ -48,7 +48,10 @@ def double_tree(collective: Collective, fabric: Fabric, *, striped: bool = False
 
 
 def _level(places: tuple[Ints, Ints], parent: Ints, chosen: Ints, *, up: bool) -> Moves:
-    """Transfers between some ranks and their parents, of each tree its own half."""
+    """Return transfers between some ranks and their parents, of each tree its own half.
+
+    ``places`` has the rank at each place of either tree, and ``chosen`` marks places.
+    """
     child = np.flatnonzero(chosen)
     children, above = (np.concatenate([tree[ends] for tree in places]) for ends in (child, parent[child]))
     half = np.repeat([0, 1], len(child))
@@ -97,33 +100,35 @@ Levels = list[tuple[Ints, Ints, int]]
 
 
 def binomial_rounds(ranks: int) -> int:
-    """Rounds up, and as many down: ceil(log2 N)."""
+    """Return the rounds up, and as many down: ceil(log2 N)."""
     return (ranks - 1).bit_length()
 
 
 def binomial_levels(ranks: int) -> Levels:
-    """The levels of a binomial tree, for any number of ranks."""
+    """Return the levels of a binomial tree, for any number of ranks."""
     distances = [1 << k for k in range(binomial_rounds(ranks))]
     return [(np.arange(d, ranks, 2 * d), np.arange(d, ranks, 2 * d) - d, d) for d in distances]
 
 
 def star_levels(ranks: int) -> Levels:
-    """The one level of a tree in which every worker is a child of rank 0."""
+    """Return the one level of a tree in which every worker is a child of rank 0."""
     workers = np.arange(1, ranks)
     return [(workers, np.zeros_like(workers), 1)]
 
 
 def binomial_tree(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Binomial tree to rank 0 and back, for any number of ranks."""
+    """Return the schedule over a binomial tree to rank 0 and back, for any number of ranks."""
     return _up_and_down("binomial-tree", collective, fabric, binomial_levels(collective.ranks), striped)
 
 
 def worker_aggregator(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Every worker to rank 0 at once, and rank 0 to every worker."""
+    """Return the schedule from every worker to rank 0 at once, and from rank 0 to every worker."""
     return _up_and_down("worker-aggregator", collective, fabric, star_levels(collective.ranks), striped)
 
 
 def _up_and_down(name: str, collective: Collective, fabric: Fabric, levels: Levels, striped: bool) -> Schedule:
+    """Return the schedule of a kind over a tree: vectors up and down, parts of subtrees, or shares that the receiver
+    lacks."""
     name, n = f"{name}-striped" if striped else name, collective.ranks
     down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
     if collective.kind == "all-reduce":
@@ -145,7 +150,7 @@ def _up_and_down(name: str, collective: Collective, fabric: Fabric, levels: Leve
 
 
 def _subtrees_alone(name: str, collective: Collective, fabric: Fabric, levels: Levels, striped: bool) -> Schedule:
-    """Every child passes the parts of its subtree to its parent, or gets them from there."""
+    """Return a gather, in which each child passes its subtree's parts to its parent, or a scatter the other way."""
     up, logical = collective.kind == "gather", []
     for child, parent, size in levels if up else reversed(levels):
         ranks = np.minimum(size, collective.ranks - child)
@@ -157,12 +162,13 @@ def _subtrees_alone(name: str, collective: Collective, fabric: Fabric, levels: L
 
 
 def _share_moves(source: Ints, destination: Ints, sent: Mask) -> Moves:
-    """Every source sends the shares that ``sent`` [source, chunk] marks."""
+    """Return moves in which every source sends the shares that ``sent`` [source, chunk] marks."""
     which, chunk = np.nonzero(sent)
     return moves(source[which], destination[which], chunk)
 
 
 def _longest_edge(fabric: Fabric, levels: Levels) -> int:
+    """Return the links of the longest lightpath between a child and its parent."""
     return max(longest_links(fabric, child, parent) for child, parent, _ in levels)
 
 

@@ -42,7 +42,7 @@ from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabri
 
 
 def wrht_gather(name: str, collective: Collective, fabric: Fabric, *, striped: bool) -> Schedule:
-    """WRHT's all-gather on a WDM ring, whose lightpaths have up to ``fabric.taps`` taps."""
+    """Return WRHT's all-gather on a WDM ring, whose lightpaths have up to ``fabric.taps`` taps."""
     n, channels = collective.ranks, fabric.usable_channels
     members = _Members(np.arange(n), np.arange(n), np.arange(1, n + 1))
     up, down = list[Bundles](), list[Bundles]()
@@ -79,13 +79,14 @@ class _Members(NamedTuple):
 
 
 def _sides(group: _Members) -> Iterator[tuple[int, _Members]]:
-    """The members to either side of the middle of a group, nearest first, with the direction in which they lie."""
+    """Yield the direction in which they lie and the members to either side of a group's middle, nearest first."""
     yield CLOCKWISE, _Members(*(column[group.middle + 1 :] for column in group))
     yield COUNTERCLOCKWISE, _Members(*(column[: group.middle][::-1] for column in group))
 
 
 def _collected(groups: list[_Members]) -> Bundles:
-    """All that members hold goes to the middle; who lies as far from it takes the same colours."""
+    """Return the stage in which all that members hold goes to their middle; who lies as far from it takes the same
+    colours."""
     most = max(int((group.end - group.first).max()) for group in groups)
     parts = []
     for group in groups:
@@ -99,7 +100,7 @@ def _collected(groups: list[_Members]) -> Bundles:
 
 
 def _exchanged(members: _Members) -> Bundles:
-    """The representatives send each other all that they hold."""
+    """Return the stage in which the representatives send each other all that they hold."""
     one, other, route, colour = ring_all_to_all(len(members.rank))
     carried = members.end - members.first
     first = colour * int(carried.max())
@@ -108,7 +109,8 @@ def _exchanged(members: _Members) -> Bundles:
 
 
 def _spread(groups: list[_Members], n: int, taps: int) -> Bundles:
-    """Every share goes to those members who lack it; the lightpaths of one side all begin at the middle."""
+    """Return the stage in which every share goes to those members who lack it; one side's lightpaths begin at the
+    middle."""
     parts, colours, path = list[tuple[Ints, ...]](), 0, 0
     for group in groups:
         for direction, side in _sides(group):
@@ -124,7 +126,7 @@ def _spread(groups: list[_Members], n: int, taps: int) -> Bundles:
 
 
 def _multicasts(side: _Members, n: int, taps: int) -> tuple[Ints, Ints, Ints, Ints, Ints, int, int]:
-    """The multicasts to a side, a row for each member of each of them.
+    """Return the multicasts to a side, a row for each member of each of them.
 
     What no member of the side holds goes to all of them; what one holds, to all others.
 
@@ -147,11 +149,11 @@ def _multicasts(side: _Members, n: int, taps: int) -> tuple[Ints, Ints, Ints, In
 
 
 def wrht_all_gather_steps(ranks: int, wavelengths: int, *, padded: bool) -> int:
-    """WRHT used as an all-gather, by formula only (OpTree, Table I and the text above it).
+    """Return the steps of WRHT used as an all-gather, by formula only (OpTree, Table I and the text above it).
 
-    Literally, 1 + ceil((N−p)/(p−1)) + ceil((θ−1)N/p) with p = 2w + 1 and θ = ceil(log_p N). ``padded`` takes N as
-    p^θ, which is what the printed 259 needs. The count presumes multicast; schedules
-    (:func:`wrht_gather`) count their own steps.
+    Literally, 1 + ceil((N−p)/(p−1)) + ceil((θ−1)N/p) with p = 2w + 1 and θ = ceil(log_p N). ``padded`` takes N as p^θ,
+    which is what the printed 259 needs. The count presumes multicast; schedules (:func:`wrht_gather`) count their own
+    steps.
     """
     p = 2 * wavelengths + 1
     theta, reach = 1, p
@@ -162,8 +164,10 @@ def wrht_all_gather_steps(ranks: int, wavelengths: int, *, padded: bool) -> int:
 
 
 def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """WRHT all-reduce, or all-gather by multicasts. Assumes a WDM ring; one wavelength a transfer, or an equal share of
-    them when striped."""
+    """Return WRHT's all-reduce, or its all-gather by multicasts, on a WDM ring.
+
+    One wavelength a transfer, or an equal share of them when striped.
+    """
     name = "wrht-striped" if striped else "wrht"
     if collective.kind == "all-gather":
         return wrht_gather(name, collective, fabric, striped=striped)
@@ -183,7 +187,7 @@ def _longest_links(ranks: int, channels: int) -> int:
 
 
 def _stages(ranks: int, channels: int) -> tuple[list[Stage], list[Stage]]:
-    """Stages towards the representatives, and their exchange where more than one is left."""
+    """Return the stages towards the representatives, and their exchange, empty where only one is left."""
     up: list[Stage] = []
     members = np.arange(ranks, dtype=np.int64)
     while len(members) > 1 and ring_all_to_all_wavelengths(len(members)) > channels:
@@ -196,7 +200,7 @@ def _stages(ranks: int, channels: int) -> tuple[list[Stage], list[Stage]]:
 
 
 def _collect(members: Ints, size: int) -> tuple[Stage, Ints]:
-    """Every group of ``size`` neighbours sends to its middle: the stage, and the middles."""
+    """Return the stage in which every group of ``size`` neighbours sends to its middle, and the middles."""
     position = np.arange(len(members))
     group = position // size
     first = group * size
@@ -210,11 +214,15 @@ def _collect(members: Ints, size: int) -> tuple[Stage, Ints]:
 
 
 def _adding(source: Ints, destination: Ints, route: Ints, colour: Ints) -> Stage:
+    """Return a stage of whole vectors that are added where they arrive."""
     return Stage(source, destination, np.zeros_like(source), route, colour, int(colour.max()) + 1, reduces=True)
 
 
 def _refused(kind: str, fabric: Fabric) -> str | None:
-    """Return why there is no all-gather, whose steps are few only if a lightpath serves many ranks."""
+    """Return why there is no all-gather, whose steps are few only if a lightpath serves many ranks.
+
+    None for an all-reduce, and where light can be tapped.
+    """
     if kind != "all-gather" or fabric.taps > 1:
         return None
     return "wrht serves all-gather where lightpaths can be tapped (multicast_taps), not on this fabric"

@@ -32,7 +32,7 @@ as there are ranks on."""
 
 
 def ring_all_to_all_wavelengths(nodes: int) -> int:
-    """Fewest wavelengths, each way, for one-stage all-to-all on a ring: ``ceil(floor(n²/4)/2)``.
+    """Return the fewest wavelengths, each way, for one-stage all-to-all on a ring: ``ceil(floor(n²/4)/2)``.
 
     OpTree's Lemma 1 prints ``ceil(n²/8)``, which is one more than this for odd n above 1 (n = 5: 4 instead of 3).
     """
@@ -40,13 +40,17 @@ def ring_all_to_all_wavelengths(nodes: int) -> int:
 
 
 def line_all_to_all_wavelengths(nodes: int) -> int:
-    """Fewest wavelengths, each way, for one-stage all-to-all on a line: ``floor(n²/4)`` (OpTree, Lemma 1)."""
+    """Return the fewest wavelengths, each way, for one-stage all-to-all on a line: ``floor(n²/4)``.
+
+    Source: OpTree, Lemma 1.
+    """
     return nodes * nodes // 4
 
 
 @lru_cache(maxsize=1 << 12)
 def broadcast_uses(ranks: int, hops: int) -> int:
-    """C(N, H): fewest link uses of a broadcast to ``ranks`` ranks, its source among them, within ``hops`` hops.
+    """Return C(N, H), the fewest link uses of a broadcast to ``ranks`` ranks, its source among them, within ``hops``
+    hops.
 
     Never below the closed form (N − 1) + max(0, N − 1 − 2 H), and equal to it where 2 H (H + 1) ≥ N − 1.
     """
@@ -64,13 +68,13 @@ def broadcast_uses(ranks: int, hops: int) -> int:
 
 
 def closed_form(ranks: int, hops: int) -> int:
-    """Below :func:`broadcast_uses`: every rank once, and the excess that reaching both ends in time takes."""
+    """Return link uses, never above :func:`broadcast_uses`: every rank once, and the excess of reaching both ends."""
     return ranks - 1 + max(0, ranks - 1 - 2 * hops)
 
 
 @lru_cache(maxsize=1 << 12)
 def all_reduce_uses(ranks: int, hops: int) -> int:
-    """A(N, H): fewest link uses of an all-reduce of one byte among ``ranks`` ranks, within ``hops`` hops.
+    """Return A(N, H), fewest link uses of an all-reduce of one byte among ``ranks`` ranks, within ``hops`` hops.
 
     Never below 2 C(N, H), nor below 2 (N − 1) + max(0, 2 (N − 1) − 2 (H + 1)). Within one hop every rank hears every
     other directly; within few, ranks on opposite sides of the ring meet at some rank.
@@ -82,10 +86,10 @@ def all_reduce_uses(ranks: int, hops: int) -> int:
 
 
 def opposite_uses(ranks: int, hops: int) -> int:
-    """Fewest link uses with which every rank hears of the one on the opposite side of the ring, within so many hops.
+    """Return the fewest link uses with which every rank hears of the one opposite on the ring, within so many hops.
 
-    Every rank pays u links in half of the hops, and is led u + S(u) + S(S(u)) + ... links away by that, at most. At
-    most the number of ranks, and not computed, where the hops are enough to walk there.
+    Every rank pays u links in half of the hops, and is led u + S(u) + S(S(u)) + ... links away by that, at most. The
+    number of ranks where half of the hops just walk there, 0 where they do more than that.
     """
     from scipy.optimize import brentq
 
@@ -97,7 +101,7 @@ def opposite_uses(ranks: int, hops: int) -> int:
 
 
 def _led_away(paid: float, hops: int, enough: int) -> float:
-    """u + S(u) + S(S(u)) + ... of so many terms, or something that is more than ``enough``.
+    """Return u + S(u) + S(S(u)) + ... of so many terms, or something that is more than ``enough``.
 
     S(u) = Σ max(0, u − |x|) over whole numbers x, which is u² where u is one and linear in between.
     """
@@ -112,7 +116,8 @@ def _led_away(paid: float, hops: int, enough: int) -> float:
 
 
 def _two_phases(ranks: int, hops: int) -> Floats:
-    """D(N, p, H − p) for p = 0 ... H − 1: trees whose first p levels cost one more than their lengths: [p]."""
+    """Return D(N, p, H − p) for p = 0 ... H − 1: uses of trees whose first p levels cost one more than their lengths:
+    [p]."""
     phases = np.arange(hops, dtype=np.float64)
     left, uses = np.full(hops, float(ranks - 1)), np.zeros(hops)
     whole, first = (0.0, 1.0), (np.zeros(hops), np.ones(hops))
@@ -131,18 +136,19 @@ def _two_phases(ranks: int, hops: int) -> Floats:
 def joint_seconds(
     ranks: int, hop: float, per_link_use: float, uses: Uses = broadcast_uses, more_uses: int = 0
 ) -> float:
-    """The least X with X ≥ hop + (uses(N, ⌊X/hop⌋) + ``more_uses``) · ``per_link_use``.
+    """Return the least X with X ≥ hop + (uses(N, ⌊X/hop⌋) + ``more_uses``) · ``per_link_use``.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
         per_link_use: seconds that all links together need for one use of one link by everybody's data.
         uses: C or A.
+        more_uses: uses to add at any number of hops.
     """
     return _joint(ranks, hop, per_link_use, uses, more_uses)[0]
 
 
 def _joint(ranks: int, hop: float, per_link_use: float, uses: Uses, more_uses: int) -> tuple[float, int]:
-    """The least X, and the hops that it allows."""
+    """Return the least X of :func:`joint_seconds`, and the hops that it allows."""
     most = max(1, ranks - 1)
     if hop <= 0:
         return (uses(ranks, most) + more_uses) * per_link_use, most
@@ -150,7 +156,7 @@ def _joint(ranks: int, hop: float, per_link_use: float, uses: Uses, more_uses: i
 
 
 def _least_seconds(seconds: Callable[[int], float], hop: float, fewest: int, most: int) -> tuple[float, int]:
-    """The least X ≥ ``seconds``(⌊X/hop⌋), which falls with the hops, and these, ``fewest`` to ``most``."""
+    """Return the least X ≥ ``seconds``(⌊X/hop⌋), which falls with the hops, and these, ``fewest`` to ``most``."""
     # The time that links need falls with the hops, and the time that hops take rises.
     too_few, enough = fewest - 1, fewest
     while enough < most and seconds(enough) >= (enough + 1) * hop:
@@ -177,7 +183,8 @@ def slotted_seconds(ranks: int, hop: float, per_link_use: float) -> float:
 
 
 def relayed_seconds(ranks: int, hop: float, per_link_use: float, first_uses: float) -> float:
-    """The least X in which an all-gather can relay, between ``hop`` and X − ``hop``, what first hops do not reach.
+    """Return the least X in which an all-gather can relay, between ``hop`` and X − ``hop``, what first hops do not
+    reach.
 
     Zero where first hops may reach all ranks.
 
@@ -193,7 +200,10 @@ def relayed_seconds(ranks: int, hop: float, per_link_use: float, first_uses: flo
 
 
 def _least_in_last_slot(ranks: int, hops: int, capacity: float) -> float:
-    """Fewest link uses in the last of ``hops`` slots, on average, with ``capacity`` uses in those before."""
+    """Return the fewest link uses in the last of ``hops`` slots, on average, with ``capacity`` uses in those before.
+
+    0 where those before suffice.
+    """
     few, many = _cheapest(ranks, hops, 1.0), (float(broadcast_uses(ranks, hops - 1)), 0.0)
     if few[0] > capacity or many[0] <= capacity:
         return 0.0
@@ -203,7 +213,8 @@ def _least_in_last_slot(ranks: int, hops: int, capacity: float) -> float:
 
 @lru_cache(maxsize=1 << 12)
 def _relayed_uses(ranks: int, hops: int, first_uses: float) -> float:
-    """Link uses of a byte after its first hop, at least, within ``hops`` hops and with ``first_uses`` in the first one.
+    """Return link uses of a byte after its first hop, at least, within ``hops`` hops and with ``first_uses`` in the
+    first.
 
     Links of first hops are priced no lower than others. Where fewer of these are used at equal prices, more would do.
     """
@@ -224,7 +235,8 @@ _Point = tuple[float, float]
 def _segment(
     ranks: int, hops: int, few: _Point, many: _Point, is_before: Callable[[_Point], bool]
 ) -> tuple[_Point, _Point]:
-    """Neighbouring corners of the convex frontier of uses between two of its points, where ``is_before`` changes."""
+    """Return neighbouring corners of the convex frontier of uses between two of its points, where ``is_before``
+    changes."""
     while True:
         price = (many[0] - few[0]) / (few[1] - many[1])
         corner = _cheapest(ranks, hops, price)
@@ -234,7 +246,10 @@ def _segment(
 
 
 def _cheapest(ranks: int, hops: int, price: float) -> _Point:
-    """Uses of the tree that is cheapest where a link of one level costs ``price`` ≥ 1, and of all others 1."""
+    """Return uses of the tree that is cheapest where a link of one level costs ``price`` ≥ 1, and of all others 1.
+
+    The first is in all other levels, the second in that one.
+    """
     others, one, count = _costs(ranks, hops)
     # Equal costs keep their order, in which those with fewer other links come first.
     order = np.argsort(others + price * one, kind="stable")
@@ -245,7 +260,7 @@ def _cheapest(ranks: int, hops: int, price: float) -> _Point:
 
 @lru_cache(maxsize=64)
 def _costs(ranks: int, hops: int) -> tuple[Floats, Floats, Floats]:
-    """Links in all levels but one, those in that one, and how many attachments cost so much: [cost]."""
+    """Return links in all levels but one, those in that one, and how many attachments cost so much: [cost] each."""
     others = _coefficients(hops - 1, ranks - 1)
     one = np.full(len(_coefficients(hops, ranks - 1)), 2.0)
     one[0] = 1.0
@@ -254,7 +269,7 @@ def _costs(ranks: int, hops: int) -> tuple[Floats, Floats, Floats]:
 
 
 def _coefficients(hops: int, ranks: int) -> Floats:
-    """Coefficients of ((1 + x) / (1 − x))^hops up to where they add up to more than ``ranks``."""
+    """Return coefficients of ((1 + x) / (1 − x))^hops up to where they add up to more than ``ranks``: [power]."""
     found = [1.0]
     total = 1.0
     while total <= ranks:
@@ -272,7 +287,7 @@ def _coefficients(hops: int, ranks: int) -> Floats:
 
 
 def ranks_by_hops(ranks: int, degree: int) -> list[int]:
-    """The most ranks that can lie exactly 1, 2, ... hops from a rank: D, D², ..., and the rest."""
+    """Return the most ranks that can lie exactly 1, 2, ... hops from a rank: D, D², ..., and the rest."""
     numbers: list[int] = []
     left, most = ranks - 1, degree
     while left > 0:
@@ -283,9 +298,11 @@ def ranks_by_hops(ranks: int, degree: int) -> list[int]:
 
 
 def degree_seconds(collective: Collective, fabric: Fabric) -> float:
-    """Seconds from dark circuits that no schedule beats on a switch where every rank holds ``channels`` circuits.
+    """Return seconds from dark circuits that no schedule beats on a switch where every rank holds ``channels``
+    circuits.
 
-    Either one set of circuits serves all, and data has its hops to go; or circuits are set at least twice.
+    Either one set of circuits serves all, and data has its hops to go; or circuits are set at least twice. The first
+    set-up and one conversion are included.
     """
     if collective.kind in OF_PARTS:
         demand = Demand(collective)
@@ -298,7 +315,7 @@ def degree_seconds(collective: Collective, fabric: Fabric) -> float:
 
 
 def _receiving_seconds(collective: Collective, fabric: Fabric) -> float:
-    """Nothing arrives within one hop's delay, and then as fast as a rank receives."""
+    """Return seconds that receiving takes at least: nothing in one hop's delay, then as fast as a rank receives."""
     if collective.kind in ("broadcast", "reduce"):
         return fabric.neighbour_latency() + collective.nbytes / (fabric.channels * fabric.channel_bandwidth)
     times = 2 if collective.kind == "all-reduce" else 1
@@ -306,11 +323,12 @@ def _receiving_seconds(collective: Collective, fabric: Fabric) -> float:
 
 
 def _share_seconds(collective: Collective, fabric: Fabric) -> float:
-    """Seconds in which a rank receives one rank's share, on all its circuits."""
+    """Return the seconds in which a rank receives one rank's share, on all its circuits."""
     return collective.nbytes_per_rank / (fabric.channels * fabric.channel_bandwidth)
 
 
 def _standing_seconds(collective: Collective, fabric: Fabric) -> float:
+    """Return seconds that no schedule on circuits set once beats, set-up and the first conversion left out."""
     hop = fabric.neighbour_latency()
     onward = hop + fabric.step_overhead
     at_distance = ranks_by_hops(collective.ranks, fabric.channels)
@@ -329,12 +347,15 @@ def _standing_seconds(collective: Collective, fabric: Fabric) -> float:
 
 
 def hops_needed(demand: Demand, degree: int) -> int:
-    """Hops that some part makes over circuits that stand, so many to and from a rank."""
+    """Return the hops that some part makes over circuits that stand, so many to and from a rank."""
     return len(ranks_by_hops(demand.peers + 1, degree))
 
 
 def standing_seconds(demand: Demand, fabric: Fabric) -> float:
-    """Seconds over circuits of a switch that are set once: hops to go, and circuits that parts use hop by hop."""
+    """Return seconds over circuits of a switch that are set once: hops to go, and circuits that parts use hop by hop.
+
+    The first set-up and one conversion are left out.
+    """
     degree, hop = fabric.channels, fabric.neighbour_latency()
     onward = hop + fabric.step_overhead
     at_distance = ranks_by_hops(demand.ranks, degree)

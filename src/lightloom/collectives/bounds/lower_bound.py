@@ -65,9 +65,11 @@ class Bound(Result):
         return cost.repeated_time / (self.time - cost.setup)
 
     def summary(self) -> str:
+        """Return the bound and what sets it, in words."""
         return f"at least {format_time(self.time)}, set by {self.bound_by}"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the time as ``lower_bound_s`` and what sets it as ``bound_by``."""
         return {"lower_bound_s": self.time, "bound_by": self.bound_by}
 
 
@@ -77,6 +79,8 @@ def lower_bound(
     """Return the largest of the bounds that hold under this cost model.
 
     With ``switches_add`` they hold where the switches of domains add what enters them, as schedules of ours do not.
+
+    Its time is in seconds from dark fibres, and its resource the first set-up where that takes longer than all else.
     """
     if collective.kind == "barrier":
         # Every rank hears of every other, as in an all-gather of no bytes.
@@ -96,7 +100,10 @@ def lower_bound(
 
 
 def _farthest(collective: Collective, fabric: Fabric) -> tuple[float, str]:
-    """Return the seconds in which signals of some rank reach the farthest one that must hear of it, relayed or not."""
+    """Return the seconds in which signals of some rank reach the farthest one that must hear of it, relayed or not.
+
+    With it comes the name of the distance. Conversion is not included.
+    """
     if collective.kind in (*ROOTED, *TO_OR_FROM_ROOT):
         to_root = collective.rule.after == "root"
         ends = "from the farthest rank to the root" if to_root else "from the root to the farthest rank"
@@ -122,6 +129,10 @@ def _largest(bounds: list[tuple[float, str]]) -> tuple[float, str]:
 
 
 def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: bool) -> list[tuple[float, str]]:
+    """Return the seconds that bytes alone take at least on each resource that may bind, with its name.
+
+    Without latencies, conversion or set-up; cuts, what all ranks receive, and where parts differ single ranks.
+    """
     n, nbytes = collective.ranks, collective.nbytes
     if collective.kind in OF_PARTS:
         return rank_seconds(Demand(collective), fabric)
@@ -267,7 +278,10 @@ def _link_and_hop_seconds(collective: Collective, fabric: Fabric) -> float:
 
 
 def _standing_hops(collective: Collective, fabric: Fabric) -> int:
-    """Return the hops that some data makes at least if circuits are set once."""
+    """Return the hops that some data makes at least if circuits are set once.
+
+    On rings of wavelengths; tapped light counts as a circuit to each rank that may tap it.
+    """
     ends = _circuit_ends(fabric)
     ranks, degree = collective.ranks, ends * fabric.taps
     hops = len(ranks_by_hops(ranks, degree))
@@ -297,6 +311,8 @@ def _crossing_seconds(collective: Collective, fabric: Fabric, hops: int) -> floa
     """Return the seconds of an all-to-all whose blocks make so many hops, save those that fewer may join.
 
     Each hop of such a block is sent in what is left of the time after all its hops, or there is one hop more.
+
+    That is, the smaller of these two times.
     """
     ranks, hop = collective.ranks, _hop_seconds(fabric)
     joined = _pairs_joined(ranks, 2 * fabric.channels * fabric.taps, _circuit_ends(fabric) * fabric.taps, hops - 1)

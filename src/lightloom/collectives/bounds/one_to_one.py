@@ -20,6 +20,7 @@ class Demand:
     """Bytes that go from rank to rank."""
 
     def __init__(self, collective: Collective) -> None:
+        """Take the parts of a collective that leave the rank where they begin, with their bytes."""
         part = np.arange(collective.parts)
         source, destination = collective.begins_at(part), collective.ends_at(part)
         nbytes = np.full(len(part), collective.distinct_nbytes / len(part))
@@ -50,7 +51,10 @@ class Demand:
 
     @cached_property
     def by_size(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
-        """Parts by source and by destination, the largest of each first, and which of its rank's each is."""
+        """Parts by source and by destination, the largest of each first, and which of its rank's each is.
+
+        Each is (part numbers in this order, place among the parts of its rank, 0 for the largest).
+        """
         orders = []
         for rank in (self.source, self.destination):
             order = np.lexsort((-self.nbytes, rank))
@@ -60,7 +64,10 @@ class Demand:
 
 
 def end_seconds(received: Floats, sent: Floats, fabric: Fabric) -> list[tuple[float, str]]:
-    """Return the seconds in which the rank with most to receive, or to send, does so, of bytes [rank] each."""
+    """Return the seconds in which the rank with most to receive, or to send, does so, each with its name.
+
+    ``received`` and ``sent`` are bytes: [rank].
+    """
     receive, send = fabric.rank_bandwidths()
     into, out = received / receive, sent / send
     return [
@@ -70,7 +77,10 @@ def end_seconds(received: Floats, sent: Floats, fabric: Fabric) -> list[tuple[fl
 
 
 def rank_seconds(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
-    """Seconds in which the rank with most to receive, or to send, does so, and all ranks together."""
+    """Return seconds in which the rank with most to receive, or to send, does so, and all ranks together, with names.
+
+    On rings of few ranks also those of the worst arc.
+    """
     total = float(demand.nbytes.sum()) / fabric.total_receive_bandwidth()
     bounds = end_seconds(demand.received, demand.sent, fabric)
     bounds.append((total, "what all ranks together can receive"))
@@ -80,7 +90,8 @@ def rank_seconds(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
 
 
 def _arc_seconds(demand: Demand, fabric: Fabric) -> tuple[float, str]:
-    """Seconds in which the links into, or out of, an arc of a ring carry what must pass them: the worst arc."""
+    """Return seconds in which links into, or out of, an arc of a ring carry what must pass them: the worst arc, and its
+    name."""
     ranks = demand.ranks
     bytes_of = np.zeros((ranks, ranks))
     np.add.at(bytes_of, (demand.source, demand.destination), demand.nbytes)
@@ -106,7 +117,10 @@ def _arc_seconds(demand: Demand, fabric: Fabric) -> tuple[float, str]:
 
 
 def distance_seconds(demand: Demand, fabric: Fabric) -> tuple[float, int]:
-    """Seconds in which the farthest part can arrive on a ring, and the links that it passes at least."""
+    """Return seconds in which the farthest part can arrive on a ring, and the links that some part passes at least.
+
+    Each part takes the shorter way for each of them.
+    """
     links = np.full(len(demand.source), fabric.ranks)
     seconds = np.full(len(demand.source), np.inf)
     for route in range(fabric.routes):
@@ -116,7 +130,7 @@ def distance_seconds(demand: Demand, fabric: Fabric) -> tuple[float, int]:
 
 
 def link_seconds(demand: Demand, fabric: Fabric) -> float:
-    """Seconds that all links of a ring need for what passes them at least."""
+    """Return the seconds that all links of a ring need for what passes them at least."""
     ahead = (demand.destination - demand.source) % fabric.ranks
     uses = float(demand.nbytes @ np.minimum(ahead, fabric.ranks - ahead))
     return uses / float(fabric.link_bandwidth().sum())

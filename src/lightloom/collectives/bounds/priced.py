@@ -37,7 +37,7 @@ _ROUNDING = 1e-9
 
 @lru_cache(maxsize=1 << 10)
 def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least: float, setup: float) -> float:
-    """The largest time that is shown to be too short, or ``least``; never more than two set-ups and a hop.
+    """Return the largest time that is shown to be too short, or ``least``; never more than two set-ups and a hop.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
@@ -81,7 +81,7 @@ def _coarse_prices(ranks: int, slots: Floats) -> Prices | None:
 
 
 def _slots(seconds: float, hop: float, share: float) -> Floats:
-    """Shares that a wavelength carries in first hops, and in each slot from the second on: [level]."""
+    """Return shares that a wavelength carries in first hops (1), and in each slot from the second on: [level]."""
     hops = int(seconds / hop)
     capacity = np.full(hops, hop / share)
     capacity[0], capacity[-1] = 1.0, (seconds - hops * hop) / share
@@ -139,6 +139,8 @@ class Prices:
         """Return whether every tree was seen to cost more than there are ``links`` for a rank; and the prices tried.
 
         ``around`` are the levels before and after a set-up on the way, if there is time for one.
+
+        Prices are moved after each try, and stay where they end.
         """
         from lightloom.collectives.bounds.kernels import cheapest_tree
 
@@ -164,7 +166,9 @@ class Prices:
 
 
 def ends_seconds(ranks: int, hop: float, block: float, channels: int) -> float:
-    """Seconds of an all-to-all of three hops or more: circuits serve one rank in the first hop's time, and in the last.
+    """Return seconds of an all-to-all of three hops or more that no schedule on standing circuits beats.
+
+    Circuits serve one rank in the first hop's time, and in the last.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
@@ -185,7 +189,11 @@ def two_hops_join(ranks: int, channels: int, ends: int) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def blocks_in_two_hops(ranks: int, channels: int) -> float:
-    """Blocks that a wavelength carries in first hops at least, and as many in second ones, if no block makes three."""
+    """Return the blocks that a wavelength carries in first hops at least, and as many in second ones, if none makes
+    three.
+
+    0 where the links prove nothing.
+    """
     blocks = np.roots(np.array(_links_left(ranks, channels)))
     some = np.sort(blocks[np.isreal(blocks) & (blocks.real > 0)].real)
     # Between two of the roots links do not suffice, which is tried, and so they do not for fewer blocks.
@@ -195,16 +203,18 @@ def blocks_in_two_hops(ranks: int, channels: int) -> float:
 
 
 def _links_left(ranks: int, channels: int) -> tuple[float, float, float, float]:
-    """Links times the blocks G that they carry in each hop, less what all blocks need, times G (G + 2): a polynomial.
+    """Return the coefficients of a polynomial in G, highest power first: links that are left, times G (G + 2).
 
-    For each rank, blocks weighted as in the proof, highest power first.
+    They are links times the blocks G that they carry in each hop, less what all blocks need, for each rank, blocks
+    weighted as in the proof.
     """
     distances, links = float(ranks * ranks // 4), 2.0 * channels
     return links, 3 * links - distances, 2 * links - 2 * distances, 8 * links * distances
 
 
 def _most_blocks(ranks: int, channels: int, ends: int) -> float:
-    """Blocks that a circuit brings as far as it is long in first hops, at most, or the equivalent of such blocks.
+    """Return the blocks that a circuit brings as far as it is long in first hops, at most, or the equivalent of such
+    blocks.
 
     Where a block turns back in its second hop, as many of its links are in vain, and no two turn back equally far.
     """

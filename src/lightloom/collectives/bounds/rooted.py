@@ -21,7 +21,7 @@ _MOST_COST: Effort = 512
 
 
 def broadcast_seconds(ranks: int, hop: float, direction_seconds: float) -> float:
-    """Seconds from standing circuits on in which no byte that passes few hops can have reached all ranks.
+    """Return seconds from standing circuits on in which no byte that passes few hops can have reached all ranks.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
@@ -43,7 +43,10 @@ def broadcast_seconds(ranks: int, hop: float, direction_seconds: float) -> float
 
 
 def _possible(ranks: int, hop: float, direction_seconds: float, seconds: float) -> bool:
-    """Return whether links and hops allow these seconds for the mean byte."""
+    """Return whether links and hops allow these seconds for the mean byte.
+
+    False is a proof that the seconds are too short.
+    """
     half = ranks // 2
     uses = (seconds - hop) / direction_seconds
     if hop > 0 and not (
@@ -64,6 +67,8 @@ def _in_time(ranks: int, hop: float, root_seconds: float, seconds: float) -> boo
     """Return whether the root can send all bytes once in ``root_seconds``, which then pass as few hops as time is left.
 
     Bytes with one hop left go from the root to every other rank.
+
+    Also whether links allow so few hops on the way.
     """
     # Where all can leave early, by any amount of time, this holds.
     early = max(0.0, (seconds - 2 * hop) / root_seconds)
@@ -108,14 +113,17 @@ def _later_links_fit(ranks: int, direction_hops: float, hops: float) -> bool:
 
 
 def _smallest(counts: Floats, needed: float) -> float:
-    """The least sum of ``needed`` costs, of which there are ``counts``: [cost]. Those above count as the next cost."""
+    """Return the least sum of ``needed`` costs, of which there are ``counts``: [cost].
+
+    Those that need more than all counts cost as much as the next cost.
+    """
     # Each cost adds one for all that are not to be had for less.
     return float(np.maximum(needed - counts.cumsum(), 0.0).sum())
 
 
 @lru_cache(maxsize=16)
 def _attachments(ranks: int) -> Floats:
-    """How many attachments of a tree so deep cost so many links, the coefficients of U^depth: [depth, cost].
+    """Return how many attachments of a tree so deep cost so many links, the coefficients of U^depth: [depth, cost].
 
     As many depths as a few times those from which on no attachment need cost more than two.
     """
@@ -130,7 +138,7 @@ def _attachments(ranks: int) -> Floats:
 
 
 def _used_until(ranks: int, hops: float) -> float:
-    """The integral of C(N, ⌊x⌋) over x from 1 to ``hops``."""
+    """Return the integral of C(N, ⌊x⌋) over x from 1 to ``hops``."""
     table = _uses_summed(ranks)
     whole = min(int(hops), len(table) - 1)
     return float(table[whole - 1] + (hops - whole) * (table[whole] - table[whole - 1]))
@@ -138,7 +146,8 @@ def _used_until(ranks: int, hops: float) -> float:
 
 @lru_cache(maxsize=16)
 def _uses_summed(ranks: int) -> Floats:
-    """C(N, 1) + ... + C(N, k): [k], up to as many hops as need no link twice."""
+    """Return C(N, 1) + ... + C(N, k): [k], for k from 0 to the number of ranks; beyond few hops by the closed form
+    below C."""
     exact = int(np.sqrt(ranks / 2)) + 1
     hops = np.arange(ranks + 1, dtype=np.float64)
     uses = ranks - 1 + np.maximum(0.0, ranks - 1 - 2 * hops)
@@ -177,12 +186,13 @@ _ROUNDING = 1e-9
 
 @lru_cache(maxsize=1 << 10)
 def standing_broadcast_seconds(ranks: int, hop: float, direction_seconds: float, least: float, most: float) -> float:
-    """The largest time from ``least`` to ``most`` that is shown to be too short, or ``least``.
+    """Return the largest time from ``least`` to ``most`` that is shown to be too short, or ``least``.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
         direction_seconds: seconds in which all bytes pass one link, on all channels of one direction.
         least: seconds that are known to be needed.
+        most: seconds above which nothing is looked for.
     """
     looked_for = 2 * hop <= least < min(most, _MOST_SLOTS * hop) and direction_seconds > _ROUNDING * hop
     if ranks < _FEWEST_RANKS or not looked_for:
@@ -258,7 +268,8 @@ class Search:
         return most > 0
 
     def prices(self, prices: RootedPrices, capacity: Floats) -> tuple[Floats, Floats, float]:
-        """Prices of usual lightpaths and the root's first ones: [slot, length], and what the root's ends add.
+        """Return prices of usual lightpaths and the root's first ones, [slot, length] each, and what the root's ends
+        add.
 
         What a lightpath carries in all slots costs no more than its length, or, from the root, its length and its end.
         """
@@ -270,7 +281,10 @@ class Search:
         return usual, first, max(0.0, float((capacity @ first - length)[1:].max()))
 
     def gain(self, prices: RootedPrices, capacity: Floats) -> float:
-        """Return the least cost of a byte above what there is for it; more than 0 only where the time is too short."""
+        """Return the least cost of a byte above what there is for it; more than 0 only where the time is too short.
+
+        The cheapest tree under these prices is kept for the programme, and the try is counted.
+        """
         from lightloom.collectives.bounds.kernels import cheapest_rooted_tree
 
         usual, first, end = self.prices(prices, capacity)
@@ -281,7 +295,7 @@ class Search:
         return float(cost) - 2 * (len(self._length) + end) / self._direction_hops * (1 + _ROUNDING)
 
     def _begin(self, capacity: Floats) -> RootedPrices:
-        """The best prices so far, or alike in all slots."""
+        """Return the best prices so far, stretched to these slots, or equal ones in all slots where there are none."""
         slots, classes = len(capacity), len(self._part) - 1
         if self.best is None:
             usual = np.full((slots, classes), 1 / capacity[1:].sum())
@@ -295,7 +309,7 @@ class Search:
         return RootedPrices(usual * before / slots, of_root * before / slots)
 
     def _programme(self, capacity: Floats) -> RootedPrices | None:
-        """The best prices as far as the trees found tell, or None if they leave nothing to gain.
+        """Return the best prices as far as the trees found tell, or None if they leave nothing to gain.
 
         Variables: usual prices, those of the root, what the root's ends add, and the cost of the cheapest tree.
         """
@@ -337,7 +351,8 @@ class Search:
         return RootedPrices(x[:usual].reshape(slots, classes), x[usual:both].reshape(slots, classes + 1))
 
     def _row(self, tree: tuple[Floats, Floats], slots: int) -> Floats:
-        """The cheapest tree costs no more than this one, which is nothing to know if it needs more slots."""
+        """Return the programme's row of a tree: the cheapest tree costs no more than this one; zeros if it needs more
+        slots."""
         parts = []
         for used in tree:
             if used[slots:].any():

@@ -175,7 +175,10 @@ def schema() -> dict[str, Any]:
 
 
 def header_of(schedule: Schedule, fabric: Fabric | None) -> dict[str, Any]:
-    """Return everything about a schedule but its columns, as JSON values."""
+    """Return everything about a schedule but its columns, as JSON values.
+
+    They are the fields of :class:`Header` by their names in files; ``fabric`` is None where none is given.
+    """
     collective, folding, pipeline, lists = schedule.collective, schedule.folding, schedule.pipeline, schedule.lists
     dependencies = None if schedule.dependencies is None else np.asarray(schedule.dependencies).reshape(-1, 2).tolist()
     return {
@@ -269,7 +272,11 @@ def schedule_from(header: object, columns: Mapping[str, Column], where: str) -> 
 
 
 def _carried(lists: ChunkLists, number: Column, where: str) -> int:
-    """Return the number of chunks that all rows carry; ``number`` is the list of each row: [row]."""
+    """Return the number of chunks that all rows carry; ``number`` is the list of each row: [row].
+
+    Raises:
+        ConfigError: a row names a list that does not exist.
+    """
     outside = (number < 0) | (number >= len(lists))
     if outside.any():
         row = int(np.argmax(outside))

@@ -85,7 +85,10 @@ def grid_trees(shape: Grid, chunks: int) -> tuple[NDArray[np.int32], Ints]:
 
 
 def _parents(shape: Grid, along_row: bool, row: int, column: int) -> NDArray[np.int32]:
-    """The next rank on the way to the root; with a spine along the row, ranks first move to that row."""
+    """Return the next rank on the way to the root, −1 at the root: [rank].
+
+    ``row`` and ``column`` are the root's. With a spine along the row ranks first move to that row, else to the column.
+    """
     rows, columns, wraps = shape
     y, x = (axis.ravel() for axis in np.indices((rows, columns)))
     up, across = _toward(y, row, rows, wraps), _toward(x, column, columns, wraps)
@@ -104,8 +107,9 @@ def _toward(at: Ints, to: int, size: int, wraps: bool) -> Ints:
 
 
 def over_trees(collective: Collective, grid: Fabric, shape: Grid) -> Schedule:
-    """An all-reduce in rounds, every link carrying one chunk in each; as many chunks as the size asks for. Not yet
-    verified.
+    """Return an all-reduce in rounds, every link carrying one chunk in each; as many chunks as the size asks for.
+
+    It is not yet verified.
 
     Time: linear in chunks · ranks.
     """
@@ -134,7 +138,7 @@ def over_trees(collective: Collective, grid: Fabric, shape: Grid) -> Schedule:
 
 
 def _chunks(collective: Collective, grid: Fabric, shape: Grid) -> int:
-    """Return the best number of chunks: more fill links better and pay the latency of more rounds."""
+    """Return the best number of chunks, a power of two: more fill links better and pay the latency of more rounds."""
     rows, columns, wraps = shape
     links = rows * (columns - 1) + columns * (rows - 1)
     if wraps:
@@ -143,6 +147,7 @@ def _chunks(collective: Collective, grid: Fabric, shape: Grid) -> int:
     transmission = collective.nbytes / float(grid.link_bandwidth().min())
 
     def seconds(chunks: int) -> float:
+        """Return the estimated seconds of all rounds with so many chunks."""
         return (chunks * (grid.ranks - 1) / links + deep) * (grid.hop_latency + transmission / chunks)
 
     most = max(1, min(_MOST_TREE_ROWS // (2 * grid.ranks), _LONG_ENOUGH * deep * links // (grid.ranks - 1)))
@@ -178,19 +183,22 @@ class _Rounds:
         return self._rows
 
     def drop_rows(self) -> None:
-        """Keep what decides about them only."""
+        """Drop the rows; what is needed to make them again is kept."""
         self._rows = None
 
     def seconds(self, hop: float, share: float) -> float:
-        """Return the seconds of all rounds, where a share takes ``share`` seconds on a link."""
+        """Return the seconds of all rounds, where a share takes ``share`` seconds on a link.
+
+        ``hop`` is the latency of a round in seconds.
+        """
         return len(self.budgets) * hop + float(self.budgets.sum()) * share / self.pieces
 
 
 def rounds_and_trees(collective: Collective, fabric: Fabric) -> list[Schedule]:
-    """Schedules of steps whose ranks pass on nothing of which they still wait for a part.
+    """Return schedules of steps whose ranks pass on nothing of which they still wait for a part.
 
     The fastest rounds, the fastest with whole shares, those that use links best, those in the fewest steps, and
-    all-reduces over trees.
+    all-reduces over trees (on grids only).
     """
     trees = [over_trees(collective, fabric, fabric.grid)] if fabric.grid and collective.kind == "all-reduce" else []
     links = GridLinks.of(fabric)
@@ -203,7 +211,7 @@ def rounds_and_trees(collective: Collective, fabric: Fabric) -> list[Schedule]:
 
 
 def doubling(collective: Collective, fabric: Fabric) -> list[Schedule]:
-    """An all-reduce of whole vectors, whose ranks go on adding to what they have sent; none of other kinds."""
+    """Return an all-reduce of whole vectors, whose ranks go on adding to what they have sent; none of other kinds."""
     if collective.kind != "all-reduce":
         return []
     steps = recursive_doubling(collective, fabric)
@@ -216,7 +224,11 @@ _GRIDS = 2
 
 
 def _choose_rounds(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
-    """The first rounds, the fastest, the fullest, and the fastest with whole shares, in the order of the search."""
+    """Return the first rounds, the fastest, the fullest, and the fastest with whole shares, in the order of the search.
+
+    One may be several of these. ``hop`` and ``share`` are seconds of a latency and of a share on a link; what was
+    searched on the last two grids is not searched again.
+    """
     key = tuple(column.tobytes() for column in links)
     known, searched = _searched.pop(key, None), []
     chosen: list[_Rounds] = []
@@ -237,7 +249,7 @@ def _choose_rounds(links: GridLinks, hop: float, share: float) -> list[_Rounds]:
 
 
 def _round_counts(links: GridLinks) -> Iterator[_Rounds]:
-    """Ever more pieces, and for each number of them ever more rounds, until nothing is left to gain."""
+    """Yield rounds of ever more pieces, and for each number of them ever more rounds, until nothing is left to gain."""
     from lightloom.collectives.synthesis import grid_kernels as kernels
 
     ranks = len(links.entering) - 1
@@ -262,7 +274,11 @@ def _round_counts(links: GridLinks) -> Iterator[_Rounds]:
 
 
 def _budgets(links: GridLinks, hops: NDArray[np.int16], pieces: int, least: int) -> Ints:
-    """Chunks on each link of the poorest rank, in every round as many as the ranks so far away ask for."""
+    """Return the chunks on each link of the poorest rank in every round, as many as the ranks so far away ask for:
+    [round].
+
+    ``least`` is the total that they must not exceed where each round has at least one.
+    """
     entering = np.diff(links.entering)
     poorest = np.lexsort((-hops.max(axis=0), entering))[0]
     within = -(-np.cumsum(np.bincount(hops[:, poorest])[1:]) * pieces // entering[poorest])
@@ -335,7 +351,7 @@ _lines: OrderedDict[bytes, list[tuple[float, float]]] = OrderedDict()
 
 
 def flowing(collective: Collective, fabric: Fabric) -> tuple[Schedule, float]:
-    """The fastest of some schedules of steps, and of them without barriers, not yet verified, and its seconds.
+    """Return the fastest of some schedules of steps, and of them without barriers, not yet verified, and its seconds.
 
     Nothing further is tried once a schedule is as good as at its bound, or effort is spent.
 
@@ -364,11 +380,15 @@ def flowing(collective: Collective, fabric: Fabric) -> tuple[Schedule, float]:
 def _played(
     steps: Schedule, fabric: Fabric, pieces: int, least: float, *, single: bool
 ) -> tuple[Schedule | None, float]:
-    """Steps without barriers and their seconds, or no schedule where these are known not to be below ``least``.
+    """Return steps without barriers and their seconds; None and a floor of them where lines prove that not below
+    ``least``.
+
+    Lines are those of earlier plays at other sizes. A schedule that was played is returned even if it is not faster.
 
     Args:
         steps: in order.
         pieces: into which every chunk is cut.
+        least: seconds of the fastest schedule so far.
         single: whether every row crosses one link, which lines suppose.
     """
     nbytes, key = steps.collective.nbytes, b""
@@ -390,7 +410,10 @@ def _played(
 
 
 def _busiest_link(schedule: Schedule, fabric: Fabric) -> float:
-    """Seconds for which the busiest link is busy, where rows cross one link each; 0 where they cross more."""
+    """Return the seconds for which the busiest link is busy, where rows cross one link each; 0 where they cross more.
+
+    Every step counts.
+    """
     source, destination, route = schedule.ends(slice(None))
     code = (source * fabric.ranks + destination) * fabric.routes + route
     transfers, transfer = distinct(code, fabric.ranks**2 * fabric.routes)
@@ -403,7 +426,7 @@ def _busiest_link(schedule: Schedule, fabric: Fabric) -> float:
 
 
 def _steps_and_pieces(collective: Collective, fabric: Fabric) -> Iterator[tuple[Schedule, int]]:
-    """Schedules of steps, each with the pieces into which its chunks are cut without barriers; 0: as it is."""
+    """Yield schedules of steps, each with the pieces into which its chunks are cut without barriers; 0: as it is."""
     stepped = rounds_and_trees(collective, fabric)
     for steps in doubling(collective, fabric):
         yield steps, 0

@@ -33,7 +33,7 @@ class GridLinks(NamedTuple):
 
     @classmethod
     def of(cls, fabric: Fabric) -> GridLinks:
-        """The links of a fabric, whatever its geometry.
+        """Return the links of a fabric, whatever its geometry.
 
         Raises:
             UnsupportedError: some rank has no neighbour at the other end of a single link.
@@ -77,7 +77,7 @@ def neighbours_join(fabric: Fabric) -> bool:
 
 
 def _neighbour_transfers(fabric: Geometry) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Source, destination and route of every transfer that takes a single link."""
+    """Yield source, destination and route of every transfer that takes a single link, in blocks of senders."""
     rows = max(_BLOCK // fabric.ranks, 1)
     for route in range(fabric.routes):
         for begin in range(0, fabric.ranks, rows):
@@ -111,7 +111,8 @@ class Transfers(NamedTuple):
 
     @classmethod
     def of(cls, fabric: Fabric, *, backward: bool = False) -> Transfers:
-        """From neighbour to neighbour where links join all ranks, otherwise from every rank to every other.
+        """Return transfers from neighbour to neighbour where links join all ranks, otherwise from every rank to every
+        other.
 
         Args:
             backward: transfers of trees that run towards their root: each is named by its ends in the tree that is

@@ -70,7 +70,7 @@ class Arc(NamedTuple):
         return [k * self.spacing + offset for k in range(self.taps) for offset in (*middle, self.spacing)]
 
     def level(self, ranks: int) -> Level:
-        """Chords from hub to hub that take the room of these."""
+        """Return chords from hub to hub that take the room of these."""
         return Level(self.hubs, -(-self.links * self.hubs // ranks), self.width)
 
 
@@ -84,7 +84,11 @@ class MulticastDesign(TreeRules):
     slack: float = field(default=1.1, kw_only=True)
 
     def sound(self, ranks: int, taps: int, reach: int | None) -> bool:
-        """Return True when the first level misses no rank, hubs are nested, and no lightpath is too long."""
+        """Return True when the first level misses no rank, hubs are nested, and no lightpath is too long or has too
+        many taps.
+
+        ``reach`` is the most links of a lightpath, None where light reaches everywhere.
+        """
         base, most = self.arcs[0], ranks - 1 if reach is None else min(reach, ranks - 1)
         return (
             (base.hubs, base.spacing) == (ranks, 1)
@@ -95,22 +99,23 @@ class MulticastDesign(TreeRules):
         )
 
     def wavelengths(self, ranks: int) -> int:
-        """Wavelengths of a link that all levels take, each way; the design being sound."""
+        """Return the wavelengths of a link that all levels take, each way; the design being sound."""
         return sum(level.wavelengths for level in self.levels(ranks))
 
     def levels(self, ranks: int) -> tuple[Level, ...]:
-        """The arcs as chords."""
+        """Return the arcs as chords, one level for each."""
         return tuple(arc.level(ranks) for arc in self.arcs)
 
     def period(self, ranks: int) -> int:
-        """Ranks after which trees repeat."""
+        """Return the ranks after which trees repeat."""
         return repetition(ranks, self.levels(ranks))
 
 
 def make_multicast_trees(
     design: MulticastDesign, ranks: int, nbytes: float, timing: Timing, bound: float
 ) -> RingTrees | None:
-    """Trees and times of an all-gather of ``nbytes`` a rank; None where lines of lightpaths do not reach every rank.
+    """Return trees and times of an all-gather of ``nbytes`` a rank; None where lines of lightpaths do not reach every
+    rank.
 
     Args:
         bound: seconds that no schedule beats, circuits in place.
@@ -124,7 +129,7 @@ def make_multicast_trees(
 
 @lru_cache(maxsize=32)
 def _lightpaths(ranks: int, period: int, arcs: tuple[Arc, ...]) -> tuple[Lightpaths, Lines, Ints]:
-    """Lightpaths without their times, the rules of their lines, and links from each origin to its tap: [tap]."""
+    """Return lightpaths without their times, the rules of their lines, and links from each origin to its tap: [tap]."""
     columns = []
     for number, arc in enumerate(arcs):
         hub, offsets = hub_ranks(ranks, arc.hubs), np.array(arc.offsets)
@@ -170,7 +175,11 @@ _MOST_CANDIDATES = 3000
 def multicast_candidates(
     ranks: int, channels: int, taps: int, reach: int | None, nbytes: float, timing: Timing
 ) -> list[tuple[float, MulticastDesign]]:
-    """Estimated seconds and designs, the best first, and only it of those that differ in the line's length alone."""
+    """Return estimated seconds and designs, the best first, and only it of those that differ in the line's length
+    alone.
+
+    At most 3000; widths fill the channels as far as they can.
+    """
     farthest = ranks - 1 if reach is None else min(reach, ranks - 1)
     base, fill, top = _options(ranks, taps, farthest)
     grid = np.meshgrid(*(np.arange(len(options)) for options in (base, fill, top, _PARTS)), indexing="ij")
@@ -199,7 +208,10 @@ def multicast_candidates(
 
 
 def _options(ranks: int, taps: int, farthest: int) -> tuple[Ints, Ints, Ints]:
-    """Lightpaths of each level as (hubs, spacing, taps, taps between), none first in the two upper levels."""
+    """Return the lightpaths to choose from on each level, [option, (hubs, spacing, taps, taps between)].
+
+    None (0 hubs) comes first in the two upper levels. ``farthest`` is the most links of a lightpath.
+    """
     near = sorted({count for count in (*_NEAR_TAPS, taps) if count <= min(taps, farthest)})
     far = sorted({count for count in (*_FAR_TAPS, taps) if count <= taps})
     hubs = hub_counts(ranks)
@@ -227,7 +239,12 @@ def _colours(ranks: int, *levels: Ints) -> Ints:
 
 
 def _estimated(ranks: int, base: Ints, fill: Ints, top: Ints, part: Floats, seconds: float) -> tuple[Floats, Floats]:
-    """Receptions of the longest path, and seconds that a lightpath of each level is busy at width 1: [row, level]."""
+    """Return receptions of the longest path [row], and seconds that a lightpath of each level is busy at width 1: [row,
+    level].
+
+    ``part`` is the part of a half ring that the line of long lightpaths covers, ``seconds`` those of a share on one
+    wavelength.
+    """
     half = (ranks - 1) / 2
     has_fill, has_top = fill[:, 0] > 0, top[:, 0] > 0
     stride = [ranks / np.maximum(level[:, 0], 1) for level in (base, fill, top)]
@@ -261,9 +278,11 @@ def _estimated(ranks: int, base: Ints, fill: Ints, top: Ints, part: Floats, seco
 
 
 def _fitted(loads: Floats, colours: Ints, channels: int) -> tuple[Floats, Mask]:
-    """The least seconds at which every level has the wavelengths that it needs, and whether there are any."""
+    """Return the least seconds at which every level has the wavelengths that it needs, and whether there are any: [row]
+    each."""
 
     def fits(limit: Floats) -> Mask:
+        """Return whether each row's levels fit the channels if lightpaths are busy so long: [row]."""
         needed = np.maximum(1, np.ceil(loads / limit[:, None])) * colours
         return np.asarray(needed.sum(axis=1) <= channels)
 
@@ -347,7 +366,7 @@ class MulticastSearch:
         self._leading: dict[tuple[tuple[int, int], ...], MulticastDesign] = {}
 
     def run(self, effort: int) -> tuple[MulticastDesign, RingTrees]:
-        """The best design found, and its trees; ``effort`` counts receptions scheduled."""
+        """Return the best design found, and its trees; ``effort`` counts receptions scheduled."""
         channels, (taps, reach) = self._channels, self._limits
         most = min(taps, self._ranks - 1)
         for pieces in _PIECES:
@@ -363,7 +382,7 @@ class MulticastSearch:
         return self._best[1], trees
 
     def _sweep(self, candidates: list[tuple[float, MulticastDesign]], effort: int) -> None:
-        """Candidates in the order of their estimates, with the same effort for each period of their trees."""
+        """Try candidates in the order of their estimates, with the same effort for each period of their trees."""
         classes: dict[int, list[MulticastDesign]] = {}
         for _, design in candidates:
             classes.setdefault(design.period(self._ranks), []).append(design)
@@ -375,7 +394,8 @@ class MulticastSearch:
                 self._try(replace(design, pieces=self._pieces(design, effort)))
 
     def _pieces(self, design: MulticastDesign, effort: int) -> int:
-        """So many that a piece is sent in a fraction of a hop, as long paths pay that at every hop, if not too dear."""
+        """Return so many that a piece is sent in a tenth of a hop, as long paths pay that at every hop, if not too
+        dear."""
         sending = self._nbytes / (min(arc.width for arc in design.arcs) * self._timing.bandwidth)
         most = _QUICK_PART * effort / self._cost(design)
         quick = next((pieces for pieces in _PIECES if sending <= pieces * _QUICK * self._timing.hop), _PIECES[-1])
@@ -386,7 +406,11 @@ class MulticastSearch:
         return self._best[0] <= _NEAR * self._bound
 
     def _try(self, design: MulticastDesign) -> None:
-        """Grow the trees of a design that fits, and keep its seconds."""
+        """Grow the trees of a design that fits, and keep its seconds; infinite where it does not fit or reach all
+        ranks.
+
+        A design that was tried before is not tried again.
+        """
         if design in self._tried:
             return
         self._tried[design] = np.inf
@@ -426,7 +450,7 @@ class MulticastSearch:
             self._try(design)
 
     def _step(self, design: MulticastDesign, rng: np.random.Generator) -> MulticastDesign | None:
-        """A design near this one; None where the step leads nowhere."""
+        """Return a design near this one; None where the step leads nowhere."""
         arcs, kind = list(design.arcs), int(rng.integers(0, 10))
         at = int(rng.integers(0, len(arcs)))
         if kind == 0:
@@ -450,7 +474,10 @@ class MulticastSearch:
         return self._filled(replace(design, arcs=tuple(arcs)), rng)
 
     def _filled(self, design: MulticastDesign, rng: np.random.Generator) -> MulticastDesign | None:
-        """With wavelengths taken from, or given to, other levels until the fibre is just filled."""
+        """Return the design with wavelengths taken from, or given to, random levels until the fibre is just filled.
+
+        None where it is not sound, or does not fit at width 1.
+        """
         if not design.sound(self._ranks, *self._limits):
             return None
         arcs = list(design.arcs)
@@ -489,7 +516,7 @@ class MulticastSearch:
         return arc._replace(spacing=spacing, taps=taps, between=min(spacing, most // taps) - 1)
 
     def _arc(self, rng: np.random.Generator) -> Arc:
-        """Any lightpath, as like as not with a tap at every rank."""
+        """Return any lightpath, 1 wide; about two of five have a tap at every rank."""
         hubs = int(rng.choice(hub_counts(self._ranks)))
         stride = max(1, self._ranks // hubs)
         taps = int(rng.integers(1, self._limits[0] + 1))
@@ -504,7 +531,7 @@ _EFFORT = 0.6
 
 
 def multicast(collective: Collective, fabric: Fabric) -> Schedule:
-    """A queued all-gather on standing lightpaths with taps, not yet verified."""
+    """Return a queued all-gather on standing lightpaths with taps, not yet verified."""
     ranks, channels = fabric.ranks, fabric.usable_channels
     nbytes = max(collective.nbytes_per_rank, 1.0)
     timing = Timing.of(fabric)

@@ -90,8 +90,10 @@ def turns(rows: OrderedRows, held: Mask, links: int) -> Ints:
 
 
 def _backward(rows: OrderedRows, hops: Hops, cells: int) -> tuple[OrderedRows, Mask]:
-    """The rows as copies that run the other way, over the same links from the last to the first, and the cells that
-    hold data from the start."""
+    """Return the rows as copies that run the other way, and whether cells hold data from the start: [cell].
+
+    They pass the same links from the last to the first.
+    """
     from lightloom.collectives.synthesis import packet_kernels as kernels
 
     count = np.diff(rows.begins)
@@ -119,7 +121,7 @@ _SWEEPS = 1
 
 
 def packed(collective: Collective, fabric: Fabric, pieces: int, hurry: float) -> Schedule:
-    """A queued schedule over packed trees, not yet verified.
+    """Return a queued schedule over packed trees, not yet verified.
 
     Args:
         pieces: trees for the data of each root, equal parts of which they carry.
@@ -154,7 +156,13 @@ def packed(collective: Collective, fabric: Fabric, pieces: int, hurry: float) ->
 
 
 def _tree_rows(fabric: Fabric, roots: int, pieces: int, nbytes: float, hurry: float, *, backward: bool) -> Rows:
-    """The receptions of trees, or with ``backward`` their sends towards the roots, in steps by depth."""
+    """Return the receptions of trees, or with ``backward`` their sends towards the roots, in steps by depth.
+
+    All lightpaths and channels are 0. ``nbytes`` is what one tree carries.
+
+    Raises:
+        UnsupportedError: transfers that do not join all ranks.
+    """
     from lightloom.collectives.synthesis import packet_kernels as kernels
 
     transfers = Transfers.of(fabric, backward=backward)
@@ -175,7 +183,10 @@ def _tree_rows(fabric: Fabric, roots: int, pieces: int, nbytes: float, hurry: fl
 
 
 def _depths(tap: Int32s, source: Ints) -> Ints:
-    """Return the number of links of the tree above each rank: [chunk, rank]."""
+    """Return the number of links of the tree above each rank, 0 at the root: [chunk, rank].
+
+    ``tap`` numbers the transfer by which a rank receives, below 0 at the root; ``source`` is where transfers begin.
+    """
     depth = np.where(tap < 0, 0, -1)
     parent = source[np.maximum(tap, 0)]
     while (depth < 0).any():
@@ -210,7 +221,7 @@ _MANY_ROWS = 1 << 15
 
 
 def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
-    """The fastest schedule, not yet verified; nothing further is tried near the bound, or when effort is spent."""
+    """Return the fastest schedule, not yet verified; nothing more is tried near the bound, or when effort is spent."""
     switched = fabric.ranks > _MANY and not neighbours_join(fabric)
     enough = lower_bound(collective, fabric).time * (_NEAR_AMONG_MANY if switched else _NEAR)
     best, least = fastest(_within_effort(collective, fabric), fabric, enough)
@@ -230,7 +241,10 @@ def _within_effort(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
 
 
 def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Plain algorithms, and compositions; among many ranks that links join, in domains or on grids, only what suits."""
+    """Yield plain algorithms in steps, and compositions; those that refuse are left out.
+
+    Among many ranks that links join, in domains or on grids, only what suits.
+    """
     many = fabric.ranks > _MANY and collective.kind not in ROOTED and (len(fabric.axes) > 1 or fabric.joins_ranks)
     for algorithm in (_suited(fabric),) if many else (*_PLAIN, HIERARCHICAL):
         steps = steps_of(algorithm, collective, fabric)
@@ -265,12 +279,13 @@ def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
 
 
 def _suited(fabric: Fabric) -> Algorithm:
-    """Return the algorithm whose steps are worth sending without barriers."""
+    """Return the algorithm whose steps are worth sending without barriers: hierarchical where ranks lie on several
+    axes, else the two-way ring."""
     return HIERARCHICAL if len(fabric.axes) > 1 else RING_TWO_WAY.bundled()
 
 
 def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Iterator[Schedule]:
-    """The steps without barriers in ever more pieces, those of many rows as long as more of them are faster."""
+    """Yield the steps without barriers in ever more pieces, those of many rows as long as more of them are faster."""
     before = float("inf")
     for pieces in numbers:
         schedule = listed(without_barriers(steps, fabric, pieces, 1), fabric)
@@ -283,8 +298,10 @@ def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Itera
 
 
 def _folded(steps: Schedule, fabric: Fabric) -> Schedule | None:
-    """The rows of as few ranks for all as links, which rows without barriers wait for, turn with the ranks; None where
-    these have too many rows."""
+    """Return the rows of as few ranks for all as links, which rows without barriers wait for, turn with the ranks.
+
+    None where these have too many rows. Steps of a collective with a root are returned unchanged.
+    """
     if steps.collective.kind in ROOTED:
         return steps
     if steps.folding is None:

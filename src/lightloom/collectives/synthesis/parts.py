@@ -48,7 +48,7 @@ _GOAL = 1.1
 
 
 def _rates(fabric: Fabric, circuits: StandingCircuits) -> Floats:
-    """Bytes per second of every circuit, or link: [circuit]."""
+    """Return the bytes per second of every circuit, or on packet fabrics of its first link: [circuit]."""
     if fabric.exclusive:
         return np.asarray(circuits.width * fabric.channel_bandwidth, np.float64)
     link = fabric.path(circuits.source, circuits.destination, circuits.route)[:, 0]
@@ -58,7 +58,7 @@ def _rates(fabric: Fabric, circuits: StandingCircuits) -> Floats:
 def over_circuits(
     collective: Collective, fabric: Fabric, circuits: StandingCircuits, pieces: int, *, bound: float, note: str
 ) -> Schedule:
-    """A queued schedule over these circuits, not yet verified, every part in so many equal pieces.
+    """Return a queued schedule over these circuits, not yet verified, every part in so many equal pieces.
 
     Args:
         bound: seconds that no schedule beats, circuits in place.
@@ -108,7 +108,13 @@ def over_circuits(
 def _ways(
     demand: Demand, part: Ints, fabric: Fabric, circuits: StandingCircuits, bound: float, pieces: int
 ) -> tuple[Ints, Ints, StandingCircuits]:
-    """Circuits of the way of each piece [piece, hop], of which part it is, and the circuits by the rank that sends."""
+    """Return circuits of each piece's way [piece, hop], its part [piece], and the circuits by the rank that sends.
+
+    A way is listed from its end, −1 where it has fewer hops; it numbers the circuits that are returned.
+
+    Raises:
+        UnsupportedError: the circuits join some parts' ends within no or too many hops.
+    """
     from lightloom.collectives.synthesis import packet_kernels as kernels
 
     ranks = fabric.ranks
@@ -149,7 +155,7 @@ _MOST_RANKS = 512
 
 
 def between_ranks(collective: Collective, fabric: Fabric) -> Schedule:
-    """The fastest schedule found, not yet verified.
+    """Return the fastest schedule found, not yet verified.
 
     Raises:
         UnsupportedError: nothing carries the parts there.
@@ -200,7 +206,10 @@ def _over_circuits(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
 def _by_ways(
     collective: Collective, fabric: Fabric, circuits: StandingCircuits, named: str, tries: tuple[int, ...]
 ) -> Iterator[Schedule]:
-    """Parts over these circuits in more and more pieces, as long as fewer are slower."""
+    """Yield schedules of parts over these circuits in more and more pieces, as long as more of them are faster.
+
+    None where the circuits do not join the parts' ends.
+    """
     bound, before = lower_bound(collective, fabric).time - fabric.setup_time, float("inf")
     for pieces in tries:
         note = f"over {named}, every part in {pieces} pieces" if pieces > 1 else f"over {named}"
@@ -216,7 +225,10 @@ def _by_ways(
 
 
 def _carriers(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Even collectives on circuits that stand, which parts may take too."""
+    """Yield schedules of even collectives on circuits that stand, which parts may take too.
+
+    Around damage an all-gather alone; else neighbours in two ways, and what the search finds for a kind like this one.
+    """
     if fabric.damaged:
         around = around_damage(Collective("all-gather", fabric.ranks, collective.nbytes), fabric)
         yield replace(around, notes=("circuits around the damage",))

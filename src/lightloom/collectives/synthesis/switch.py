@@ -48,7 +48,7 @@ _STARTS = 3
 
 @lru_cache(maxsize=64)
 def circulant(ranks: int, degree: int) -> Ints:
-    """Connections whose circulant has few hops between its farthest ranks and, among such, few altogether: [degree].
+    """Return connections whose circulant has few hops between its farthest ranks and, among such, few in all: [degree].
 
     Random changes from N^(0/D), N^(1/D), ..., seeded, so that the same question has the same answer.
     """
@@ -69,11 +69,10 @@ def circulant(ranks: int, degree: int) -> Ints:
 
 @lru_cache(maxsize=64)
 def lift(ranks: int, degree: int, period: int) -> Ints:
-    """How far ahead the circuits of one period of ranks lead, over which an all-to-all's fullest circuit carries few
-    blocks: [degree, period].
+    """Return how far ahead the circuits of one period of ranks lead: [degree, period].
 
-    On each plane the ranks of a period lead to different residues, so that a plane is a permutation. Random changes of
-    random lifts, seeded.
+    Over them an all-to-all's fullest circuit carries few blocks. On each plane the ranks of a period lead to different
+    residues, so that a plane is a permutation. Random changes of random lifts, seeded.
     """
     from lightloom.collectives.synthesis import switch_kernels as kernels
 
@@ -106,7 +105,7 @@ class Lift:
 
     @classmethod
     def of(cls, ranks: int, ahead: Ints) -> Lift:
-        """The lift of these circuits, which join all ranks."""
+        """Return the lift of these circuits, which join all ranks."""
         from lightloom.collectives.synthesis import switch_kernels as kernels
 
         planes, period = ahead.shape
@@ -117,7 +116,7 @@ class Lift:
         return cls(ahead, origin, circuit, hops)
 
     def lightpaths(self) -> Lightpaths:
-        """The circuits without their times; those that leave a rank are ordered by plane."""
+        """Return the circuits without their times; those that leave a rank are ordered by plane."""
         planes, period = self.ahead.shape
         ranks = len(self.origin)
         origin, plane = (axis.ravel() for axis in np.indices((ranks, planes)))
@@ -126,7 +125,7 @@ class Lift:
         return arrange(ranks, period, origin, target, np.arange(len(origin)), queue)[0]
 
     def queues(self) -> Queues:
-        """The channels of the circuits: one plane each."""
+        """Return the channels of the circuits: one plane each."""
         planes, period = self.ahead.shape
         plane = np.repeat(np.arange(planes, dtype=np.int32), period)
         return Queues(np.tile(plane, (len(self.origin) // period, 1)), np.ones_like(plane), np.zeros_like(plane))
@@ -143,7 +142,7 @@ class Lift:
 
 @lru_cache(maxsize=8)
 def kautz(ranks: int, degree: int) -> StandingCircuits:
-    """A generalised Kautz graph, every rank with ``degree`` circuits each way, on as many planes.
+    """Return a generalised Kautz graph, every rank with ``degree`` circuits each way, on as many planes.
 
     Circuits from a rank to itself, which some numbers of ranks ask for, lead to the next such rank instead.
     """
@@ -156,7 +155,8 @@ def kautz(ranks: int, degree: int) -> StandingCircuits:
 
 
 def _without_loops(source: Ints, destination: Ints) -> Ints:
-    """Return destinations without circuits from a rank to itself: [circuit]."""
+    """Return destinations without circuits from a rank to itself [circuit]; some are left where no exchange removes
+    them."""
     loops = np.flatnonzero(source == destination)
     destination = destination.copy()
     while len(loops):
@@ -203,7 +203,7 @@ def _chosen_ways(ways: _Ways, pieces: int, circuits: int) -> NDArray[np.int16]:
 
 
 def exchange_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
-    """A folded queued all-to-all over circuits that repeat."""
+    """Return a folded queued all-to-all over circuits that repeat, not yet verified."""
     ways = lift.origin, lift.circuit, lift.hops
     return _schedule_blocks(collective, fabric, ways, lift.queues(), pieces, note)
 
@@ -211,7 +211,7 @@ def exchange_over_lift(collective: Collective, fabric: Fabric, lift: Lift, piece
 def exchange_over(
     collective: Collective, fabric: Fabric, circuits: StandingCircuits, pieces: int, note: str
 ) -> Schedule:
-    """A queued all-to-all over a switch's circuits, as many of which enter each rank."""
+    """Return a queued all-to-all over a switch's circuits, as many of which enter each rank; not yet verified."""
     from lightloom.collectives.synthesis import grid_kernels
 
     ranks = collective.ranks
@@ -227,7 +227,7 @@ def exchange_over(
 def _schedule_blocks(
     collective: Collective, fabric: Fabric, ways: _Ways, queues: Queues, pieces: int, note: str
 ) -> Schedule:
-    """The schedule of every hop of every block of the sources, rotated to where its circuit starts first."""
+    """Return the schedule of every hop of every block of the sources, rotated to where its circuit starts first."""
     origin, entering, hops = ways
     (period, ranks), choice = hops.shape, _chosen_ways(ways, pieces, len(queues.width))
     piece, owner, reader = (axis.ravel() for axis in np.indices(choice.shape))
@@ -265,7 +265,7 @@ _NEAR = 1.002
 
 
 def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
-    """The fastest schedule found, not yet verified."""
+    """Return the fastest schedule found, not yet verified."""
     # A size of nothing has the circuits of a byte, so that what follows is sent later.
     nbytes, collective = collective.nbytes, replace(collective, nbytes=max(collective.nbytes, float(fabric.ranks)))
     enough = fabric.setup_time + _NEAR * (degree_seconds(collective, fabric) - fabric.setup_time)
@@ -308,7 +308,7 @@ def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sched
 
 
 def _period(ranks: int, longest: int) -> int:
-    """The longest period up to this one that divides the ranks."""
+    """Return the longest period up to this one that divides the ranks."""
     return max(period for period in range(1, longest + 1) if ranks % period == 0)
 
 
@@ -334,7 +334,7 @@ def _circuits_note(circuits: str, part: str, pieces: int) -> str:
 
 
 def gather_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
-    """A folded queued schedule over circuits that repeat."""
+    """Return a folded queued schedule over circuits that repeat: an all-gather, reduce-scatter or all-reduce."""
     period = lift.ahead.shape[1]
     return tree_schedule(
         collective,
@@ -348,7 +348,7 @@ def gather_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces:
 
 
 def _sends(collective: Collective, fabric: Fabric, lift: Lift, pieces: int) -> Forest:
-    """Shortest trees of the shares of one period of ranks, which use all circuits alike, and their times."""
+    """Return shortest trees of the shares of one period of ranks, which use all circuits alike, and their times."""
     from lightloom.collectives.synthesis import switch_kernels
 
     planes, period = lift.ahead.shape

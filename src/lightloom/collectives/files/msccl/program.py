@@ -97,7 +97,8 @@ class Program:
 
     @property
     def modes(self) -> list[bool]:
-        """Return the ways in which buffers may lie: in place (True), out of place (False), or both."""
+        """Ways in which buffers may lie: in place (True), out of place (False), or both; out of place where it claims
+        neither."""
         ways = [way for way, claimed in ((True, self.in_place), (False, self.out_of_place)) if claimed]
         return ways or [False]
 
@@ -231,6 +232,7 @@ class _Reader:
     """Build the program while expat reads, so that errors can name the line."""
 
     def __init__(self, path: Path) -> None:
+        """Take the path, for messages only: the caller gives the content to ``parser``."""
         self.program: Program | None = None
         self.parser = expat.ParserCreate()
         self.parser.StartElementHandler = self._start

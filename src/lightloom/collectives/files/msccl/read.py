@@ -94,7 +94,11 @@ class _Levels(NamedTuple):
 
 
 def _levels(movement: Movement, where: str) -> _Levels:
-    """Return the earliest step of every row in which all edges are kept."""
+    """Return the earliest step of every row in which all edges are kept.
+
+    Raises:
+        UnsupportedError: messages overtake each other.
+    """
     # Here, as most that import this module read no program.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -129,7 +133,14 @@ def _levels(movement: Movement, where: str) -> _Levels:
 def _logical_steps(
     rows: list[Row], levels: _Levels, collective: Collective, fabric: Fabric, chunks: int, where: str
 ) -> list[Moves]:
-    """Return the moves of each step. A step that does not fit the fabric is split between parts, never inside one."""
+    """Return the moves of each step. A step that does not fit the fabric is split between parts, never inside one.
+
+    Only steps in which some rows must not come after others have to fit into one step of the fabric; sums and copies of
+    one step are moves of their own.
+
+    Raises:
+        UnsupportedError: rows that must be sent together do not fit.
+    """
     order = np.lexsort((levels.place[levels.part], np.array([not row.reduces for row in rows]), levels.step))
     adds = np.array([row.reduces for row in rows])[order]
     step = levels.step[order]
@@ -247,7 +258,11 @@ def _uses(run: Run) -> tuple[dict[Cell, Uses], dict[Cell, int]]:
 
 
 def _versions(run: Run, cell: Cell, uses: Uses, final: int | None, where: str) -> list[_Version]:
-    """Return what a GPU sends of a chunk, and has of it in the end, in the order in which it must have it."""
+    """Return what a GPU sends of a chunk, and has of it in the end, in the order in which it must have it.
+
+    Raises:
+        UnsupportedError: it keeps two sums of the chunk side by side, or receives the same sum twice.
+    """
     versions: list[_Version] = []
     before, seen = OWN, set[int]()
     for parts in sorted(uses, key=lambda parts: (min(parts), len(parts))):
@@ -280,6 +295,7 @@ def _order(chain: list[_Version], movement: Movement) -> None:
     rows, edges = movement.rows, movement.edges
 
     def between(before: Collection[int], after: Collection[int], later: int) -> None:
+        """Add an edge from every node before to every node after, through a point between where so fewer are needed."""
         if len(before) * len(after) <= len(before) + len(after):
             edges.extend((a, b, later) for a in before for b in after)
         else:

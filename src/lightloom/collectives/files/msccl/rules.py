@@ -81,7 +81,10 @@ class Condition:
         return {"i": self.inputs[rank], "o": self.outputs[rank]}.get(buffer)
 
     def place(self, rank: int, buffer: str, chunk: int) -> Place:
-        """Return the memory of a chunk."""
+        """Return the memory of a chunk.
+
+        In place, a chunk of the smaller of input and output lies in the larger.
+        """
         if not self.in_place or buffer == "s":
             return rank, buffer, chunk
         inputs, outputs = self.inputs[rank], self.outputs[rank]
@@ -98,7 +101,10 @@ class Condition:
             first += 0 if self.collective in SUMMED else count
 
     def root(self, memory: Mapping[Place, Content]) -> int:
-        """Return the root that a finished program has served; 0 where the collective has none."""
+        """Return the root that a finished program has served; 0 where the collective has none.
+
+        It is read from the values in its outputs.
+        """
         if self.collective == "broadcast":
             values = (memory.get(self.place(rank, "o", 0)) for rank in range(self.ranks))
             chunks = [value.chunk // self.chunks for value in values if isinstance(value, Value)]
@@ -111,7 +117,10 @@ class Condition:
         return 0
 
     def expected(self, root: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield (GPU, chunk of its output, chunk number, contributors) of everything that must be there at the end."""
+        """Yield (GPU, chunk of its output, chunk number, contributors) of everything that must be there at the end.
+
+        Contributors are bits, one for each GPU. Nothing of a custom collective.
+        """
         everyone, own = (1 << self.ranks) - 1, max(1, self.chunks // self.ranks)
         for rank, count in enumerate(self.outputs):
             for k in range(count):

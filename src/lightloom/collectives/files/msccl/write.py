@@ -102,7 +102,10 @@ def _check_fits(program: Program, name: str) -> None:
 
 
 def _peers(gpu: Gpu) -> int:
-    """Return the largest number of threadblocks that send on one channel."""
+    """Return the largest number of threadblocks that send on one channel.
+
+    Of those of one GPU.
+    """
     sends = [(block.send >= 0, block.channel) for block in gpu.blocks]
     return max((sends.count(end) for end in sends), default=0)
 
@@ -150,11 +153,15 @@ class ProgramWriter:
     """Chunks of the collective that one rank holds at most, ``nchunksperloop``."""
 
     def __post_init__(self) -> None:
+        """Take kind and ranks from the schedule, and the chunks that one rank holds at most."""
         self.kind, self.ranks = self.schedule.collective.kind, self.schedule.collective.ranks
         self.chunks = self.schedule.chunks // (self.ranks if self.kind == "all-to-all" else 1)
 
     def place(self, rank: int, chunk: int) -> tuple[str, int]:
-        """Return buffer and offset of a chunk at a rank."""
+        """Return buffer and offset of a chunk at a rank.
+
+        A chunk that only passes through gets an offset in scratch when it is first asked for.
+        """
         if self.kind != "all-to-all":
             return "o" if self.kind == "all-gather" else "i", chunk
         own = self.chunks // self.ranks
@@ -204,7 +211,10 @@ class ProgramWriter:
         return self.channels[row] * self.spread + chunk % self.spread
 
     def _add(self, block: Block, kind: str, here: tuple[str, int], waits: Iterable[Place]) -> Place:
-        """Append a step, after a nop for every dependency but the last."""
+        """Append a step, after a nop for every dependency but the last, and return its place.
+
+        Dependencies in its own threadblock, or that it has already waited for, need none.
+        """
         steps = self.steps[block]
         latest: dict[Block, int] = {}
         for other, step in waits:

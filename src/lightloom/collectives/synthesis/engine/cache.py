@@ -86,7 +86,7 @@ def read_schedule(request: object, collective: Collective) -> Schedule | None:
 
 
 def write_schedule(request: object, schedule: Schedule) -> None:
-    """Cache a schedule of up to eight million rows."""
+    """Cache a schedule of up to eight million rows; larger ones are not written."""
     if len(schedule) > _MOST_ROWS:
         return
     folding, pipeline, lists = schedule.folding, schedule.pipeline, schedule.lists

@@ -79,6 +79,7 @@ def gather_over(
     timing = busy_and_delay(fabric, circuits, max(collective.nbytes_per_rank, 1.0) / pieces)
 
     def trees(backward: bool) -> Forest:
+        """Return the trees over the circuits, or with ``backward`` over the reversed ones, unless given."""
         if grown is not None and backward == (collective.kind == "reduce-scatter"):
             return grown
         return forest(circuits, *timing, pieces, backward=backward)

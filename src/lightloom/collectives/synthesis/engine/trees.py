@@ -113,7 +113,7 @@ class Level(NamedTuple):
         return self.colours * self.width
 
     def length(self, ranks: int) -> float:
-        """Ranks that a chord passes, on average."""
+        """Return the ranks that a chord passes, on average."""
         return self.skip * ranks / self.hubs
 
 
@@ -126,7 +126,11 @@ class HubCircuits:
 
     @classmethod
     def of(cls, ranks: int, channels: int, chords: Sequence[Level]) -> HubCircuits | None:
-        """Unit links take the channels that chords leave; None where they leave none, or hubs are not nested."""
+        """Return chords with unit links on the channels that they leave; None where they leave none, or hubs are not
+        nested.
+
+        None too where a chord is not longer than those before it, or than a unit link.
+        """
         if not all(1 <= chord.skip < chord.hubs <= ranks and chord.width >= 1 for chord in chords):
             return None
         left = channels - sum(chord.wavelengths for chord in chords)
@@ -163,7 +167,10 @@ class HubCircuits:
 
 @lru_cache(maxsize=32)
 def _lightpaths(ranks: int, period: int, chords: tuple[tuple[int, int], ...]) -> tuple[Lightpaths, Lines]:
-    """Circuits of chords (hubs, skip), queue (level · 2 + direction) · period + rank in its period; clockwise first."""
+    """Return circuits of chords (hubs, skip) without times, and the rules of their lines.
+
+    Queues are numbered (level · 2 + direction) · period + rank in its period; clockwise first.
+    """
     hubs = [hub_ranks(ranks, count) for count, _ in chords for _ in range(2)]
     origin = np.concatenate(hubs)
     steps = [step for _, skip in chords for step in (-skip, skip)]
@@ -177,8 +184,9 @@ def _lightpaths(ranks: int, period: int, chords: tuple[tuple[int, int], ...]) ->
 
 
 def tour_colours(hubs: int, channels: int, skips: Sequence[int]) -> int | None:
-    """Wavelengths that chords of all these ascending lengths from every hub take together, each way; None where so many
-    channels do not suffice, or a length is more than half of the hubs.
+    """Return wavelengths that chords of all these ascending lengths from every hub take together, each way.
+
+    None where so many channels do not suffice, or a length is more than half of the hubs.
 
     One behind the other, the lengths of a tour repeat around the ring if their sum divides the hubs, or with a gap the
     next number that does. Tours that start at each of so many hubs carry every chord once.
@@ -276,6 +284,8 @@ def make_trees(
     design: Design, ranks: int, channels: int, nbytes: float, timing: Timing, bound: float
 ) -> RingTrees | None:
     """Return trees and times of an all-gather of ``nbytes`` a rank; None where the design does not fit the channels.
+
+    None too where its lines do not reach every rank.
 
     Args:
         bound: seconds that no schedule beats, circuits in place.

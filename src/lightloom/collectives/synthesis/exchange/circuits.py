@@ -121,7 +121,10 @@ class Wiring(NamedTuple):
 
 
 def shared_wiring(ranks: int, channels: int, skips: tuple[int, ...]) -> Wiring | None:
-    """Chords of these lengths from every rank, as wide as there is room for; what is left joins neighbours."""
+    """Return chords of these lengths from every rank, as wide as there is room for; what is left joins neighbours.
+
+    None where the chords do not fit the channels.
+    """
     colours = tour_colours(ranks, channels, skips)
     if colours is None:
         return None
@@ -240,6 +243,8 @@ def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...
     spans: list[tuple[int, int, int, int]] = []
 
     def grow(root: int, direction: int, count: int, left: int, depth: int, base: int) -> None:
+        """Add the spans from a root to the next ``count`` ranks in a direction, with ``left`` wavelengths from ``base``
+        on."""
         if count == 0:
             return
         width = left
@@ -268,7 +273,10 @@ def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...
 
 @lru_cache(maxsize=256)
 def _reach(wavelengths: int, share: int) -> Any:
-    """Return the most ranks on one side of a root: [wavelengths left, spans one after the other]."""
+    """Return the most ranks on one side of a root: [wavelengths left, spans one after the other].
+
+    At most ``MAXIMUM_RANKS``; ``share`` is the most ranks behind one wavelength of a span.
+    """
     from lightloom.collectives.synthesis.exchange.kernels import reach
 
     reached = np.zeros((wavelengths + 1, DEEPEST + 1), np.int64)

@@ -111,7 +111,10 @@ def route(
 
 
 def estimate(wiring: Wiring, exchange: Exchange, sources: int) -> float:
-    """Return the estimated seconds of a schedule, from the longest of the cheapest paths and their heaviest load."""
+    """Return the estimated seconds of a schedule, from the longest of the cheapest paths and their heaviest load.
+
+    It is the root of the sum of their squares, infinite where there is no path.
+    """
     routed = route(wiring, exchange, 1, sources)
     if routed is None:
         return np.inf
@@ -159,7 +162,8 @@ def plan(
 
 
 def _transmissions(begin: Ints, path: Int32s, left: Floats) -> Transmissions:
-    """Every hop waits for the one before it; a last entry releases the first hop of every block at the start."""
+    """Return hops of which every one waits for the one before it; a last entry releases every block's first hop at the
+    start."""
     hops, going = len(path), np.diff(begin) > 0
     first, last = begin[:-1][going], begin[1:][going] - 1
     child, sibling = np.arange(1, hops + 2, dtype=np.int32), np.full(hops + 1, -1, np.int32)

@@ -63,7 +63,11 @@ class Designs:
 
     @cached_property
     def hubs(self) -> list[int]:
-        """Numbers of hubs worth trying: those that divide the ranks and, where few do, others."""
+        """Numbers of hubs worth trying: those that divide the ranks and, where few do, others.
+
+        Those that divide the ranks and give a period of few enough blocks; where these are four or fewer among at most
+        512 ranks, also some that do not divide them.
+        """
         ranks = self._ranks
         even = [hubs for hubs in range(3, ranks + 1) if ranks % hubs == 0 and ranks // hubs * ranks <= self.most]
         if len(even) > 4 or ranks > _UNEVEN:
@@ -71,7 +75,10 @@ class Designs:
         return sorted({*even, *range(3, min(ranks, 48)), *(ranks // k for k in range(1, 9) if ranks // k > 2)})
 
     def fits(self, wiring: Wiring) -> bool:
-        """Return True when the ring has the wavelengths, hubs are nested, and blocks of one period are not too many."""
+        """Return True when the ring has the wavelengths, hubs are nested, and blocks of one period are not too many.
+
+        Feeders must also reach half a gap between hubs, and no circuit pass more links than light reaches.
+        """
         ranks, hubs, feeder = self._ranks, wiring.hubs, wiring.feeder
         if wiring.wavelengths > self._channels or (feeder is None) != (hubs == ranks):
             return False
@@ -92,7 +99,7 @@ class Designs:
         return self._reach is None or longest_circuit(wiring, ranks) <= self._reach
 
     def plain(self) -> Iterator[Wiring | None]:
-        """Yield wirings of few parts."""
+        """Yield wirings of few parts, not all of which fit, and None where one has no room."""
         narrow = sorted({max(1, self._channels // parts) for parts in (64, 16, 8, 4)})
         yield from self._chains(narrow)
         for hubs in self.hubs:
@@ -102,7 +109,10 @@ class Designs:
                     yield from self._over_hubs(hubs, width, feeder, narrow)
 
     def _chains(self, narrow: list[int]) -> Iterator[Wiring | None]:
-        """Unit links, a chain of hubs and perhaps one of fewer hubs; also fed by trees."""
+        """Yield wirings of unit links, a chain of hubs and perhaps one of fewer hubs; also fed by trees.
+
+        None stands for one that has no room. ``narrow`` lists widths of the shortest links.
+        """
         ranks = self._ranks
         spacings = [spacing for spacing in _SPACINGS if ranks % spacing == 0 and ranks // spacing in self.hubs]
         for spacing in spacings:
@@ -117,7 +127,10 @@ class Designs:
                             yield Wiring(ranks, chords, None)
 
     def _over_hubs(self, hubs: int, width: int, feeder: Feeder | None, narrow: list[int]) -> Iterator[Wiring | None]:
-        """Tours, chords of two lengths, or chains, between hubs."""
+        """Yield wirings of tours, chords of two lengths, or chains, between hubs; None for one that has no room.
+
+        ``width`` counts wavelengths of the feeder, ``narrow`` lists widths of the shorter chain.
+        """
         far = max(2, self._channels - width - 1)
         skips = {far, far // 2, far * 3 // 4, round((hubs / 2) ** 0.5)}
         tops: list[tuple[Level | Tours, ...]] = [(Level(hubs, 1, 1),)]
@@ -134,9 +147,11 @@ class Designs:
                     yield Wiring(hubs, (Level(hubs, 1, more), longest), feeder)
 
     def complete(self) -> Iterator[Wiring]:
-        """Chords between all pairs of hubs, opposite ones included, and spans from hubs to all ranks: three hops.
+        """Yield wirings with chords between all pairs of hubs, opposite ones included, and spans from hubs to all
+        ranks.
 
-        Wavelengths are shared between chords and spans so that neither carries a block much longer than the other.
+        Blocks make three hops. Wavelengths are shared between chords and spans so that neither carries a block much
+        longer than the other. At most one for each number of hubs, even ones only.
         """
         for hubs in self.hubs:
             half = -(-self._ranks // hubs) // 2
@@ -154,7 +169,7 @@ class Designs:
             yield Wiring(hubs, wide, Feeder(self._channels - width * used, 1, 1))
 
     def random(self) -> Wiring | None:
-        """Any wiring; None where chance leads nowhere."""
+        """Return any wiring, which need not fit; None where chance leads nowhere."""
         hubs, feeder = int(self._rng.choice(self.hubs)), None
         if hubs < self._ranks:
             feeder = self._feeder(hubs, int(self._rng.integers(1, max(2, self._channels * 2 // 3 + 1))))
@@ -179,7 +194,8 @@ class Designs:
         return None
 
     def _chords(self, hubs: int) -> Level | Tours | None:
-        """Chords of any length, short ones more often."""
+        """Return chords of any length between hubs or some of them, width 1, short ones more often; None without three
+        hubs."""
         coarser = [ratio for ratio in _COARSER if hubs % ratio == 0 and hubs // ratio >= 3]
         if not coarser:
             return None
@@ -190,7 +206,11 @@ class Designs:
         return Level(count, max(1, skip), 1)
 
     def _filled(self, wiring: Wiring) -> Wiring | None:
-        """Return the wiring with all wavelengths used: missing ones are taken from chords, spare ones go anywhere."""
+        """Return the wiring with all wavelengths used: missing ones are taken from chords, spare ones go anywhere.
+
+        None where there are no chords, or chords of width 1 take more than there are. Spare ones that no chord can take
+        as a whole stay unused.
+        """
         chords, feeder = list(wiring.chords), wiring.feeder
         if not chords:
             return None
@@ -219,7 +239,7 @@ class Designs:
         )
 
     def step(self, wiring: Wiring, load: Floats | None) -> Wiring | None:
-        """A wiring near this one; None where chance leads nowhere.
+        """Return a wiring near this one, which need not fit; None where chance leads nowhere.
 
         Args:
             load: seconds for which the busiest circuit of each kind of chords is busy, and that of the feeders.
@@ -235,7 +255,11 @@ class Designs:
         return self._filled(self._other_hubs(wiring))
 
     def _shifted(self, wiring: Wiring, load: Floats | None) -> Wiring:
-        """A wavelength goes to what is busiest, or anywhere, from chords or the feeders."""
+        """Return the wiring with one more wavelength for what is busiest, or for anything, taken from chords or the
+        feeders.
+
+        Where nothing can give one, it takes more wavelengths than before.
+        """
         chords, feeder = list(wiring.chords), wiring.feeder
         if load is None:
             to = int(self._rng.integers(0, len(chords) + (feeder is not None)))
@@ -253,7 +277,10 @@ class Designs:
         return wiring._replace(chords=tuple(chords), feeder=feeder)
 
     def _other_chords(self, wiring: Wiring, kind: int, i: int) -> Wiring:
-        """Chords a little longer or shorter, replaced, added or left out."""
+        """Return the wiring with one of its chords a little longer or shorter, replaced, added or left out.
+
+        ``kind`` is 2 for another length, 3 to replace chords ``i``, 4 to add some, 5 to leave them out.
+        """
         chords = list(wiring.chords)
         if kind == 2:
             chord = chords[i]
@@ -268,7 +295,10 @@ class Designs:
         return wiring._replace(chords=tuple(chords))
 
     def _other_feeder(self, wiring: Wiring, widths: bool) -> Wiring:
-        """Feeders of other depths and shares, or other wavelengths."""
+        """Return the wiring with feeders of other wavelengths (``widths``), or of another depth and share.
+
+        Unchanged where there is no feeder.
+        """
         feeder = wiring.feeder
         if feeder is None:
             return wiring
@@ -280,7 +310,8 @@ class Designs:
         return wiring._replace(feeder=feeder._replace(depth=depth, share=share))
 
     def _other_hubs(self, wiring: Wiring) -> Wiring:
-        """Chords of the same lengths between more or fewer hubs."""
+        """Return chords of about the same lengths between other numbers of hubs; unchanged where chords are mixed
+        tours."""
         hubs, feeder = int(self._rng.choice(self.hubs)), None
         chords: list[Level | Tours] = []
         for chord in wiring.chords:
@@ -327,6 +358,7 @@ class ExchangeSearch:
     """The wiring with the fastest plan so far."""
 
     def __init__(self, exchange: Exchange) -> None:
+        """Take the all-to-all for which wirings are tried."""
         self._exchange, self._ranks = exchange, exchange.ranks
         self._designs = Designs(exchange.ranks, exchange.channels, exchange.reach)
         self._sources = max(_SOURCES, _TRIAL_BLOCKS // exchange.ranks)
@@ -335,7 +367,11 @@ class ExchangeSearch:
         self._load: dict[Wiring, Floats] = {}
 
     def run(self, effort: float) -> tuple[Wiring, Plan]:
-        """Return the best wiring found, and its plan."""
+        """Return the best wiring found, and its plan.
+
+        ``effort`` counts hops that may be scheduled, for up to 300 ranks; it grows with more. It ends early near the
+        bound.
+        """
         effort *= max(1.0, self._ranks / _RANKS) ** _GROWTH
         neighbours, bound = Wiring(self._ranks, (Level(self._ranks, 1, self._exchange.channels),), None), self._bound
         simplest = plan(neighbours, self._exchange, _TREES)
@@ -366,7 +402,7 @@ class ExchangeSearch:
         return full is not None
 
     def _by_estimate(self, effort: float) -> list[Wiring]:
-        """Plain wirings and random ones, the most promising first."""
+        """Return plain wirings and random ones that fit, the shortest estimate first, until so much effort is spent."""
         seconds: dict[Wiring, float] = {}
         for wiring in self._designs.plain():
             if wiring is not None and self._designs.fits(wiring):
@@ -398,11 +434,17 @@ class ExchangeSearch:
                 self._try(fresh)
 
     def _leaders(self, count: int) -> list[Wiring]:
-        """Return the wirings with the shortest trials."""
+        """Return the wirings with the shortest trials.
+
+        At most ``count``, the shortest first; those that did not fit count as infinite.
+        """
         return nsmallest(count, self._seconds, key=lambda wiring: self._seconds[wiring])
 
     def _try(self, wiring: Wiring) -> None:
-        """Schedule the blocks of some sources."""
+        """Schedule the blocks of some sources, and keep the seconds of the wiring and its loads by kind of chords.
+
+        Seconds are infinite where it does not fit, is hopeless or has too many rows.
+        """
         self._seconds[wiring] = np.inf
         trial = plan(wiring, self._exchange, _TREES, self._sources, _HOPELESS * self._best)
         self._spent += self._sources * self._ranks
@@ -419,7 +461,10 @@ class ExchangeSearch:
             )
 
     def _share_wavelengths(self, effort: float) -> None:
-        """Chords of several lengths from every rank, on wavelengths that they share: a search of its own."""
+        """Try chords of several lengths from every rank, on wavelengths that they share, and plan the best in full.
+
+        The effort is in addition to what is spent, plus a quarter for plans.
+        """
         rng, ranks, channels = np.random.default_rng(2), self._ranks, self._exchange.channels
         longest = min(ranks // 2, channels, self._exchange.reach or ranks)
         tried: dict[tuple[int, ...], tuple[float, Wiring]] = {}
@@ -469,7 +514,7 @@ _HOPS_OF_PIECES: Effort = 1 << 17
 
 
 def exchange(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the fastest all-to-all found, not yet verified."""
+    """Return the fastest all-to-all found, not yet verified: straight in few steps, or queued on standing circuits."""
     straight, ranks, reach = None, fabric.ranks, fabric.reach
     few = one_stage_steps(ranks, fabric.usable_channels) <= _STEPS
     if few and (reach is None or reach >= ranks // 2):
@@ -489,7 +534,10 @@ def exchange(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _in_pieces(problem: Exchange, wiring: Wiring, whole: Plan) -> tuple[int, Plan]:
-    """Return the best number of pieces a block, which wait less for each other if smaller, and the plan of these."""
+    """Return the best number of pieces a block, of 1 to 16, and the plan of these.
+
+    Smaller pieces wait less for each other. Cutting ends near the bound or where there are too many hops.
+    """
     best = 1, whole
     for pieces in _PIECES:
         if best[1].time <= _NEAR * problem.bound or pieces * len(whole.path) > _HOPS_OF_PIECES:

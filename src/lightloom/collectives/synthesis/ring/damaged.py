@@ -172,7 +172,11 @@ def _strongly_connected(circuits: StandingCircuits) -> bool:
 def _planned_circuits(
     plan: HubCircuits, level: int, direction: int, shift: int, lit: Ints, channels: int
 ) -> tuple[Ints, Ints, Mask]:
-    """Ends of a level's circuits in one direction, and the channels that each plans to use: [circuit, channel]."""
+    """Return ends of a level's circuits in one direction, and which channels each plans to use: [circuit, channel].
+
+    Unit links (level 0) plan all channels. ``lit`` lists channels that are not dead everywhere; ranks are moved
+    ``shift`` on.
+    """
     chords = plan.levels[level]
     hub = hub_ranks(plan.ranks, chords.hubs)
     source, destination = hub, np.roll(hub, (2 * direction - 1) * chords.skip)
@@ -193,7 +197,7 @@ def _take(free: Mask, circuits: StandingCircuits, fabric: Fabric) -> None:
 
 
 def _runs(usable: Mask) -> tuple[Ints, Ints, Ints]:
-    """Runs of neighbouring channels: the row, the first channel and the length of each.
+    """Return runs of neighbouring channels: the row, the first channel and the length of each.
 
     Those that are thin beside another run of their row are left out: pieces that take them arrive long after the
     others.
@@ -208,6 +212,6 @@ def _runs(usable: Mask) -> tuple[Ints, Ints, Ints]:
 
 
 def _blocked(fabric: Fabric) -> Mask:
-    """Channels of links that no light passes: [links, channels]."""
+    """Return which channels of links no light passes: [links, channels]; none where nothing has failed."""
     blocked = fabric.blocked()
     return np.zeros((fabric.links, fabric.channels), np.bool_) if blocked is None else blocked

@@ -99,7 +99,7 @@ class CirculantCircuits(NamedTuple):
         return cls(*np.array(columns, np.int64).T)
 
     def lightpaths(self, ranks: int, nbytes: float, timing: Timing) -> Lightpaths:
-        """All chords, queue 2 · chord + direction, clockwise first; a piece has ``nbytes``."""
+        """Return all chords, queue 2 · chord + direction, clockwise first; a piece has ``nbytes``."""
         rank, chord = np.tile(np.arange(ranks), 2 * len(self.skip)), np.repeat(np.arange(len(self.skip)), 2 * ranks)
         direction = np.tile(np.repeat(np.arange(2), ranks), len(self.skip))
         target = (rank + np.where(direction, -1, 1) * self.skip[chord]) % ranks
@@ -125,7 +125,7 @@ class CirculantSearch:
     def __init__(
         self, ranks: int, channels: int, nbytes: float, timing: Timing, bound: float, reach: int | None = None
     ) -> None:
-        """Args as those of :class:`lightloom.collectives.synthesis.ring.search.RingSearch`."""
+        """Take the problem; arguments as those of :class:`lightloom.collectives.synthesis.ring.search.RingSearch`."""
         self._ranks, self._channels, self._nbytes, self._timing, self._bound = ranks, channels, nbytes, timing, bound
         self._longest = min(ranks // 2, channels, ranks if reach is None else reach)
         self._rng = np.random.default_rng(0)
@@ -133,7 +133,10 @@ class CirculantSearch:
         self._spent = 0.0
 
     def run(self, effort: float) -> tuple[Circulant, float] | None:
-        """Return the best graph found and its seconds; None where none joins all ranks."""
+        """Return the best graph found and its seconds; None where none joins all ranks.
+
+        ``effort`` counts transfers.
+        """
         for skips in regular_skips(self._ranks, self._channels, self._longest):
             self._try(Circulant(skips))
             if self._spent > effort / 2:
@@ -174,18 +177,25 @@ class CirculantSearch:
         self._tried[design] = np.inf if grown is None else grown[1].time
 
     def _leaders(self, count: int) -> list[Circulant]:
-        """Return the best designs."""
+        """Return the best designs.
+
+        At most ``count``, the fastest first; those that do not fit count as infinite.
+        """
         return nsmallest(count, self._tried, key=lambda design: self._tried[design])
 
     def _step(self) -> Circulant:
-        """A graph near one of the best, or any."""
+        """Return a graph near one of the best, or any, in as many pieces as the best has."""
         leaders = self._leaders(_KEPT)
         skips = varied_skips([leader.skips for leader in leaders], self._longest, self._rng)
         return Circulant(skips, leaders[0].pieces if leaders else 2)
 
 
 def regular_skips(ranks: int, channels: int, longest: int) -> Iterator[tuple[int, ...]]:
-    """Lengths 1 ... a, and multiples of a length that these bridge from both sides; four hops may reach all ranks."""
+    """Yield lengths 1 ... a, and multiples of a length that these bridge from both sides; four hops may reach all
+    ranks.
+
+    Only lengths whose sum the channels hold.
+    """
     for near in range(1, longest + 1):
         for stride in (2 * near + 1, 2 * near, 2 * near + 2):
             for far in range(longest // stride + 1):
@@ -195,9 +205,10 @@ def regular_skips(ranks: int, channels: int, longest: int) -> Iterator[tuple[int
 
 
 def varied_skips(leaders: Sequence[tuple[int, ...]], longest: int, rng: np.random.Generator) -> tuple[int, ...]:
-    """Lengths near those of one of the leaders, or any; short ones more often."""
+    """Return lengths near those of one of the leaders, or any, ascending; short ones more often."""
 
     def length() -> int:
+        """Return a random length up to the longest, short ones more often."""
         return max(1, int(np.exp(rng.random() * np.log(max(longest, 1)))))
 
     if not leaders or rng.random() < 0.1:
@@ -295,7 +306,10 @@ def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def _straight_sums(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Circuits between all pairs that carry sums to the rest while contributions still arrive, nothing set anew."""
+    """Yield all-reduces over circuits between all pairs that carry sums to the rest while contributions still arrive.
+
+    Nothing is set anew. One for each number of pieces that does not make too many rows.
+    """
     ranks = fabric.ranks
     source, destination, route, colour = ring_all_to_all(ranks)
     width = fabric.usable_channels // ring_all_to_all_wavelengths(ranks)
@@ -356,7 +370,10 @@ def stages(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def stage_plans(share: float, fabric: Fabric) -> list[StagePlan]:
-    """Return ways to cut the ring, for all-gathers of ``share`` bytes a rank, best estimate first."""
+    """Return ways to cut the ring, for all-gathers of ``share`` bytes a rank, best estimate first.
+
+    Each is (estimated seconds, cuts); those of one radix and way keep the best six ways to finish the parts.
+    """
 
     @cache
     def plans(size: int, wavelengths: Callable[[int], int]) -> list[StagePlan]:
@@ -392,6 +409,7 @@ def _build_stages(collective: Collective, fabric: Fabric, cuts: tuple[Cut, ...])
     n = fabric.ranks
 
     def all_gather(gather: Collective) -> Schedule:
+        """Return the all-gather of these stages, whose rows carry lists of chunks."""
         stages, held = exchange_stages(n, *zip(*cuts, strict=True))
         orders = ", ".join(f"{radix} {'in a row' if in_a_row else 'side by side'}" for radix, in_a_row in cuts)
         note = f"circuits are set anew for each stage; parts of the ring, and how shares follow: {orders}"

@@ -51,13 +51,13 @@ Edges = tuple[Ints, Ints, Ints]
 
 
 def served(hops: int, load: int) -> int:
-    """Ranks of a line that a tree so deep serves with so many lightpaths over each link."""
+    """Return the ranks of a line, but the root, that a tree so deep serves with so many lightpaths over each link."""
     return comb(hops + load, load) - 1
 
 
 @lru_cache(maxsize=1 << 16)
 def depth(ranks: int, load: int) -> int:
-    """Fewest hops in which a tree with so many lightpaths over each link serves so many ranks of a line."""
+    """Return the fewest hops in which a tree with so many lightpaths over each link serves so many ranks of a line."""
     if load == 1:
         return ranks
     hops = 0
@@ -68,7 +68,7 @@ def depth(ranks: int, load: int) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def side_depth(ranks: int, outward: int, backward: int) -> int:
-    """Fewest hops in which hubs serve so many ranks of a side, with so many lightpaths over each link out and back."""
+    """Return the fewest hops in which hubs serve so many ranks of a side, by so many lightpaths a link out and back."""
     hops, both = 1, outward + backward
     while comb(hops + both, both) - comb(hops + backward, backward) < ranks:
         hops += 1
@@ -76,10 +76,12 @@ def side_depth(ranks: int, outward: int, backward: int) -> int:
 
 
 def hub_tree(ranks: int, hops: int, outward: int, backward: int, spacing: int) -> tuple[Edges, Ints]:
-    """A tree from the root to hubs of one side, and the places of root and hubs, the last hub at place ``ranks``.
+    """Return a tree from the root to hubs of one side, and the places of root and hubs, the last hub at place
+    ``ranks``.
 
-    Each hub serves the ranks behind it in the hops that it has left, and at most ``spacing`` − 1 of them. In hops that
-    do for hubs ``spacing`` ranks from each other, or for hubs as far from each other as hops allow, all are served.
+    Edges count hubs, the root as 0, not places. Each hub serves the ranks behind it in the hops that it has left, and
+    at most ``spacing`` − 1 of them. In hops that do for hubs ``spacing`` ranks from each other, or for hubs as far from
+    each other as hops allow, all are served.
     """
     parent, place = [], [0]
     # Lightpaths still to send: from which hub, with how many hops left behind it, in the room of which number.
@@ -95,7 +97,7 @@ def hub_tree(ranks: int, hops: int, outward: int, backward: int, spacing: int) -
 
 
 def line_tree(ranks: int, load: int) -> Edges:
-    """A tree from place 0 to places 1 ... ``ranks``, as shallow as the load allows."""
+    """Return a tree from place 0 to places 1 ... ``ranks``, as shallow as the load allows."""
     parent, child = [], []
     waiting = [(0, ranks, depth(ranks, load), load)]
     while waiting:
@@ -163,7 +165,9 @@ class HubTree(NamedTuple):
 def share_wavelengths(
     kinds: Sequence[HubTree], channels: int, hop: float, channel_seconds: float
 ) -> dict[HubTree, int]:
-    """Wavelengths of a lightpath of each kind of tree that together carry all data in the least time.
+    """Return the wavelengths of a lightpath of each kind of tree that together carry all data in the least time.
+
+    Kinds that get none are left out. Of many channels they are shared out in bundles.
 
     Args:
         hop: seconds of a hop.
@@ -185,7 +189,10 @@ def share_wavelengths(
 
 
 def _fullest(loads: Sequence[tuple[int, int]], channels: int, values: Sequence[float]) -> Ints:
-    """How many of each kind have the largest total value within so many channels either way: [kind]."""
+    """Return how many of each kind have the largest total value within so many channels either way: [kind].
+
+    ``loads`` has the channels that one of each kind takes, one way and the other.
+    """
     outward, backward = (np.array(side, np.int64) for side in zip(*loads, strict=True))
     most = int(max(outward.max(), backward.max()))
     # Rows and columns before ``most`` are those with less than no channels.
@@ -214,7 +221,7 @@ def _fullest(loads: Sequence[tuple[int, int]], channels: int, values: Sequence[f
 def cut_into_pieces(
     widths: dict[HubTree, int], hop: float, channel_seconds: float, piece_overhead: float, pieces: Ints
 ) -> tuple[Floats, Ints]:
-    """Seconds until the last piece arrives, and the pieces of each tree, if data is cut in so many equal pieces.
+    """Return seconds until the last piece arrives, and the pieces of each tree, if data is cut in so many equal pieces.
 
     Args:
         pieces: pieces in all: [cut].
@@ -227,6 +234,7 @@ def cut_into_pieces(
     fill = depth * (hop + busy)
 
     def carried(seconds: Floats) -> Ints:
+        """Return the pieces that each tree delivers within these seconds: [cut, tree]."""
         sent: Ints = np.maximum(0, np.floor((seconds[:, None] - fill) / busy + 1 + 1e-9)).astype(np.int64)
         return sent
 
@@ -243,7 +251,10 @@ def cut_into_pieces(
 
 
 def place_trees(widths: dict[HubTree, int], counts: Sequence[int]) -> tuple[HubTree, ...]:
-    """The trees that carry pieces, on channels and with pieces behind those of the tree before."""
+    """Return the trees that carry pieces, on channels and with pieces behind those of the tree before.
+
+    Trees without pieces are left out.
+    """
     trees = []
     first, one, other = 0, 0, 0
     for (tree, width), count in zip(widths.items(), counts, strict=True):
@@ -288,13 +299,14 @@ class Shape:
 
 
 def rooted(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the fastest of the best estimates as a queued schedule, not yet verified."""
+    """Return the fastest of the four best estimates that light reaches, as a queued schedule, not yet verified."""
     nbytes = max(collective.nbytes, 1.0)
     estimates = sorted(_shapes(nbytes, fabric))
     estimates[:0] = _trees_side_by_side(fabric, nbytes, _GAIN * estimates[0].seconds)
     shapes = list(islice((shape for shape in estimates if _reaches(fabric, shape)), _BUILT))
 
     def broadcast(spread: Collective) -> Schedule:
+        """Return the fastest of the broadcasts over these shapes."""
         schedules = [_build_tree(spread, fabric, shape) for shape in shapes]
         return min(schedules, key=lambda schedule: cost(schedule, fabric).time)
 
@@ -317,14 +329,18 @@ def _shapes(nbytes: float, fabric: Fabric) -> Iterator[Shape]:
 
 
 def _loads(most: int) -> list[int]:
-    """All that differ in the wavelengths that they leave to each lightpath."""
+    """Return all numbers of lightpaths over a link, up to ``most``, that differ in the wavelengths each one gets."""
     return [load for load in range(1, most + 1) if load == most or most // load > most // (load + 1)]
 
 
 def _estimated(
     fabric: Fabric, data: float, loads: tuple[int, ...], spacing: int, hops: int, links: int, directions: int
 ) -> Shape:
-    """Hops, the time of a piece in each of them, and of the pieces that follow; in as many pieces as are best."""
+    """Return the shape in as many pieces as are best, with its seconds: hops, pieces that follow, and propagation.
+
+    ``data`` is what one direction carries, ``links`` the most on the longest way, ``directions`` how many carry pieces
+    of their own.
+    """
     width = fabric.usable_channels // max(loads)
     pieces = np.array([count for count in _PIECES if directions * count * fabric.ranks <= _ROWS])
     busy = data / pieces / (width * fabric.channel_bandwidth) + fabric.piece_overhead
@@ -334,7 +350,10 @@ def _estimated(
 
 
 def _both_ways_late(fabric: Fabric, nbytes: float) -> Iterator[Shape]:
-    """Two chains around the ring, and as many pieces both ways behind as arrive no later than those around."""
+    """Yield two chains around the ring, with as many pieces both ways behind as arrive no later than those around.
+
+    At most one shape, in the fewest pieces that are nearly the fastest; none where no number of pieces leaves any late.
+    """
     n, half = fabric.ranks, fabric.ranks // 2
     shapes: list[Shape] = []
     for pieces in _PIECES:
@@ -351,7 +370,11 @@ def _both_ways_late(fabric: Fabric, nbytes: float) -> Iterator[Shape]:
 
 
 def _trees_side_by_side(fabric: Fabric, nbytes: float, most: float) -> Iterator[Shape]:
-    """Trees to hubs on wavelengths of their own, if several together carry the data in less than ``most`` seconds."""
+    """Yield trees to hubs on wavelengths of their own, if several together carry the data in less than ``most``
+    seconds.
+
+    At most one shape; none where light does not reach the far side.
+    """
     half, channels = fabric.ranks // 2, fabric.usable_channels
     if fabric.reach is not None and fabric.reach < half:
         return

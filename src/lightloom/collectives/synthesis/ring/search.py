@@ -58,9 +58,10 @@ class _Rows(NamedTuple):
 def estimated_designs(
     ranks: int, channels: int, nbytes: float, timing: Timing, limit: float
 ) -> list[tuple[float, Design]]:
-    """Estimated seconds and designs of one to three levels, below ``limit`` seconds, best estimate first.
+    """Return estimated seconds and designs of one to three levels, below ``limit`` seconds, best estimate first.
 
-    Of designs that differ in the length of the line of top chords alone, the best.
+    Of designs that differ in the length of the line of top chords alone, the best. At most 4000 for each number of
+    levels; ``nbytes`` is one rank's share.
     """
     levels = _levels(ranks, channels)
     designs: list[tuple[float, Design]] = []
@@ -77,7 +78,11 @@ def estimated_designs(
 
 
 def widened(chords: Sequence[Level], ranks: int, channels: int, nbytes: float, timing: Timing) -> Design | None:
-    """These chords, each as wide as its estimated load asks; None where they are not nested, or do not fit."""
+    """Return the design of these chords, each as wide as its estimated load asks; None where not nested, or they do not
+    fit.
+
+    Widths of the chords given do not count.
+    """
     levels = sorted((chord._replace(width=1) for chord in chords), key=lambda chord: chord.length(ranks))
     if not all(chord.skip < chord.hubs for chord in levels) or sum(chord.colours for chord in levels) >= channels:
         return None
@@ -90,7 +95,7 @@ def widened(chords: Sequence[Level], ranks: int, channels: int, nbytes: float, t
 
 
 def hub_counts(ranks: int) -> list[int]:
-    """Numbers of hubs worth trying: divisors, and where there are few, any nearly even spread."""
+    """Return numbers of hubs worth trying, most first: divisors, and where there are few, any nearly even spread."""
     spacings = [spacing for spacing in range(1, min(_SPACINGS, ranks // 2) + 1) if ranks % spacing == 0]
     if len(spacings) > 2:
         return [ranks // spacing for spacing in spacings]
@@ -99,7 +104,7 @@ def hub_counts(ranks: int) -> list[int]:
 
 
 def _levels(ranks: int, channels: int) -> list[Level]:
-    """Ordered by length, then by spacing."""
+    """Return levels of width 1 worth combining, ordered by length, then by spacing."""
     levels = [
         level
         for hubs in hub_counts(ranks)
@@ -110,7 +115,7 @@ def _levels(ranks: int, channels: int) -> list[Level]:
 
 
 def _combinations(levels: list[Level], count: int, ranks: int) -> Ints:
-    """Indices of nested levels, each at least twice as long as the one below: [row, level]."""
+    """Return indices of nested levels, each at least twice as long as the one below: [row, level]."""
     hubs = np.array([level.hubs for level in levels], np.int64)
     length = np.array([level.length(ranks) for level in levels])
     below = (hubs[:, None] % hubs[None, :] == 0) & (2 * length[:, None] <= length[None, :])
@@ -149,10 +154,15 @@ def _estimated(levels: list[Level], count: int, ranks: int, nbytes: float, timin
 
 
 def _fitted(levels: list[Level], rows: _Rows, channels: int, limit: float) -> tuple[Floats, _Rows]:
-    """The least seconds at which every level has the wavelengths it needs; rows that fit below the limit."""
+    """Return the least seconds at which every level has the wavelengths it needs [row]; and the rows that fit in the
+    limit.
+
+    Not below the row's depth.
+    """
     colours = np.array([level.colours for level in levels], np.int64)
 
     def fits(rows: _Rows, seconds: Floats) -> Mask:
+        """Return whether each row's levels and unit links fit the channels if they are busy so long: [row]."""
         needed = np.maximum(1, np.ceil(rows.loads / seconds[:, None])) * colours[rows.which]
         total = np.maximum(1, np.ceil(rows.unit / seconds)) + needed.sum(axis=1)
         return np.asarray(total <= channels)
@@ -168,7 +178,8 @@ def _fitted(levels: list[Level], rows: _Rows, channels: int, limit: float) -> tu
 
 
 def _design(levels: list[Level], rows: _Rows, row: int, seconds: float, channels: int, ranks: int) -> Design:
-    """Widths for these seconds; what is left over goes to the busiest level, unit links included."""
+    """Return the design of a row with widths for these seconds; what is left goes to the busiest level, unit links
+    included."""
     chords = [levels[i] for i in rows.which[row].tolist()]
     widths = np.maximum(1, np.ceil(rows.loads[row] / max(seconds, 1e-15))).astype(np.int64)
     colours = np.array([chord.colours for chord in chords])
@@ -240,7 +251,10 @@ class RingSearch:
         self._best: tuple[float, Design] = (np.inf, Design(()))
 
     def run(self, effort: int) -> tuple[Design, RingTrees]:
-        """Return the best design found, and its trees."""
+        """Return the best design found, and its trees.
+
+        ``effort`` counts transfers scheduled. It ends early near the bound.
+        """
         if self._known is not None:
             self._try(self._known)
         for pieces in () if self._known else _PIECES:
@@ -261,7 +275,7 @@ class RingSearch:
         return self._best[1], trees
 
     def _sweep(self, effort: int) -> None:
-        """Candidates in the order of their estimates, with the same effort for each distance between hubs.
+        """Try candidates in the order of their estimates, with the same effort for each distance between hubs.
 
         The farther hubs lie apart, the longer until a design repeats, and the longer its trees take to grow.
         """
@@ -302,7 +316,7 @@ class RingSearch:
         return repetition(self._ranks, design.chords) * self._ranks * design.pieces
 
     def _pieces(self, design: Design) -> int:
-        """Enough for a piece to be sent in a fraction of a hop, as long paths pay that at every hop."""
+        """Return enough (2 to 16) for a piece to be sent in a tenth of a hop, as long paths pay that at every hop."""
         _, channels, nbytes, timing, _ = self._problem
         sending = nbytes / (min((chord.width for chord in design.chords), default=channels) * timing.bandwidth)
         return next(
@@ -310,14 +324,14 @@ class RingSearch:
         )
 
     def _leaders(self, count: int) -> list[Design]:
-        """The best designs, no two of them with the same chords."""
+        """Return the best designs, at most ``count``, no two of them with the same chords."""
         best: dict[tuple[Level, ...], Design] = {}
         for _, _, design in self._order[: _KEPT * count]:
             best.setdefault(design.chords, design)
         return list(best.values())[:count]
 
     def _walk(self, effort: int, coarse: bool) -> None:
-        """Random steps from the best designs; coarse ones in few pieces, which leaves time for more of them."""
+        """Try random steps from the best designs; coarse ones in few pieces, which leaves time for more of them."""
         rng = np.random.default_rng(0)
         misses = 0
         while self._spent < effort and not self._content() and misses < 10_000:
@@ -338,7 +352,7 @@ class RingSearch:
                 self._try(design)
 
     def _step(self, design: Design, rng: np.random.Generator) -> Design | None:
-        """A design near this one; None where the step leads nowhere."""
+        """Return a design near this one; None where the step leads nowhere."""
         kind = int(rng.integers(0, 10))
         chords = list(design.chords)
         if kind == 9:
@@ -378,7 +392,7 @@ class RingSearch:
         return [level._replace(hubs=hubs, skip=max(1, round(level.length(self._ranks) * hubs / self._ranks)))]
 
     def _nested(self, rng: np.random.Generator) -> tuple[Level, ...]:
-        """Two or three levels between the same hubs, their lengths apart by like factors."""
+        """Return two or three levels between the same hubs, their lengths apart by like factors."""
         hubs = int(rng.choice(hub_counts(self._ranks)))
         longest = max(4.0, self._ranks / 4) ** rng.uniform(0.5, 1.0)
         parts = (0.5,) if rng.random() < 0.5 else (0.33, 0.67)
@@ -398,6 +412,6 @@ def _of_length(hubs: int, length: float, ranks: int, rng: np.random.Generator) -
 
 
 def _beside(level: Level, rng: np.random.Generator) -> Level:
-    """Chords between the same hubs, some times shorter or longer."""
+    """Return chords between the same hubs, some times shorter or longer, of random width."""
     skip = max(1, round(level.skip * float(rng.choice((0.25, 1 / 3, 0.5, 2.0, 3.0)))))
     return level._replace(skip=skip, width=int(rng.integers(1, level.width + 2)))
