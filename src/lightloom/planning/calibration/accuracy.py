@@ -119,7 +119,7 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
 
 
 def read_calibration(path: Path) -> Calibration:
-    """Read what :func:`write_calibration` wrote; calibrations of the catalog also by their name.
+    """Return the calibration that :func:`write_calibration` wrote to a file; those of the catalog also by their name.
 
     Raises:
         ConfigError: the file cannot be read, or a field is missing, unknown or out of range.
@@ -209,7 +209,7 @@ def _assumptions(step: MeasuredStep, used: MeasuredStep) -> str:
 
 
 def accuracy(steps: MeasuredSteps, calibration: Calibration | None = None) -> Accuracy:
-    """Predict every row from the priors, or from a calibration.
+    """Return predictions of every row from the priors, or from a calibration, with their errors.
 
     Raises:
         ConfigError: a row is of another accelerator than the calibration.
@@ -237,8 +237,8 @@ def _absent(calibration: Calibration, steps: MeasuredSteps) -> list[str]:
 def cross_validated(
     steps: MeasuredSteps, left_out: CrossValidation = "rows", advance: Callable[[int], None] | None = None
 ) -> Accuracy:
-    """Predict every row by fits that have not seen it: a tenth of the rows is left out of each, or all rows of one
-    model size; ``advance`` is told after each fit."""
+    """Return predictions of every row by fits that have not seen it: a tenth of the rows is left out of each, or all
+    rows of one model size; ``advance`` is told after each fit."""
     words = {"rows": "calibrated on the other nine tenths of its rows", "models": "calibrated on its other models"}
 
     def predict(jobs: Jobs, priors: Priors) -> Predictions:
@@ -285,7 +285,7 @@ def _predict_each_accelerator(
 
 
 def draw_accuracy(judged: Sequence[Accuracy]) -> Figure:
-    """Draw predicted against measured steps, one colour for each table."""
+    """Return the figure of predicted against measured steps, one colour for each table."""
     return accuracy_figure(
         [
             PredictedSeries(
@@ -307,7 +307,8 @@ LEAST_ROWS = 4
 
 
 def calibrate(steps: MeasuredSteps, accelerator: str, advance: Callable[[int], None] | None = None) -> Calibration:
-    """Fit the parameters of an accelerator, from its priors, to steps measured on it.
+    """Return the parameters of an accelerator, fitted from its priors to steps measured on it, with their errors on
+    rows left out.
 
     Args:
         steps: the measured rows.

@@ -181,7 +181,7 @@ class System:
 
     @cached_property
     def tasks(self) -> list[LibraryTask]:
-        """The rows as collectives."""
+        """Rows as collectives of a library over the system's tiers, one each."""
         return [task_of(row.collective, row.gpus, row.nodes, row.nbytes, self.tiers) for row in self.rows]
 
     @cached_property
@@ -271,7 +271,7 @@ def read_systems(
     accelerator: str | None = None,
     gpus: int | None = None,
 ) -> tuple[list[System], list[str]]:
-    """Read tables of timed collectives, and group their rows by system.
+    """Return the systems of tables of timed collectives, their rows grouped by system, and the checksums of the files.
 
     Args:
         tables: files, or names in the folder ``LIGHTLOOM_MEASURED``; columns ``cluster`` and ``transport`` name the

@@ -66,8 +66,7 @@ def sensitivity(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
 
 
 def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats | None = None) -> Fit:
-    """Fit the parameters to the rows of ``jobs``; the fit has the most likely parameters, their covariance and the
-    noise.
+    """Return the parameters that the rows of ``jobs`` and the priors support most, their covariance and the noise.
 
     Derivatives cost as many predictions as there are parameters, so that a few steps share them.
 
@@ -183,12 +182,12 @@ class Predictions:
 
     @property
     def low(self) -> Floats:
-        """Seconds at the lower end of the interval."""
+        """Seconds at the lower end of the 90 % interval: [rows]."""
         return np.exp(self.log_seconds - self.half_width)
 
     @property
     def high(self) -> Floats:
-        """Seconds at the upper end of the interval."""
+        """Seconds at the upper end of the 90 % interval: [rows]."""
         return np.exp(self.log_seconds + self.half_width)
 
 
@@ -224,7 +223,8 @@ def model_folds(jobs: Jobs) -> Ints:
 def predict_held_out(
     jobs: Jobs, priors: Priors, fitted: Fit, fold: Ints, advance: Callable[[int], None] | None = None
 ) -> Predictions:
-    """Predict each row by a fit to the rows of all other folds.
+    """Return the prediction of each row by a fit to the rows of all other folds; from the priors where there are no
+    others.
 
     The scatter in a row's interval is that of the other folds' rows. All fits share the derivatives at the fit to all
     rows.

@@ -216,7 +216,7 @@ class ProfiledOperator:
 
     @property
     def mean_seconds(self) -> float:
-        """Seconds of one call."""
+        """Mean seconds of one call."""
         return self.seconds / self.calls
 
     @property
@@ -381,7 +381,8 @@ def usable_operators(operators: Sequence[ProfiledOperator], accelerator: Acceler
 
 
 def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) -> Calibration:
-    """Fit the parameters that operators determine to a profile of a GPU.
+    """Return a calibration in which the parameters that operators determine are fitted to a profile of a GPU; the
+    others stay at their priors.
 
     Args:
         profile: what was profiled.
@@ -523,12 +524,12 @@ class ProfiledStep:
 
     @property
     def measured(self) -> float:
-        """Seconds of a step."""
+        """Measured seconds of a step: the sum of its parts."""
         return sum(part.measured for part in self.parts)
 
     @property
     def predicted(self) -> float:
-        """Seconds of a step, predicted."""
+        """Predicted seconds of a step: the sum of its parts."""
         return sum(part.predicted for part in self.parts)
 
 

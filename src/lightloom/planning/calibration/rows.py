@@ -379,7 +379,7 @@ class MeasuredSteps:
 
 
 def read_steps(name: Path | str) -> MeasuredSteps:
-    """Read a table of measured steps, every row of it.
+    """Return a table of measured steps, every row of it.
 
     Raises:
         ConfigError: the file is missing or differs from its checksum; or a row cannot be expressed: the message names

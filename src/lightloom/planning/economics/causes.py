@@ -57,7 +57,7 @@ class InterruptionLog(Config):
 
     @property
     def total(self) -> float:
-        """Interruptions of every cause."""
+        """Number of interruptions of every cause together, as observed."""
         return sum(sum(rows.values()) for rows in self.interruptions.values())
 
     def rate(self, group: Group) -> float:

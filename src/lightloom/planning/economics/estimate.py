@@ -61,7 +61,7 @@ class Machine:
 
     @property
     def nodes(self) -> int:
-        """Nodes of the job."""
+        """Number of nodes of the job, the last one perhaps with fewer ranks."""
         return -(-self.ranks // self.node_ranks)
 
 
@@ -95,7 +95,7 @@ class Estimate:
 
     @cached_property
     def shares(self) -> Shares:
-        """Where the time goes."""
+        """Shares of the time by where it goes, slowed steps included."""
         return self.job.shares().at_speed(self.speed)
 
     @property
@@ -115,7 +115,7 @@ class Estimate:
 
     @cached_property
     def dollars(self) -> float | None:
-        """Dollars of the nodes and their spares, as far as prices are known; None where none is."""
+        """Dollars of the nodes and their spares, as far as prices are known; None where a node has none."""
         return None if self.node_price.value is None else self.node_price.value * self.cost
 
     @cached_property

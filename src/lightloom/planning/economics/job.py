@@ -52,6 +52,7 @@ class Interruption:
     """Seconds before the restart in which nothing fails."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError where rate, restart or downtime is negative or not finite."""
         _check_numbers(self, ("rate", "restart", "downtime"), f" of {self.name}:")
 
 
@@ -66,6 +67,7 @@ class Checkpoint:
     """Seconds after the stall until it is durable; 0 for blocking checkpoints."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError where stall or save is negative or not finite."""
         _check_numbers(self, ("stall", "save"), " of a checkpoint:", "seconds")
 
 
@@ -251,6 +253,8 @@ class Job:
     """Useful seconds between checkpoints; None: the optimum."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for numbers out of range: no node, negative spares, rates or times, an interval that is not
+        positive."""
         if self.nodes < 1 or self.spares < 0:
             raise ConfigError(f"{self.nodes} nodes and {self.spares} spares: expected 1 or more, and 0 or more")
         _check_numbers(self, ("node_rate", "node_restart", "repair"))
@@ -265,7 +269,7 @@ class Job:
 
     @property
     def mtbf(self) -> float:
-        """Mean seconds between interruptions while the job runs or restarts."""
+        """Mean seconds between interruptions while the job runs or restarts; infinite where nothing fails."""
         rate = interruption_rate(self.interruptions)
         return 1 / rate if rate else math.inf
 
@@ -278,7 +282,7 @@ class Job:
 
     @property
     def availability(self) -> float:
-        """Share of the time in which enough nodes work."""
+        """Share of the time in which enough nodes work, spares included."""
         host = host_availability(1 / self.node_rate if self.node_rate else math.inf, self.repair)
         return spare_share(self.nodes + self.spares, self.nodes, host)
 
@@ -417,6 +421,8 @@ class World:
     """Failures a second of one whole rack."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for a shape outside 0.2 to 20, negative crews, empty racks, or a rate that is negative or
+        not finite."""
         if not 0.2 <= self.shape <= 20:
             raise ConfigError(f"shape {self.shape:g} of Weibull lifetimes: expected 0.2 to 20")
         if self.crews < 0:

@@ -379,7 +379,7 @@ class StepEnergy:
 
     @property
     def known_j(self) -> float:
-        """Sum of the parts that have a figure."""
+        """Sum of the parts that have a figure, in joules; 0 where none has."""
         return self.total.value or 0.0
 
     @property
@@ -447,7 +447,8 @@ class StepLedger:
 
     @cached_property
     def watts(self) -> Total:
-        """Mean watts of a rank during the step, sending included."""
+        """Mean watts of a rank during the step, static power and sending; static power alone for a step without
+        time."""
         if not self.step_time:
             return self.cluster.static_power
         low, high = self.interval or (self.step_time, self.step_time)
@@ -462,7 +463,7 @@ class StepLedger:
 
     @cached_property
     def dollars(self) -> Total:
-        """Dollars of the step: the share of the price and of maintenance, and electricity."""
+        """Dollars of the step over all ranks: the share of the price and of maintenance, and electricity."""
         share = self._lasting(self.cluster.cost_rate)
         power = self.metered.times(self.cluster.site.electricity)
         return summed("dollars", (share, replace(power, unit="dollars")))

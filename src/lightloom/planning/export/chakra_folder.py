@@ -265,7 +265,8 @@ def _is_export(folder: Path) -> bool:
 
 
 def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) -> dict[str, object]:
-    """Write the folder aside and rename it; returns what ``lightloom.json`` says.
+    """Write the folder of an exported step aside and rename it, in place of an earlier one; returns what
+    ``lightloom.json`` says.
 
     Args:
         folder: new, empty, or an earlier export.

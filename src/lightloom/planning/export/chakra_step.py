@@ -55,7 +55,7 @@ class Line(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Seconds of a message."""
+        """Seconds of one message of the mean size, latency included."""
         return self.latency + self.message / self.rate
 
     def alike(self, other: Line) -> bool:
@@ -202,7 +202,8 @@ class AnalyticalNetwork(NamedTuple):
 
     @property
     def backend(self) -> str:
-        """The analytical backend that runs it; only one of them takes several dimensions."""
+        """Name of ASTRA-sim's analytical backend that runs it: ``Congestion_Aware`` for one dimension, else
+        ``Congestion_Unaware``."""
         return "Congestion_Aware" if len(self.dimensions) == 1 else "Congestion_Unaware"
 
     def to_yaml(self) -> str:
@@ -297,7 +298,8 @@ class StepTraces:
 
 
 def step_traces(job: Job, choice: Strategy | PlacedChoice, step: StrategyStep | PlacedStep) -> StepTraces:
-    """Take the step of a plan apart.
+    """Return everything that the traces of a plan's step say: what each stage does, how collectives are carried, and
+    the network.
 
     Raises:
         UnsupportedError: the step has what neither traces nor a simulator of messages can say; the line names it.

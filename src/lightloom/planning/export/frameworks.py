@@ -41,17 +41,17 @@ class ExportedJob(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """Blocks of the model."""
+        """Number of blocks of the model."""
         return sum(self.layers)
 
     @property
     def per_chunk(self) -> int | None:
-        """Blocks of a stage's chunk; None where not all have as many."""
+        """Number of blocks of each chunk of a stage; None where not all have as many."""
         return self.layers[0] if len(set(self.layers)) == 1 else None
 
     @property
     def origin(self) -> str:
-        """One line that says what is exported."""
+        """One line that says what is exported: model, cluster, ranks, plan and samples of a step."""
         return f"{self.model} on {self.cluster}, {self.ranks} ranks: {self.label}, {self.strategy.global_batch} samples"
 
 

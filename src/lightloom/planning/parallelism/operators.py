@@ -363,6 +363,7 @@ class OperatorColumns:
     """Where times were measured: their batch and machine; the seconds are columns."""
 
     def __getitem__(self, name: str) -> Ints:
+        """Return the column of a name: [operators]."""
         return self.values[name]
 
     def where(self, name: str) -> Ints:

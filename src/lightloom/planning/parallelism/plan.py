@@ -121,6 +121,8 @@ class ParallelPlan:
     """Operators that run their forward pass once more before their backward pass."""
 
     def __post_init__(self) -> None:
+        """Raise AssertionError where a parameter is not in exactly one group, or an exchange is needed before it can
+        start."""
         grouped = [name for group in self.groups for name in group.operators]
         owners = [operator.name for operator in self.graph.operators if operator.parameters]
         if sorted(grouped) != sorted(owners):

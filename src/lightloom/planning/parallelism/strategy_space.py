@@ -106,17 +106,17 @@ class Strategy(NamedTuple):
 
     @property
     def replicas(self) -> int:
-        """Ranks that hold the same parameters: those that share a sample's tokens do too."""
+        """Ranks that hold the same parameters, dp · cp: those that share a sample's tokens do too."""
         return self.dp * self.cp
 
     @property
     def samples(self) -> int:
-        """Samples of one micro-batch, other than a smaller last one."""
+        """Samples of one micro-batch of a replica, other than a smaller last one."""
         return self.micro_batch or self.global_batch // (self.dp * self.micro_batches)
 
     @property
     def last_samples(self) -> int:
-        """Samples of the last micro-batch."""
+        """Samples of a replica's last micro-batch, which may be smaller."""
         return self.global_batch // self.dp - (self.micro_batches - 1) * self.samples
 
     @property
@@ -181,6 +181,7 @@ class Strategies:
         return cls(algorithms=algorithms, **columns)
 
     def __len__(self) -> int:
+        """Return the number of rows."""
         return len(self.dp)
 
     def __getitem__(self, row: int) -> Strategy:
@@ -195,12 +196,12 @@ class Strategies:
 
     @property
     def replicas(self) -> Ints:
-        """Ranks that hold the same parameters: those that share a sample's tokens do too."""
+        """Ranks of each row that hold the same parameters, dp · cp: those that share a sample's tokens do too."""
         return self.dp * self.cp
 
     @property
     def samples(self) -> Ints:
-        """Samples of one micro-batch, other than a smaller last one."""
+        """Samples of one micro-batch of a replica, other than a smaller last one: [rows]."""
         return np.where(self.micro_batch > 0, self.micro_batch, self.global_batch // (self.dp * self.micro_batches))
 
     @property
@@ -215,7 +216,7 @@ class Strategies:
 
     @property
     def plain(self) -> Mask:
-        """Rows of data parallelism alone, whose buckets and units are simulated one by one."""
+        """Mask of the rows of data parallelism alone, whose buckets and units are simulated one by one: [rows]."""
         alone: Mask = (self.tp == 1) & (self.pp == 1) & (self.cp == 1) & (self.micro_batches == 1) & (self.ep == 1)
         alone &= (self.sharding == NONE) | (self.sharding == ZERO_3)
         return alone

@@ -73,7 +73,8 @@ class SwitchedStep:
 
     @cached_property
     def played(self) -> PlayedStep:
-        """When every pass, exchange and turn of the switch begins and ends."""
+        """Duration of the step, and the seconds of the rank of each stage by what they are spent on, turns of the
+        switch included."""
         return self.stages.play()
 
     @property
@@ -90,7 +91,7 @@ class SwitchedStep:
 
     @property
     def exposed(self) -> float:
-        """Seconds that the rank of the first stage waits for the switch."""
+        """Seconds of a step that the rank of the first stage waits for turns of the switch."""
         return float(self.played.spent["switch_turn_s"][0])
 
 
@@ -119,8 +120,8 @@ class InStep:
 
 
 def follow_the_step(job: Job, strategy: Strategy, prices: PlanePrices) -> InStep | None:
-    """Search the settings of a strategy's step; None for data parallelism alone, and where only one kind of groups
-    exchanges.
+    """Return the fastest of all searched settings of a strategy's step, and of those whose circuits stand; None for
+    data parallelism alone, and where only one kind of groups exchanges.
 
     Raises:
         UnsupportedError: groups that exchange in one phase are more than the planes.

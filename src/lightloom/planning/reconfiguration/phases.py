@@ -136,7 +136,7 @@ class PhasedTimes:
 
     @cached_property
     def fastest(self) -> StageTimes:
-        """The times if every axis had all planes."""
+        """Times of a micro-batch (not of a smaller last one) if every axis had all planes."""
         return self.times(dict.fromkeys(self.axes, self.prices.planes))[0]
 
     def active(self, *, beside: bool) -> dict[Phase, tuple[Axis, ...]]:

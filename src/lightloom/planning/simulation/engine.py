@@ -486,7 +486,7 @@ def simulate_step(
     overlap: bool = True,
     computing: Sequence[Task] | None = None,
 ) -> StepResult:
-    """Simulate one step of a plan on a fabric, with collectives at the given prices.
+    """Simulate one step of a plan on a fabric, with collectives at the given prices, and return its times and joules.
 
     Args:
         computing: :func:`compute_tasks` of the plan on the accelerator, where they are at hand.

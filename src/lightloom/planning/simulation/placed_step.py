@@ -95,7 +95,8 @@ def placed_work(
     *,
     accumulates: bool = False,
 ) -> PlacedWork:
-    """Lay out one step, or the passes of a micro-batch that ``accumulates`` gradients and updates nothing.
+    """Return the work of one step, or of the passes of a micro-batch that ``accumulates`` gradients and updates
+    nothing.
 
     Raises:
         UnsupportedError: two devices that exchange data have no path over the circuits.
@@ -500,7 +501,8 @@ class PlacedRun:
 
     @property
     def stretches(self) -> Stretches:
-        """All stretches in which hops sent, those of the last part of each included."""
+        """All stretches in which hops have sent: those that a dark or a new grant cut off, and the last one of each
+        hop."""
         nodes, state = self.work.nodes, self.state
         hops = np.flatnonzero(nodes.pipe >= 0)
         sent = hops[state.end[hops] > state.piece[hops]]
@@ -587,7 +589,7 @@ def simulate_placed(
     regrant: Regrant | None = None,
     accumulates: bool = False,
 ) -> PlacedStep:
-    """Simulate one step of a placed plan over the circuits that it was granted.
+    """Simulate one step of a placed plan over the circuits that it was granted, and return its times, bytes and memory.
 
     Args:
         circuits: with ``timing``, holds come round, the first after a reconfiguration at time 0.

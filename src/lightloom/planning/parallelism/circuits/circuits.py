@@ -58,6 +58,7 @@ class Traffic:
         return cls(shape[0], source[order], destination[order], nbytes[order])
 
     def __len__(self) -> int:
+        """Return the number of pairs that have something to send."""
         return len(self.nbytes)
 
     @property
@@ -109,6 +110,8 @@ class Timing:
     """Seconds from reading the senders' counters to the start of the reconfiguration that answers them."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for a hold that is not positive, a negative reconfiguration, or a controller latency
+        outside one period."""
         if not self.hold > 0:
             raise ConfigError(f"hold period of {self.hold} s: expected more than 0")
         if not self.reconfiguration >= 0:
@@ -147,6 +150,7 @@ class Circuits:
     channel: Ints
 
     def __len__(self) -> int:
+        """Return the number of circuits."""
         return len(self.hold)
 
     def counts(self, traffic: Traffic) -> Ints:

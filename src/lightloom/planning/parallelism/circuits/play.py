@@ -160,7 +160,8 @@ class Played:
 
 
 def play_once(traffic: Traffic, circuits: Circuits, fabric: Fabric, timing: Timing) -> Played:
-    """Play traffic on one assignment, planned from a whole iteration: set once, or a cycle of holds repeated.
+    """Play traffic on one assignment, set once or a cycle of holds repeated, until all is sent; returns when every pair
+    was served.
 
     A cycle of a single hold is reconfigured once and then stays; longer ones pay every hold's reconfiguration.
     Circuits are planned before the iteration.

@@ -97,7 +97,7 @@ def relax(traffic: Traffic, fabric: Fabric, continuity: bool = True) -> Relaxati
 
 
 def check_ring(traffic: Traffic, fabric: Fabric) -> None:
-    """Refuse what ring assignments do not model.
+    """Check that traffic and fabric are what ring assignments model.
 
     Raises:
         InputError: the sizes differ, or a rank has fewer transceivers than channels in both directions.

@@ -537,5 +537,5 @@ def _cut_operator(operator: Operator, cut: Cut, rules: PartitionRules, loss: flo
 
 
 def _joined(columns: Sequence[Column], dtype: type = np.float64) -> Column:
-    """Concatenate columns; none of them give an empty one of this dtype."""
+    """Return the columns in a row as one; without any, an empty one of ``dtype``."""
     return np.concatenate(columns) if columns else np.empty(0, dtype)

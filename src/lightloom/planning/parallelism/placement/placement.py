@@ -32,6 +32,7 @@ class Link:
     """Seconds that every transfer pays."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for a bandwidth that is not positive, or a latency that is negative or not finite."""
         if not self.bandwidth > 0 or not 0 <= self.latency < math.inf:
             raise ConfigError(f"{self}: expected more than 0 B/s and at least 0 s")
 
@@ -271,6 +272,7 @@ class HybridPlan:
     (ZeRO stage 1): each updates what it owns. SiP-ML's devices update every copy."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError where there is no group, or the placement is of other devices or another graph."""
         placed, size, k = self.placement, self.balanced.size, self.k
         if self.groups < 1 or placed.devices != k or len(placed.device) != size:
             raise ConfigError(
