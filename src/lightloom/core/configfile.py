@@ -122,7 +122,7 @@ def _entry_index(entries: Sequence[object], key: str, complaint: str) -> int:
 
 
 def validate(kind: type[T], data: Mapping[str, Any], where: str) -> T:
-    """Build an object of a type from the fields in ``data``.
+    """Return an object of a type, built from the fields in ``data``.
 
     Raises:
         ConfigError: the first complaint, as ``where: field: value: expectation``.

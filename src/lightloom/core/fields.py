@@ -85,7 +85,8 @@ class Config(BaseModel):
 
 @cache
 def _field_docstrings(kind: type) -> dict[str, str]:
-    """Return the docstring under each annotated field in the source of a class; none where it has no source."""
+    """Return the docstring under each annotated field in the source of a class, by field; empty where it has no source,
+    and for fields without one."""
     if not issubclass(kind, Config) or kind is Config:
         return {}
     docstrings = {}

@@ -29,7 +29,7 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that appears when the block ends, and not if the block raises.
+    """Yield a file, open for writing, that appears at ``path`` when the block ends, and not if the block raises.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -60,7 +60,7 @@ def is_file(path: Path | str) -> bool:
 
 
 def cannot_read(path: Path | str, reason: Exception | str, content: str = "") -> ConfigError:
-    """Return the complaint about a file that could not be read.
+    """Return the error, not raised, about a file that could not be read.
 
     Args:
         path: the file.
@@ -112,7 +112,8 @@ _BEFORE = (b"PK", b'{"', b"[{", b"[]")
 
 
 def cache_directory() -> Path:
-    """Return ``$LIGHTLOOM_CACHE``, else ``lightloom`` under ``$XDG_CACHE_HOME`` (``~/.cache``).
+    """Return the cache folder, which need not exist: ``$LIGHTLOOM_CACHE``, else ``lightloom`` under ``$XDG_CACHE_HOME``
+    (``~/.cache``).
 
     Raises:
         ConfigError: the folder belongs to somebody else, or others can write to it: what lies there would be believed.
@@ -149,7 +150,8 @@ def check_folder(folder: Path) -> None:
 
 
 def read_entry(path: Path) -> bytes | None:
-    """Return the content of an entry; None where there is none, or where it is not as it was written, which is said.
+    """Return the content of a cache entry; None where there is none, where an older version wrote it, or where it is
+    damaged, which is logged.
 
     Raises:
         ConfigError: the entry's folder can be written by others.
@@ -178,5 +180,6 @@ def write_entry(path: Path, content: str | bytes) -> None:
 
 
 def _head(path: Path, content: bytes) -> bytes:
-    """Return the first line of an entry: the digest of its name, which says what was asked, and of its content."""
+    """Return the first line of an entry, without its end: a mark and the digest of its name, which says what was asked,
+    and of its content."""
     return _MARK + sha256(path.name.encode() + b"\0" + content).hexdigest().encode()

@@ -47,7 +47,7 @@ class Form(NamedTuple):
 
     @property
     def suffixes(self) -> list[str]:
-        """Suffixes of its files."""
+        """Suffixes of its files, each with its dot, without ``.gz``."""
         return self.endings.split()
 
 
@@ -194,7 +194,8 @@ def _suffix(path: Path) -> str:
 
 
 def _described(head: str) -> str:
-    """Return what a file of no form holds, with the place where its JSON ends to be JSON, if it does."""
+    """Return the end of a message about a file of no form: where its JSON is broken, else its keys, else how it begins,
+    else that it is empty."""
     keys = list(dict.fromkeys(top_level_keys(head)))
     if head.lstrip().startswith(("{", "[")) and len(head.encode()) < _HEAD:
         try:

@@ -41,7 +41,7 @@ class Journal:
 
 @contextmanager
 def open_journal(folder: Path, name: str) -> Iterator[Journal]:
-    """Open the journal of the run ``name`` in a folder, which is created if it is missing.
+    """Yield the journal of the run ``name`` in a folder, which is created if it is missing and locked meanwhile.
 
     Raises:
         ConfigError: the folder cannot be written to, holds something else or another sweep, or another process is
@@ -103,7 +103,7 @@ def _checksum(body: bytes) -> bytes:
 
 
 def stored_record(path: Path, compute: Callable[[], Any]) -> Any:
-    """Return the content of a JSON file; without the file, ``compute`` its content and write it first.
+    """Return the content of a JSON file; without the file, that of ``compute``, which is written first.
 
     Raises:
         ConfigError: the file cannot be written.

@@ -91,7 +91,7 @@ def lacking_memory(nbytes: float, what: str) -> str | None:
 
 
 def require_memory(nbytes: float, what: str) -> None:
-    """Refuse work that takes more memory than is free.
+    """Raise UnsupportedError for work that takes more memory than is free, as :func:`lacking_memory` finds.
 
     Raises:
         UnsupportedError: ``nbytes`` are not free.

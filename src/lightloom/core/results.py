@@ -160,12 +160,12 @@ def formatted_fields(config: Config) -> dict[str, str]:
 
 
 def _belongs_in_line(value: object) -> bool:
-    """Return whether a value says something in one line: zeros and parts with many fields do not."""
+    """Return whether a value is shown in one line: zeros are not, nor are parts that are plain configurations."""
     return value != 0 and (isinstance(value, Described) or not isinstance(value, Config))
 
 
 def _dimension(*annotations: object) -> Dimension | None:
-    """Return the dimension that an annotation states, at any depth; None for numbers without a unit."""
+    """Return the first dimension that annotations state, at any depth; None for numbers without a unit."""
     for annotation in annotations:
         if isinstance(annotation, Quantity):
             return annotation.dimension

@@ -103,12 +103,12 @@ class Timeline:
 
     @property
     def step_time(self) -> float:
-        """Seconds until the last interval ends."""
+        """Seconds from 0 until the last interval ends; 0 without intervals."""
         return max((interval.end for interval in self.intervals), default=0.0)
 
     @property
     def resources(self) -> list[str]:
-        """Resources, in order of first use."""
+        """Names of the resources, each once, in order of first use."""
         return list(dict.fromkeys(interval.resource for interval in self.intervals))
 
     def on(self, resource: str) -> list[Interval]:
@@ -116,7 +116,8 @@ class Timeline:
         return [interval for interval in self.intervals if interval.resource == resource]
 
     def load(self) -> Counter:
-        """Return the bytes per second of all transmissions that say their bytes; its integral is their sum."""
+        """Return the bytes per second of all transmissions that say their bytes, as a counter; its integral is their
+        sum. Those of no length are left out."""
         changes = []
         for interval in self.intervals:
             nbytes = interval.details.get("bytes")
@@ -134,7 +135,8 @@ class Timeline:
         return seconds
 
     def breakdown(self) -> dict[str, float]:
-        """Return the seconds of the step by what it waits for; the values add up to ``step_time``.
+        """Return the seconds of the step by what it waits for: ``compute_s``, ``exposed_communication_s``,
+        ``exposed_reconfiguration_s`` and ``idle_s``, which add up to ``step_time``.
 
         A moment counts as compute when any computing runs, else as communication, else as reconfiguration,
         else as idle: what the network does beside computing is hidden, the rest is *exposed*.

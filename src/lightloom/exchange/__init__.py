@@ -53,6 +53,8 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> object:
+    """Return a name of this package, imported from its own module at the first use; raises AttributeError for any other
+    name."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

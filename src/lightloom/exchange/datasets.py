@@ -115,12 +115,12 @@ class Images:
 
 
 def is_there(folder: Path) -> bool:
-    """Return whether the data folder holds CIFAR-100 in either version."""
+    """Return whether the data folder holds a folder of CIFAR-100 in either version; its files are not looked at."""
     return any((folder / name).is_dir() for name in FOLDERS)
 
 
 def read_cifar(part: str, folder: Path | None = None, official: bool = True) -> Images:
-    """Read one part of CIFAR-100, from ``cifar-100-python/`` or ``cifar-100-binary/``.
+    """Return the images of one part of CIFAR-100, from ``cifar-100-python/`` or else ``cifar-100-binary/``.
 
     Args:
         part: ``train`` or ``test``.

@@ -74,12 +74,12 @@ class Movement:
 
     @property
     def kind(self) -> str:
-        """Kind of the collective that is executed."""
+        """Kind of the collective that is executed, such as ``all-reduce``."""
         return self.collective.kind
 
     @property
     def ranks(self) -> int:
-        """Ranks that take part."""
+        """Number of ranks that take part in the collective."""
         return self.collective.ranks
 
     @property
@@ -265,7 +265,7 @@ def replicas_agree(movement: Movement) -> bool:
 
 
 def _scattered(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Hash each value by the mixing step of SplitMix64."""
+    """Return a hash of each value, by the mixing step of SplitMix64."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -357,7 +357,8 @@ class UnevenMemory:
 
 
 def values_of_parts(movement: Movement, itemsize: int) -> Ints:
-    """Return the number of values of ``itemsize`` bytes in each part of a collective with sizes, int64 [part]."""
+    """Return the number of values of ``itemsize`` bytes in each part of a collective with sizes, rounded to the
+    nearest, int64 [part]."""
     wanted = movement.collective
     assert wanted.sizes is not None
     values: Ints = np.rint(wanted.sizes.share.ravel() * (wanted.distinct_nbytes / itemsize)).astype(np.int64)
@@ -596,6 +597,7 @@ class ScheduleExecutor:
 
 
 def _brings(header: Tensor) -> str:
-    """Return what a rank is about to execute, in words."""
+    """Return what a rank is about to execute, in words, from the header that it sent: values, type, schedule and number
+    of the call."""
     content, (dtype, values, calls) = header[:4].numpy().tobytes().hex()[:12], header[4:].tolist()
     return f"brings {values} values of {str(_DTYPES[dtype]).removeprefix('torch.')} to schedule {content}, call {calls}"

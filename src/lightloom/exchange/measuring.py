@@ -38,7 +38,7 @@ class KernelRates:
 
 
 def rates_path() -> Path:
-    """Return the path of the file of rates in the cache."""
+    """Return the path of the file of rates in the cache, which need not exist."""
     return cache_directory() / "exchange-rates.json"
 
 
@@ -78,7 +78,7 @@ _SCALE = 1e-3
 
 
 def measurable(method: ExchangeMethod) -> bool:
-    """Return whether a method codes values by kernels that ``measure_kernels`` times."""
+    """Return whether a method, or the one inside it, codes values by kernels that ``measure_kernels`` times."""
     return isinstance(method.coding, BlockExchange | RingCodecExchange | TopKExchange | PowerSgdExchange)
 
 

@@ -52,7 +52,7 @@ class Gradient:
 
     @property
     def values(self) -> int:
-        """Number of values in all tensors together."""
+        """Number of values in all tensors together (not the values themselves)."""
         return sum(prod(shape) for shape in self.shapes)
 
 
@@ -103,7 +103,8 @@ class ExchangeMethod(ABC):
     @property
     @abstractmethod
     def scale_free(self) -> bool:
-        """True if gradients times a power of two give the result times that power, bit for bit."""
+        """True if gradients times a power of two give the result times that power, bit for bit; each method says so of
+        itself."""
 
     @abstractmethod
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
@@ -136,17 +137,19 @@ class ExchangeMethod(ABC):
 
     @property
     def state_values(self) -> float:
-        """Float32 values that a rank keeps between steps, for each value of the gradient."""
+        """Float32 values that a rank keeps between steps, for each value of the gradient: 1 with feedback, else 0,
+        unless a method keeps more."""
         return 1.0 if self.feedback else 0.0
 
     @property
     def every(self) -> int:
-        """Number of steps from one exchange to the next."""
+        """Number of steps from one exchange to the next; 1 unless a method says otherwise."""
         return 1
 
     @property
     def synchronous(self) -> bool:
-        """True if all ranks apply the same gradient at every step; plans of other methods do other training."""
+        """True if all ranks apply the same gradient at every step (``every`` is 1); plans of other methods do other
+        training."""
         return self.every == 1
 
     def sent_bytes(self, gradient: Gradient, ranks: int) -> float:
@@ -161,7 +164,8 @@ class ExchangeMethod(ABC):
 
 
 def sent_in_phase(phase: Phase, ranks: int) -> float:
-    """Return the bytes that one rank sends in a phase, on average over ranks, if no byte is sent twice."""
+    """Return the bytes that one rank sends in a phase, on average over ranks, if no byte is sent twice: (ranks - 1) /
+    ranks of the size, twice that for an all-reduce."""
     share = (ranks - 1) / ranks
     if phase.nbytes_by_terms:
         return share * (sum_over_hops(phase, ranks) + nbytes_of_terms(phase, ranks))
@@ -170,7 +174,7 @@ def sent_in_phase(phase: Phase, ranks: int) -> float:
 
 def sum_over_hops(phase: Phase, ranks: int) -> float:
     """Return the mean size, over the hops of a ring's reduce-scatter, of ``phase`` where sums of 1, 2 ... gradients
-    travel, in bytes of the whole gradient."""
+    travel, in bytes of the whole gradient; 0 for a single rank."""
     hops = range(1, ranks)
     return sum(nbytes_of_terms(phase, terms) for terms in hops) / max(len(hops), 1)
 
@@ -214,7 +218,8 @@ class Family:
 
 
 def split_name(text: str) -> tuple[str, dict[str, str]]:
-    """Return the name and the options in ``text``; a flag stands for ``flag=yes``.
+    """Return the name before the colon and the options behind it, texts by option; a flag stands for ``flag=yes``, and
+    parentheses around a value are taken off.
 
     Raises:
         ConfigError: parentheses do not match, an option is empty or given twice.

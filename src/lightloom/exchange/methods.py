@@ -39,6 +39,7 @@ class PlainExchange(ExchangeMethod):
 
     @property
     def name(self) -> str:
+        """Name as ``find`` reads it, ``float32``."""
         return "float32"
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
@@ -167,10 +168,12 @@ class TopKExchange(ExchangeMethod):
 
     @property
     def name(self) -> str:
+        """Name with share and feedback: ``topk:share=0.01,feedback``."""
         return f"topk:share={self.share!r},{'feedback' if self.feedback else 'feedback=no'}"
 
     def kept(self, values: int) -> int:
-        """Return the number of values that are sent of a tensor of ``values`` values."""
+        """Return the number of values that are sent of a tensor of ``values`` values: ``share`` of them, rounded up, at
+        least one and at most all."""
         return min(max(ceil(self.share * values), 1), values)
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
@@ -179,7 +182,8 @@ class TopKExchange(ExchangeMethod):
         return (Phase(kind="all-gather", nbytes=float(ranks * PAIR_BYTES * kept)),)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return the work: every value is looked at once; what all ranks sent is added up."""
+        """Return a rank's work: every value is looked at once, in one message; what all ranks sent, ``ranks`` messages,
+        is added up."""
         kept = sum(self.kept(Gradient((shape,)).values) for shape in gradient.shapes)
         return Work(
             encoded_values=gradient.values, decoded_values=ranks * kept, encoded_messages=1, decoded_messages=ranks
@@ -205,6 +209,7 @@ class PowerSgdExchange(ExchangeMethod):
 
     @property
     def name(self) -> str:
+        """Name with rank and feedback: ``powersgd:rank=2,feedback``."""
         return f"powersgd:rank={self.rank},{'feedback' if self.feedback else 'feedback=no'}"
 
     def factors(self, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
@@ -233,7 +238,8 @@ class PowerSgdExchange(ExchangeMethod):
         return tuple(Phase(kind="all-reduce", nbytes=4.0 * size) for size in sizes if size)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return the work of M Q, Mᵀ P and P Qᵀ, each of which passes over M once, and of Gram-Schmidt on P."""
+        """Return a rank's work on M Q, Mᵀ P and P Qᵀ, each of which passes over M once, and on Gram-Schmidt of P; none
+        on tensors that are not factored."""
         matrices = self._matrices(gradient)
         values = sum(rows * columns for rows, columns, _ in matrices)
         flops = sum(6 * rows * columns * rank + 2 * rows * rank * rank for rows, columns, rank in matrices)
@@ -273,7 +279,8 @@ class RingCodecExchange(ExchangeMethod):
 
     @property
     def codec(self) -> str:
-        """Name of the codec, as :func:`lightloom.exchange.compression.registry.find` reads it."""
+        """Name of the codec, as :func:`lightloom.exchange.compression.registry.find` reads it; each subclass has its
+        own."""
         raise NotImplementedError
 
     @property
@@ -318,6 +325,7 @@ class InceptionnExchange(RingCodecExchange):
 
     @property
     def name(self) -> str:
+        """Name with bound, ``scaled`` where messages are scaled, and feedback: ``inceptionn:bound=2^-10,feedback``."""
         flags = ["scaled"] * self.scaled + ["feedback" if self.feedback else "feedback=no"]
         return f"inceptionn:bound=2^-{self.exponent},{','.join(flags)}"
 
@@ -346,10 +354,12 @@ class TruncatedExchange(RingCodecExchange):
 
     @property
     def name(self) -> str:
+        """Name with the bits cut off, and ``feedback`` where it is on: ``truncate:bits=16``."""
         return f"truncate:bits={self.bits}" + (",feedback" if self.feedback else "")
 
     @property
     def codec(self) -> str:
+        """Name of the codec with the bits cut off: ``truncate:16``."""
         return f"truncate:{self.bits}"
 
     @property
@@ -376,10 +386,12 @@ class CodecExchange(RingCodecExchange):
 
     @property
     def name(self) -> str:
+        """Name with the codec, and ``feedback`` where it is on: ``codec:name=block-fixed-point:8``."""
         return f"codec:name={self.coder}" + (",feedback" if self.feedback else "")
 
     @property
     def codec(self) -> str:
+        """Full name of the codec, ``coder``."""
         return self.coder
 
 
@@ -423,6 +435,7 @@ class OpticalExchange(ExchangeMethod):
 
     @property
     def name(self) -> str:
+        """Name with averager, bits of a code and block: ``optical:averager=ideal,bits=16,block=256``."""
         averager = f"({self.averager})" if any(mark in self.averager for mark in ",:=") else self.averager
         return f"optical:averager={averager},bits={self.bits},block={self.block}"
 
@@ -466,7 +479,7 @@ class OuterExchange(ExchangeMethod):
 
     @property
     def coded_by(self) -> ExchangeMethod:
-        """The method inside."""
+        """The method inside, which codes the values; each subclass names its own."""
         raise NotImplementedError
 
     @property
@@ -526,10 +539,12 @@ class TwoLevelExchange(OuterExchange):
 
     @property
     def name(self) -> str:
+        """Name with the method between nodes and the ranks of a node; inside is always ``float32``."""
         return f"two-level:inside=float32,between={written(self.between)},node={self.node}"
 
     @property
     def coded_by(self) -> ExchangeMethod:
+        """The method between nodes, which alone codes values."""
         return self.between
 
     @property
@@ -620,6 +635,7 @@ class LocalSgdExchange(ExchangeMethod):
 
     @property
     def name(self) -> str:
+        """Name with the steps between exchanges: ``localsgd:every=20``."""
         return f"localsgd:every={self.steps}"
 
     @property
@@ -651,6 +667,7 @@ class DiLoCoExchange(OuterExchange):
 
     @property
     def name(self) -> str:
+        """Name with all options: steps, inner method, fragments, outer learning rate and momentum."""
         return (
             f"diloco:every={self.steps},inner={written(self.inner)},fragments={self.fragments},"
             f"outer_lr={self.outer_lr!r},outer_momentum={self.outer_momentum!r}"
@@ -658,6 +675,7 @@ class DiLoCoExchange(OuterExchange):
 
     @property
     def coded_by(self) -> ExchangeMethod:
+        """The inner method, which averages the pseudo-gradients."""
         return self.inner
 
     @property
@@ -872,7 +890,7 @@ def families() -> dict[str, Family]:
 
 
 def names() -> list[str]:
-    """Return the names of all families."""
+    """Return the names of all families of exchange methods, built-in ones first, without options."""
     return list(families())
 
 

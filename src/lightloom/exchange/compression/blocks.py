@@ -91,16 +91,16 @@ class BlockFormat:
 
     @property
     def largest_code(self) -> int:
-        """q: the largest size of a linear code, or of an fp8 code's value."""
+        """The number q: the largest size of a linear code, 2^(bits - 1) - 1, or of an fp8 code's value, 448."""
         return FP8_LARGEST if self.kind == "fp8" else (1 << (self.bits - 1)) - 1
 
     @property
     def block_bytes(self) -> int:
-        """Size of a block on the wire."""
+        """Bytes of a block on the wire: 2 of scale and the codes."""
         return SCALE_BYTES + self.block * self.bits // 8
 
     def nbytes(self, values: int) -> int:
-        """Return the bytes of a message of ``values`` values."""
+        """Return the bytes of a message of ``values`` values, whose last block is padded."""
         return -(-values // self.block) * self.block_bytes
 
 
@@ -200,7 +200,8 @@ def _quantise(fmt: BlockFormat, x: Float32s) -> tuple[Bits, Bytes]:
 
 
 def _decoded_values(fmt: BlockFormat, scale_bits: NDArray[np.unsignedinteger], codes: Bytes) -> Float32s:
-    """Decode codes [blocks, B] in the low bits of bytes; only linear codes may have other bits above."""
+    """Return the float32 values [blocks, B] of codes in the low bits of bytes; only linear codes may have other bits
+    above."""
     scale = _scales(scale_bits)[:, None]
     if fmt.kind == "linear":
         spare = np.uint8(8 - fmt.bits)
@@ -216,7 +217,7 @@ def _decoded_values(fmt: BlockFormat, scale_bits: NDArray[np.unsignedinteger], c
 
 
 def _fp8_codes(scaled: Float32s) -> Bytes:
-    """Round values of at most 448 to codes of float8 e4m3, to the nearest, ties to even."""
+    """Return the float8 e4m3 codes of values of at most 448, rounded to the nearest, ties to even."""
     bits = scaled.view(np.uint32)
     size = bits & np.uint32(0x7FFFFFFF)
     rounded = ((size + np.uint32(0x7FFFF) + ((size >> np.uint32(20)) & np.uint32(1))) >> np.uint32(20)) - np.uint32(960)
@@ -226,7 +227,8 @@ def _fp8_codes(scaled: Float32s) -> Bytes:
 
 
 def _linear_scale(size: Float32s, largest_code: int) -> Bits:
-    """Return bit patterns of bfloat16 scales [blocks] of linear blocks from the sizes |x| [blocks, B]."""
+    """Return bit patterns of bfloat16 scales [blocks] of linear or fp8 blocks from the sizes of values [blocks, B]; NaN
+    where a block has no finite scale, 0 where it is 2^-128 or less."""
     largest = size.max(axis=1)
     bits = (largest / np.float32(largest_code)).view(np.uint32)
     rounded = (bits + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000)
@@ -237,7 +239,8 @@ def _linear_scale(size: Float32s, largest_code: int) -> Bits:
 
 
 def _mean_scale(size: Float32s, most: int) -> Bits:
-    """Return bit patterns of bfloat16 means [blocks], at most ``most``, from the sizes |x| [blocks, B]."""
+    """Return bit patterns of bfloat16 means [blocks], at most ``most``, from the sizes of values [blocks, B]; NaN where
+    the sum is not finite."""
     total = size * np.float32(1 / size.shape[1])
     while total.shape[1] > 1:
         half = total.shape[1] // 2
@@ -248,12 +251,12 @@ def _mean_scale(size: Float32s, most: int) -> Bits:
 
 
 def _scales(bits: NDArray[np.unsignedinteger]) -> Float32s:
-    """Convert bfloat16 bit patterns to float32 values."""
+    """Return the float32 values of bfloat16 bit patterns in the low 16 bits."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def _pack(codes: Bytes, bits: int) -> Bytes:
-    """Pack the low bits of codes [blocks, B] side by side into bytes [blocks, B bits / 8].
+    """Return the low bits of codes [blocks, B] side by side as bytes [blocks, B bits / 8]; codes of 8 bits as they are.
 
     Eight codes are a word of 64 bits, in which they move next to each other: by twos, then by fours, then all.
     """
@@ -268,7 +271,7 @@ def _pack(codes: Bytes, bits: int) -> Bytes:
 
 
 def _unpack(data: Bytes, bits: int) -> Bytes:
-    """Unpack bytes [blocks, B bits / 8] to codes [blocks, B], the inverse of :func:`_pack`."""
+    """Return the codes [blocks, B] of bytes [blocks, B bits / 8], the inverse of :func:`_pack`."""
     if bits == 8:
         return data
     groups = np.zeros((len(data), data.shape[1] // bits, 8), np.uint8)
@@ -429,7 +432,7 @@ def decode(fmt: BlockFormat, wire: Bytes, out: Float32s, *, add: bool = False) -
 
 
 def decode_adding(fmt: BlockFormat, wire: Bytes, out: Float32s) -> None:
-    """Add the values of a message to ``out``."""
+    """Add the values of a message to ``out``; raises InputError as :func:`encode` does."""
     decode(fmt, wire, out, add=True)
 
 
@@ -535,7 +538,7 @@ class BlockCodec(NumpyCodec):
 
     @property
     def format(self) -> BlockFormat:
-        """The format of the blocks."""
+        """Format of the blocks, by kind, bits and block of the codec."""
         return BlockFormat(self.kind, self.bits, self.block)
 
     @property

@@ -44,7 +44,7 @@ class _Inceptionn(FramedCodec):
 
     @property
     def exponent(self) -> int:
-        """k of the bound 2^-k."""
+        """The number k of the bound 2^-k, from 1 to 14."""
         return 1 - math.frexp(self.bound)[1]
 
     @property

@@ -98,7 +98,7 @@ class CompressionProfile(Config):
 
 
 def read_profile(path: Path) -> CompressionProfile:
-    """Read a profile from a file.
+    """Return the profile in a file.
 
     Raises:
         ConfigError: unreadable, not JSON, of another version, or a field is missing, unknown or out of range.
@@ -306,7 +306,7 @@ def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
 
 
 def _fastest(codec: Codec, values: Float32s, threads: int, rounds: int) -> tuple[float, float]:
-    """Return the seconds of encoding and of decoding ``values``, each the fastest of some rounds."""
+    """Return (encoding, decoding) seconds of ``values``, each the fastest of ``rounds`` rounds."""
     out = np.empty_like(values)
     encode, decode = np.inf, np.inf
     for _ in range(rounds):
@@ -320,7 +320,8 @@ def _fastest(codec: Codec, values: Float32s, threads: int, rounds: int) -> tuple
 
 
 def engine_rates(codec: Codec, values: Float32s) -> Rates | None:
-    """Return the rates of the paper's engines from counts of cycles; None for codecs that have none."""
+    """Return the rates of the paper's engines at 100 MHz, by counts of cycles for the first 2^18 values; None for
+    codecs that they do not model."""
     if not isinstance(codec, (Inceptionn, InceptionnPrinted)):
         return None
     part = values[:_ENGINE_VALUES]

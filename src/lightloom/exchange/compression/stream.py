@@ -69,7 +69,7 @@ class Header:
 
     @property
     def frames(self) -> int:
-        """Number of frames in the stream."""
+        """Number of frames in the stream, the last one perhaps shorter."""
         return -(-self.count // self.chunk)
 
     def pack(self) -> bytes:
@@ -79,7 +79,7 @@ class Header:
 
     @classmethod
     def parse(cls, data: Bytes | bytes | bytearray) -> Header:
-        """Read the header at the start of ``data``.
+        """Return the header at the start of ``data``.
 
         Raises:
             CodecError: too short, another magic or version, a wrong checksum, an impossible chunk or power.
@@ -230,7 +230,7 @@ class FramedCodec(Codec):
         return target if out is None else out
 
     def read_header(self, data: Bytes | bytes | bytearray) -> Header:
-        """Read the header of a stream, which must be of this codec with this parameter.
+        """Return the header of a stream, which must be of this codec with this parameter.
 
         Raises:
             CodecError: malformed, or another codec's or bound's stream.
@@ -244,6 +244,8 @@ class FramedCodec(Codec):
         return header
 
     def _worst_frames(self, count: int) -> int:
+        """Return the bytes that frames of ``count`` values may take at most, with the slack that kernels need behind
+        them."""
         return _frames_bytes(count, self.chunk, self.worst_bytes) + SLACK
 
 
@@ -265,7 +267,7 @@ class StreamDecoder:
         return self._header is not None and self._frame == self._header.frames
 
     def feed(self, piece: bytes | bytearray | memoryview) -> Float32s:
-        """Take the next bytes; returns the values that they complete (possibly none).
+        """Take the next bytes of the stream and return the values that they complete, flat (possibly none).
 
         Raises:
             CodecError: malformed or corrupted so far, or bytes after the last frame.
@@ -284,6 +286,8 @@ class StreamDecoder:
         return np.concatenate(done) if done else np.empty(0, np.float32)
 
     def _next_frame(self, header: Header) -> Float32s | None:
+        """Return the values of the next frame and drop its bytes; None where it has not come whole. Raises
+        CodecError."""
         if len(self._pending) < FRAME_HEADER:
             return None
         count = min(header.chunk, header.count - self._frame * header.chunk)
@@ -303,7 +307,8 @@ class StreamDecoder:
 
 
 def tag_histogram(buffer: object) -> Ints:
-    """Count the values of an INCEPTIONN stream that take 2, 10, 18 and 34 bits, tag included, without decoding.
+    """Return how many values of an INCEPTIONN stream take 2, 10, 18 and 34 bits, tag included, int64 [4], without
+    decoding.
 
     Source: INCEPTIONN, Table III.
 
@@ -337,7 +342,8 @@ def _invalid(header: Header, frame: int, reason: int) -> CodecError:
 
 
 def _frames_bytes(count: int, chunk: int, payload_bytes: Callable[[int], int]) -> int:
-    """Return the size of all frames of ``count`` values, each with a payload of the given size."""
+    """Return the size of all frames of ``count`` values, each with a header of 8 bytes and a payload as
+    ``payload_bytes`` gives it by number of values."""
     full, rest = divmod(count, chunk)
     return full * (FRAME_HEADER + payload_bytes(chunk)) + (FRAME_HEADER + payload_bytes(rest) if rest else 0)
 
@@ -361,7 +367,8 @@ def _in_threads(work: Callable[[int], int], parts: int) -> list[int]:
 
 
 def _frame_starts(body: Bytes, header: Header, frames: list[int]) -> list[int]:
-    """Return the byte offsets of some frames (ascending) by following the lengths of all frames."""
+    """Return the byte offsets of some frames (ascending) by following the lengths of all frames; raises CodecError
+    where the body ends before one."""
     if len(frames) <= 1:
         return [0] * len(frames)
     starts, at, frame = [], 0, 0

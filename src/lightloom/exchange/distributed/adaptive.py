@@ -115,7 +115,7 @@ class AdaptiveCompression:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
-        """Continue from a checkpoint; version 0.1 called ``use_plain`` ``aside``."""
+        """Continue from a checkpoint, with no probe under way; version 0.1 called ``use_plain`` ``aside``."""
         self._step = int(state_dict["step"])
         self._decided_plain = self.use_plain = bool(state_dict["use_plain" if "use_plain" in state_dict else "aside"])
         self._until_probe = int(state_dict["until_probe"])
@@ -158,7 +158,7 @@ class Counts:
 
     @property
     def ratio(self) -> float:
-        """Raw bytes for each byte sent; 1 when nothing was sent."""
+        """Raw bytes (float32 around a ring) for each byte sent; 1 when nothing was sent."""
         return self.nbytes_raw / self.nbytes_sent if self.nbytes_sent else 1.0
 
 

@@ -60,7 +60,8 @@ class WireFormat(ABC):
         """Put ``factor`` times the values in ``wire`` at the positions of the share of ``rank`` in ``out``, or add."""
 
     def divisor(self, ranks: int) -> int:
-        """Return the number by which each of ``ranks`` terms of a mean is divided before it is encoded."""
+        """Return the number by which each of ``ranks`` terms of a mean is divided before it is encoded: 1 unless a
+        format could overflow."""
         return 1
 
 
@@ -186,6 +187,7 @@ class BlockReference(BlockWire):
         return shares.slots(rank, buffer.numel(), buffer.device)
 
     def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
+        """Encode a share by torch alone; with ``residual``, values plus residual, whose errors it becomes."""
         padded = _with_zero(values)[places]
         if residual is None:
             wire.copy_(gpu_blocks.encode(self.fmt, padded))
@@ -197,6 +199,7 @@ class BlockReference(BlockWire):
         residual.copy_(left[:-1])
 
     def _decode(self, wire: Tensor, places: Any, out: Tensor, factor: float, add: bool) -> None:
+        """Decode a share into ``out`` by torch alone, or add it."""
         decoded = gpu_blocks.decode(self.fmt, wire, places.numel()) * factor
         whole = _with_zero(out)
         whole[places] = whole[places] + decoded if add else decoded
@@ -220,13 +223,13 @@ def wire_format(method: BlockExchange, device: str) -> WireFormat:
 
 
 def byte_runs(shares: Shares, rank: int, block_bytes: int) -> Ints:
-    """Return the runs of a rank as rows of position in the buffer, values and first byte of its message."""
+    """Return the runs of a rank, int64 [runs, 3]: position in the buffer, values, and first byte in its message."""
     runs: Ints = shares.tables[rank] * np.array([1, 1, block_bytes])
     return runs
 
 
 def _with_zero(values: Tensor) -> Tensor:
-    """Return a copy with a zero at the end, which padding slots read and overwrite."""
+    """Return a flat copy with a zero at the end, which padding slots read and overwrite."""
     return torch.cat([values, values.new_zeros(1)])
 
 

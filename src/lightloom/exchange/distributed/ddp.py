@@ -52,7 +52,7 @@ class DdpHookState(ABC):
 
     @abstractmethod
     def average(self, bucket: GradBucket) -> Future[Tensor]:
-        """Begin to average a bucket over ranks.
+        """Begin to average a bucket over ranks and return the future of the averaged buffer.
 
         Raises:
             UnsupportedError: the gradients are sparse or not in CPU memory.
@@ -66,7 +66,8 @@ class DdpHookState(ABC):
     def _start(
         self, last: bool, exchange: Callable[P, Tensor], *arguments: P.args, **options: P.kwargs
     ) -> Future[Tensor]:
-        """Call ``exchange`` in the thread; the result of the ``last`` bucket is awaited and its error raised here."""
+        """Call ``exchange`` in the thread and return the future of its result; that of the ``last`` bucket is awaited
+        and its error raised here."""
         job = self._thread.submit(exchange, *arguments, **options)
         future: Future[Tensor] = Future()
         if last:
@@ -77,7 +78,8 @@ class DdpHookState(ABC):
 
 
 def average_hook(state: DdpHookState, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations as text
-    """Average a bucket over ranks; for ``DistributedDataParallel.register_comm_hook(state, average_hook)``.
+    """Return the future of a bucket's average over ranks; for ``DistributedDataParallel.register_comm_hook(state,
+    average_hook)``.
 
     Raises:
         LightloomError: see ``average`` of the state.
@@ -239,7 +241,8 @@ class ExchangeState(ExchangerState):
 
 
 def attach(model: DistributedDataParallel, method: ExchangeMethod | str, **options: Any) -> ExchangeState:
-    """Exchange the gradients of a model by ``method`` from now on; all ranks call this, before the first backward pass.
+    """Exchange the gradients of a model by ``method`` from now on and return the hook's state; all ranks call this,
+    before the first backward pass.
 
     Args:
         model: the model.

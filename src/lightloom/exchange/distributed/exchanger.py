@@ -199,7 +199,7 @@ class Exchanger(ABC):
         return None if self.residuals is None else self.residuals.drain(geometry, device)
 
     def state_dict(self) -> StateDict:
-        """Return what the rank needs to continue bit for bit."""
+        """Return what the rank needs to continue bit for bit: its residuals, or nothing without error feedback."""
         return {} if self.residuals is None else self.residuals.state_dict()
 
     def load_state_dict(self, state_dict: SavedState) -> None:
@@ -224,7 +224,8 @@ class Exchanger(ABC):
     def _exchange(
         self, kind: str, dtype: torch.dtype, geometry: Geometry, run: Callable[[], None], scale: float = 1.0
     ) -> None:
-        """Call ``run`` in an exchange that all ranks must mean alike; with no values, only compare what they mean."""
+        """Call ``run`` in an exchange of which all ranks must state the same method, kind, type, scale and tensors;
+        with no values, only compare these."""
         feedback = "" if self.residuals is None or "feedback" in self.name else " with feedback"
         scaled = "" if scale == 1.0 else f" scaled by {scale:g}"
         words = f"{self.name}{feedback}{self.remark}: the {kind} of {geometry.description}, {dtype}{scaled}"
@@ -308,7 +309,8 @@ class Stepwise:
         self._exchanger.close()
 
     def state_dict(self) -> StateDict:
-        """Return the state of the method on this rank, and of the adaptive choice."""
+        """Return the state of the method on this rank, and of the adaptive choice under ``adaptive``, all keys behind
+        the prefix."""
         choice = {} if self.adaptive is None else {"adaptive": self.adaptive.state_dict()}
         return with_prefix(self._exchanger.state_dict() | choice, self._prefix)
 

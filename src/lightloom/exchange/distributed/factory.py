@@ -115,7 +115,7 @@ class ReduceState:
 
     @property
     def nbytes_sent(self) -> int:
-        """Bytes that this rank has sent."""
+        """Number of bytes that this rank has sent in all its calls."""
         return self._exchanger.group.sent
 
     def all_reduce(self, tensor: Tensor, name: str = "tensor") -> Tensor:

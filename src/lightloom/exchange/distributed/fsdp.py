@@ -52,7 +52,7 @@ class ReduceScatter:
         self._reduce = reduce
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Allocate memory for FSDP's buffers."""
+        """Return uninitialised memory for FSDP's buffers."""
         return torch.empty(size, dtype=dtype, device=device)
 
     def __call__(
@@ -72,7 +72,8 @@ class ReduceScatter:
 
 
 def sharded_modules(model: nn.Module) -> list[ShardedModule]:
-    """Return modules of ``fully_shard`` that have trainable parameters of their own; the root need not be one of them.
+    """Return modules of ``fully_shard`` that have trainable parameters of their own, in the model's order; the root
+    need not be one of them.
 
     Raises:
         UnsupportedError: there is none, or torch does not let collectives be replaced.
@@ -120,7 +121,8 @@ def shard_shape(parameter: nn.Parameter, ranks: int) -> tuple[int, ...]:
 
 
 def _own_parameters(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Parameter]]:
-    """Yield trainable parameters that FSDP manages with ``module``, in its order: children before their parents."""
+    """Yield (name, parameter) of the trainable parameters that FSDP manages with ``module``, each once, in its order:
+    children before their parents."""
     visited: set[nn.Module] = set()
     seen: set[nn.Parameter] = set()
 
@@ -246,7 +248,7 @@ def all_shards(module: ShardedModule, ranks: int) -> Geometry:
 
 
 def tensor_sizes(geometries: Sequence[Geometry]) -> dict[str, int]:
-    """Return the number of values of each tensor, by name."""
+    """Return the number of values of each tensor, by name, added up over its pieces in all geometries."""
     sizes = Counter[str]()
     for piece in (piece for geometry in geometries for piece in geometry.pieces):
         sizes[piece.tensor] += piece.length
@@ -288,7 +290,8 @@ def attach_fsdp(
     loss_scale: Callable[[], float] | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> FsdpState:
-    """Exchange the gradients of a sharded model by ``method`` from now on; all ranks call this, after ``fully_shard``.
+    """Exchange the gradients of a sharded model by ``method`` from now on and return the state; all ranks call this,
+    after ``fully_shard``.
 
     Args:
         model: sharded over one dimension of a mesh; its root need not be sharded itself.

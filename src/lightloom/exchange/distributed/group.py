@@ -120,7 +120,8 @@ class OwnGroup:
         return None if self.ranks == 1 else MeshRing(self._open_mesh(), self.members)
 
     def subgroup(self, members: Sequence[int]) -> OwnGroup:
-        """Return a group of some ranks of this one, numbered as in this one, over the same connections."""
+        """Return a group of some ranks of this one, given and numbered as in this one, over the same connections; this
+        rank must be among them."""
         return OwnGroup(
             self._base, self.timeout, device=self.device, within=self._all, members=[self.members[m] for m in members]
         )

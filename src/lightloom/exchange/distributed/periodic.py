@@ -79,7 +79,7 @@ class Periodic(ABC):
         self._exchanger.close()
 
     def state_dict(self) -> StateDict:
-        """Return the number of steps and the state of the inner method."""
+        """Return the number of steps under ``step`` and the state of the inner method under ``inner/...``."""
         return {_STEP: self.steps} | with_prefix(self._exchanger.state_dict(), _INNER)
 
     def load_state_dict(self, state_dict: SavedState) -> None:
@@ -107,7 +107,7 @@ class Periodic(ABC):
 
     @abstractmethod
     def _due(self) -> list[list[str]]:
-        """Return the names of the tensors of each exchange that is due after this step."""
+        """Return the exchanges that are due after this step, each as the names of its tensors; empty where none is."""
 
     @abstractmethod
     def _exchange(self, names: list[str]) -> None:

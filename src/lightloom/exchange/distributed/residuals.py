@@ -110,12 +110,12 @@ class Geometry:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Names of the tensors."""
+        """Names of the tensors that have values in the buffer."""
         return frozenset(piece.tensor for piece in self.pieces)
 
     @cached_property
     def description(self) -> str:
-        """Number of values and tensors, for messages."""
+        """Number of values, and the one tensor's name or their number, in words, for messages."""
         tensors = sorted(self.names)
         return f"{self.size} values of {repr(tensors[0]) if len(tensors) == 1 else f'{len(tensors)} tensors'}"
 
@@ -217,7 +217,7 @@ class Residuals:
         return residuals
 
     def state_dict(self) -> StateDict:
-        """Return copies of the residuals under ``rank<i>/<tensor>``, and the number of ranks."""
+        """Return copies of the residuals under ``rank<i>/<tensor>``, and the number of ranks under ``ranks``."""
         return {_RANKS: self.ranks, **{self._key(name): values for name, values in self.by_tensor().items()}}
 
     def load_state_dict(self, state_dict: SavedState) -> None:

@@ -306,7 +306,8 @@ class OpticalExchanger(Exchanger):
         return sum(-(-piece.length // self.block) for piece in geometry.pieces)
 
     def state_dict(self) -> StateDict:
-        """Return the number of ranks and the state of this rank's generator of noise and errors, if there is one."""
+        """Return the number of ranks (``ranks``) and the state of this rank's generator of noise and errors
+        (``rank<i>``), if the averager has one."""
         rng = getattr(self.averager, "rng", None)
         state = {} if rng is None else {f"rank{self.group.rank}": rng.bit_generator.state}
         return {_RANKS: self.group.ranks} | state
@@ -325,7 +326,8 @@ class OpticalExchanger(Exchanger):
             rng.bit_generator.state = saved[f"rank{self.group.rank}"]
 
     def _largest(self, scales: Bytes) -> Bytes:
-        """Return each exponent's maximum over ranks, in a single step, where a ring takes as many steps as ranks."""
+        """Return each block's largest exponent over ranks, uint8 [block], in a single step, where a ring takes as many
+        steps as ranks."""
         if self.group.ranks == 1:
             return scales
         rows = torch.empty((self.group.ranks, scales.size), dtype=torch.uint8)

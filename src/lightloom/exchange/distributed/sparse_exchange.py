@@ -117,7 +117,8 @@ def largest_on_host(values: Tensor, count: int) -> Tensor:
 
 
 def _likely_bound(sizes: NDArray[np.int32], count: int) -> np.int32:
-    """Estimate a size that somewhat more than ``count`` sizes reach, from a sample; 0 where few would be left out."""
+    """Return a size that somewhat more than ``count`` sizes probably reach, from a sample; 0, which all reach, where
+    few would be left out."""
     sample = np.sort(sizes[:: max(sizes.size // _SAMPLE, 1)])
     beyond = round(1.5 * count * sample.size / sizes.size) + _SPARE
     return sample[-beyond] if beyond < sample.size else np.int32(0)
@@ -211,7 +212,7 @@ class LowRankExchanger(Exchanger):
         self._starts = {key.removeprefix(_START): torch.as_tensor(value).clone() for key, value in starts.items()}
 
     def _mean(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Return the means of tensors over ranks, by one all-reduce."""
+        """Return the means of tensors over ranks, in their shapes, by one all-reduce."""
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors]).div_(self.group.ranks)
         self.group.all_reduce_in_order(flat)
         parts = torch.split(flat, [tensor.numel() for tensor in tensors])
@@ -252,7 +253,7 @@ class LowRankExchanger(Exchanger):
 
 
 def orthogonalised(factor: Tensor) -> Tensor:
-    """Return the columns of ``factor`` [rows, rank] orthonormal, by Gram-Schmidt, twice for the sake of rounding.
+    """Return the columns of ``factor`` [rows, rank] made orthonormal, by Gram-Schmidt, twice for the sake of rounding.
 
     A column of zeros, or one that is not finite, stays as it is. Columns are scaled by their largest value first, so
     that squares neither overflow nor vanish.
@@ -359,11 +360,13 @@ class TwoLevelExchanger(Exchanger):
         self._between.load_state_dict(without_prefix(state_dict, self._prefix))
 
     def close(self) -> None:
+        """Leave the group, in the node and between nodes. May be called any number of times."""
         self._between.close()
         self._inside.close()
         super().close()
 
     def _connect(self) -> None:
+        """Connect the ranks of the node; those of the slot connect with the exchanger between nodes."""
         self._inside.connect()
 
     @property

@@ -83,7 +83,8 @@ def encode_runs(fmt: BlockFormat, values: Tensor, residual: Tensor | None, where
 def decode_runs(
     fmt: BlockFormat, wire: Tensor, where: Tensor, out: Tensor, factor: float = 1.0, add: bool = False
 ) -> None:
-    """Write ``factor`` times the values of all runs to ``out``, or add them. Errors as in :func:`encode_runs`."""
+    """Write ``factor`` times the values of all runs to ``out``, or add them with ``add``; raises as
+    :func:`encode_runs`."""
     _check_tensors(where, wire, out)
     layout = layout_of(fmt)
     launch = _load_kernels().decode_blocks[_grid(layout, where)]
@@ -195,13 +196,14 @@ def _quantise(fmt: BlockFormat, values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _message(fmt: BlockFormat, scale_bits: Tensor, codes: Tensor) -> Tensor:
-    """Join scales and codes to the bytes of a message."""
+    """Return the bytes of a message, flat uint8, from scales [blocks, 1] and codes [blocks, B]."""
     scale_bytes = (scale_bits >> 16).to(torch.int16).view(torch.uint8)
     return torch.cat([scale_bytes, _pack(codes, fmt.bits)], dim=1).reshape(-1)
 
 
 def _decoded_values(fmt: BlockFormat, scale: Tensor, codes: Tensor) -> Tensor:
-    """Decode codes [blocks, B] in the low bits of uint8 with scales [blocks, 1], to flat values."""
+    """Return the values, flat float32, padding included, of codes [blocks, B] in the low bits of uint8 with scales
+    [blocks, 1]."""
     if fmt.kind == "fp8":
         return (codes.view(torch.float8_e4m3fn).float() * scale).reshape(-1)
     if fmt.kind == "linear":
@@ -236,12 +238,13 @@ def _mean_scale(size: Tensor, most: int) -> Tensor:
 
 
 def _float32(value: float, like: Tensor) -> Tensor:
-    """Return a constant on the device of ``like``: CUDA multiplies by a reciprocal where the divisor is a number."""
+    """Return a float32 constant as a tensor on the device of ``like``: CUDA multiplies by a reciprocal where the
+    divisor is a number."""
     return torch.full((), value, dtype=torch.float32, device=like.device)
 
 
 def _pack(codes: Tensor, bits: int) -> Tensor:
-    """Pack codes [blocks, B] into bytes [blocks, B bits / 8]: eight codes are a word of ``bits`` bytes."""
+    """Return codes [blocks, B] as bytes [blocks, B bits / 8]: eight codes are a word of ``bits`` bytes."""
     if bits == 8:
         return codes
     places = torch.arange(8, device=codes.device) * bits
@@ -250,7 +253,7 @@ def _pack(codes: Tensor, bits: int) -> Tensor:
 
 
 def _unpack(data: Tensor, bits: int) -> Tensor:
-    """Unpack bytes [blocks, B bits / 8] to codes [blocks, B], the inverse of :func:`_pack`."""
+    """Return the codes [blocks, B] of bytes [blocks, B bits / 8], the inverse of :func:`_pack`."""
     if bits == 8:
         return data
     places = 8 * torch.arange(bits, device=data.device)

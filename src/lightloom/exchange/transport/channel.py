@@ -108,7 +108,7 @@ class Frame:
     digest: bytes = NO_STAMP.digest
 
     def pack(self) -> bytes:
-        """Return the frame as ``FRAME_SIZE`` bytes; a long reason is cut."""
+        """Return the frame as ``FRAME_SIZE`` bytes; a reason of more than 480 bytes is cut."""
         reason = self.text.encode()[:_LONGEST]
         return _LAYOUT.pack(_MAGIC, self.kind, self.marked, self.sequence, self.nbytes, self.digest, reason)
 
@@ -157,7 +157,7 @@ class Channel:
     def __init__(
         self, rank: int, peer: int, data: socket.socket, control: socket.socket, *, what: str = "ring"
     ) -> None:
-        """Takes over both sockets; ``what`` is the word for the whole that they are part of."""
+        """Take over both sockets; ``what`` is the word in messages for the whole that they are part of."""
         self.rank, self.peer = rank, peer
         self.data, self.control = data, control
         self.body: bytearray | memoryview = bytearray()
@@ -215,7 +215,7 @@ class Channel:
         self._check_presence()
 
     def wanted(self) -> dict[socket.socket, int]:
-        """Return the selector events to wait for, by socket."""
+        """Return the selector events to wait for, by socket; sockets with nothing to wait for are left out."""
         wanted = dict.fromkeys(self._sends, selectors.EVENT_WRITE)
         if self._rest:
             wanted[self.data] = wanted.get(self.data, 0) | selectors.EVENT_READ
@@ -241,7 +241,7 @@ class Channel:
                 self._listen()
 
     def say(self, frame: Frame) -> None:
-        """Send a last frame, if the socket has room for it."""
+        """Send a last frame, if the socket has room for it; errors are ignored."""
         with suppress(OSError):
             self.control.send(frame.pack())
 
@@ -334,7 +334,7 @@ class Channel:
         return int.from_bytes(fcntl.ioctl(self.data, _SIOCOUTQ, bytes(4)), sys.byteorder)
 
     def _lost(self) -> NoReturn:
-        """Raise for a closed connection, with the reason that the peer sent, if any."""
+        """Raise TransportError for a closed connection, with the reason that the peer sent, if any."""
         reason = self._absence or f"rank {self.peer} closed its connection"
         with suppress(OSError):  # the reason may wait to be read although nothing can be sent any more
             while (last := self._overheard()) is not None:
@@ -366,7 +366,7 @@ StreamObserver = Callable[[Payload], None]
 
 
 def payload_limit(values: int) -> int:
-    """Return the largest size in bytes of a valid payload of ``values`` float32 values.
+    """Return the largest size in bytes of a valid payload of ``values`` float32 values: 8 a value and 64 KiB.
 
     No codec makes its input much longer; the limit keeps a faulty peer from filling the memory.
     """

@@ -29,7 +29,7 @@ class ChannelGroup:
     def __init__(
         self, name: int, channels: Sequence[Channel], *, timeout: float = DEFAULT_TIMEOUT, what: str = "ring"
     ) -> None:
-        """Takes over the channels.
+        """Take over the channels, whose sockets the group closes.
 
         Args:
             name: what this rank is called in messages.

@@ -66,7 +66,7 @@ class ForkedRank:
             self._parent.kill()
 
     def wait(self) -> int:
-        """Return the exit code once all ranks have ended."""
+        """Return the exit code of this rank, once all ranks have ended."""
         self._parent.wait()
         code = self.poll()
         assert code is not None, "ranks end before the process that forked them"
@@ -115,7 +115,8 @@ def launch(
     check: bool = True,
     site: Site = Site(),
 ) -> list[Outcome]:
-    """Call ``function(worker)`` in ``ranks`` processes and return how each ended, by rank.
+    """Call ``function(worker)`` in ``ranks`` processes and return how each ended, by rank; a rank that failed raises
+    unless ``check`` is off.
 
     Args:
         function: importable, as itself or as ``module:name``; takes a ``Worker``, returns JSON.
@@ -262,7 +263,7 @@ def _outcome(rank: int, folder: Path, ending: str, exit_code: int | None) -> Out
 
 
 def _start_copies(jobs: Sequence[RankJob], folder: Path) -> list[ForkedRank]:
-    """Start all ranks as copies of one process; files about them appear in ``folder``."""
+    """Return all ranks, started as copies of one process; files about them appear in ``folder``."""
     written = folder / "ranks.json"
     for job in jobs:
         Path(job.log).touch()

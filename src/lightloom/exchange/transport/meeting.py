@@ -298,7 +298,8 @@ class Meeting:
                 self._call_again(conversation.call, fault)
 
     def _begin(self, conversation: _Conversation) -> None:
-        """Listen to a connection on which the handshake starts."""
+        """Listen to a connection on which the handshake starts, and send its first bytes; a caller that is gone by then
+        is hung up on."""
         conversation.sock.setblocking(False)
         self._conversations[conversation.sock] = conversation
         self._selector.register(conversation.sock, selectors.EVENT_READ)
@@ -344,7 +345,8 @@ class Meeting:
         return TransportError(f"rank {self._rank} cannot reach rank {peer} at {host} port {port}: {reason}; {_REMEDY}")
 
     def _absence(self, incoming: Sequence[Introduction]) -> str:
-        """Return which connections are missing at the deadline, in words."""
+        """Return in words the missing connection of the lowest rank at the deadline, first among those this rank
+        calls."""
         missing = {c.call for c in self._conversations.values() if c.call is not None} | set(self._due)
         if missing:
             peer = min(who.answerer for who in missing)
@@ -470,7 +472,8 @@ def connect(
     host: str | None = None,
     setup_timeout: float = DEFAULT_TIMEOUT,
 ) -> tuple[dict[int, Pair], dict[int, Pair]]:
-    """Connect to the ranks ``calls`` and accept the ranks ``answers``; return the sockets of both by peer.
+    """Connect to the ranks ``calls`` and accept the ranks ``answers``; return (data, control) sockets by peer, of those
+    called and of those accepted.
 
     All ranks call this, equally often for each ``name``, and agree on who calls whom. Callers that do not know the
     secret of this meeting are hung up on.
@@ -577,7 +580,7 @@ class Mesh(ChannelGroup):
     def __init__(
         self, rank: int, pairs: Mapping[int, tuple[socket.socket, socket.socket]], *, timeout: float = DEFAULT_TIMEOUT
     ) -> None:
-        """Takes over the sockets, by peer, each pair as (data, control)."""
+        """Take over the sockets, by peer, each pair as (data, control)."""
         self._peers = {peer: Channel(rank, peer, *pair, what=_WHAT) for peer, pair in sorted(pairs.items())}
         self.stamp = NO_STAMP
         """Stamp of the exchange that the next messages belong to."""
@@ -629,7 +632,7 @@ class MeshRing:
 def mesh_from_store(
     store: Store, rank: int, size: int, *, host: str | None = None, timeout: float, setup_timeout: float
 ) -> Mesh:
-    """Connect all ranks with each other; all must call this, equally often.
+    """Connect all ranks with each other and return this rank's end; all must call this, equally often.
 
     Args:
         store: for example ``torch.distributed.TCPStore``, or a process group's ``get_group_store()``.
