@@ -61,7 +61,10 @@ def mzi(
 
 
 def bar_and_cross(half: Floats, first: Floats, second: Floats) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """Return the bar and cross amplitudes without common phases, for θ/2 and coupler errors in radians."""
+    """Return the bar and cross amplitudes without common phases, for θ/2 and coupler errors in radians.
+
+    Ideal couplers give sin θ/2 and cos θ/2, for light from the upper input.
+    """
     # Products of sines and cosines of the couplers' angles, as sums and differences; exact for any error.
     both, between = first + second, second - first
     sine, cosine = np.sin(half), np.cos(half)
@@ -70,6 +73,7 @@ def bar_and_cross(half: Floats, first: Floats, second: Floats) -> tuple[NDArray[
 
 
 def _matrix(a: ArrayLike, b: ArrayLike, c: ArrayLike, d: ArrayLike) -> NDArray[np.complex128]:
+    """Return matrices [[a, b], [c, d]] of shape [..., 2, 2]; arguments broadcast."""
     upper, right, left, lower = np.broadcast_arrays(a, b, c, d)
     return np.stack([np.stack([upper, right], -1), np.stack([left, lower], -1)], -2)
 

@@ -54,6 +54,7 @@ class ElectroOptic:
             raise ConfigError(f"gain={self.gain}, bias={self.bias}: expected finite numbers, the gain above 0")
 
     def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
+        """Return the output fields of input fields, of the same shape, both in √W."""
         z = np.asarray(fields, np.complex128)
         half = (self.gain * np.abs(z) ** 2 + self.bias) / 2
         return np.asarray(1j * np.sqrt(1 - self.tap) * np.exp(-1j * half) * np.cos(half) * z)
@@ -82,6 +83,7 @@ class SaturableAbsorber:
             raise ConfigError(f"saturation_power={self.saturation_power}: expected more than 0 W")
 
     def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
+        """Return the output fields of input fields, of the same shape, both in √W; phases are kept."""
         z = np.asarray(fields, np.complex128)
         absorbed = self.depth / (1 + np.abs(z) ** 2 / self.saturation_power)
         return np.asarray(np.sqrt(1 - self.unsaturated_loss - absorbed) * z)
@@ -133,6 +135,7 @@ class LimitingHomodyne:
         return self.full_scale * self.height**2
 
     def transfer(self, fields: ArrayLike) -> NDArray[np.complex128]:
+        """Return the output fields of input fields, of the same shape, both in √W: real and not negative."""
         root = np.sqrt(self.full_scale)
         limited = np.clip(np.real(np.asarray(fields)) / root, 0.0, 1.0)
         return np.asarray(root * self.height * np.sin(self.swing * limited), np.complex128)

@@ -86,7 +86,11 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
 
 
 def _network_for(name: str, servers: int, bits: int, rounding: str) -> tuple[LayeredNetwork, FunctionArguments]:
-    """Read a network, and refuse one for another purpose."""
+    """Return the network of a file, and the arguments of its function.
+
+    Raises:
+        ConfigError: it cannot be read, or is for other servers, bits or rounding.
+    """
     network, arguments = load_network(Path(name))
     purpose, expected = (
         f"{wanted[0]} servers, {wanted[1]} bits, {wanted[2]}"
@@ -98,7 +102,13 @@ def _network_for(name: str, servers: int, bits: int, rounding: str) -> tuple[Lay
 
 
 def _link_options(spec: str, rest: str) -> tuple[str, dict[str, str]]:
-    """File name and options of `link`; the name ends with ``.npz`` in front of the first comma behind such a name."""
+    """Return the file name and the options of `link` as text.
+
+    The name ends with ``.npz`` in front of the first comma behind such a name.
+
+    Raises:
+        ConfigError: an option has no equals sign.
+    """
     start, suffix, listed = rest.partition(".npz,")
     name = start + ".npz" if suffix else rest
     options = {}
@@ -111,7 +121,11 @@ def _link_options(spec: str, rest: str) -> tuple[str, dict[str, str]]:
 
 
 def _digit_sum_options(spec: str, options: str) -> tuple[int, float | None]:
-    """Levels of a digit and watts at the detector from the options of `digit-sum`."""
+    """Return the levels of a digit, and watts at the detector or None, from the options of `digit-sum`.
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+    """
     levels, power = 4, None
     for part in filter(None, options.split(",")):
         name, _, text = part.partition("=")
@@ -129,6 +143,11 @@ def _digit_sum_options(spec: str, options: str) -> tuple[int, float | None]:
 
 
 def _noise(spec: str, options: str) -> float:
+    """Return the share of ``noise=SHARE``, 0 for an empty text.
+
+    Raises:
+        ConfigError: it is another option, or not a share from 0 to below 1.
+    """
     if not options:
         return 0.0
     name, equals, text = options.partition("=")

@@ -389,8 +389,7 @@ def words_right(
 
     It takes one fabrication of P, every layer and T, and returns a share from 0 to 1 of ``words`` words.
     ``calibration`` says which gains are set (`averagers_of`); with ``correct``, couplers and crosstalk are corrected
-    first (`corrected`).
-     Units and receivers detect with the detector noise of the devices.
+    first (`corrected`). Units and receivers detect with the detector noise of the devices.
     """
 
     def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:

@@ -64,6 +64,7 @@ class IdealAverager:
         FunctionArguments(servers=self.servers, bits=self.bits, rounding=self.rounding).function()
 
     def __call__(self, codes: Codes) -> Ints:
+        """Return the exact rounded mean codes (n,) of codes (servers, n)."""
         check_shape(codes, self.servers)
         offset = self.servers // 2 if self.rounding == "half-up" else 0
         mean: Ints = (codes.sum(axis=0, dtype=np.int64) + offset) // self.servers
@@ -104,6 +105,7 @@ class NetworkAverager:
         return np.concatenate([self._received(points).astype(np.int32) for points in self.function.grid(_AT_ONCE)])
 
     def __call__(self, codes: Codes) -> Ints:
+        """Return the mean codes (n,) that the network computes of codes (servers, n)."""
         check_shape(codes, self.servers)
         result = np.empty(codes.shape[1], np.int64)
         for start in range(0, codes.shape[1], _AT_ONCE):
@@ -117,6 +119,7 @@ class NetworkAverager:
         return result
 
     def _received(self, points: Ints) -> Ints:
+        """Return the mean codes (n,) of grid points (K, n) from one run of the network, with its noise."""
         dtype = np.float32 if self.sigma > 1e-6 else np.float64
         signals = self.network(self.function.light(points), self.sigma, self.rng, dtype)
         return self.function.decide(np.asarray(signals, np.float64))
@@ -139,6 +142,7 @@ class ErrorDistribution:
 
 
 def _table_ii(accuracy_percent: float, *shares: tuple[int, float]) -> ErrorDistribution:
+    """Return the errors of a row of Table II: its accuracy in percent, and pairs of an error and its frequency."""
     return ErrorDistribution(rate=round(1 - accuracy_percent / 100, 9), shares=shares)
 
 
@@ -167,6 +171,7 @@ class ErringAverager:
         """Generator of the errors; checkpoints store its state."""
 
     def __call__(self, codes: Codes) -> Ints:
+        """Return the means (n,) of codes (servers, n) with errors added at random places, clipped to codes."""
         means = self.exact(codes)
         if not self.errors.shares:
             return means
@@ -214,11 +219,12 @@ class DigitSum:
 
     @property
     def digits(self) -> int:
-        """Digits of a code, M."""
+        """Number of digits of a code, M."""
         return -(-self.bits // self._digit_bits)
 
     @property
     def _digit_bits(self) -> int:
+        """Number of bits of a digit: log2 of the levels."""
         return int(log2(self.levels))
 
     @property
@@ -227,7 +233,7 @@ class DigitSum:
         return self.servers // 2 if self.rounding == "half-up" else 0
 
     def largest_digits(self) -> Ints:
-        """Return the largest digit of each place, the least significant first; the last may lack a bit."""
+        """Return the largest digit of each place, the least significant first, [M]; the last may lack a bit."""
         top = np.full(self.digits, self.levels - 1, np.int64)
         top[-1] = (1 << self.bits - self._digit_bits * (self.digits - 1)) - 1
         return top

@@ -68,11 +68,11 @@ class CodeBuffers:
 
     @property
     def code_type(self) -> type[np.uint16] | type[np.uint32]:
-        """Type of the codes."""
+        """Type of the codes: uint16 up to 16 bits, uint32 beyond."""
         return np.uint16 if self.bits <= 16 else np.uint32
 
     def scales(self, values: Float32s) -> Bytes:
-        """Return the exponent + 127 of each block, or `UNFIT`; servers agree on the maximum."""
+        """Return the byte of each block, its exponent + 127 or `UNFIT`, [blocks]; servers agree on the maximum."""
         from lightloom.photonics.averaging.kernels import largest_exponents
 
         offer = np.empty(self.blocks, np.uint8)

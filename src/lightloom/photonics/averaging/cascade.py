@@ -46,6 +46,9 @@ def second_level(
     """Return the function of level 2 over ``groups`` averagers of ``servers`` each; T is the sum over all servers.
 
     The last input carries decimals and has steps of 1/(groups * servers); the other inputs have steps of 1/groups.
+
+    Raises:
+        ConfigError: a count is out of range.
     """
     first = AveragingFunction.of(servers, bits, inputs)
     if groups < 1:
@@ -113,7 +116,8 @@ class Cascade:
     ) -> Floats:
         """Return the analogue outputs of level 2: codes (groups, servers, n) to (outputs, n).
 
-        ``fabricated`` replaces the network of every group of level 1, and that of level 2.
+        ``sigma`` is the noise on every signal relative to its full scale, which needs ``rng``. ``fabricated`` replaces
+        the network of every group of level 1, and that of level 2.
         """
         dtype, function = np.float64, self.first.function
         networks, second = fabricated or ([self.first.network] * self.groups, self.second.network)
@@ -186,7 +190,7 @@ def _sturdy_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlinea
 
 
 def basic(codes: Ints) -> Ints:
-    """Average with both levels rounding down (eq. 9): codes (groups, servers, n) to (n,)."""
+    """Return the mean with both levels rounding down (eq. 9): codes (groups, servers, n) to (n,)."""
     result: Ints = (codes.sum(axis=1) // codes.shape[1]).sum(axis=0) // codes.shape[0]
     return result
 
@@ -194,7 +198,10 @@ def basic(codes: Ints) -> Ints:
 def random_codes(
     groups: int, servers: int, bits: int, count: int, rng: np.random.Generator, near_equal: float = 0.2
 ) -> Ints:
-    """Draw codes (groups, servers, count); a share is within 3 of a common value, where carries are frequent."""
+    """Return random codes (groups, servers, count), uniform but for a share ``near_equal`` of the tuples.
+
+    Those are within 3 of a common value, where carries are frequent.
+    """
     top = (1 << bits) - 1
     uniform = rng.integers(0, top + 1, (groups, servers, count))
     base = rng.integers(0, top + 1, count)
@@ -206,6 +213,9 @@ def end_to_end(
     cascade: Cascade, tuples: int, seed: int = 0, advance: Callable[[int], None] = lambda _: None
 ) -> dict[str, Any]:
     """Send random tuples of codes through both levels, and count the errors with and without decimals (eq. 9).
+
+    Returns ``tuples``, ``wrong_with_decimals``, ``wrong_without_decimals`` and ``share_wrong_without_decimals``; a
+    tuple is wrong if its result is not the floor of the mean. ``advance`` is called with the tuples done.
 
     Raises:
         VerificationError: an error of eq. 9 is not one unit in the last place.
@@ -293,11 +303,17 @@ def cascade_hash(cascade: Cascade) -> str:
 
 
 def _whole(value: np.ndarray[Any, Any], name: str) -> int:
+    """Return the whole number that an array of no dimensions holds; ``name`` is for messages.
+
+    Raises:
+        ConfigError: the array has dimensions or another type.
+    """
     if value.shape != () or value.dtype.kind not in "iu":
         raise ConfigError(f"{name} = {value.tolist()!r}: expected a whole number")
     return int(value)
 
 
 def _level(content: Mapping[str, np.ndarray[Any, Any]], level: str, function: AveragingFunction) -> Level:
+    """Return one level of a file's arrays: the construction that has its weights, or else a `PlainLevel`."""
     network = network_of_arrays(content, f"{level}_")
     return recognise(network, function) or PlainLevel("no construction of ours", function, network)

@@ -101,11 +101,14 @@ class Circuit:
     )
 
     def input(self, index: int) -> Form:
-        """Return input a_index as a form."""
+        """Return input a_``index`` as a form."""
         return Form({Atom(-1, index): Fraction(1)})
 
     def floor(self, source: Form, divisor: int | Fraction, radix: int = 4) -> Form:
-        """Return floor(source / divisor), computed digit by digit in base ``radix`` from the most significant one."""
+        """Return floor(source / divisor), computed digit by digit in base ``radix`` from the most significant one.
+
+        Floors are appended to ``groups``; the form is 0 if the source never reaches ``divisor``.
+        """
         divisor = Fraction(divisor)
         count = floor(self.bounds(source)[1] / divisor)
         if count <= 0:
@@ -119,6 +122,10 @@ class Circuit:
         return digit * place + self.floor(source - digit * (divisor * place), divisor, radix)
 
     def _bits(self, source: Form, divisor: Fraction) -> Form:
+        """Return floor(source / divisor) as a sum of bits, one for each step that the source may reach.
+
+        An equal floor of the circuit is used again.
+        """
         step = Floor(source, divisor, floor(self.bounds(source)[1] / divisor))
         if step not in self.groups:
             self.groups.append(step)
@@ -126,14 +133,14 @@ class Circuit:
         return Form({Atom(group, bit): Fraction(1) for bit in range(step.count)})
 
     def hold(self, source: Form) -> Form:
-        """Hold the form, and return it as an atom."""
+        """Append the form to ``groups`` and return it as an atom; a constant form is returned as it is."""
         if not source.terms:
             return source
         self.groups.append(Held(source))
         return Form({Atom(len(self.groups) - 1, 0): Fraction(1)})
 
     def expand(self, form: Form) -> Form:
-        """Return the form with held forms replaced by their sources."""
+        """Return the form with held forms replaced by their sources, until none is left."""
         held = next((a for a in form.terms if self.is_held(a)), None)
         if held is None:
             return form
@@ -149,6 +156,7 @@ class Circuit:
         return self._bounds_by_form[key]
 
     def _tightest(self, form: Form) -> tuple[Fraction, Fraction]:
+        """Return the bounds that hold by both ways of replacing floors, moved inwards to the form's grid."""
         tight, loose = (self._bounds(self.expand(form), always) for always in (True, False))
         low, high = max(tight[0], loose[0]), min(tight[1], loose[1])
         grid = form.grid
@@ -157,7 +165,10 @@ class Circuit:
         return grid * ceil(low / grid), grid * floor(high / grid)
 
     def _bounds(self, form: Form, always: bool) -> tuple[Fraction, Fraction]:
-        """Bound a form by replacing its latest floor by (s - remainder) / d if its factor is negative or ``always``."""
+        """Return bounds of a form by replacing its latest floor by (s - remainder) / d.
+
+        That is done where its factor is negative, or ``always``; else each of its bits is 0 or 1.
+        """
         if not form.terms:
             return form.constant, form.constant
         key = (form.key, always)
@@ -167,6 +178,7 @@ class Circuit:
         return low + form.constant, high + form.constant
 
     def _bounds_of_terms(self, form: Form, always: bool) -> tuple[Fraction, Fraction]:
+        """Return bounds of a form without constant, by its latest floor or inputs and then the remaining terms."""
         group = max(atom.group for atom in form.terms)
         own = {a: c for a, c in form.terms.items() if a.group == group}
         rest = Form({a: c for a, c in form.terms.items() if a.group != group})
@@ -187,18 +199,18 @@ class Circuit:
 
     @property
     def floors(self) -> list[tuple[int, Floor]]:
-        """The floors, with their group numbers."""
+        """Floors among the groups, each with its group number."""
         return [(g, m) for g, m in enumerate(self.groups) if isinstance(m, Floor)]
 
     def is_held(self, atom: Atom) -> bool:
-        """Return whether an atom stands for a held form."""
+        """True where an atom stands for a held form."""
         return atom.group >= 0 and isinstance(self.groups[atom.group], Held)
 
     def check_floors(self) -> None:
         """Check that the source of every floor is non-negative and below the first step without a bit.
 
         Raises:
-            VerificationError: a floor violates this, or a held form is not an integer.
+            VerificationError: a floor violates this, a step reads a later one, or a held form is not an integer.
         """
         for group, step in enumerate(self.groups):
             low, high = self.bounds(step.source)
@@ -238,7 +250,7 @@ class Block:
 
 
 def blocks_of(circuit: Circuit, function: AveragingFunction, factor: int, places: int) -> list[Block]:
-    """Return ``factor`` * (T + offset) in ``places`` base-4 places, one block per input."""
+    """Return ``factor`` * (T + offset) in ``places`` base-4 places: a block per input, least significant first."""
     ordered = list(enumerate(function.inputs))[::-1]
     # The exponents of four in the weights.
     positions = [((i.weight & -i.weight).bit_length() - 1) // 2 for _, i in ordered] + [places]
@@ -260,6 +272,8 @@ def carry_save(
     circuit: Circuit, blocks: list[Block], radix: int, decided_from: int | None = None, digits_decided: bool = False
 ) -> list[Block]:
     """Pass the excess of every block to the next simultaneously, so that all ranges shrink in one step.
+
+    Returns the blocks, and one of 0 digits more if there may be a carry out of the last.
 
     With ``decided_from``, blocks with digits above that position consist of decided bits (the floor of a form to its
     own grid is the form itself). Lower blocks contribute only their carry, which is decided anyway.
@@ -305,7 +319,7 @@ def split(circuit: Circuit, form: Form, digits: int, lowest: int = 0) -> list[Fo
 
 
 def with_decimals(outputs: list[Form], function: AveragingFunction, circuit: Circuit) -> list[Form]:
-    """Add (T - N * result) / N to the last output if the function carries decimals."""
+    """Return the outputs with (T - N * result) / N added to the last if the function carries decimals."""
     if not function.carries_decimals:
         return outputs
     rest = sum_of_servers(circuit, function)
@@ -326,7 +340,10 @@ def with_decimals(outputs: list[Form], function: AveragingFunction, circuit: Cir
 
 
 def long_division(function: AveragingFunction, radix: int = 4, saved: int = 0) -> Circuit:
-    """Return the circuit; floors compute ``radix`` - 1 bits per layer."""
+    """Return the circuit; floors compute ``radix`` - 1 bits per layer.
+
+    ``saved`` rounds of carry-saving come before the carries.
+    """
     circuit = Circuit(tuple(i.maximum for i in function.inputs))
     blocks = blocks_of(circuit, function, 1, function.outputs)
     for _ in range(saved):

@@ -93,7 +93,11 @@ def realise(circuit: Circuit, function: AveragingFunction, realisation: Realisat
 
 
 def compile_network(layers: tuple[tuple[Gadget, ...], ...], realisation: Realisation) -> LayeredNetwork:
-    """Return the network in float64, each weight rounded from its exact rational."""
+    """Return the network of realised gadgets in float64, each weight rounded from its exact rational.
+
+    Full scales are those of the gadgets, 1 for hidden units. ``realisation`` decides the nonlinearity alone: clipped if
+    bounded, else relu.
+    """
     weights, biases, scales = [], [], []
     first = [abs(g.source.high / g.readout[0]) for g in layers[0]]
     scales.append(np.array([float(s) for s in first]))
@@ -136,12 +140,13 @@ class _Layering:
         self.bits: dict[tuple[object, ...], Atom] = {}
 
     def ready(self, atom: Atom) -> int:
-        """Return the layer whose outputs include the atom."""
+        """Return the first layer whose outputs include the atom, 0 for an input."""
         if atom.group < 0:
             return 0
         return self.raw[atom.group] + (self.how.regenerate and not self.circuit.is_held(atom))
 
     def layers(self) -> tuple[tuple[Gadget, ...], ...]:
+        """Return the gadgets of every layer, from the inputs to the outputs; call it once."""
         built = [[self.input(k) for k in range(len(self.function.inputs))]]
         self.index.append({g.key: i for i, g in enumerate(built[0])})
         for layer in range(1, self.depth + 1):
@@ -153,14 +158,20 @@ class _Layering:
         return tuple(tuple(layer) for layer in built)
 
     def input(self, k: int) -> Gadget:
+        """Return the gadget of input ``k``: one unit of the light a_k / denominator."""
         maximum, scale = Fraction(self.function.inputs[k].maximum), Fraction(self.function.inputs[k].denominator)
         source = Source((), Fraction(0), Fraction(0), maximum)
         return Gadget(("bit", Atom(-1, k)), source, ((1 / scale, Fraction(0)),), (scale,))
 
     def output(self, index: int, form: Form) -> Gadget:
+        """Return the gadget of an output: one linear unit that is the form itself."""
         return Gadget(("output", index), self.source(form, self.depth), ((Fraction(1), Fraction(0)),), (Fraction(1),))
 
     def ramps(self, layer: int) -> Iterable[Gadget]:
+        """Yield a gadget for each bit of the floors of this layer.
+
+        Bits with an equal source and window share the first one's gadget and are noted in ``shared``.
+        """
         for group, floor in self.circuit.floors:
             if self.raw[group] != layer:
                 continue
@@ -175,6 +186,7 @@ class _Layering:
                     self.shared |= {(kind, atom): (kind, first) for kind in ("raw", "bit")}
 
     def regenerated(self, layer: int) -> Iterable[Gadget]:
+        """Yield a second ramp for each bit of the layer before, if bits are regenerated."""
         zero, one = Fraction(0), Fraction(1)
         for group, floor in self.circuit.floors:
             if self.how.regenerate and self.raw[group] == layer - 1:
@@ -206,7 +218,7 @@ class _Layering:
         return parts
 
     def source(self, form: Form, layer: int) -> Source:
-        """Return a form as what a gadget reads of a layer."""
+        """Return a form as what a gadget reads of a layer, with its proved bounds."""
         return Source(*self.read(form, layer), *self.circuit.bounds(form))
 
     def read(self, form: Form, layer: int) -> tuple[tuple[tuple[int, Fraction], ...], Fraction]:
@@ -225,7 +237,7 @@ class _Layering:
         return tuple(reads), constant
 
     def keep(self, key: Key, source: Source) -> Gadget:
-        """Return a gadget that carries a value along, scaled to 0..1."""
+        """Return a gadget that carries a value along, scaled to 0..1, in as many copies as the realisation says."""
         span = source.high - source.low
         units = ((1 / span, -source.low / span),) * self.how.copies
         return Gadget(key, source, units, (span / self.how.copies,) * self.how.copies, source.low)

@@ -71,7 +71,11 @@ class Construction:
 
     @cached_property
     def proof(self) -> Proof:
-        """The proof that the network is exact."""
+        """The proof that the network is exact, whose ``float64`` says so.
+
+        Raises:
+            VerificationError: its integers or its digits fail.
+        """
         return prove(self.realised, self.function)
 
     @property
@@ -84,17 +88,20 @@ class Construction:
         return verify(self.network, self.function, samples)
 
     def noise_limit(self, evaluations: int = EVALUATIONS) -> float:
-        """Return the relative noise at which the accuracy falls below 99.99 %."""
+        """Return the noise as a share of full scale at which the accuracy falls below 99.99 %; 0 below 1e-9."""
         return noise_limit(self.network, self.function, evaluations=evaluations)
 
     def tolerates(self, noise: float) -> bool:
-        """Return whether at least 99.99 % of the inputs are averaged correctly at that noise."""
+        """Return whether at least 99.99 % of the inputs are averaged correctly at that noise, a share of full scale."""
         # A tenth of the draws suffices to rule out a network that clearly fails.
         quick = noisy_accuracy(self.network, self.function, noise, EVALUATIONS // 10)
         return quick >= 1 - 4 * (1 - TARGET) and noisy_accuracy(self.network, self.function, noise) >= TARGET
 
     def to_json(self, servers: int, bits: int, verification: Verification, limit: float) -> dict[str, Any]:
-        """Return the document of `lightloom onn build --json`."""
+        """Return the document of `lightloom onn build --json`.
+
+        ``servers`` and ``bits`` give the size of P and T; ``verification`` and ``limit`` are figures measured before.
+        """
         layers = self.network.layers
         return {
             "construction": self.name,
@@ -264,7 +271,11 @@ def scenario_rows(advance: Callable[[int], None] = lambda _: None, evaluations: 
 
 
 def _pick(function: AveragingFunction, name: str, nonlinearity: Nonlinearity) -> Construction:
-    """Return the smallest construction that is proved exact, of that name if it is not empty."""
+    """Return the smallest construction whose proof holds in float64, of that name if it is not empty.
+
+    Raises:
+        AssertionError: there is none.
+    """
     for construction in candidates(function, nonlinearity):
         if name in ("", construction.name) and construction.proof.float64:
             return construction
@@ -272,6 +283,7 @@ def _pick(function: AveragingFunction, name: str, nonlinearity: Nonlinearity) ->
 
 
 def _construction_row(paper: PaperNetwork, construction: Construction, evaluations: int) -> dict[str, Any]:
+    """Return the row of a constructed network, which is verified and whose noise limit is measured here."""
     layers = construction.network.layers
     return {
         **_described(paper, f"{construction.name}, {construction.network.nonlinearity}", layers),
@@ -286,6 +298,7 @@ def _construction_row(paper: PaperNetwork, construction: Construction, evaluatio
 
 
 def _paper_row(paper: PaperNetwork, function: AveragingFunction, approximated: bool) -> dict[str, Any]:
+    """Return the row of a network of Table I, of which only sizes are known; errors and noise limit are None."""
     return {
         **_described(paper, "the paper's, approximated" if approximated else "the paper's", paper.layers),
         "checked_inputs": function.points,

@@ -88,6 +88,11 @@ def decide(signals: ArrayLike) -> NDArray[np.uint8]:
 
 
 def _whole(values: ArrayLike, what: str, low: int, high: int) -> NDArray[np.int64]:
+    """Return values as int64; ``what`` names them in messages.
+
+    Raises:
+        InputError: a value is not a whole number from ``low`` to ``high``.
+    """
     array = np.asarray(values)
     if array.size and not (np.issubdtype(array.dtype, np.integer) or (array == np.floor(array)).all()):
         raise InputError(f"{what} of type {array.dtype}: expected whole numbers from {low} to {high}")
@@ -155,7 +160,7 @@ class AveragingFunction:
 
     @property
     def points(self) -> int:
-        """Number of points of the reachable grid."""
+        """Number of points of the reachable grid: the product of maximum + 1 over the inputs."""
         return int(np.prod([i.maximum + 1 for i in self.inputs], dtype=object))
 
     @property

@@ -76,7 +76,8 @@ class Levels(NamedTuple):
 def set_levels(matrices: Matrices, target: Floats, setting: Setting) -> Levels:
     """Return matrices whose real parts are as near to ``target`` [outputs, inputs] as the factors of a setting allow.
 
-    A pass of ``levels`` sets outputs, then inputs; inputs weigh every output alike, however large its row.
+    ``none`` returns them unchanged, with factors of 1. A pass of ``levels`` sets outputs, then inputs; inputs weigh
+    every output alike, however large its row.
     """
     outputs, inputs = np.ones(matrices.shape[:-1]), np.ones((*matrices.shape[:-2], matrices.shape[-1]))
     if setting == "matrix":
@@ -111,6 +112,7 @@ def output_factors(matrices: Floats, target: Floats, covariances: Floats | None 
 
 
 def _quotients(products: Floats, powers: Floats) -> Floats:
+    """Return products / powers, with 1 where the power is not above 0."""
     return np.asarray(np.divide(products, powers, out=np.ones_like(products), where=powers > 0))
 
 
@@ -262,7 +264,7 @@ class MappedAverager(MappedParts):
 
     @property
     def targets(self) -> dict[str, Matrix]:
-        """The matrix that each part implements, in units of amplitude."""
+        """Matrices that each part should implement, by the names of `parts`, in units of amplitude."""
         units = unit_matrices(self.arguments)
         layers = {f"layer {index}": matrix for index, matrix in enumerate(self.layers.target_matrices, 1)}
         return {"P": units["P"], **layers, "T": units["T"]}
@@ -300,7 +302,7 @@ def map_averager(
 
 
 def part_crossings(parts: list[Part]) -> int:
-    """Return the crossings before, between and behind ``parts``; the waveguides before and behind are in order.
+    """Return the number of crossings before, between and behind ``parts``; waveguides before and behind are in order.
 
     Nonlinear units stand wherever their waveguide is, so that the outputs of a part and the inputs of the next one need
     a single permutation.

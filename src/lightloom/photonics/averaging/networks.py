@@ -75,7 +75,10 @@ class LayeredNetwork:
         biases: Sequence[ArrayLike] | None = None,
         nonlinearity: Nonlinearity = "relu",
     ) -> LayeredNetwork:
-        """Make a network with full scales of 1; `proof.with_measured_full_scale` measures them."""
+        """Make a network with full scales of 1, and biases of 0 if they are None.
+
+        `proof.with_measured_full_scale` measures full scales.
+        """
         matrices = tuple(np.atleast_2d(np.asarray(w, dtype=np.float64)) for w in weights)
         if biases is None:
             vectors = tuple(np.zeros(w.shape[0]) for w in matrices)
@@ -102,7 +105,7 @@ class LayeredNetwork:
     def signals(
         self, inputs: Floats, sigma: float = 0.0, rng: np.random.Generator | None = None, dtype: type = np.float64
     ) -> list[Floats]:
-        """Return all signals, (n_layer, n): inputs, hidden layers after their nonlinearity, outputs.
+        """Return all signals, an array (n_layer, n) a layer: inputs, hidden ones after their nonlinearity, outputs.
 
         Args:
             inputs: input amplitudes (K, n).
@@ -132,7 +135,7 @@ class LayeredNetwork:
     def __call__(
         self, inputs: Floats, sigma: float = 0.0, rng: np.random.Generator | None = None, dtype: type = np.float64
     ) -> Floats:
-        """Return the outputs, (outputs, n)."""
+        """Return the outputs, (outputs, n), before receivers round them; arguments are those of `signals`."""
         return self.signals(inputs, sigma, rng, dtype)[-1]
 
 
@@ -163,7 +166,10 @@ class FunctionArguments:
 
 
 def network_hash(network: LayeredNetwork, arguments: FunctionArguments) -> str:
-    """Return the hash of all that a file of the network holds, for the provenance of what is computed from it."""
+    """Return the hash of all that a file of the network holds but a mapping.
+
+    It is the provenance of what is computed from the network.
+    """
     arrays = [[array.tolist() for array in part] for part in (network.weights, network.biases, network.full_scale)]
     return content_hash([SCHEMA, network.nonlinearity, asdict(arguments), arrays])
 
@@ -216,7 +222,7 @@ def network_of_arrays(content: Mapping[str, NDArray[Any]], prefix: str = "") -> 
 
 
 def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
-    """Read a file that `save_network` wrote.
+    """Read a file that `save_network` wrote: the network, and the arguments of its function.
 
     Raises:
         ConfigError: the file cannot be read or has another schema, or its network is invalid: shapes that do not fit,
@@ -273,19 +279,19 @@ def light_units(network: LayeredNetwork) -> tuple[float, ...]:
 
 
 def light_matrices(network: LayeredNetwork) -> list[Matrix]:
-    """Return the weights of every layer, in units of amplitude."""
+    """Return the weights (outputs, inputs) of every layer, in units of amplitude."""
     units = light_units(network)
     return [np.asarray(w * (units[i] / units[i + 1]), np.float64) for i, w in enumerate(network.weights)]
 
 
 def light_biases(network: LayeredNetwork) -> list[Matrix]:
-    """Return the biases of every layer, in units of amplitude."""
+    """Return the biases (outputs,) of every layer, in units of amplitude."""
     units = light_units(network)[1:]
     return [np.asarray(bias / unit, np.float64) for bias, unit in zip(network.biases, units, strict=True)]
 
 
 def unit_matrices(arguments: FunctionArguments) -> dict[str, Matrix]:
-    """Return P before the network and T after it, in units of the full scales of their inputs and outputs."""
+    """Return P before the network and T after it by name, in units of the full scales of their inputs and outputs."""
     function, signals = arguments.function(), symbols_for(arguments.bits)
     preprocessing = preprocessing_matrix(arguments.servers, signals, len(function.inputs))
     full_scale = max(grid_input.maximum / grid_input.denominator for grid_input in function.inputs)
@@ -333,7 +339,10 @@ class PaperNetwork:
     """Printed area ratio, in percent."""
 
     def area(self, convention: Convention = "paper", approximated: bool = True, units: bool = True) -> int:
-        """Return the number of interferometers, with P and T unless ``units`` is false."""
+        """Return the number of interferometers, with P and T unless ``units`` is false.
+
+        Matrices are approximated as in the table if ``approximated``, else all are whole.
+        """
         network = network_count(self.layers, self.approximated if approximated else (), convention)
         return network + units * mzi_of_units(self.servers, self.bits, self.layers[0], convention)
 

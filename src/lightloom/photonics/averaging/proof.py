@@ -52,10 +52,13 @@ class Proof:
 
 
 def prove(realised: Realised, function: AveragingFunction) -> Proof:
-    """Prove that the network computes the function.
+    """Prove that the network computes the function, and return the figures of the proof.
+
+    Only integers and digits must hold: ``float64`` and ``float32`` say whether errors of that arithmetic stay within
+    the margin.
 
     Raises:
-        VerificationError: a step of the proof fails.
+        VerificationError: the integers or the digits fail.
     """
     circuit = realised.circuit
     circuit.check_floors()
@@ -121,7 +124,9 @@ def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
 
 
 def _output_error(realised: Realised, unit: float, tau: float, bend: float = 0.0) -> float:
-    """Bound the error of any output in levels, with rounding unit ``unit`` and every signal off by a share ``tau``.
+    """Return a bound on the error of any output in levels.
+
+    Arithmetic has the rounding unit ``unit``, and every signal is off by a share ``tau``.
 
     The shares are of a signal's full scale; values that are kept bend by ``bend`` of full scale.
     """
@@ -148,7 +153,7 @@ def _output_error(realised: Realised, unit: float, tau: float, bend: float = 0.0
 
 
 def _gadget_error(gadget: Gadget, source: float, rounding: NDArray[Any], off: NDArray[Any], saturates: bool) -> float:
-    """Bound the error of a gadget from its source's error, its units' rounding, and the error of their signals."""
+    """Return a bound on a gadget's error from its source's error, its units' rounding, and their signals' errors."""
     readout = np.array([abs(float(r)) for r in gadget.readout])
     if gadget.ramp is None:
         return source + float(readout @ (rounding + off))
@@ -162,7 +167,10 @@ def _gadget_error(gadget: Gadget, source: float, rounding: NDArray[Any], off: ND
 
 
 def _largest_share(error: Callable[[float], float], margin: float) -> float:
-    """Return the largest share of full scale, to 1 %, for which ``error`` stays below ``margin``."""
+    """Return the largest share of full scale, to 1 %, for which ``error`` stays below ``margin``.
+
+    It is 0 if there is none of at least about 1e-15.
+    """
     low, high = 0.0, 1.0
     while high > 1e-15 and high - low > 0.01 * high:
         middle = (low + high) / 2 if low else high / 4
@@ -215,7 +223,7 @@ def verify(
     seed: int = 0,
     exhaustive: bool | None = None,
 ) -> Verification:
-    """Compare a network with the function.
+    """Compare the received outputs of a network with the function, on all points of its grid or on sampled hard ones.
 
     Args:
         network: a `LayeredNetwork`, or any function of input amplitudes.
@@ -285,7 +293,7 @@ EVALUATIONS = 400_000
 def with_measured_full_scale(network: LayeredNetwork, function: AveragingFunction) -> LayeredNetwork:
     """Return the network with measured full scales: the largest magnitude of each signal on the grid.
 
-    Grids beyond 20 million points are sampled at a million points.
+    Grids beyond 20 million points are sampled at a million uniform points.
     """
     scales = [np.zeros(n) for n in network.layers]
     for points in _points_to_try(function, EXHAUSTIVE_POINTS, 1_000_000, 0):
@@ -319,6 +327,10 @@ def noisy_accuracy(
 
 
 def _points_to_try(function: AveragingFunction, most: int, samples: int, seed: int) -> Iterator[Ints]:
+    """Yield chunks of points (K, n): the whole grid if it has at most ``most`` points, else ``samples`` uniform ones.
+
+    The same seed draws the same points.
+    """
     if function.points <= most:
         return function.grid()
     rng = np.random.default_rng([seed, 2])
@@ -355,7 +367,8 @@ def input_bound(function: AveragingFunction, target: float = TARGET) -> float:
     With the other inputs fixed, one step in N of the least significant input a = 0..m changes the result: there are at
     least floor(m / N) disjoint pairs (a, a + 1) that a decision must tell apart. By Neyman and Pearson, the error
     probabilities of any decision on a pair add up to at least 2 Q(1 / (2 sigma m)), with Q the Gaussian tail. The error
-    rate is therefore at least 2 floor(m / N) / (m + 1) Q(1 / (2 sigma m)); the bound solves this for sigma.
+    rate is therefore at least 2 floor(m / N) / (m + 1) Q(1 / (2 sigma m)); the bound solves this for sigma,
+    and is infinite where no sigma violates it.
     """
     from scipy.special import ndtri
 

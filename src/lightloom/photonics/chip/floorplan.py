@@ -51,7 +51,7 @@ class Rules:
 
     @property
     def column(self) -> float:
-        """Length of a column: two heaters and two couplers."""
+        """Length of a column in µm: two heaters and two couplers."""
         return 2 * (self.heater + self.coupler)
 
 
@@ -105,12 +105,15 @@ class FloorPlan:
         return self.width * self.height / 1e6
 
     def guide(self, x: float, end: float, y: float) -> None:
-        """Place a waveguide from ``x`` to ``end``, if they differ."""
+        """Place a waveguide at ``y`` from ``x`` to ``end``, in µm, unless it would have no length."""
         if end > x + 1e-9:
             self.guides.append(Place(name="guide", x=x, y=y, phases=(), length=end - x))
 
     def mesh(self, name: str, mesh: Mesh, x: float, rows: Floats, live: set[int]) -> tuple[float, set[int]]:
-        """Place a mesh from ``x`` on whose modes lie at ``rows``, and return its end and the lit modes."""
+        """Place a mesh from ``x`` on whose modes lie at ``rows``, and return the x of its end and the lit outputs.
+
+        ``rows`` are the y of its modes in µm; ``live`` are the lit inputs. Dark modes in front get no waveguide.
+        """
         place, column = mesh.layout, self.rules.column
         until = dict.fromkeys(live, x)
         for k, (mode, position) in enumerate(zip(place.modes.tolist(), place.columns.tolist(), strict=True)):
@@ -136,7 +139,10 @@ class FloorPlan:
         return end + self.rules.heater, {mode for mode in until if mode < mesh.outputs}
 
     def block(self, name: str, block: MappedMatrix, x: float, rows: Floats, inputs: int) -> tuple[float, set[int]]:
-        """Place V†, Σ and U of a block from ``x`` on, and return its end and the lit modes."""
+        """Place V†, Σ and U of a block from ``x`` on, and return the x of its end and the lit outputs.
+
+        ``rows`` are the y of its waveguides in µm; light enters at the first ``inputs`` of them.
+        """
         end, live = self.mesh(f"{name} v", block.input_mesh, x, rows, set(range(inputs)))
         theta, phi = block.attenuator_phases
         lit = {mode for mode in live if mode < theta.size}
@@ -150,7 +156,7 @@ class FloorPlan:
 
 
 def floor_plan(averager: MappedAverager, rules: Rules | None = None) -> FloorPlan:
-    """Return the places of all devices of an averager."""
+    """Return the places in µm of all devices of an averager; without ``rules``, by the default ones."""
     measures = rules or Rules()
     top = max(_rows(part) for part in averager.parts.values()) * measures.pitch + measures.margin
     plan = FloorPlan(rules=measures, height=top + measures.margin, crossings=averager.crossings)
@@ -184,17 +190,18 @@ def _blocks(part: Part) -> list[tuple[MappedMatrix, list[int], list[int]]]:
 
 
 def _size(block: MappedMatrix) -> int:
-    """Number of rows of a block; the dump of Σ needs one below the last waveguide."""
+    """Return the number of rows of a block; the dump of Σ needs one below the last waveguide."""
     meshes = [block.input_mesh] + ([block.output_mesh] if block.output_mesh else [])
     return max(block.attenuations.size, *(mesh.layout.size for mesh in meshes)) + 1
 
 
 def _rows(part: Part) -> int:
+    """Return the number of rows of a part, whose blocks lie below each other."""
     return sum(_size(block) for block, _, _ in _blocks(part))
 
 
 def _starts(part: Part, top: float, pitch: float) -> dict[int, float]:
-    """Return the y of every input of a part."""
+    """Return the y in µm of every input of a part, by its number."""
     row = 0
     starts: dict[int, float] = {}
     for block, _, columns in _blocks(part):
@@ -204,7 +211,10 @@ def _starts(part: Part, top: float, pitch: float) -> dict[int, float]:
 
 
 def _place_part(plan: FloorPlan, name: str, part: Part, x: float, top: float) -> tuple[float, dict[int, float]]:
-    """Place the blocks of a part below each other, and gains and units behind; return its end and its outputs' y."""
+    """Place the blocks of a part below each other, and gains and units behind.
+
+    Returns the x behind the units, and the y of every lit output by its number, in µm.
+    """
     rules, row = plan.rules, 0
     ends: dict[int, float] = {}
     finished: list[tuple[float, float]] = []
@@ -242,7 +252,7 @@ INSTALL = "needs gdsfactory: pip install 'lightloom[gds]', best in an environmen
 
 
 def write_gds(plan: FloorPlan, path: Path, name: str = "averager") -> Path:
-    """Write the layout of a floor plan.
+    """Write the layout of a floor plan, and return its path.
 
     Raises:
         ConfigError: the name of the file does not end in .gds, it cannot be written, or heaters of neighbouring
@@ -281,7 +291,7 @@ class _Layout:
         self.shifter = self._heated("phase_shifter")
 
     def _heated(self, name: str) -> Any:
-        """A waveguide under a heater; its origin is its left end."""
+        """Return the cell of a waveguide under a heater; its origin is its left end."""
         cell = self.gf.Component(name)
         cell << self.gf.components.straight(length=self.rules.heater)
         half, length = _HEATER_WIDTH / 2, self.rules.heater
@@ -291,9 +301,9 @@ class _Layout:
         return cell
 
     def _interferometer(self, name: str, *, dumped: bool) -> Any:
-        """Heater φ, coupler, heater θ, coupler; its origin is the left end of the upper waveguide.
+        """Return the cell of heater φ, coupler, heater θ, coupler; its origin is the left end of the upper waveguide.
 
-        The lower waveguide of an attenuator of Σ begins and ends within the cell.
+        If ``dumped``, as in an attenuator of Σ, the lower waveguide begins and ends within the cell.
         """
         cell, rules = self.gf.Component(name), self.rules
         heated = self._heated(f"{name}_heater")

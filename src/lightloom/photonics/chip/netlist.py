@@ -39,7 +39,7 @@ Paths = dict[tuple[str, str], Any]
 
 
 def dispersion_settings(dispersion: Dispersion) -> dict[str, float]:
-    """Return what the models need to know of a dispersion: µm, and radians per µm."""
+    """Return the settings of a dispersion that models take, by name: µm, and radians per µm."""
     return {
         "wl0": dispersion.wavelength * _MICRO,
         "slope": dispersion.coupler_slope / _MICRO,
@@ -49,10 +49,12 @@ def dispersion_settings(dispersion: Dispersion) -> dict[str, float]:
 
 
 def _reciprocal(paths: Paths) -> Paths:
+    """Return the paths and, for each of them, the one back with the same value."""
     return paths | {(end, start): value for (start, end), value in paths.items()}
 
 
 def _guide_phase(wl: Any, length: float, wl0: float, effective_index: float, group_index: float) -> Any:
+    """Return the phase of a waveguide beyond that at ``wl0``, in radians; wavelengths and ``length`` in µm."""
     index = effective_index - (group_index - effective_index) * (wl - wl0) / wl0
     return 2 * np.pi * (index / wl - effective_index / wl0) * length
 
@@ -132,20 +134,22 @@ class _NetlistBuilder:
     connections: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, component: str, **settings: float) -> None:
+        """Add an instance of a model of `models`."""
         self.instances[name] = {"component": component, "settings": settings}
 
     def join(self, start: str | None, end: str) -> None:
+        """Connect a port to the next one; None, light from outside, connects nothing."""
         if start is not None:
             self.connections[start] = end
 
     def one(self, name: str, component: str, start: str | None, **settings: float) -> str:
-        """Add a device of one input and one output behind ``start``, and return its output."""
+        """Add a device of one input and one output behind ``start``, and return the port of its output."""
         self.add(name, component, **settings)
         self.join(start, f"{name},in0")
         return f"{name},out0"
 
     def guide(self, name: str, start: str | None, columns: int) -> str:
-        """Add a waveguide as long as so many columns."""
+        """Add a waveguide as long as so many columns behind ``start``, and return the port of its output."""
         constants = dispersion_settings(self.dispersion)
         constants.pop("slope")
         return self.one(name, "guide", start, length=self.column_length * columns * _MICRO, **constants)
@@ -182,6 +186,7 @@ def chip_netlist(
 
 
 def _netlist(builder: _NetlistBuilder, entries: dict[int, str], ends: dict[int, str | None]) -> Netlist:
+    """Return the netlist with the lanes' ports ``in0``, ... and ``out0``, ... in the order of their numbers."""
     ports = {f"in{mode}": port for mode, port in sorted(entries.items())}
     ports |= {f"out{mode}": end for mode, end in sorted(ends.items()) if end is not None}
     return {"instances": builder.instances, "connections": builder.connections, "ports": ports}
@@ -190,7 +195,13 @@ def _netlist(builder: _NetlistBuilder, entries: dict[int, str], ends: dict[int, 
 def _part(
     builder: _NetlistBuilder, name: str, part: Part, starts: dict[int, str | None], entries: dict[int, str], seed: int
 ) -> dict[int, str | None]:
-    """Add a part behind ``starts``, the ports of its inputs (None: outside), and return the ports of its outputs."""
+    """Add a part behind ``starts``, the ports of its inputs (None: outside), and return the ports of its lit outputs.
+
+    Both are by number; ``entries`` receives the ports of inputs from outside.
+
+    Raises:
+        UnsupportedError: blocks share waveguides.
+    """
     blocks = part.blocks if isinstance(part, MappedBlocks) else (part,)
     outputs = part.outputs if isinstance(part, MappedBlocks) else (np.arange(part.shape[0]),)
     inputs = part.inputs if isinstance(part, MappedBlocks) else (np.arange(part.shape[1]),)
@@ -228,7 +239,10 @@ def _block(
     heads: dict[int, str],
     seed: int,
 ) -> dict[int, str]:
-    """Add V†, Σ and U of one block; ``heads`` receives the ports of inputs that come from outside."""
+    """Add V†, Σ and U of one block, and return the ports of its lit outputs.
+
+    ``heads`` receives the ports of inputs that come from outside.
+    """
     ends = _mesh(builder, f"{prefix}_v", block.input_mesh, starts, heads, seed)
     theta, phi = block.attenuator_phases
     arms = arm_lengths(theta.size, builder.dispersion, seed + 1) * _MICRO
@@ -245,6 +259,7 @@ def _block(
 
 
 def _mzi(builder: _NetlistBuilder, name: str, phases: tuple[float, float], arms: Floats) -> None:
+    """Add an interferometer with phases θ and φ; ``arms`` are the excess lengths of its arms of θ and φ in µm."""
     builder.add(
         name,
         "mzi",
@@ -260,7 +275,11 @@ def _mzi(builder: _NetlistBuilder, name: str, phases: tuple[float, float], arms:
 def _mesh(
     builder: _NetlistBuilder, prefix: str, mesh: Mesh, starts: dict[int, str | None], heads: dict[int, str], seed: int
 ) -> dict[int, str]:
-    """Add one mesh column by column; waveguides fill the columns in which a mode has no interferometer."""
+    """Add one mesh column by column, and return the ports of its lit outputs.
+
+    Waveguides fill the columns in which a mode has no interferometer; ``heads`` receives the ports of inputs that come
+    from outside.
+    """
     place, arms = mesh.layout, arm_lengths(mesh.mzis, builder.dispersion, seed) * _MICRO
     ends: dict[int, str | None] = dict(starts)
     passed = dict.fromkeys(range(place.size), 0)

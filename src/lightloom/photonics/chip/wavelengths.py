@@ -55,7 +55,7 @@ class Dispersion:
             raise ConfigError(f"coupler_slope = {self.coupler_slope!r}, mismatch = {self.mismatch!r}: expected numbers")
 
     def coupler_error(self, wavelength: float) -> float:
-        """Return the mixing-angle error of every coupler, in radians."""
+        """Return the mixing-angle error of every coupler at a wavelength in metres, in radians."""
         return self.coupler_slope * (wavelength - self.wavelength)
 
     def heater_phases(self, phases: ArrayLike, wavelength: float) -> NDArray[np.float64]:
@@ -63,23 +63,29 @@ class Dispersion:
         return np.asarray(phases, np.float64) * (self.wavelength / wavelength)
 
     def index(self, wavelength: float) -> float:
-        """Return the effective index, to first order."""
+        """Return the effective index at a wavelength in metres, to first order."""
         relative = (wavelength - self.wavelength) / self.wavelength
         return self.effective_index - (self.group_index - self.effective_index) * relative
 
     def guide_phase(self, length: ArrayLike, wavelength: float) -> NDArray[np.float64]:
-        """Return the phase of waveguides of ``length`` metres beyond that at their own wavelength."""
+        """Return the phase in radians of waveguides of ``length`` metres beyond that at their own wavelength.
+
+        It has the shape of ``length``.
+        """
         change = self.index(wavelength) / wavelength - self.effective_index / self.wavelength
         return 2 * pi * change * np.asarray(length, np.float64)
 
 
 def spacing_in_metres(hertz: float, wavelength: float = 1.55e-6) -> float:
-    """Return the distance of wavelengths that are ``hertz`` apart near ``wavelength``."""
+    """Return the distance in metres of wavelengths that are ``hertz`` apart near ``wavelength``."""
     return wavelength**2 * hertz / LIGHT
 
 
 def at_wavelength(ideal: Any, wavelength: float, dispersion: Dispersion, seed: int = 0) -> Any:
-    """Return a mesh, a mapped matrix or blocks as light of another wavelength meets them; ``seed`` draws the arms."""
+    """Return a mesh, a mapped matrix or blocks as light of another wavelength meets them; ``seed`` draws the arms.
+
+    A `Mesh` gives a `DisturbedMesh`, a `MappedMatrix` a `DisturbedMatrix`, `MappedBlocks` give `DisturbedBlocks`.
+    """
     errors = NonIdealities()
     if isinstance(ideal, Mesh):
         devices = _devices(ideal.theta, ideal.phi, wavelength, dispersion, seed)
@@ -107,6 +113,10 @@ def arm_lengths(count: int, dispersion: Dispersion, seed: int) -> NDArray[np.flo
 def _devices(
     theta: NDArray[np.float64], phi: NDArray[np.float64], wavelength: float, dispersion: Dispersion, seed: int
 ) -> Fabrication:
+    """Return the errors that another wavelength means for interferometers set to ``theta`` and ``phi``.
+
+    ``seed`` draws the lengths of the arms; output phases have none here.
+    """
     arms = dispersion.guide_phase(arm_lengths(theta.size, dispersion, seed), wavelength)
     error, one = np.full(theta.size, dispersion.coupler_error(wavelength)), np.ones(theta.size)
     return Fabrication(

@@ -176,7 +176,7 @@ PARTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def without(link: Link, part: str) -> Link:
-    """Return the link with one part ideal."""
+    """Return the link with one part ideal; ``part`` is a key of `PARTS`."""
     return replace(link, **PARTS[part])
 
 
@@ -188,12 +188,12 @@ def ideal(link: Link) -> Link:
 
 
 def only(link: Link, part: str) -> Link:
-    """Return the link with every other part ideal."""
+    """Return the link with every part but ``part``, a key of `PARTS`, ideal."""
     return replace(ideal(link), **{name: getattr(link, name) for name in PARTS[part]})
 
 
 def erring(link: Link) -> list[str]:
-    """Return the parts that are not ideal already."""
+    """Return the parts that are not ideal already; noise of amplifiers counts with optical gain only."""
     parts = [part for part in PARTS if without(link, part) != link]
     return [part for part in parts if link.gain == "optical" or part != "amplifier noise"]
 
@@ -335,9 +335,10 @@ def find_option(name: str) -> LinkOption:
 
 
 def read_value(name: str, text: str) -> Any:
-    """Return the value of an option in SI units, dB or words.
+    """Return the value of an option in SI units, dB or words; None for the ``rin`` that is ``none``.
 
     Raises:
+        UnknownNameError: the option does not exist.
         ConfigError: not a finite number with one of its units.
     """
     unit = find_option(name).unit
@@ -357,6 +358,7 @@ def read_value(name: str, text: str) -> Any:
 
 
 def _watts(text: str) -> float:
+    """Return the watts of a power as text, in dBm or in units of power."""
     stripped = text.strip()
     if stripped.endswith("dBm"):
         return 1e-3 * 10 ** (_finite(stripped[:-3]) / 10)
@@ -364,6 +366,11 @@ def _watts(text: str) -> float:
 
 
 def _number(text: str, unit: str) -> float:
+    """Return the number of a text in the base unit of ``unit``; a bare number is in that unit.
+
+    Raises:
+        ValueError: it is not a finite number with one of its units.
+    """
     stripped = text.strip()
     for suffix, scale in sorted(_UNITS[unit].items(), key=lambda item: -len(item[0])):
         if stripped.endswith(suffix):
@@ -372,6 +379,11 @@ def _number(text: str, unit: str) -> float:
 
 
 def _finite(text: str) -> float:
+    """Return the number of a text.
+
+    Raises:
+        ValueError: it is not a finite number.
+    """
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(text)
@@ -379,7 +391,7 @@ def _finite(text: str) -> float:
 
 
 def show_value(name: str, value: Any) -> str:
-    """Return a value in words, with its unit."""
+    """Return the value of an option in words with its unit; ``none`` for None, powers in dBm as well."""
     unit = find_option(name).unit
     if value is None:
         return "none"
@@ -397,11 +409,12 @@ def show_value(name: str, value: Any) -> str:
 
 
 def _example(name: str) -> str:
+    """Return the default of an option in words, as an example for messages."""
     return show_value(name, getattr(Link(), OPTIONS[name].field)).split(" (")[0]
 
 
 def sources(link: Link) -> dict[str, str]:
-    """Return the source of every option: that of its default, or that it was given."""
+    """Return the source of every option by name: that of its default, or ``given`` if the link has another value."""
     default = Link()
     return {
         name: SOURCES[option.field] if getattr(link, option.field) == getattr(default, option.field) else "given"

@@ -467,7 +467,7 @@ class FabricatedLink:
         return np.random.default_rng([*self.seed, *name.encode()])
 
     def _layer(self, index: int, passive: Complex, made: Calibrated) -> FabricatedLayer:
-        """Return layer ``index`` with its passive matrix, what calibration set, and drawn errors of gains and biases."""
+        """Return layer ``index`` with its passive matrix, what calibration set, and drawn errors of gain and bias."""
         link, gains = self.link, made.gains
         gain_error, bias_error = self.stream(f"layer {index}").normal(size=(2, len(gains)))
         matrix = (gains * (1 + link.gain_error * gain_error))[:, None] * passive * made.levels

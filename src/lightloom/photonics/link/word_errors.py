@@ -19,7 +19,10 @@ RESAMPLES = 2000
 
 
 def clopper_pearson(wrong: int, words: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the exact two-sided interval of a share, for ``wrong`` of ``words`` independent words."""
+    """Return the exact two-sided interval of a share, for ``wrong`` of ``words`` independent words.
+
+    Its lower end is 0 if none is wrong, its upper end 1 if all are.
+    """
     from scipy.special import betaincinv
 
     tail = (1 - confidence) / 2
@@ -86,7 +89,7 @@ class WordErrors(WrongWords):
     """Largest factor by which calibration raised the power of a lane or of a unit's output."""
 
     def to_json(self) -> dict[str, object]:
-        """Return rate, interval and counts."""
+        """Return rate, interval and counts as a JSON object; ``worst_fabrication`` is the largest rate of one."""
         low, high = self.interval
         return {
             "word_error_rate": self.rate,
@@ -111,7 +114,8 @@ def word_errors(
 ) -> WordErrors:
     """Fabricate the link ``fabrications`` times and send ``words`` words through each.
 
-    Equal seeds draw equal words and fabrications, whatever the link: links can be compared in pairs.
+    A word is wrong if any server receives another code than the exact rounded mean. ``advance`` is called with 1 after
+    every fabrication. Equal seeds draw equal words and fabrications, whatever the link: links can be compared in pairs.
     """
     arguments = chip.mapped.arguments
     mean_of = IdealAverager(arguments.servers, arguments.bits, arguments.rounding)
@@ -161,10 +165,10 @@ _SPREADS = (
 
 
 def enlarged(link: Link, factor: float) -> Link:
-    """Return the link with every error and all noise larger by ``factor``; full scale falls by its square, and
-    phase settings lose the bits that this takes.
+    """Return the link with every error and all noise larger by ``factor``.
 
-    What would be out of its range stops there.
+    Full scale falls by its square, and phase settings lose the bits that this takes. What would be out of its range
+    stops there.
     """
     changed: dict[str, Any] = {name: min(getattr(link, name) * factor, RANGES[name][1]) for name in _SPREADS}
     changed["full_scale"] = max(link.full_scale / factor**2, RANGES["full_scale"][0])
@@ -180,10 +184,13 @@ def contributions(
 ) -> Document:
     """Return the rates without each part of a link and with it alone, the part whose removal helps most first.
 
+    Errors are enlarged by the first of `FACTORS` at which `ENOUGH` words are wrong, else by the last; ``together`` in
+    the result is at that factor, and ``weakest_part`` is None if too few words are wrong even so.
+
     Args:
         chip: the chip.
         link: the link.
-        together: its word errors.
+        together: its word errors, not enlarged.
         advance: called with the number of fabrications done.
         tried: words, fabrications and seed of every comparison, as `word_errors` takes them.
     """

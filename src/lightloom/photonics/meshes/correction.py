@@ -99,7 +99,11 @@ def without_crosstalk(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return settings of θ and φ that cancel crosstalk; MZIs k and k + 1 are neighbours where ``beside[k]`` is true.
 
-    ``efficiencies`` are the phases of the heaters of θ and φ relative to their commands.
+    ``efficiencies`` are the phases of the heaters of θ and φ relative to their commands. ``share`` of every phase
+    appears in each nearest heater.
+
+    Raises:
+        ConfigError: the share is outside [0, 0.1].
     """
     if not 0 <= share <= 0.1:
         raise ConfigError(f"share={share}: expected 0 to 0.1")
@@ -134,6 +138,7 @@ def corrected(disturbed: Disturbed, *, real: bool = False) -> Disturbed:
 
 
 def _corrected_matrix(disturbed: DisturbedMatrix, real: bool) -> DisturbedMatrix:
+    """Return a matrix on fabricated devices with the phases of both meshes and of Σ corrected, see `corrected`."""
     fabrication, share = disturbed.attenuators, disturbed.non_idealities.thermal_crosstalk
     half, outside = within_reach(disturbed.mapped.attenuations**2, fabrication.first, fabrication.second)
     port_phase = np.angle(bar_and_cross(half, fabrication.first, fabrication.second)[0])
@@ -159,7 +164,11 @@ def _corrected_matrix(disturbed: DisturbedMatrix, real: bool) -> DisturbedMatrix
 def within_reach(
     bar_power: NDArray[np.float64], alpha: NDArray[np.float64], beta: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return θ/2 for the bar power nearest to ``bar_power``, and where the couplers cannot reach it."""
+    """Return θ/2 for the bar power nearest to ``bar_power``, and where the couplers cannot reach it.
+
+    Bar powers are shares from 0 to 1; θ/2 lies in [0, π/2]. ``alpha`` and ``beta`` are the errors of the two couplers
+    in radians.
+    """
     least, most = np.sin(alpha + beta) ** 2, np.cos(beta - alpha) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(most > least, (bar_power - least) / (most - least), 0.0)

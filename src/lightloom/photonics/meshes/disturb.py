@@ -47,7 +47,11 @@ class Fabrication:
 def fabricate(
     shape: int | tuple[int, int], outputs: int, non_idealities: NonIdealities, rng: np.random.Generator
 ) -> Fabrication:
-    """Draw the devices of one mesh of ``shape`` MZIs, or of [fabrications, MZIs]."""
+    """Draw the devices of one mesh of ``shape`` MZIs, or of [fabrications, MZIs].
+
+    Errors of the ``outputs`` output phases are [outputs], or [fabrications, outputs]; all others have the shape of the
+    MZIs.
+    """
     sizes = np.atleast_1d(shape)
     theta, phi, first, second, spread = rng.normal(size=(5, *sizes))
     loss = np.maximum(non_idealities.loss_db + non_idealities.loss_spread_db * spread, 0.0)
@@ -160,7 +164,10 @@ def disturb(ideal: MappedBlocks, non_idealities: NonIdealities, rng: np.random.G
 def disturb(
     ideal: Mesh | MappedMatrix | MappedBlocks, non_idealities: NonIdealities, rng: np.random.Generator
 ) -> Disturbed:
-    """Draw the devices of a mesh or of mapped meshes."""
+    """Draw the devices of a mesh or of mapped meshes, and return the same phases on them.
+
+    A `Mesh` gives a `DisturbedMesh`, a `MappedMatrix` a `DisturbedMatrix`, `MappedBlocks` give `DisturbedBlocks`.
+    """
     if isinstance(ideal, Mesh):
         return DisturbedMesh(
             mesh=ideal,
@@ -197,7 +204,7 @@ def detect(
 
 
 def quantised(phases: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
-    """Round phases to multiples of 2π/2^bits; 0 bits leave them unchanged."""
+    """Return phases rounded to multiples of 2π/2^bits; 0 bits leave them unchanged."""
     if bits == 0:
         return phases
     step = 2 * np.pi / 2**bits
@@ -220,7 +227,7 @@ def heat_from_neighbours(
 
 
 def neighbours(mesh_layout: Layout) -> NDArray[np.bool_]:
-    """Return, for each MZI but the last, whether the next one is below it in the same column."""
+    """Return, for each MZI but the last, whether the next one is below it in the same column, [mzis - 1]."""
     return np.asarray((np.diff(mesh_layout.columns) == 0) & (np.diff(mesh_layout.modes) == 2))
 
 
@@ -260,7 +267,10 @@ def attenuations(
 def fabricated_matrices(
     part: Mesh | MappedMatrix | MappedBlocks, non_idealities: NonIdealities, rng: np.random.Generator, count: int
 ) -> NDArray[np.complex128]:
-    """Return the matrices that ``count`` fabrications implement, [count, outputs, inputs]."""
+    """Return the matrices that ``count`` fabrications implement, [count, outputs, inputs].
+
+    Gains of amplifiers are included; there is no detector noise.
+    """
     if isinstance(part, MappedBlocks):
         return part.joined([fabricated_matrices(block, non_idealities, rng, count) for block in part.blocks])
     if isinstance(part, Mesh):
@@ -328,7 +338,7 @@ class Wiring:
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
-        """The interferometers of each column."""
+        """Interferometers of each column, as one slice per column in the order of the light."""
         if not self.devices:
             return ()
         starts = np.flatnonzero(np.diff(self.columns, prepend=-1))
@@ -415,7 +425,7 @@ class Spread:
 
     @property
     def row(self) -> dict[str, float]:
-        """Mean, sample standard deviation, minimum and maximum."""
+        """Mean, sample standard deviation (0 of a single draw), minimum and maximum, by name."""
         deviation = float(self.values.std(ddof=1)) if self.values.size > 1 else 0.0
         return {
             "mean": float(self.values.mean()),
@@ -428,7 +438,9 @@ class Spread:
 def monte_carlo(
     network: Sequence[Ideal], non_idealities: NonIdealities, evaluate: Evaluate, *, draws: int = 20, seed: int = 0
 ) -> Spread:
-    """Evaluate ``draws`` fabrications of all matrices of ``network``. Draw k is the same for all ``non_idealities``.
+    """Evaluate ``draws`` fabrications of all matrices of ``network``, and return their values [draws].
+
+    Draw k starts from the same seed for all ``non_idealities``.
 
     Raises:
         ConfigError: ``draws`` is below 1.

@@ -82,6 +82,7 @@ def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
 
 
 def _title(figure: Figure, text: str) -> None:
+    """Set the title of the figure at its upper left."""
     figure.suptitle(text, x=0.01, ha="left", fontsize=10, color=_INK)
 
 
@@ -153,6 +154,7 @@ def _map(ax: Axes, mesh: Mesh, phases: Floats, colours: str, limit: float) -> No
 
 
 def _scale(figure: Figure, ax: Axes, colours: str, limit: float, label: str) -> None:
+    """Add a colour bar from 0 to ``limit``, which is π or 2π, below the axes."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 

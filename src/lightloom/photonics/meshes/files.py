@@ -72,7 +72,7 @@ def mesh_of(content: Mapping[str, Any], source: str = "mesh") -> Mesh:
 
 
 def mapped_document(mapped: MappedMatrix) -> dict[str, Any]:
-    """Return a mapped matrix as a JSON object: shape, gains, attenuations, meshes (null without output mesh)."""
+    """Return a mapped matrix as a JSON object: shape, gains, attenuations, meshes; ``output_mesh`` may be None."""
     return {
         "schema": MAPPED_SCHEMA,
         "shape": list(mapped.shape),
@@ -164,10 +164,10 @@ def check_phases_name(path: Path) -> None:
 
 
 def load_phases(path: Path) -> dict[str, Part]:
-    """Read a file that :func:`save_phases` wrote.
+    """Read a file that :func:`save_phases` wrote, and return its parts by name in the order of the file.
 
     Raises:
-        ConfigError: the file cannot be read, has another schema, or its meshes are invalid.
+        ConfigError: the file cannot be read, has another suffix or schema, or its meshes are invalid.
     """
     check_phases_name(path)
     source = repr(str(path))
@@ -206,11 +206,13 @@ def check_belongs(parts: Mapping[str, Part], like: Mapping[str, Part], source: s
 
 
 def _outline(part: Part) -> str:
+    """Return the kind and size of every mesh of a part in words, joined by ``and``."""
     sizes = [f"a {mesh.kind} mesh from {mesh.inputs} to {mesh.outputs} modes" for mesh in meshes_of(part).values()]
     return " and ".join(sizes)
 
 
 def _part_document(name: str, part: Part) -> dict[str, Any]:
+    """Return a part as a JSON object: name, shape, blocks, and waveguides if blocks are not squares."""
     if isinstance(part, Mesh):
         return {"name": name, "shape": [part.outputs, part.inputs], "blocks": [document(part)]}
     blocks = part.blocks if isinstance(part, MappedBlocks) else (part,)
@@ -222,6 +224,7 @@ def _part_document(name: str, part: Part) -> dict[str, Any]:
 
 
 def _are_squares(blocks: Sequence[MappedMatrix], shape: tuple[int, int]) -> bool:
+    """True where blocks are single meshes (``sigma-u``) that are the squares along the longer side of ``shape``."""
     side, most = sorted(shape)
     return len(blocks) == -(-most // side) and all(
         block.output_mesh is None and block.shape == (side, side) for block in blocks
@@ -229,6 +232,11 @@ def _are_squares(blocks: Sequence[MappedMatrix], shape: tuple[int, int]) -> bool
 
 
 def _part_of(content: Mapping[str, Any], source: str) -> Part:
+    """Return the part that an object of a file describes: a mesh, a mapped matrix, or blocks.
+
+    Raises:
+        ConfigError: its blocks, shape or waveguides are invalid or do not fit together; ``source`` starts the message.
+    """
     blocks, shape = content["blocks"], content["shape"]
     if not isinstance(blocks, list) or not (blocks or "waveguides" in content):
         raise ConfigError(f"{source}: expected a list of meshes")
@@ -250,6 +258,11 @@ def _part_of(content: Mapping[str, Any], source: str) -> Part:
 
 
 def _blocks_of(waveguides: Any, blocks: tuple[MappedMatrix, ...], shape: tuple[int, int], source: str) -> MappedBlocks:
+    """Return blocks with the waveguides that a file lists for each.
+
+    Raises:
+        ConfigError: the waveguides are no lists of whole numbers, or do not fit the blocks and the shape.
+    """
     sides: dict[str, list[Ints]] = {"outputs": [], "inputs": []}
     for index, guides in enumerate(waveguides if isinstance(waveguides, list) else [None], 1):
         for name, lists in sides.items():
@@ -264,6 +277,10 @@ def _blocks_of(waveguides: Any, blocks: tuple[MappedMatrix, ...], shape: tuple[i
 
 
 def _separate_arrays(content: Any, arrays: dict[str, NDArray[np.float64]]) -> Any:
+    """Return ``content`` with every list of floats replaced by ``{"array": name}``.
+
+    The lists enter ``arrays`` as ``array_0``, ``array_1``, ...; an empty list counts as one of floats.
+    """
     if isinstance(content, dict):
         return {key: _separate_arrays(value, arrays) for key, value in content.items()}
     if isinstance(content, list) and all(isinstance(item, float) for item in content):
@@ -274,6 +291,7 @@ def _separate_arrays(content: Any, arrays: dict[str, NDArray[np.float64]]) -> An
 
 
 def _restore_arrays(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """Return ``content`` with every ``{"array": name}`` replaced by the list of numbers of that name."""
     if isinstance(content, dict):
         if set(content) == {"array"}:
             return arrays[content["array"]].tolist()
@@ -282,6 +300,11 @@ def _restore_arrays(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
 
 
 def _read_json(path: Path) -> Any:
+    """Return the document of a ``.json`` file.
+
+    Raises:
+        ConfigError: it cannot be read or is too large.
+    """
     try:
         return load_json(path, MOST_TRACE_BYTES)
     except ConfigError as error:
@@ -289,6 +312,11 @@ def _read_json(path: Path) -> Any:
 
 
 def _read_npz(path: Path) -> Any:
+    """Return the document of an ``.npz`` file with its arrays as lists.
+
+    Raises:
+        ConfigError: it cannot be read, or lacks the document or an array.
+    """
     arrays = read_npz(path)
     try:
         return _restore_arrays(parse_json(str(arrays["document"]), str(path)), arrays)

@@ -103,6 +103,7 @@ def layout(kind: Kind, inputs: int, outputs: int) -> Layout:
 
 
 def _rectangle(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return columns and modes of the MZIs of a rectangle of ``size`` modes and columns."""
     column, mode = np.meshgrid(np.arange(size), np.arange(size - 1), indexing="ij")
     used = (column - mode) % 2 == 0
     return column[used], mode[used]
@@ -181,7 +182,7 @@ class Mesh:
 def propagate(
     mesh_layout: Layout, devices: NDArray[np.complex128], output_phases: NDArray[np.float64], fields: ArrayLike
 ) -> NDArray[np.complex128]:
-    """Propagate fields [inputs, ...] through ``devices`` [mzis, 2, 2], unitary or not, in the given layout.
+    """Return the output fields [outputs, ...] of fields [inputs, ...] through ``devices`` [mzis, 2, 2], unitary or not.
 
     For more vectors than inputs, the transfer matrix is computed first and multiplied: propagation costs 16
     multiplications for each MZI and vector, the product 4 for each matrix element and vector.
@@ -203,7 +204,7 @@ def propagate(
 def by_columns(
     mesh_layout: Layout, devices: NDArray[np.complex128], output_phases: NDArray[np.float64], fields: ArrayLike
 ) -> NDArray[np.complex128]:
-    """Propagate fields [inputs, batch] MZI by MZI, in O(mzis · batch)."""
+    """Return the output fields [outputs, batch] of fields [inputs, batch], MZI by MZI in O(mzis · batch)."""
     from lightloom.photonics.meshes import kernels
 
     flat = np.ascontiguousarray(fields, np.complex128)

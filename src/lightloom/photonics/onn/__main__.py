@@ -11,7 +11,7 @@ USAGE = "usage: python -m lightloom.photonics.onn rival NAME FOLDER | compare FI
 
 
 def main(arguments: list[str]) -> str | int:
-    """Run a command, and return its exit status or an error message."""
+    """Run a command, and return 0, or the usage or an error message if it failed."""
     try:
         match arguments:
             case ["rival", name, folder]:

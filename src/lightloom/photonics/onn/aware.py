@@ -58,7 +58,7 @@ ARMS = ("unaware", "aware")
 
 
 def recipe(arm: str, seed: int, budget: float = BUDGET) -> TrainingRecipe:
-    """Return the recipe of one training."""
+    """Return the recipe of one training for ``budget`` CPU seconds; ``arm`` is ``unaware`` or ``aware``."""
     plain = TrainingRecipe(
         servers=SERVERS,
         bits=BITS,
@@ -74,7 +74,10 @@ def recipe(arm: str, seed: int, budget: float = BUDGET) -> TrainingRecipe:
 
 
 def wrong_shares(network: LayeredNetwork, function: AveragingFunction) -> dict[str, float]:
-    """Return the share of wrong averages for each error of `JUDGED`, mean over fabrications and all grid points."""
+    """Return the share of wrong averages by each error of `JUDGED`, mean over fabrications and all grid points.
+
+    Errors without anything to draw are judged on one fabrication.
+    """
     mapped = map_network(network)
     judge = averaging_accuracy(mapped, function)
     shares = {}
@@ -112,12 +115,16 @@ def compare_trainings(
 
 
 def _thinned(history: Sequence[dict[str, float]]) -> list[dict[str, float]]:
-    """Return at most `ENTRIES` entries of a history, evenly spread, the last one included."""
+    """Return at most `ENTRIES` entries of a history, evenly spread, the last one included.
+
+    Values are rounded to six significant digits, in short histories too.
+    """
     step = -(-len(history) // ENTRIES)
     return [{name: float(f"{value:.6g}") for name, value in entry.items()} for entry in history[::-step][::-1]]
 
 
 def _document(trainings: list[Document], constructed: list[Document], budget: float) -> Document:
+    """Return the document of the comparison; its verdict counts the seeds that both arms have been trained with."""
     wrong = {(row["arm"], row["seed"]): row["wrong"]["phase 3e-3"] for row in trainings}
     pairs = [seed for seed in SEEDS if all((arm, seed) in wrong for arm in ARMS)]
     fewer = [seed for seed in pairs if wrong["aware", seed] < wrong["unaware", seed]]

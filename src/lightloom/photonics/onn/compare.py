@@ -83,7 +83,7 @@ def train_and_keep(name: str, folder: Path, advance: Callable[[int], None] = lam
 
 
 def keep(trained: Trained, name: str, folder: Path) -> None:
-    """Write ``name``.npz and ``name``.json; the accuracy in the log is that of the float64 network."""
+    """Write ``name``.npz in float32 and ``name``.json; the accuracy in the log is that of the float64 network."""
     n = trained.network
     weights, biases, scales = (
         tuple(np.asarray(a, np.float32) for a in arrays) for arrays in (n.weights, n.biases, n.full_scale)
@@ -122,7 +122,7 @@ class Contender:
 
 
 def contenders() -> Iterator[Contender]:
-    """Iterate over all trained networks with stored weights, and the best constructed ones."""
+    """Yield all trained networks with stored weights, then the constructed ones of `CONSTRUCTED`."""
     for name, recipe in KEPT.items():
         if (path := TRAINED / f"{name}.npz").exists():
             network, _ = load_network(path)
@@ -161,6 +161,7 @@ def compare_networks(
 
 
 def _digest(network: LayeredNetwork) -> str:
+    """Return 16 hex digits of the SHA-256 of a network's nonlinearity, weights, biases and full scales."""
     digest = hashlib.sha256(network.nonlinearity.encode())
     for array in (*network.weights, *network.biases, *network.full_scale):
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -168,6 +169,7 @@ def _digest(network: LayeredNetwork) -> str:
 
 
 def _network_row(contender: Contender, function: AveragingFunction, digest: str) -> dict[str, Any]:
+    """Return the row of a network in the comparison, its errors, noise limit and curve measured here."""
     network = contender.network
     verification = verify(network, function)
     return {
@@ -186,7 +188,11 @@ def _network_row(contender: Contender, function: AveragingFunction, digest: str)
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Compare every constructed network with the most tolerant trained ones, of any units and of its own."""
+    """Return a comparison of every constructed network with the most tolerant trained one of any units, and of its own.
+
+    Ratios of noise limits and of MZIs are constructed to trained; ``met`` says whether both targets are. Where no
+    network is trained with such units there is no comparison.
+    """
     comparisons = []
     for ours in (r for r in rows if r["kind"] == "constructed"):
         for units in ("any", ours["nonlinearity"]):

@@ -34,14 +34,20 @@ def cut(matrix: Tensor) -> Tensor:
 
 
 def join(squares: Tensor, tall: bool) -> Tensor:
-    """Join squares (count, s, s) to a matrix, the inverse of `cut`."""
+    """Return the matrix of squares (count, s, s), the inverse of `cut`.
+
+    Squares lie below each other if ``tall``, else side by side.
+    """
     count, side, _ = squares.shape
     return squares.reshape(count * side, side) if tall else squares.transpose(0, 1).reshape(side, count * side)
 
 
 @torch.no_grad()
 def project_(matrix: Tensor) -> Tensor:
-    """Replace every square W by diag(d) U_a in place: U_a = U_s V_sᵀ (eq. 5), d_i = Σ_j W_ij U_a,ij (eq. 6)."""
+    """Replace every square W by diag(d) U_a in place, and return the matrix.
+
+    U_a = U_s V_sᵀ (eq. 5), d_i = Σ_j W_ij U_a,ij (eq. 6).
+    """
     squares = cut(matrix)
     u, _, v = torch.linalg.svd(squares)
     unitary = u @ v
@@ -119,7 +125,7 @@ class OpticalNetwork(nn.Module):
     def forward(
         self, light: Tensor, noise: Noise | None = None, fabricate: Callable[[list[Tensor]], list[Tensor]] | None = None
     ) -> Tensor:
-        """Return the outputs, (batch, M)."""
+        """Return the outputs, (batch, M), with noise if there is some; arguments are those of `signals`."""
         return self.signals(light, noise, fabricate)[-1]
 
     def signals(
@@ -127,8 +133,8 @@ class OpticalNetwork(nn.Module):
     ) -> list[Tensor]:
         """Return the signals of hidden layers before noise, and the outputs with noise.
 
-        ``fabricate`` replaces the matrices by what erring devices implement; biases stay as designed, that of the
-        centred inputs included.
+        There is one tensor (batch, n) for each layer. ``fabricate`` replaces the matrices by what erring devices
+        implement; biases stay as designed, that of the centred inputs included.
         """
         if noise is not None:
             light = noise(light, self.largest)
@@ -149,12 +155,12 @@ class OpticalNetwork(nn.Module):
 
     @torch.no_grad()
     def full_scales(self, light: Tensor, chunk: int = 8192) -> list[Tensor]:
-        """Return each layer's largest signals over ``light`` (n, K): hidden layers, outputs."""
+        """Return each layer's largest magnitudes without noise, (n,), over ``light`` (n, K): hidden layers, outputs."""
         chunks = [[s.abs().amax(0) for s in self.signals(part)] for part in torch.split(light, chunk)]
         return [torch.stack(layer).amax(0) for layer in zip(*chunks, strict=True)]
 
     def project_(self) -> None:
-        """Project every approximated matrix that training moves away from its form."""
+        """Project every approximated matrix that training moves away from its form, in place; Cayley ones keep it."""
         for layer in self.recipe.approximated:
             matrix = self.matrices[layer - 1]
             if isinstance(matrix, FreeMatrix):
@@ -212,7 +218,10 @@ class DrawnDevices:
         self._directions: list[tuple[Tensor, Tensor]] = []
 
     def __call__(self, matrices: Sequence[Tensor], step: int) -> list[Tensor]:
-        """Return the matrices (outputs, inputs) that devices drawn for ``step`` implement."""
+        """Return the matrices (outputs, inputs) that devices drawn for ``step`` implement, with a gradient to them.
+
+        Meshes are mapped anew at multiples of `REMAP_EVERY`; errors between them are those of the last mapped design.
+        """
         recipe = self._recipe
         assert recipe.devices is not None
         if self._chip is None or step % REMAP_EVERY == 0:

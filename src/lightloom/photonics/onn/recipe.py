@@ -172,7 +172,7 @@ class TrainingRecipe:
 
     @property
     def function(self) -> AveragingFunction:
-        """The averaging function to learn."""
+        """Averaging function to learn, that of level 2 if there are ``groups``."""
         if self.groups is not None:
             return second_level(self.groups, self.servers, self.bits, self.inputs, self.rounding)
         return AveragingFunction.of(self.servers, self.bits, self.inputs, self.rounding, self.carries_decimals)
@@ -196,11 +196,16 @@ class TrainingRecipe:
 
 
 def _scaled_epochs(points: int) -> int:
-    """Return the epochs for a grid: larger ones are trained for more steps, but fewer epochs."""
+    """Return the epochs for a grid, at least 6: larger ones are trained for more steps, but fewer epochs."""
     return max(6, round(120 * sqrt(28_561 / points)))
 
 
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    """Check that a value is one of those that are known.
+
+    Raises:
+        ConfigError: it is not; the message lists them.
+    """
     if value not in known:
         raise ConfigError(f"{name} = {value!r}: expected one of {', '.join(known)}")
 
@@ -225,7 +230,10 @@ class Curriculum:
     """Running share of noisy inputs received correctly."""
 
     def observe(self, right: float) -> None:
-        """Update the noise after a batch of which the share ``right`` was received correctly."""
+        """Update the noise after a batch of which the share ``right`` was received correctly.
+
+        It rises by 0.2 % where the running share is above `RISING`, else it falls by as much, within its limits.
+        """
         self.right += _MEMORY * (right - self.right)
         self.sigma *= 1 + _STEP if self.right > RISING else 1 - _STEP
         self.sigma = min(max(self.sigma, min(START, self.largest)), self.largest)

@@ -36,7 +36,7 @@ class Trial:
     """0 below 99.99 %."""
 
     def beats(self, other: Trial) -> bool:
-        """Return whether the trial dominates another in MZIs, accuracy and noise limit."""
+        """Return whether the trial is as good as another in MZIs, accuracy and noise limit, and better in one."""
         ours = (-self.mzi_count, self.accuracy, self.noise_limit)
         theirs = (-other.mzi_count, other.accuracy, other.noise_limit)
         return ours != theirs and all(a >= b for a, b in zip(ours, theirs, strict=True))
@@ -108,7 +108,11 @@ def search(
 def candidates(
     function: FunctionArguments, widths: Sequence[int], depths: Sequence[int], budget: int, options: dict[str, Any]
 ) -> list[TrainingRecipe]:
-    """Return a recipe for every width and depth."""
+    """Return a recipe for every width and depth, all hidden layers of a network equally wide, for ``budget`` epochs.
+
+    Raises:
+        ConfigError: no widths or depths, one below 1, or a budget with less than an epoch in the first round.
+    """
     if not widths or not depths or min(*widths, *depths, 1) < 1:
         raise ConfigError(f"widths = {list(widths)}, depths = {list(depths)}: expected some, each of at least 1")
     ideal = function.function()
@@ -132,7 +136,10 @@ def candidates(
 
 
 def rounds(count: int, budget: int) -> list[tuple[int, int]]:
-    """Return the number of networks and the epochs of every round."""
+    """Return pairs of the number of networks and the epochs of each, for every round.
+
+    The number halves, rounded up, down to one; epochs double up to ``budget``.
+    """
     counts = [count]
     while counts[-1] > 1:
         counts.append(-(-counts[-1] // 2))
@@ -140,7 +147,7 @@ def rounds(count: int, budget: int) -> list[tuple[int, int]]:
 
 
 def work(widths: Sequence[int], depths: Sequence[int], budget: int) -> int:
-    """Return the total epochs of a search."""
+    """Return the total epochs of a search, over all rounds and networks."""
     return sum(count * epochs for count, epochs in rounds(len(set(widths)) * len(set(depths)), budget))
 
 
@@ -155,6 +162,7 @@ def fronts(trials: Sequence[Trial]) -> list[list[Trial]]:
 
 
 def _nearest(trials: Sequence[Trial]) -> Iterator[Trial]:
+    """Yield trials front by front, those of a front by falling accuracy and then by MZIs."""
     for front in fronts(trials):
         yield from sorted(front, key=lambda t: (-t.accuracy, t.mzi_count))
 
@@ -176,7 +184,7 @@ def _stored_trials(path: Path, searched: str) -> list[Trial]:
 
 
 def _try(recipe: TrainingRecipe, folder: Path | None, advance: Callable[[int], None]) -> Trial:
-    """Train one network and measure what it bears."""
+    """Return the trial of one recipe after training it; its noise limit is 0 below 99.99 % accuracy."""
     trained = train(recipe, folder, advance)
     bears = trained.accuracy >= TARGET
     return Trial(

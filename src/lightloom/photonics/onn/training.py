@@ -27,7 +27,10 @@ from lightloom.photonics.onn.recipe import Curriculum, TrainingRecipe
 
 
 def output_loss(outputs: Tensor, ideal: Tensor, recipe: TrainingRecipe) -> Tensor:
-    """Return the loss of the first phase: weighted square errors of raw outputs (batch, M) beyond the margin."""
+    """Return the loss of the first phase: weighted square errors of raw outputs (batch, M) beyond the margin.
+
+    They are summed over the outputs and averaged over the batch, in levels squared.
+    """
     deviation = outputs - ideal
     if recipe.margin:
         deviation = (deviation.abs() - recipe.margin).clamp_min(0)
@@ -40,7 +43,8 @@ def output_loss(outputs: Tensor, ideal: Tensor, recipe: TrainingRecipe) -> Tenso
 def gradient_loss(outputs: Tensor, ideal: Tensor, recipe: TrainingRecipe) -> Tensor:
     """Return the loss of the second phase: the square error of the gradient Σ_i 4^(M−i) O_i of outputs (batch, M).
 
-    With raw outputs, even a linear network comes within half a step without a single correct digit.
+    It is averaged over the batch; whether outputs are raw or received levels is the recipe's ``gradient_loss``. With
+    raw outputs, even a linear network comes within half a step without a single correct digit.
     """
     if recipe.gradient_loss == "straight-through":
         outputs = outputs + (outputs.detach().round().clamp(0, 3) - outputs.detach())
@@ -63,7 +67,7 @@ class Checkpoint:
         self.saved = time.monotonic()
 
     def load(self) -> dict[str, Any] | None:
-        """Return the state that was saved last, or None.
+        """Return the state that was saved last, None if there is no file.
 
         Raises:
             ConfigError: it cannot be read, or belongs to another recipe.
@@ -119,7 +123,11 @@ class Trained:
 
     @property
     def function_arguments(self) -> FunctionArguments:
-        """Arguments of the function, for `averaging.networks.save_network`."""
+        """Arguments of the function, for `averaging.networks.save_network`.
+
+        Raises:
+            ConfigError: the network is level 2 of a cascade.
+        """
         r = self.recipe
         if r.groups is not None:
             raise ConfigError(f"groups = {r.groups}: level 2 of a cascade is stored with its level 1")
@@ -193,6 +201,7 @@ def train(
 
 @contextmanager
 def _fixed_arithmetic(threads: int) -> Iterator[None]:
+    """Set the number of threads and deterministic operations of torch within a block, and restore both after it."""
     before, deterministic = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     torch.set_num_threads(threads)
     # As `use_deterministic_algorithms(True, warn_only=True)`, which imports PyTorch's compiler: two seconds.
@@ -260,6 +269,11 @@ class _TrainingState:
         self.seconds += time.perf_counter() - began
 
     def _one_step(self, batch: Tensor, noise: Noise | None, progress: float) -> Tensor:
+        """Take one step on a batch of points' indices, and return its loss, detached.
+
+        ``progress`` [0, 1] sets the learning rate and whether devices err; the curriculum sets the ``noise`` of the
+        next step.
+        """
         recipe = self.recipe
         rate = recipe.learning_rate * min(1, (self.step + 1) / WARM_UP_STEPS) * (1 + math.cos(math.pi * progress)) / 2
         for group in self.optimiser.param_groups:
@@ -283,6 +297,7 @@ class _TrainingState:
 
     @torch.no_grad()
     def _evaluate(self, loss: float) -> None:
+        """Append an entry to the history, with the accuracy on the whole grid without noise."""
         pairs = zip(torch.split(self.light, 1 << 14), torch.split(self.ideal, 1 << 14), strict=True)
         right = sum(float(_right(self.network(x), y, self.steps)) * len(x) for x, y in pairs)
         self.history.append(

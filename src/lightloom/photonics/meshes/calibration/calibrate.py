@@ -64,7 +64,10 @@ def first_twin(chip: Chip, seed: int) -> Twin:
 
 
 def _learn_states(chip: Chip, settings: Settings, column: slice, scores: Floats) -> None:
-    """Turn each interferometer of ``column`` by π, and add to the scores of those behind it what the outputs show."""
+    """Turn each interferometer of ``column`` by π, and add to the scores of those behind it what the outputs show.
+
+    ``scores`` [devices] are changed in place; above 0 they mean the bar state, below 0 the cross state.
+    """
     wiring, count = chip.wiring, column.stop - column.start
     theta = np.tile(settings.theta, (count + 1, 1))
     theta[np.arange(count) + 1, np.arange(column.start, column.stop)] += np.pi
@@ -131,6 +134,7 @@ def _with_entry_phases(chip: Chip, twin: Twin, theta: Floats, bars: Mask) -> Twi
 
 
 def _single(wiring: Wiring) -> Fields:
+    """Return every single input of unit power, the identity [inputs, inputs]."""
     return np.eye(wiring.inputs, dtype=np.complex128)
 
 
@@ -242,6 +246,11 @@ def calibrate(
 
 
 def _check_sweeps(ideal: Mesh | MappedMatrix) -> None:
+    """Check that sweeps can find wholly unknown offsets of this mesh.
+
+    Raises:
+        UnsupportedError: it is a mapped matrix, or a mesh with unequal numbers of inputs and outputs.
+    """
     if not isinstance(ideal, Mesh):
         raise UnsupportedError("unknown offsets: only those of a single mesh are found, Σ hides light from detectors")
     if ideal.inputs != ideal.outputs:
@@ -260,6 +269,7 @@ class _CountedChip:
         self.settings = self.measurements = 0
 
     def powers(self, settings: Settings, vectors: Fields) -> Floats:
+        """Return the powers of the chip, see `Chip.powers`, and count the settings and the powers."""
         powers = self._chip.powers(settings, vectors)
         self.settings += len(powers)
         self.measurements += powers.size
@@ -267,19 +277,22 @@ class _CountedChip:
 
 
 def default_settings(devices: int, inputs: int, outputs: int) -> int:
-    """Return the number of settings for ten powers an unknown, at least 12."""
+    """Return the number of settings for ten powers an unknown, six of them an interferometer; at least 12."""
     powers: int = probe_vectors(inputs).shape[1] * outputs
     return max(_LEAST_SETTINGS, -(-_POWERS_PER_UNKNOWN * 6 * devices // powers))
 
 
 def target_of(ideal: Mesh | MappedMatrix) -> Fields:
-    """Return the matrix [outputs, inputs] of the passive chip, without its amplifiers."""
+    """Return the matrix [outputs, inputs] of the passive chip on ideal devices, without its amplifiers."""
     matrix = ideal.matrix()
     return matrix if isinstance(ideal, Mesh) else np.asarray(matrix / ideal.gains[:, None])
 
 
 def probe_vectors(inputs: int) -> Fields:
-    """Return every single input and every vector of the discrete Fourier transform, [inputs, 2 · inputs]."""
+    """Return every single input and every vector of the discrete Fourier transform, [inputs, 2 · inputs].
+
+    All have unit power. For one input there is the single input alone, [1, 1].
+    """
     single = np.eye(inputs, dtype=np.complex128)
     return np.concatenate([single, np.fft.fft(single, norm="ortho")], 1) if inputs > 1 else single
 
@@ -359,7 +372,7 @@ class Trial:
     """Matrix that the passive chip implements, [outputs, inputs]."""
 
     def row(self) -> Document:
-        """Return the figures of this chip."""
+        """Return the figures of this chip as a JSON object; errors after aging are None without aging."""
         twin, made = self.calibration.twin, self.calibration
         return {
             "inputs": twin.wiring.inputs,

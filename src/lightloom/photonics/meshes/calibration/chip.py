@@ -76,7 +76,10 @@ class SimulatedChip:
         """θ and φ of ideal devices, [devices]."""
 
     def powers(self, settings: Settings, vectors: Fields) -> Floats:
-        """Set and measure, see :class:`Chip`."""
+        """Set phases [settings, devices] and measure powers [settings, outputs, vectors], see :class:`Chip`.
+
+        Every phase drifts before each setting; powers have noise and may be negative.
+        """
         rows = []
         for theta, phi in zip(settings.theta, settings.phi, strict=True):
             if self._drift:
@@ -126,7 +129,10 @@ class SimulatedChip:
         )
 
     def error(self, settings: Settings, target: Fields, *, real: bool = False) -> float:
-        """Return the error of the chip at these settings [devices], without noise; no measurement can show it."""
+        """Return the error of the chip at these settings [devices], without noise; no measurement can show it.
+
+        It is relative and free of output phases and of a common gain, see `phase_free_error`.
+        """
         return phase_free_error(self.matrix(settings), target, real=real)
 
     def matrix(self, settings: Settings) -> Fields:
@@ -155,7 +161,7 @@ def _with_phases(
 
 
 def rounded(settings: Settings, bits: int) -> Settings:
-    """Return the settings that a DAC of ``bits`` gives."""
+    """Return the settings that a DAC of ``bits`` gives, rounded to multiples of 2π/2^bits; 0 bits change nothing."""
     return Settings(theta=quantised(settings.theta, bits), phi=quantised(settings.phi, bits))
 
 

@@ -60,7 +60,7 @@ class Twin:
 
     @classmethod
     def ideal(cls, wiring: Wiring) -> Twin:
-        """Return the twin of a chip without errors."""
+        """Return the twin of a chip without errors: no offsets, crosstalk or loss, and heaters of efficiency 1."""
         zero, one = np.zeros(wiring.devices), np.ones(wiring.devices)
         return cls(
             wiring=wiring,
@@ -81,7 +81,7 @@ class Twin:
         )
 
     def devices(self, acting: Settings) -> Fields:
-        """Return the transfer matrices [..., devices, 2, 2] at phases that act."""
+        """Return the transfer matrices [..., devices, 2, 2] at phases that act, which `phases` gives."""
         amplitude = 10 ** (-self.loss_db / 20)
         inner = coupler(self.first) * np.stack([np.exp(1j * acting.phi), np.ones_like(acting.phi)], -1)[..., None, :]
         turned = np.stack([np.exp(1j * acting.theta), np.ones_like(acting.theta)], -1)[..., None] * inner
@@ -102,7 +102,7 @@ class Twin:
         return np.asarray(amplitude * np.stack([by_theta, by_phi, by_first, by_second], -3))
 
     def propagate(self, settings: Settings, vectors: Fields) -> Fields:
-        """Return output fields [..., outputs, vectors] of input fields [inputs, vectors]."""
+        """Return output fields [..., outputs, vectors] of input fields [inputs, vectors] at commanded phases."""
         return forward(self.wiring, self.devices(self.phases(settings)), vectors)[0]
 
 
@@ -258,12 +258,14 @@ def _descend(
 
 
 def _solve(matrix: Floats, gradient: Floats, damping: float) -> Floats:
+    """Return the step (JᵀJ + damping · 1)⁻¹ gradient; ``matrix`` holds the lower triangle of JᵀJ."""
     damped = matrix.copy()
     damped[np.diag_indices_from(damped)] += damping
     return np.asarray(cho_solve(cho_factor(damped, lower=True, overwrite_a=True), gradient))
 
 
 def _moved(twin: Twin, unknowns: Unknowns, step: Floats) -> Twin:
+    """Return the twin with a step added to its parameters, in the order of `power_derivatives`."""
     names = ["theta_offset", "phi_offset"]
     names += ["first", "second"] if unknowns.couplers else []
     names += ["theta_efficiency", "phi_efficiency"] if unknowns.heaters else []
@@ -361,7 +363,10 @@ def phase_free_error(matrix: Fields, target: Fields, *, real: bool = False) -> f
 
 
 def _aligned(matrix: Fields, target: Fields) -> tuple[Fields, Fields]:
-    """Return g D M, and the factors g D [outputs]."""
+    """Return g D M [outputs, inputs], and the factors g D [outputs].
+
+    D are the phases of outputs and g the common gain that bring M nearest to the target.
+    """
     overlaps = np.einsum("oi,oi->o", matrix.conj(), target)
     phases = np.exp(1j * np.angle(overlaps))
     power = float(np.vdot(matrix, matrix).real)
@@ -424,6 +429,10 @@ def reachable_order(twin: Twin, mesh: Mesh, tries: int, seed: int) -> tuple[Ints
 
 
 def _corrected(twin: Twin, ideal: tuple[Floats, Floats], real: bool) -> Settings:
+    """Return the acting phases at which the twin's couplers come closest to ideal devices set to ``ideal``, θ and φ.
+
+    With ``real``, interferometers whose splitting is out of reach keep their θ.
+    """
     half, outside = within_reach(np.sin(ideal[0] / 2) ** 2, twin.first, twin.second)
     straight, across = (np.angle(amplitude) for amplitude in bar_and_cross(half, twin.first, twin.second))
     if real:
