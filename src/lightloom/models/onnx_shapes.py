@@ -58,7 +58,10 @@ class Constants:
         self._keep(node.output[0], lambda: self._evaluated(node, read))
 
     def evaluate(self, name: str, shapes: Mapping[str, tuple[int, ...]], largest: int) -> Array | None:
-        """Return a constant of at most ``largest`` elements; None for what is none, or cannot be evaluated."""
+        """Return a constant of at most ``largest`` elements; None for what is none, or cannot be evaluated.
+
+        What it is made of is evaluated first, under the same limit; the constants kept here stay as they are.
+        """
         larger = copy(self)
         larger._largest, larger.values = largest, dict(self.values)
         waiting = [name]
@@ -78,7 +81,7 @@ class Constants:
         return larger.values.get(name)
 
     def tensors(self, node: Message) -> dict[str, Message]:
-        """Return what is known of the inputs of a node, as tensors of ONNX."""
+        """Return those inputs of a node whose values are known, as tensors of ONNX by name."""
         return {
             name: self._onnx.numpy_helper.from_array(self.values[name], name)
             for name in node.input
@@ -86,6 +89,7 @@ class Constants:
         }
 
     def _add_size(self, node: Message, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Keep the result of a ``Shape`` or ``Size``, of whole numbers, where the shape of what it reads is known."""
         shape = shapes.get(node.input[0])
         if shape is not None:
             ends = {each.name: each.i for each in node.attribute}
@@ -93,7 +97,7 @@ class Constants:
             self.values[node.output[0]] = np.array(part if node.op_type == "Shape" else math.prod(shape), np.int64)
 
     def _elements(self, node: Message) -> int:
-        """Return how many elements the result of a node has, at most."""
+        """Return how many elements the result of a node has, at most; all inputs must be known."""
         read = [self.values[name] for name in node.input if name]
         if node.op_type == "ConstantOfShape":
             return math.prod(max(int(size), 0) for size in read[0].reshape(-1))
@@ -114,6 +118,8 @@ class Constants:
             return max((each.size for each in read), default=0)
 
     def _evaluated(self, node: Message, read: list[str]) -> Array | None:
+        """Return the first result of a node as ONNX's reference computes it; None if it would have too many
+        elements."""
         if self._elements(node) > self._largest:
             return None
         make = self._onnx.helper
@@ -227,6 +233,7 @@ def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definit
 
 
 def _library(path: Path) -> Message:
+    """Import and return ``onnx`` with the submodules used here; WorkloadError if it is not installed."""
     try:
         import onnx
         import onnx.checker
@@ -239,6 +246,10 @@ def _library(path: Path) -> Message:
 
 
 def _loaded(onnx: Message, path: Path) -> Message:
+    """Return the model of a file without its external data.
+
+    ConfigError: unreadable, no ONNX model, one without nodes, or one with names that are no UTF-8.
+    """
     try:
         model = onnx.load(path, load_external_data=False)
     except OSError as error:
@@ -253,7 +264,7 @@ def _loaded(onnx: Message, path: Path) -> Message:
 
 
 def _texts(model: Message) -> Iterator[object]:
-    """Yield all names of a model."""
+    """Yield all texts of a model that should be UTF-8: names, operators, domains and symbols of dimensions."""
     for node in model.graph.node:
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
         yield from (attribute.name for attribute in node.attribute)
@@ -266,7 +277,10 @@ def _texts(model: Message) -> Iterator[object]:
 
 
 def _check_nodes(onnx: Message, model: Message, path: Path) -> None:
-    """Refuse what has no fixed cost, what ONNX does not define, and nodes that are not in the order of their work."""
+    """Refuse what has no fixed cost, what ONNX does not define, and nodes that are not in the order of their work.
+
+    Raises WorkloadError, which names the node.
+    """
     made = {each.name for each in (*model.graph.input, *model.graph.initializer)} | {""}
     made |= {each.values.name for each in model.graph.sparse_initializer}
     context = onnx.checker.C.CheckerContext()
@@ -299,7 +313,12 @@ def _check_nodes(onnx: Message, model: Message, path: Path) -> None:
 def _fix_sizes(
     path: Path, inputs: Sequence[Message], batch: int, length: int | None, definitions: Mapping[str, str]
 ) -> None:
-    """Give every dynamic dimension of the inputs its size, and refuse definitions of what no input has."""
+    """Give every dynamic dimension of the inputs its size, in place, and refuse definitions of what no input has.
+
+    A definition goes first, then ``batch`` for a first axis, then ``length`` for an axis named as one of tokens.
+    ConfigError where none applies or a definition is no whole number of at least 1; WorkloadError for an input that is
+    no tensor or states no shape.
+    """
     used, first_name = set[str](), ""
     for entry in inputs:
         if not entry.type.HasField("tensor_type"):
@@ -333,6 +352,7 @@ def _fix_sizes(
 
 
 def _known_values(model: Message) -> Iterator[tuple[str, Value]]:
+    """Yield name and shape of every initializer, input, output and inferred tensor whose shape is fixed."""
     for each in model.graph.initializer:
         yield each.name, Value(shape=tuple(each.dims), floating=each.data_type in _FLOATS, data_type=each.data_type)
     for each in model.graph.sparse_initializer:
@@ -353,7 +373,7 @@ def _value(kind: Message) -> Value | None:
 
 
 def _completed(onnx: Message, model: Message) -> Iterator[tuple[str, Value]]:
-    """Yield the shapes that follow from constants which the model computes, node by node."""
+    """Yield names and shapes that follow from constants which the model computes, node by node; only new ones."""
     types = {each.name: each.type for each in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
     for each in model.graph.initializer:
         types[each.name] = onnx.helper.make_tensor_type_proto(each.data_type, each.dims)
@@ -380,7 +400,7 @@ def _outputs(
     known: Mapping[str, Message],
     constants: Constants,
 ) -> Mapping[str, Message]:
-    """Return the types of the results of one node; none where they cannot be inferred."""
+    """Return the types of the results of one node by name; none where they cannot be inferred."""
     version = {"opset_imports": list(model.opset_import), "ir_version": model.ir_version}
     try:
         schema = onnx.defs.get_schema(node.op_type, versions.get(node.domain, 1), node.domain)
@@ -390,7 +410,7 @@ def _outputs(
 
 
 def _without_shape(model: Message, values: Mapping[str, Value]) -> Iterator[tuple[Message, str]]:
-    """Yield nodes with the results that something reads and whose shape is not known."""
+    """Yield nodes, each with the name of a result that something reads and whose shape is not known."""
     read = {name for node in model.graph.node for name in node.input} | {each.name for each in model.graph.output}
     for node in model.graph.node:
         for name in node.output:
@@ -399,7 +419,10 @@ def _without_shape(model: Message, values: Mapping[str, Value]) -> Iterator[tupl
 
 
 def is_view(before: Sequence[int], order: Sequence[int], after: Sequence[int]) -> bool:
-    """Return whether strides can say what a reshaped tensor means, whose axes were put in another order before."""
+    """Return whether a reshape after a transposition is only a view, which strides can express without a copy.
+
+    ``before`` is the shape before the axes are put into ``order``, ``after`` the shape that is asked for.
+    """
     axes = [(before[axis], math.prod(before[axis + 1 :])) for axis in order if before[axis] != 1]  # size and stride
     runs: list[list[int]] = []  # size and last stride of axes that lie as one axis would
     for size, stride in axes:
@@ -442,6 +465,8 @@ def merged(model: ShapedModel) -> ShapedModel:
 
 
 class _Merger:
+    """Nodes of a model by their place in the order, rewritten in place: parts of a kernel become one node."""
+
     def __init__(self, model: ShapedModel) -> None:
         self._model, self._values = model, dict(model.values)
         self._nodes: dict[int, Message] = dict(enumerate(model.nodes))
@@ -463,7 +488,7 @@ class _Merger:
         self._known: dict[tuple[str, ...], bool] = {}
 
     def model(self) -> ShapedModel:
-        """Merge one kind of kernel after the other."""
+        """Merge one kind of kernel after the other, and return the model with the nodes that are left."""
         for rewrite in (
             self._simplify,
             self._merge_norm,
@@ -478,7 +503,10 @@ class _Merger:
         return replace(self._model, nodes=tuple(nodes), values=self._values)
 
     def _simplify(self, place: int, node: Message) -> None:
-        """Make a view of a node that computes nothing, and a copy of a view that no strides can express."""
+        """Make a view of a node that computes nothing, and a copy of a view that no strides can express.
+
+        Nothing are a dropout of ratio 0, a cast to the same type, and a ``Gather`` at one constant index.
+        """
         name = node.input[0] if node.input else ""
         if node.op_type == "Dropout" and (node.input[1:] or node.attribute):
             ratios = [each.f for each in node.attribute if each.name == "ratio"]
@@ -500,6 +528,7 @@ class _Merger:
                     self._view(place, "Contiguous")
 
     def _view(self, place: int, kind: str = "Identity") -> None:
+        """Put a node of this kind, which reads the first input alone, in the place of a node."""
         node = self._nodes[place]
         for name in node.input[1:]:
             self._readers[name].discard(place)
@@ -508,6 +537,7 @@ class _Merger:
     # Norms
 
     def _merge_norm(self, place: int, root: Message) -> None:
+        """Make one norm of the parts around a square root, if they are those of a layer norm or an RMS norm."""
         if root.op_type != "Sqrt":
             return
         parts, name = {place}, root.input[0]
@@ -521,7 +551,7 @@ class _Merger:
         values = self._nodes[square].input[0]
         parts |= {mean, square}
         scale, end = root.output[0], self._only_reader(root.output[0])
-        if end is not None and self._inverts(self._nodes[end], scale):
+        if end is not None and self._is_reciprocal_of(self._nodes[end], scale):
             parts.add(end)
             end = self._only_reader(self._nodes[end].output[0])
         if end is None or self._nodes[end].op_type not in ("Mul", "Div") or values not in self._nodes[end].input:
@@ -533,7 +563,7 @@ class _Merger:
         self._replace(parts, end, kind, [values, *weights])
 
     def _with_channels(self, parts: set[int], end: int) -> tuple[int, list[str]]:
-        """Add weight and bias of the channels, which follow; return the last part, and both."""
+        """Add weight and bias of the channels, which follow, to ``parts``; return the last part, and their names."""
         weights: list[str] = []
         while (follower := self._only_reader(self._nodes[end].output[0])) is not None:
             node = self._nodes[follower]
@@ -547,8 +577,10 @@ class _Merger:
         return end, weights
 
     def _before_norm(self, parts: set[int], values: str) -> tuple[bool, str]:
-        """Add casts of what a norm reads, and what takes away the mean; return whether that is done, and what is
-        read."""
+        """Add to ``parts`` the casts of what a norm reads, and what takes away the mean.
+
+        Returns whether the mean is taken away, and the name of the tensor that the norm then reads.
+        """
         centred, source = False, self._made_by(values, "Sub")
         mean = None if source is None else self._made_by(self._nodes[source].input[1], "ReduceMean")
         if source is not None and mean is not None and self._readers[values] <= parts:
@@ -561,11 +593,14 @@ class _Merger:
         return centred, values
 
     def _squares(self, node: Message) -> bool:
+        """Return whether a ``Pow`` has the exponent 2, or another node (a ``Mul``) reads one tensor twice."""
         if node.op_type == "Pow":
             return self._number(node.input[1]) == 2
         return len(set(node.input)) == 1
 
-    def _inverts(self, node: Message, name: str) -> bool:
+    def _is_reciprocal_of(self, node: Message, name: str) -> bool:
+        """Return whether a node is the reciprocal of the tensor ``name``, or a constant of one element divided by
+        it."""
         if node.op_type == "Reciprocal":
             return True
         return node.op_type == "Div" and bool(node.input[1] == name) and self._is_scalar(node.input[0])
@@ -573,6 +608,8 @@ class _Merger:
     # Activations
 
     def _merge_activation(self, place: int, seed: Message) -> None:
+        """Make one activation of the largest region around its telling node (``Erf``, ``Tanh``, ``Sigmoid``), if it
+        has several."""
         if seed.op_type not in _ACTIVATIONS:
             return
         regions = [(self._region(place, name), name) for name in self._arguments(place)]
@@ -594,7 +631,10 @@ class _Merger:
                     waiting.append(maker)
 
     def _region(self, place: int, argument: str) -> set[int]:
-        """Return the nodes that compute an element from one of ``argument``; none if others read parts of it."""
+        """Return the places of the nodes that compute an element from one of ``argument``, and from scalars.
+
+        None if another tensor enters, if there are too many, or if others read what its nodes make before the last.
+        """
         region, waiting = set[int](), [place]
         while waiting:
             at = waiting.pop()
@@ -626,6 +666,7 @@ class _Merger:
     # Attention
 
     def _merge_attention(self, place: int, softmax: Message) -> None:
+        """Make one attention of two products around a softmax over the last of four axes, if every mask is causal."""
         if softmax.op_type != "Softmax" or len(self._values[softmax.output[0]].shape) != 4:
             return
         if any(each.name == "axis" and each.i not in (-1, 3) for each in softmax.attribute):
@@ -657,7 +698,11 @@ class _Merger:
             self._replace(parts, end, "Attention", [q, k, v], is_causal=int(bool(masks)))
 
     def _finite(self, parts: set[int], name: str) -> int | None:
-        """Return what reads the weights, where those of tokens that see none are first made 0."""
+        """Return the place of the only node that reads the weights; None if there are several or none.
+
+        Nodes that first make the weights 0 for tokens that see no others (``IsNaN`` and ``Where``) are added to
+        ``parts``.
+        """
         readers = {self._nodes[at].op_type: at for at in self._readers.get(name, set())}
         if readers.keys() == {"Where", "IsNaN"} and len(self._readers[name]) == 2:
             parts |= self._readers[name]
@@ -665,7 +710,7 @@ class _Merger:
         return self._only_reader(name)
 
     def _unscaled(self, parts: set[int], name: str) -> str:
-        """Return an operand before its scaling."""
+        """Return the name of an operand before its scaling by scalars, and add the scaling to ``parts``."""
         while (source := self._made_by(name, "Mul", "Div")) is not None:
             if self._readers[name] - parts or not any(self._is_scalar(each) for each in self._nodes[source].input):
                 break
@@ -674,7 +719,8 @@ class _Merger:
         return name
 
     def _keys(self, name: str) -> str:
-        """Return keys (sample, head, T, D) of keys (sample, head, D, T); nothing if they were never so."""
+        """Return the name of keys (sample, head, T, D) of keys (sample, head, D, T); empty if no transposition made
+        them."""
         source = self._made_by(name, "Transpose")
         if source is None or len(self._values[name].shape) != 4:
             return ""
@@ -685,7 +731,10 @@ class _Merger:
         return self._viewed(source, node.input[0], (samples, heads, tokens, size))
 
     def _heads(self, name: str) -> str:
-        """Return keys or values as computed, not repeated for the heads of queries that share them."""
+        """Return the name of keys or values as computed, not repeated for the heads of queries that share them.
+
+        Without such a repetition (``Unsqueeze``, ``Expand``, ``Reshape``) it is ``name`` itself.
+        """
         first = name
         for kind in ("Reshape", "Expand", "Unsqueeze"):
             source = self._made_by(first, kind)
@@ -695,6 +744,8 @@ class _Merger:
         return first
 
     def _viewed(self, place: int, source: str, shape: tuple[int, ...]) -> str:
+        """Return the name of ``source`` seen in another shape; the view is added before the node at ``place`` if it
+        is new."""
         name = f"{source} as {shape}"
         if name not in self._values:
             self._values[name] = Value(shape=shape, floating=True)
@@ -715,7 +766,11 @@ class _Merger:
         return self._known[mask]
 
     def _kept(self, word: str, *operands: str) -> NDArray[np.bool_] | None:
-        """Return which scores a node leaves, where it adds to them or chooses between them and a constant."""
+        """Return which scores a node leaves (True), where it adds to them or chooses between them and a constant.
+
+        None for other nodes, and for masks that cannot be evaluated. Of added numbers those above -10,000 leave a
+        score.
+        """
         name = operands[0] or operands[-1] if word == "Add" else operands[0] if word == "Where" else ""
         mask = self._model.constants.evaluate(name, self._shapes, LARGEST_MASK) if name else None
         if mask is None:
@@ -771,7 +826,11 @@ class _Merger:
         return False
 
     def _chosen(self, name: str) -> tuple[set[int], str]:
-        """Return the nodes that choose a matrix for each row out of a constant stack of them, and the stack."""
+        """Return the places of nodes that choose a matrix for each row out of a constant stack, and the stack's
+        name.
+
+        The name is empty where the tensor is not chosen so.
+        """
         parts: set[int] = set()
         while (source := self._made_by(name, "Transpose", *_CASTS)) is not None:
             parts.add(source)
@@ -784,6 +843,7 @@ class _Merger:
         return parts | {source}, str(stack) if stacked and chosen not in self._constant else ""
 
     def _merge_bias(self, place: int, product: Message) -> None:
+        """Make one ``Gemm`` of a product with a constant matrix and the addition of one bias that alone reads it."""
         weight, follower = product.input[1], self._only_reader(product.output[0])
         if follower is None or self._nodes[follower].op_type != "Add" or weight not in self._constant:
             return
@@ -794,14 +854,17 @@ class _Merger:
     # What nodes are
 
     def _made_by(self, name: str, *kinds: str) -> int | None:
-        """Return the place of the node that makes a tensor, if it is of one of these kinds; without any, of any."""
+        """Return the place of the node that makes a tensor; None without one, or if it is of none of ``kinds`` (any
+        if empty)."""
         place = self._made.get(name, -1)
         return place if place in self._nodes and (not kinds or self._nodes[place].op_type in kinds) else None
 
     def _varying(self, node: Message) -> str:
+        """Return the name of the first input of a node that is no constant; empty if all are."""
         return next((name for name in node.input if name not in self._constant), "")
 
     def _is_scalar(self, name: str) -> bool:
+        """Return whether a name is a constant of one element; True for the empty name of an input that is left out."""
         value = self._values.get(name)
         return not name or (name in self._constant and value is not None and value.elements == 1)
 
@@ -811,7 +874,10 @@ class _Merger:
         return None if value is None else float(value.reshape(-1)[0])
 
     def _channels(self, node: Message) -> list[str]:
-        """Return the constants that a node reads and that hold one number for each channel of its result."""
+        """Return the names of constants that a node reads and that hold one number for each channel of its result.
+
+        Channels are the last axis; only floating-point constants count.
+        """
         last = self._values[node.output[0]].shape[-1:]
         constants = [(name, self._values.get(name)) for name in node.input if name in self._constant]
         return [
@@ -821,11 +887,14 @@ class _Merger:
         ]
 
     def _only_reader(self, name: str) -> int | None:
+        """Return the place of the one node that reads a tensor; None if several or none do, or if it is a result of
+        the model."""
         readers = self._readers.get(name, set())
         return next(iter(readers)) if len(readers) == 1 and name not in self._outputs else None
 
     def _closed(self, parts: set[int]) -> bool:
-        """Return whether nothing else reads what the parts make, but for the last of them."""
+        """Return whether nothing else reads what the parts make, but for the last of them; nor is it a result of the
+        model."""
         return all(
             self._readers.get(name, set()) <= parts and name not in self._outputs
             for place in parts - {max(parts)}
@@ -835,6 +904,10 @@ class _Merger:
     def _replace(
         self, parts: set[int], end: int, kind: str, inputs: Sequence[str], name: str = "", **attributes: int
     ) -> None:
+        """Put one node of this kind in the place ``end`` and remove the parts.
+
+        Nothing is done unless ``end`` is the last part and nothing outside reads what the others make.
+        """
         if end != max(parts) or not self._closed(parts):
             return
         last = self._nodes[end]
@@ -851,4 +924,5 @@ class _Merger:
 
 
 def _attribute(node: Message, name: str) -> list[int]:
+    """Return the whole numbers of an attribute that is a list; empty where the node has none."""
     return next((list(each.ints) for each in node.attribute if each.name == name), [])

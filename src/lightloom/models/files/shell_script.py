@@ -60,7 +60,7 @@ class _Leave(Exception):
 
 
 def read_script(path: Path, definitions: Mapping[str, str] | None = None, text: str | None = None) -> Script:
-    """Follow a script without running anything.
+    """Return what a script would call and set, following it without running anything.
 
     Args:
         definitions: variables that are set before it begins.
@@ -111,13 +111,19 @@ class Script:
         self._statements = 0
 
     def follow(self, text: str) -> bool | None:
-        """Follow a text in the present state, and return whether its last command succeeds, None if not known."""
+        """Follow a text in the present state, and return whether its last command succeeds, None if not known.
+
+        Raises ConfigError where the text cannot be parsed or followed to its end.
+        """
         return self._all(_parsed(text, self._path).children)
 
     # Statements
 
     def _all(self, nodes: Iterable[Node]) -> bool | None:
-        """Follow statements in order; one behind ``&`` runs in another process."""
+        """Follow statements in order, and return whether the last succeeds (None: not known).
+
+        One before ``&`` runs in another process: its variables are lost, and it counts as succeeding.
+        """
         status: bool | None = True
         nodes = list(nodes)
         for node, following in zip_longest(nodes, nodes[1:]):
@@ -130,7 +136,7 @@ class Script:
         return status
 
     def _condition(self, nodes: Iterable[Node]) -> bool | None:
-        """Follow statements in order where a failure does not stop the script."""
+        """Follow statements in order where a failure does not stop the script; return whether the last succeeds."""
         self._guarded += 1
         try:
             return self._all(nodes)
@@ -138,6 +144,11 @@ class Script:
             self._guarded -= 1
 
     def _statement(self, node: Node) -> bool | None:
+        """Follow one statement by the method of its type, and return whether it succeeds, None if not known.
+
+        A type without a method makes every variable unknown. A failure under ``set -e`` leaves the script; ConfigError
+        beyond the most statements, and where the script would stop with an error.
+        """
         self._statements += 1
         if self._statements > _MOST_STATEMENTS:
             raise self._error(
@@ -157,9 +168,11 @@ class Script:
         return status
 
     def _error(self, node: Node, complaint: str) -> ConfigError:
+        """Return, not raise, an error that names the file and the line of a statement."""
         return ConfigError(f"{self._path}, {_at(node, complaint)}")
 
     def _follow_list(self, node: Node) -> bool | None:
+        """Follow ``a && b`` or ``a || b``; the right side perhaps, where it is not known whether the left succeeds."""
         left, right, wanted = node.children[0], node.children[-1], node.children[1].type == "&&"
         status = self._condition([left])
         if status is None:
@@ -170,6 +183,8 @@ class Script:
         return self._unless_it_ends([left], lambda: self._statement(right), lambda: not wanted)
 
     def _follow_pipeline(self, node: Node) -> bool | None:
+        """Follow the stages of a pipeline, each in a subshell (the last not under ``lastpipe``); return the last
+        one's status."""
         *stages, last = (child for child in node.children if child.is_named and child.type != "comment")
         for stage in stages:
             self._in_subshell([stage], self._condition)
@@ -194,7 +209,12 @@ class Script:
         return self._choose(list(_branches(node)), node)
 
     def _choose(self, branches: Sequence[tuple[Sequence[Node], Sequence[Node]]], node: Node) -> bool | None:
-        """Follow the branch whose condition holds; all that may be taken where that is not known."""
+        """Follow the branch whose condition holds; all that may be taken where that is not known.
+
+        Returns the status of the branch, True if there is none to take, None where the condition is not known.
+        Variables that a branch left out would set are noted as undecided if its condition asks for one that the file
+        never sets.
+        """
         if not branches:
             return True
         condition, branch = branches[0]
@@ -215,7 +235,8 @@ class Script:
         return rest()
 
     def _missing(self, condition: Sequence[Node], variables: Variables) -> list[str]:
-        """Return the variables that a condition names, or their values do, and that the file never sets."""
+        """Return the names of variables that the file never sets and that a condition, or the values it names, ask
+        for."""
         names = [name for node in condition for name in re.findall(r"\$\{?([A-Za-z_]\w*|[0-9])", _text_of(node))]
         texts = [value(f"${{{name}}}", dict(variables)) for name in names]
         return list(dict.fromkeys(mark.group()[1:-1] for text in texts for mark in UNSET.finditer(text)))
@@ -245,6 +266,10 @@ class Script:
         return self._case(value(_text_of(subject), self.variables) if subject else "", items, node)
 
     def _case(self, subject: str, items: Sequence[Node], node: Node) -> bool | None:
+        """Follow the first item that matches the subject; perhaps each that may match where that is not known.
+
+        Returns the status of the item, True if none matches, None where it is not known or an item falls through.
+        """
         falls = any(item.child_by_field_name("fallthrough") is not None for item in items)
         for at, item in enumerate(items):
             closing = next((i for i, child in enumerate(item.children) if child.type == ")"), 0)
@@ -301,7 +326,10 @@ class Script:
     def _loop(
         self, node: Node, holds: Callable[[], bool | None], body: Node, update: Callable[[], object] = lambda: None
     ) -> bool | None:
-        """Repeat a body while a condition holds; once that is not known, all that the body sets is unknown."""
+        """Repeat a body while a condition holds; once that is not known, all that the body sets is unknown.
+
+        ``update`` runs after each round. The status returned is always None, not known.
+        """
         while (known := holds()) is not False:
             if known is None:
 
@@ -323,7 +351,7 @@ class Script:
         return None
 
     def _body(self, body: Node) -> bool:
-        """Follow the body of a loop once; return whether the loop goes on."""
+        """Follow the body of a loop once; return whether the loop goes on, False behind a ``break`` that is certain."""
         goes_on = True
         try:
             self._all(body.children[1:-1])
@@ -343,7 +371,8 @@ class Script:
     def _perhaps(self, what: str, ways: Sequence[Callable[[], object]]) -> bool | None:
         """Follow each way from the state at hand; variables that differ behind them become unknown.
 
-        A way that ends the script is left out: what comes behind is asked for by those who run it to its end.
+        A way that ends the script is left out: what comes behind is asked for by those who run it to its end. Returns
+        None, a status that is not known; leaves as they do if all ways leave.
         """
         start, functions = dict(self.variables), dict(self._functions)
         ends: list[Variables] = []
@@ -373,20 +402,23 @@ class Script:
                     self._set_unknown(name, why)
 
     def _join_left(self, word: str) -> None:
+        """Join the states in which this word (``return``, ``break``, ``continue``) may have left, and clear them."""
         self._join(self._left[word], f"whether a {word} is reached")
         self._left[word] = []
 
     def _set_unknown(self, name: str, why: str) -> None:
+        """Make a variable unknown, unless it was defined beforehand: then it has that value again."""
         self.variables[name] = self._definitions.get(name, unknown(name, why))
 
     def _forget(self, names: Iterable[str], node: Node) -> bool | None:
-        """Make variables unknown, and return a status that is not known."""
+        """Make variables unknown, and return None, a status that is not known."""
         for name in names:
             self._set_unknown(name, _at(node, _words_of(node)))
         return None
 
     def _forget_all(self, why: str) -> bool | None:
-        """Make every variable unknown, as a statement may have set any, and return a status that is not known."""
+        """Make every variable unknown, as a statement may have set any; note it, and return None, a status that is
+        not known."""
         for name in list(self.variables):
             self._set_unknown(name, why)
         self.notes.append(f"{why} is not followed")
@@ -395,7 +427,8 @@ class Script:
     def _in_subshell(
         self, nodes: Sequence[Node], follow: Callable[[Sequence[Node]], bool | None] | None = None
     ) -> bool | None:
-        """Follow statements whose variables are lost behind them."""
+        """Follow statements whose variables and functions are lost behind them; return their status, None if they
+        leave."""
         kept, functions = dict(self.variables), dict(self._functions)
         try:
             return (follow or self._all)(nodes)
@@ -407,6 +440,7 @@ class Script:
     # Tests and arithmetic
 
     def _follow_test_command(self, node: Node) -> bool | None:
+        """Return whether a test holds (``[``, ``[[`` or ``((``), None if not known."""
         if node.children[0].type == "((":
             return self._arithmetic_holds(_text_of(node)[2:-2], node)
         if node.has_error:
@@ -415,6 +449,8 @@ class Script:
         return (keyword_holds if node.children[0].type == "[[" else builtin_holds)(words, self.variables)
 
     def _arithmetic_holds(self, text: str, node: Node) -> bool | None:
+        """Return whether an arithmetic expression is not 0, and make its assignments; None and unknown where not
+        followed."""
         names = set(self.variables)
         try:
             return evaluate(value(text, self.variables), self.variables, "") != 0
@@ -515,6 +551,7 @@ class Script:
                 self._assign(name, new, node)
 
     def _make_local(self, name: str, node: Node) -> None:
+        """Make a variable local to the function that is followed, and empty; unknown outside of functions."""
         if not self._locals:
             self._forget([name], node)
         elif name not in self._locals[-1]:
@@ -570,6 +607,7 @@ class Script:
             self._restore(set_for_it)
 
     def _restore(self, held: Mapping[str, str | list[str] | None]) -> None:
+        """Set variables back to what they were before; those with None are removed."""
         for name, before in held.items():
             if before is None:
                 self.variables.pop(name, None)
@@ -577,7 +615,11 @@ class Script:
                 self.variables[name] = before
 
     def _call(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """Follow a command, given its words as they are expanded and as they are written."""
+        """Follow a command, given its words as they are expanded and as they are written.
+
+        Commands that are neither functions nor of the shell itself are collected. Returns whether it succeeds, None if
+        not known.
+        """
         name = called[0]
         if name in self._functions:
             return self._call_function(called, node)
@@ -593,6 +635,10 @@ class Script:
         return True if name in _SUCCEEDING else False if name == "false" else None
 
     def _call_function(self, called: list[str], node: Node) -> bool | None:
+        """Follow the body of a function with its arguments and local variables; ConfigError if calls are too deep.
+
+        Returns its status, None where it may return earlier.
+        """
         if len(self._locals) >= _DEEPEST_CALL:
             raise self._error(
                 node, f"{called[0]} calls itself more than {_DEEPEST_CALL} times: expected functions that end"
@@ -615,6 +661,7 @@ class Script:
         return status if not outer_left else None
 
     def _set_arguments(self, arguments: Sequence[str]) -> None:
+        """Set ``$1`` to ``$9``, ``$@``, ``$*`` and ``$#``; places without an argument are empty."""
         self.variables.update(zip(_PLACES, [*arguments, *[""] * len(_PLACES)], strict=False))
         self.variables.update({"@": list(arguments), "*": list(arguments), "#": str(len(arguments))})
 
@@ -626,6 +673,10 @@ class Script:
         return self._call(rest, words[len(words) - len(rest) :], node) if rest else True
 
     def _run_leave(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
+        """Leave by ``exit``, ``return``, ``break``, ``continue`` or ``exec``, whose command is called first.
+
+        Only an ``exec`` without a command returns, True.
+        """
         if called[0] == "exec":
             if len(called) == 1:
                 return True
@@ -637,6 +688,8 @@ class Script:
         raise _Leave(called[0], _line_of(node), int(levels) if levels.isdecimal() and int(levels) else 1)
 
     def _run_eval(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
+        """Follow the words as a script of their own; every variable becomes unknown where the first word is not
+        known."""
         text = " ".join(called[1:])
         if not is_known(text.split()[0] if text.split() else ""):
             return self._forget_all(_at(node, _words_of(node)))
@@ -669,6 +722,7 @@ class Script:
         return status
 
     def _run_shift(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
+        """Drop the first arguments; the arguments become unknown where they, or how many, are not known."""
         held = self.variables.get("@")
         count = called[1] if len(called) > 1 else "1"
         if not isinstance(held, list) or not count.isdecimal():
@@ -677,6 +731,8 @@ class Script:
         return True
 
     def _run_set(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
+        """Set arguments, and whether a failure stops the script (``-e``, ``+e``, ``-o errexit``); other options are
+        ignored."""
         options = called[1:]
         while options and options[0][:1] in ("-", "+") and options[0] not in ("--", "-"):
             option = options.pop(0)
@@ -692,12 +748,16 @@ class Script:
         return None
 
     def _run_trap(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
+        """Follow the command of a trap as one that may or may not run."""
         if len(called) > 2 and called[1] not in ("-", "--"):
             self._perhaps(_at(node, "when the trap is sprung"), [lambda: self.follow(called[1]), lambda: None])
         return True
 
     def _run_source(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """Follow another script, which is looked for beside this one."""
+        """Follow another script, which is looked for beside this one; return its status.
+
+        One that does not lie there is noted and not read; the status is then None.
+        """
         name = Path(MARK.sub("", called[1])).name if len(called) > 1 else ""
         path = self._path.with_name(name) if name else self._path
         if path == self._path or not path.is_file() or len(self._locals) >= _DEEPEST_CALL:
@@ -782,6 +842,7 @@ def _test_words(node: Node) -> Iterator[str]:
 
 
 def _is_glob(word: str) -> bool:
+    """Return whether a word holds ``*``, ``?`` or ``[`` outside of quotes and expansions."""
     return any(sign in re.sub(r"\"[^\"]*\"|'[^']*'|\$\{[^}]*\}|\$[@*?#]", "", word) for sign in "*?[")
 
 
@@ -790,19 +851,22 @@ def _text_of(node: Node) -> str:
 
 
 def _words_of(*nodes: Node) -> str:
+    """Return the text of statements on one line, of 60 characters at most, for messages."""
     return _shortened(" ".join(" ".join(_text_of(node).split()) for node in nodes).strip(" ;"))
 
 
 def _shortened(text: str) -> str:
+    """Return a text cut to 60 characters, with three dots in the place of the rest."""
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _at(node: Node, text: str) -> str:
-    """Return a text behind the line of a statement, for messages."""
+    """Return a text behind the line number of a statement, as ``line 3: text``, for messages."""
     return f"line {_line_of(node)}: {text}"
 
 
 def _line_of(node: Node) -> int:
+    """Return the line on which a statement begins, counted from 1."""
     return node.start_point[0] + 1
 
 

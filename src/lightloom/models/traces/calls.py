@@ -65,7 +65,7 @@ class TraceTensor:
 
     @property
     def transposed(self) -> bool:
-        """True if its columns lie in one piece in memory, and its rows do not."""
+        """True if its columns lie in one piece in memory, and its rows do not; False where strides are unknown."""
         return len(self.strides) >= 2 and self.strides[-2] == 1 < self.strides[-1]
 
 
@@ -97,7 +97,10 @@ class Call:
 
 
 def seconds_of(calls: Sequence[Call], *, on_device: bool) -> float:
-    """Return the seconds of calls and of all that they made: of the accelerator's work, or on the host."""
+    """Return the seconds of calls and of all that they made.
+
+    Those of the accelerator's work if ``on_device``, else those on the host.
+    """
     own = sum(call.device_seconds if on_device else call.own_seconds for call in calls)
     return own + sum(seconds_of(call.calls, on_device=on_device) for call in calls if call.calls)
 
@@ -210,7 +213,10 @@ def _launched(entries: Sequence[Entry], calls: Mapping[int, Call], path: Path) -
 
 
 def _tree(calls: dict[int, Call], parents: dict[int, int], path: Path, *, complete: bool) -> list[Call]:
-    """Attach calls to their parents, and return the roots. Ids grow as calls begin, so a parent has the smaller id."""
+    """Attach calls to their parents, and return the roots. Ids grow as calls begin, so a parent has the smaller id.
+
+    Raises WorkloadError where a parent is missing (the first node's may be, any if not ``complete``) or begins later.
+    """
     roots: list[Call] = []
     for number, call in sorted(calls.items()):
         parent = parents[number]
@@ -225,6 +231,8 @@ def _tree(calls: dict[int, Call], parents: dict[int, int], path: Path, *, comple
 
 
 def _call(entry: Entry, where: str) -> Call:
+    """Return the call that a node describes, without its time and inner calls; WorkloadError if the node is
+    malformed."""
     attributes = entry.get("attrs", [])
     if not isinstance(attributes, list) or not all(isinstance(item, dict) and "name" in item for item in attributes):
         raise WorkloadError(f"{where}: attrs: expected a list of names and values")
@@ -244,7 +252,7 @@ def _call(entry: Entry, where: str) -> Call:
 
 
 def _side(entry: Entry, side: str, where: str) -> list[tuple[Value, Value, Value]]:
-    """Return value, shape and type of everything that a call reads, or returns."""
+    """Return value, shape and type of everything that a call reads (``inputs``), or returns (``outputs``)."""
     lists = entry.get(side)
     parts: list[Value] = [lists.get(name) for name in ("values", "shapes", "types")] if isinstance(lists, dict) else []
     if len(parts) != 3 or not all(isinstance(part, list) for part in parts) or len({len(part) for part in parts}) > 1:
@@ -253,6 +261,8 @@ def _side(entry: Entry, side: str, where: str) -> list[tuple[Value, Value, Value
 
 
 def _tensors(value: Value, shape: Value, kind: Value, argument: str, where: str) -> list[TraceTensor]:
+    """Return the tensors of an argument: one, those of a list, or none where its type is another; WorkloadError if
+    malformed."""
     if not isinstance(kind, str):
         raise WorkloadError(f"{where}: type {kind!r}: expected text")
     if kind.startswith("GenericList[Tensor"):
@@ -272,6 +282,7 @@ def _tensors(value: Value, shape: Value, kind: Value, argument: str, where: str)
 
 
 def _are_counts(*values: object) -> bool:
+    """Return whether all values are whole numbers of at least 0."""
     return all(type(value) is int and value >= 0 for value in values)
 
 
@@ -315,7 +326,10 @@ class TraceStep(NamedTuple):
 
 
 def cut_steps(roots: Sequence[Call]) -> list[TraceStep]:
-    """Return the steps of a trace; one without a forward call is none."""
+    """Return the steps of a trace in order; one without a forward call is none.
+
+    Marked steps have only their first forward pass; without marks each forward pass begins a step.
+    """
     backward = (call for call in walk(roots) if call.name.startswith(BACKWARD))
     differentiated = {inner.sequence for call in backward for inner in call.calls if inner.sequence >= 0}
     marked = marked_steps(roots)
@@ -331,7 +345,7 @@ def cut_steps(roots: Sequence[Call]) -> list[TraceStep]:
 
 
 def walk(calls: Sequence[Call]) -> Iterator[Call]:
-    """Yield the calls and all calls that they made."""
+    """Yield the calls and all calls that they made, each before those that it made."""
     for call in calls:
         yield call
         yield from walk(call.calls)
@@ -344,7 +358,7 @@ def sequences(call: Call) -> set[int]:
 
 
 def marked_steps(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
-    """Return the calls of each step that the profiler has marked, by the step's number; none without marks."""
+    """Return the number of each step that the profiler has marked, with its calls in order; none without marks."""
     marks = sorted((call.id, int(match[1]), call) for call in walk(roots) if (match := _MARK.match(call.name)))
     inside = [list(leaves(mark.calls)) for _, _, mark in marks]
     for leaf in leaves(roots, without_marks=True) if marks else ():
@@ -357,8 +371,11 @@ def marked_steps(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
 
 
 def leaves(calls: Sequence[Call], *, without_marks: bool = False) -> Iterator[Call]:
-    """Yield operators, backward nodes and optimizer steps, outside of each other: what processes, threads and
-    annotations hold. ``without_marks`` leaves out threads on which steps are marked."""
+    """Yield operators, backward nodes and optimizer steps, outside of each other; calls that made none too.
+
+    They are what processes, threads and annotations hold. ``without_marks`` leaves out threads on which steps are
+    marked.
+    """
     for call in calls:
         if call.schema or call.name.startswith((BACKWARD, "Optimizer.")) or not call.calls:
             yield call
@@ -401,7 +418,7 @@ class StepParts:
     """Calls of the optimizer."""
 
     def sort(self, call: Call) -> None:
-        """Sort a call, or the calls that it made."""
+        """Sort a call into its pass, or the calls that it made where it is of none itself."""
         if call.name.startswith(_COMMUNICATION):
             self.communication.append(call)
         elif call.name.startswith(BACKWARD):
@@ -441,7 +458,10 @@ def statistics(calls: list[Call]) -> set[int]:
 
 
 def made(call: Call) -> list[TraceTensor]:
-    """Return the tensors that a call computed: none for views, and for what only allocates."""
+    """Return the tensors that a call computed: none for views, and for what only allocates.
+
+    Those it was given to write to, else those of storages that it does not read, else the one that it changed in place.
+    """
     if not call.reads or call.word.endswith("_like") or call.word.startswith("new_"):
         return []
     read = {tensor.storage for tensor in call.reads}
@@ -467,7 +487,7 @@ _PRODUCT_CALLS = ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear")
 
 
 def callers_of(entries: Sequence[Mapping[str, Any]], lost: Set[int]) -> dict[int, int]:
-    """Return a caller for each call that has ``lost`` its own, by their ids.
+    """Return the id of a caller by the id of each call that has ``lost`` its own; calls before any other have none.
 
     Args:
         entries: calls in the order of their ids.
@@ -530,11 +550,8 @@ def other_flops(call: Call, kind: str) -> int:
 
 
 def is_causal(call: Call) -> bool:
-    """Return whether the arguments of scaled dot-product attention ask for a causal mask.
-
-    Their first truth value says so; in calls of two backends one about statistics comes before it, and in the kernel of
-    one of them the number of a kind of mask before that (0 is none).
-    """
+    """Return whether the arguments of scaled dot-product attention ask for a causal mask; False where they hold no
+    flag."""
     flags = [value for value in call.values if isinstance(value, bool)]
     if call.word.strip("_") == "efficient_attention_forward" and flags:
         mask = call.values[next(place for place, value in enumerate(call.values) if isinstance(value, bool)) - 1]
@@ -556,7 +573,10 @@ def guessed(call: Call) -> list[str]:
 
 
 def products(call: Call) -> list[tuple[Call, Product]]:
-    """Return the matrix products and convolutions of a call: those of the calls inside it where they exist."""
+    """Return the matrix products and convolutions with FLOPs of a call, each with the call that makes it.
+
+    Those of the calls inside it where they exist, else its own.
+    """
     inner = [entry for made in call.calls for entry in products(made)]
     if inner:
         return inner
@@ -626,6 +646,7 @@ def _owners(forward: Sequence[Call], backward: Sequence[Call]) -> list[tuple[Cal
 
 
 def _kind(call: Call) -> str:
+    """Return the word by which a call is matched with one of the other pass; its own word where none is known."""
     word = next((word for word in _FLAT_WORDS if word in call.word), call.word)
     return _SAME.get(word, word)
 
@@ -654,7 +675,7 @@ def named_axes(kind: str, shape: tuple[int, ...], batch: int | None) -> dict[str
 
 
 def convolution_sizes(inputs: tuple[int, ...], weight: tuple[int, ...], outputs: tuple[int, ...]) -> dict[str, int]:
-    """Return the channels that are summed over, kernel and groups."""
+    """Return ``in_channel`` (the channels of the input), kernel sizes by axis, and ``groups``, from three shapes."""
     in_channel = inputs[1] if len(inputs) == len(weight) else inputs[0]
     out_channel = outputs[1] if len(outputs) == len(weight) else outputs[0]
     transposed = weight[0] == in_channel and weight[0] != out_channel

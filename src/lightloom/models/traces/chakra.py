@@ -131,11 +131,12 @@ def exchanges_of(node: Node, path: Path) -> Iterator[TracedExchange]:
 
 
 def _is_call(node: Node) -> bool:
+    """Return whether a node is a call of PyTorch on the host, which states the schema of its operator."""
     return node.type != METADATA and bool(node.attributes.get("is_cpu_op", False)) and "op_schema" in node.attributes
 
 
 def _pieces(calls: Sequence[Node]) -> list[list[Node]]:
-    """Return the pieces of each call, in the order of their ids."""
+    """Return the pieces of each call, in the order of their ids; a call that was not cut is one piece."""
     groups: dict[tuple[str, object], list[Node]] = {}
     for node in sorted(calls, key=lambda node: node.id):
         piece = _PIECE.fullmatch(node.name)
@@ -165,11 +166,13 @@ def _call_entry(pieces: Sequence[Node], path: Path, *, nested: bool, first_of: M
 
 
 def _side(texts: Texts, side: str, where: str) -> dict[str, object]:
+    """Return the values, shapes and types of what a call reads or returns, parsed from their texts."""
     return {name: _literal(text, f"{where}: {side}: {name}") for name, text in texts._asdict().items()}
 
 
 def _literal(text: str, where: str) -> object:
-    """Return the value of a text that Python wrote; no text is an empty list."""
+    """Return the value of a text that Python wrote; no text is an empty list. WorkloadError where it cannot be
+    parsed."""
     if not text:
         return []
     for attempt in (text, _UNQUOTED.sub(r"'\g<0>'", text)):
@@ -181,7 +184,7 @@ def _literal(text: str, where: str) -> object:
 
 
 def _launch(node: Node, calls: Mapping[int, Node], whole: Mapping[int, int], *, nested: bool) -> int | None:
-    """Return the call that launched the accelerator's work; None where the trace does not tell."""
+    """Return the id of the call that launched the accelerator's work; None where the trace does not tell."""
     made_by = node.control[0] if node.control else -1
     if nested and made_by in calls:
         return whole[made_by]
@@ -253,7 +256,7 @@ def rank_file(path: Path, rank: int) -> Path:
 
 
 def _other_ranks(path: Path, nodes: Sequence[Node]) -> list[str]:
-    """Return what the files of the other ranks say: how many there are, and how they differ from that of rank 0.
+    """Return a line on the files of the other ranks: how many there are, and how they differ from that of rank 0.
 
     Raises:
         ConfigError: one of them is damaged.
@@ -279,7 +282,7 @@ def _other_ranks(path: Path, nodes: Sequence[Node]) -> list[str]:
 
 
 def _refuse_collective(nodes: Sequence[Node], computing: Sequence[Node], path: Path) -> None:
-    """Refuse one collective as sends and receives, as simulators take in the place of their own."""
+    """Refuse one collective as sends and receives, as simulators take in the place of their own, by a WorkloadError."""
     messages = sum(node.type in (SEND, RECEIVE) for node in nodes)
     if messages > len(computing) and not any(node.type == COLLECTIVE for node in nodes):
         raise WorkloadError(
@@ -404,6 +407,7 @@ class _ChakraGraph:
 
 
 def _is_backward(node: Node) -> bool:
+    """Return whether the name of a node holds a word of the backward pass (``backward``, ``_bwd``, ``grad``)."""
     return any(word in node.name.lower() for word in _BACKWARD)
 
 
@@ -418,6 +422,8 @@ def _weight(node: Node, path: Path) -> int:
 
 
 def _count_attribute(node: Node, attribute: str, path: Path) -> int:
+    """Return an attribute of a node that is a whole number from 0 to below 2^52; 0 where it is absent, else
+    WorkloadError."""
     value = node.attributes.get(attribute, 0)
     if type(value) is not int or not 0 <= value < MOST:
         raise WorkloadError(

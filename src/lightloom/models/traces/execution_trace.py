@@ -75,6 +75,8 @@ def with_whole_norms(calls: Sequence[Call]) -> list[Call]:
 
 
 class _Norms:
+    """Finder of norms written in parts among the calls of a forward pass, which it names by their places."""
+
     def __init__(self, calls: Sequence[Call]) -> None:
         self._calls = calls
         self._words = [plain_word(call.name) for call in calls]
@@ -91,6 +93,7 @@ class _Norms:
             producer.update((tensor.storage, place) for tensor in results)
 
     def merged(self) -> Iterator[Call]:
+        """Yield the calls in order, each norm as one call in the place of its last part."""
         norms: dict[int, Call] = {}
         parts: set[int] = set()
         for place in range(len(self._calls)):
@@ -105,7 +108,7 @@ class _Norms:
                 yield call
 
     def _norm(self, root: int) -> set[int]:
-        """Return the parts of the norm with a root at that place; none if it is of none."""
+        """Return the places of the parts of the norm with a root at that place; none if it is of none."""
         if self._words[root] not in _ROOTS:
             return set()
         chain = [root]
@@ -124,7 +127,7 @@ class _Norms:
         return norm if all(self._readers[place] <= norm for place in inside) else set()
 
     def _with_what_follows(self, norm: set[int], last: int) -> set[int]:
-        """Add casts, and weight and bias of the channels."""
+        """Add casts, and weight and bias of the channels, that follow ``last``, to ``norm``, and return it."""
         while (follower := self._only_reader(last)) is not None:
             channels = self._calls[last].returns[0].shape[-1:]
             read = self._read(follower)[:2]
@@ -136,7 +139,7 @@ class _Norms:
         return norm
 
     def _add_what_precedes(self, norm: set[int]) -> None:
-        """Add casts of what it reads, one plus its weight, and what takes away the mean."""
+        """Add to ``norm`` casts of what it reads, one plus its weight, and what takes away the mean."""
         waiting = list(norm)
         while waiting:
             for source in self._sources[waiting.pop()]:
@@ -145,12 +148,15 @@ class _Norms:
                     waiting.append(source)
 
     def _joins(self, place: int) -> bool:
+        """Return whether a call before a norm can be a part: a cast, a mean, a subtraction of it, or a sum with the
+        weight."""
         word, shape = self._words[place], self._calls[place].returns[0].shape
         if word == "sub":
             return any(len(t.shape) == len(shape) and t.shape[-1:] == (1,) for t in self._read(place))
         return word in _CASTS or word == "mean" or (word == "add" and len(shape) == 1)
 
     def _squares(self, place: int) -> bool:
+        """Return whether a call squares a tensor: ``square``, any ``pow``, or a product of it with itself."""
         read, word = self._read(place), self._words[place]
         return word in ("pow", "square") or (word == "mul" and len(read) == 2 and _same(*read))
 
@@ -158,13 +164,16 @@ class _Norms:
         return self._calls[place].reads
 
     def _first(self, place: int) -> int | None:
+        """Return the place of the call that computed the first tensor read; None if none did."""
         return next(iter(self._sources[place]), None)
 
     def _only_reader(self, place: int) -> int | None:
+        """Return the place of the one call that reads a result and computes; None if several or none do."""
         readers = self._readers[place]
         return next(iter(readers)) if len(readers) == 1 else None
 
     def _whole(self, norm: list[int]) -> Call:
+        """Return one call ``aten::rms_norm`` that holds the parts, and reads what they read from outside."""
         calls = [self._calls[place] for place in norm]
         reads = [
             tensor
@@ -177,6 +186,7 @@ class _Norms:
 
 
 def _same(one: TraceTensor, other: TraceTensor) -> bool:
+    """Return whether two tensors are the same elements: storage, offset and shape, whatever the strides."""
     return (one.storage, one.offset, one.shape) == (other.storage, other.offset, other.shape)
 
 
@@ -222,6 +232,8 @@ def reading_of(
 
 
 def _chosen_step(path: Path, steps: list[TraceStep], number: int | None) -> TraceStep:
+    """Return the step of that number, by default the first with a backward pass, or the first; WorkloadError if none
+    has it."""
     if number is None:
         whole = [step for step in steps if any(call.name.startswith(BACKWARD) for call in step.calls)]
         return (whole or steps)[0]
@@ -231,6 +243,8 @@ def _chosen_step(path: Path, steps: list[TraceStep], number: int | None) -> Trac
 
 
 class _TraceGraph:
+    """Builder of the graph of one step, operator by operator in the order of the forward calls."""
+
     def __init__(
         self, path: Path, parts: StepParts, batch: int | None, recording: Recording, step: TraceStep, machine: str
     ) -> None:
@@ -283,6 +297,8 @@ class _TraceGraph:
         return TraceReading(graph, notes, exchanges, not_found)
 
     def _measured(self) -> MeasuredTimes | None:
+        """Return the measured seconds of the operators so far; None where the trace is not timed or all of them are
+        0."""
         if not self._recording.timed or not any(forward or backward for forward, backward in self._seconds):
             return None
         forward, backward = zip(*self._seconds, strict=True)
@@ -294,7 +310,7 @@ class _TraceGraph:
         return seconds_of(calls, on_device=self._recording.on_device)
 
     def _unmeasured(self) -> Iterator[str]:
-        """Where the measured time of the step is, if not in operators of the graph."""
+        """Yield a line on where the measured time of the step is, if not in operators of the graph."""
         calls = (self._step.calls, self._parts.update, self._parts.communication)
         whole, update, communication = map(self._seconds_of, calls)
         operators = sum(forward + (backward or 0.0) for forward, backward in self._seconds)
@@ -306,6 +322,7 @@ class _TraceGraph:
         )
 
     def _unrecorded(self, other_steps: int) -> Iterator[str]:
+        """Yield lines on what the trace does not record, and what is assumed or left out instead."""
         parts = self._parts
         yield "module names: operators are named by what they call, and numbered"
         if not self._matched:
@@ -337,6 +354,11 @@ class _TraceGraph:
             yield from self._unmeasured()
 
     def _guessed_batch(self) -> int:
+        """Return the first axis of the first tensor read that is no parameter, tensors of the first products and
+        look-ups first.
+
+        Raises WorkloadError where no call reads such a tensor.
+        """
         forward = self._parts.forward
         written = {tensor.storage for call in forward for tensor in made(call)}
         # What comes before the first product or look-up may move or prepare anything.
@@ -351,6 +373,7 @@ class _TraceGraph:
         )
 
     def _operator(self, call: Call) -> Operator | None:
+        """Return the operator of a forward call; None for one that computes no tensor, such as a view."""
         computed = made(call)
         if not computed:
             # Who reads a view reads the storage, which may be known as a parameter by what the view is of alone.
@@ -399,6 +422,11 @@ class _TraceGraph:
         )
 
     def _backward(self, call: Call, multiplies: bool, forward: int) -> int:
+        """Return the FLOPs of an operator's backward pass.
+
+        Of products those of its backward calls, of others those of its forward pass if it has any; without numbers of
+        autograd twice the forward FLOPs of products, and as many for others.
+        """
         if not self._matched:
             return 2 * forward if multiplies else forward
         mine = self._backward_calls(call)
@@ -425,11 +453,12 @@ class _TraceGraph:
                 self._parameters[tensor.storage] = self._unused[tensor.storage] = tensor.elements
 
     def _first_used(self, call: Call) -> int:
-        """Return the elements of parameters that no earlier operator has used."""
+        """Return the number of elements of parameters that a call reads and no earlier operator has used."""
         self._settle(call)
         return sum(self._unused.pop(tensor.storage, 0) for tensor in call.reads)
 
     def _dimensions(self, call: Call, kind: str, shape: tuple[int, ...], sampled: bool) -> dict[str, int]:
+        """Return the named sizes of an operator with this output shape; ``sample`` only if it is ``sampled``."""
         dimensions = named_axes(kind, shape, self._batch if sampled else None)
         tensors = call.reads
         if kind == "attention" and len(tensors) >= 2 and min(len(t.shape) for t in tensors[:2]) >= 3:

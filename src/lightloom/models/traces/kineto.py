@@ -61,11 +61,11 @@ class Event:
 
     @property
     def external_id(self) -> object:
-        """Number of the call that an event belongs to, as the profiler counts."""
+        """Number of the call that an event belongs to, as the profiler counts; None where it states none."""
         return self.arguments.get("External id", self.arguments.get("external id"))
 
     def begin(self) -> float:
-        """Return the seconds at which it begins.
+        """Return the seconds at which it begins, after the earliest event of the profile.
 
         Raises:
             WorkloadError: it states no number.
@@ -90,11 +90,14 @@ class Event:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a finite number; True and False are none."""
     return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
 
 
 def read_document(path: Path) -> tuple[JsonObject, list[Event]]:
     """Return what a profile says besides its events, and its complete events.
+
+    A list of events alone says nothing besides: the first part is then empty.
 
     Raises:
         ConfigError: unreadable, not gzip, or not JSON.
@@ -110,6 +113,7 @@ def read_document(path: Path) -> tuple[JsonObject, list[Event]]:
 
 
 def _complete(entries: Sequence[Any], path: Path) -> Iterator[tuple[int, JsonObject]]:
+    """Yield number and fields of each complete event (phase X); WorkloadError for an entry that is no object."""
     for number, entry in enumerate(entries):
         if not isinstance(entry, dict):
             raise WorkloadError(
@@ -120,6 +124,7 @@ def _complete(entries: Sequence[Any], path: Path) -> Iterator[tuple[int, JsonObj
 
 
 def _json(content: bytes, path: Path) -> Any:
+    """Return the value of a JSON text; ConfigError where it is none."""
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:
@@ -184,6 +189,7 @@ def arguments_of(arguments: Mapping[str, Any], where: str) -> tuple[list[TraceTe
 
 
 def _tensor(shape: Value, kind: str, strides: Value, where: str) -> TraceTensor:
+    """Return a tensor of this shape and type, whose storage is not known; WorkloadError where the shape is none."""
     if not _is_shape(shape):
         raise WorkloadError(f"{where}: 'Input Dims': {shape!r}: expected a list of whole numbers")
     number_format, size = _TYPES[kind]
@@ -229,6 +235,7 @@ class DeviceWork(NamedTuple):
 
     @property
     def end(self) -> float:
+        """Seconds on the trace's clock at which it ends."""
         return self.begin + self.seconds
 
 
@@ -251,10 +258,8 @@ class Busy(NamedTuple):
 def busy(
     computing: Iterable[tuple[float, float]], exchanging: Iterable[tuple[float, float]], window: tuple[float, float]
 ) -> Busy:
-    """Return what intervals, as begins and ends, fill of a window.
-
-    ``computing + exposed + idle`` is the window; exchanges last ``exposed + overlapped``.
-    """
+    """Return the seconds that intervals, as begins and ends, fill of a window; what lies outside of it does not
+    count."""
     computed, exchanged = _union(computing, window), _union(exchanging, window)
     either = _length(_union([*computed, *exchanged], window))
     alone, together = _length(computed), _length(exchanged)
@@ -275,6 +280,7 @@ def _union(intervals: Iterable[tuple[float, float]], window: tuple[float, float]
 
 
 def _length(intervals: Sequence[tuple[float, float]]) -> float:
+    """Return the summed lengths of intervals that do not overlap."""
     return sum(end - begin for begin, end in intervals)
 
 
@@ -295,7 +301,8 @@ class OpenCalls:
             stack.append(place)
 
     def at(self, moment: float) -> int | None:
-        """Return the number of the innermost call that is open; None where none is."""
+        """Return the number of the innermost call that is open at a moment, on the trace's clock; None where none
+        is."""
         place = bisect_right(self._begins, moment) - 1
         while place >= 0 and self._spans[place][1] < moment:
             place = self.outer[place]
@@ -305,7 +312,8 @@ class OpenCalls:
 def exchange_of(name: str, arguments: Mapping[str, Any], seconds: float) -> TracedExchange | None:
     """Return the exchange that a kernel, or a call of a communication library, carries out; None for other work.
 
-    ``torch.profiler`` of PyTorch 2.2 and later states its collective, elements, number format and group.
+    ``torch.profiler`` of PyTorch 2.2 and later states its collective, elements, number format and group. Bytes and
+    ranks are None where it does not; the kind then follows from the name.
     """
     stated = arguments.get("Collective name")
     kind = kind_of_words(str(stated)) or str(stated) if stated else kind_of_kernel(name)
@@ -338,6 +346,7 @@ class TimedCall(Call):
 
     @property
     def end(self) -> float:
+        """Seconds on the trace's clock at which it ends on the host."""
         return self.begin + self.seconds
 
 
@@ -446,6 +455,8 @@ class _Host(NamedTuple):
 
 
 def _host_calls(events: Sequence[Event], path: Path) -> _Host:
+    """Return the calls of the host, put inside each other by their times on each thread; WorkloadError if there are
+    none."""
     threads: dict[tuple[str, str], list[int]] = defaultdict(list)
     every: list[TimedCall] = []
     external: dict[int, int] = {}
@@ -475,7 +486,10 @@ def _host_calls(events: Sequence[Event], path: Path) -> _Host:
 
 
 def _attribute(events: Sequence[Event], host: _Host) -> tuple[list[DeviceWork], float]:
-    """Add the accelerator's work to the calls that launched it; return it, and the seconds that none launched."""
+    """Add the accelerator's work to the calls that launched it.
+
+    Returns all work, and the seconds of the part that no call launched or that exchanges data.
+    """
     launched_by: dict[str, int | None] = {}
     for event in events:
         if event.category.endswith(LAUNCHES):
@@ -510,6 +524,7 @@ def _completed(exchange: TracedExchange, launch: TimedCall) -> TracedExchange:
 
 
 def _call(event: Event) -> TimedCall:
+    """Return the call of an event of the host, without its place among others; WorkloadError if it has no name."""
     name = event.fields.get("name")
     if not isinstance(name, str) or not name:
         raise WorkloadError(f"{event.where}: field 'name': expected a text")
