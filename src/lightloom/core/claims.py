@@ -58,6 +58,8 @@ class Claim:
     """Explanation of a deviation, or the assumptions that had to be made."""
 
     def __post_init__(self) -> None:
+        """Raise ValueError for a row that does not match and says nothing, or whose tolerance accepts the trivial
+        answer."""
         if self.status != "match" and not self.why:
             raise ValueError(f"{self.id}: a row that {self.status} must say why")
         shows = self.tolerance or self.status in ("match", "stand-in")

@@ -25,6 +25,7 @@ class Journal:
     """The finished rows of one folder, by key; :func:`open_journal` makes it."""
 
     def __init__(self, file: BinaryIO, rows: dict[str, dict[str, Any]]) -> None:
+        """Keep the open file to append to, and the rows that it holds already, by key."""
         self._file = file
         self.rows = rows
 

@@ -72,6 +72,7 @@ class Result(ABC):
         return DataFrame(self.rows())
 
     def __repr__(self) -> str:
+        """Return the result in one line, its summary."""
         return self.summary()
 
     def _repr_html_(self) -> str:
@@ -131,6 +132,8 @@ class Described(Config):
         return ()
 
     def __repr__(self) -> str:
+        """Return the heading and the fields with their units in one line; costs, zeros and fields without a meaning are
+        left out."""
         fields = formatted_fields(self)
         omitted = {*_COSTS, *self.unused_fields()}
         named = [name for name in fields if name not in omitted and _belongs_in_line(getattr(self, name))]

@@ -90,6 +90,8 @@ class Timeline:
         return cls(tuple(sorted(intervals, key=lambda interval: (interval.start, interval.end))))
 
     def __post_init__(self) -> None:
+        """Raise AssertionError for an interval that ends before it starts, begins before 0 or is of no known category,
+        or for two that overlap on a resource."""
         latest: dict[str, Interval] = {}
         for interval in self.intervals:
             if interval.category not in SHARES:

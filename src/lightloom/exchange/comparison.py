@@ -59,6 +59,7 @@ class Mnist:
     batch = 32
 
     def __init__(self, name: str, data: Path | None = None) -> None:
+        """Read MNIST from the data folder ``data``, else that of ``$LIGHTLOOM_DATA``; raises ConfigError."""
         self.name = name
         self.training, self.test = training_digits(data), test_digits(data)
 
@@ -91,6 +92,8 @@ class Text:
     validation_windows = 256
 
     def __init__(self, name: str, data: Path | None = None) -> None:
+        """Read the text that ``name`` chooses, tinyshakespeare for ``chars``, else WikiText-2, and number its symbols;
+        raises ConfigError."""
         self.name = name
         corpus = tiny_shakespeare(data) if name == "chars" else wikitext_2(data)
         symbols, tokens = np.unique(np.concatenate([corpus.training, corpus.validation]), return_inverse=True)
@@ -124,6 +127,7 @@ class Decoder(nn.Module):
     """A small decoder with learned positions, normalised before each half-layer."""
 
     def __init__(self, vocabulary: int, width: int = 64, layers: int = 2, heads: int = 4) -> None:
+        """Build the network for ``vocabulary`` symbols, with new weights, for windows of at most 64 symbols."""
         super().__init__()
         self.symbols = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(SEQUENCE, width)

@@ -160,6 +160,7 @@ class ExchangeMethod(ABC):
         return sum(sent_in_phase(phase, self.ranks_of(phase, ranks)) for phase in self.phases(gradient, ranks))
 
     def __str__(self) -> str:
+        """Return the name with all options, as ``find`` reads it."""
         return self.name
 
 
@@ -338,6 +339,7 @@ class Evidence:
     """Command line that reproduces the figures."""
 
     def __str__(self) -> str:
+        """Return the difference in loss, with its spread over several seeds, task and runs in one line."""
         spread = f" ± {self.spread:.2g}" if self.seeds > 1 else ""
         seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
         runs = f"{self.steps} steps, {self.ranks} ranks, {seeds}"

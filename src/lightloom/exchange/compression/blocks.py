@@ -68,6 +68,7 @@ class BlockFormat:
     """Values that share a scale: a multiple of 8 from 8 to 4096; a power of two where the scale is a mean."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for a kind, bits or block that no kernel takes."""
         if self.kind not in get_args(Kind):
             raise ConfigError(f"kind of blocks {self.kind!r}: expected one of {', '.join(get_args(Kind))}")
         if self.kind == "linear" and not 2 <= self.bits <= 8:
@@ -331,6 +332,7 @@ class Native:
     """One path through the C kernel; methods as those of :class:`Portable`."""
 
     def __init__(self, library: ctypes.CDLL, name: str) -> None:
+        """Keep the library and the number of its path of that name."""
         self.name = name
         self._library = library
         self._path = PATHS[name]
@@ -533,6 +535,7 @@ class BlockCodec(NumpyCodec):
     bits: ClassVar[int]
 
     def __post_init__(self) -> None:
+        """Raise ConfigError unless ``block`` is a power of two from 8 to 4096."""
         if not isinstance(self.block, int) or not 8 <= self.block <= LARGEST_BLOCK or self.block & (self.block - 1):
             raise ConfigError(f"blocks of {self.block!r} values: expected a power of two from 8 to {LARGEST_BLOCK}")
 

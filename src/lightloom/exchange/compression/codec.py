@@ -92,6 +92,7 @@ class Codec(ABC):
         return self.decode(self.encode(array))
 
     def __repr__(self) -> str:
+        """Return the codec's name in angle brackets, as messages show it."""
         return f"<codec {self.name}>"
 
 

@@ -38,6 +38,7 @@ class _Inceptionn(FramedCodec):
     family: ClassVar[str]
 
     def __post_init__(self) -> None:
+        """Raise ConfigError unless ``bound`` is a power of two from 2^-1 to 2^-14."""
         mantissa, exponent = math.frexp(self.bound)
         if mantissa != 0.5 or not 1 <= 1 - exponent <= LARGEST_EXPONENT:
             raise ConfigError(f"bound = {self.bound!r}: expected a power of two from 2^-1 to 2^-{LARGEST_EXPONENT}")
@@ -191,6 +192,7 @@ class InceptionnScaled(Codec):
     bound: float = 2.0**-10
 
     def __post_init__(self) -> None:
+        """Raise ConfigError unless ``bound`` is a power of two from 2^-1 to 2^-14."""
         Inceptionn(self.bound)  # checks the bound
 
     @property

@@ -256,6 +256,7 @@ class StreamDecoder:
     """
 
     def __init__(self, codec: FramedCodec) -> None:
+        """Begin before the header of a stream of ``codec``."""
         self._codec = codec
         self._header: Header | None = None
         self._pending = bytearray()

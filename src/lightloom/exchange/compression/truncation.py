@@ -33,6 +33,7 @@ class Truncation(NumpyCodec):
     codec_id = 3
 
     def __post_init__(self) -> None:
+        """Raise ConfigError unless 16, 22 or 24 bits are dropped."""
         if self.dropped not in DROPPED:
             raise ConfigError(f"dropped = {self.dropped!r} bits: expected one of {', '.join(map(str, DROPPED))}")
 
@@ -130,6 +131,7 @@ class BlockFixedPoint(NumpyCodec):
     codec_id = 4
 
     def __post_init__(self) -> None:
+        """Raise ConfigError unless ``bits`` is a whole number from 2 to 16."""
         if not isinstance(self.bits, int) or not 2 <= self.bits <= 16:
             raise ConfigError(f"bits = {self.bits!r}: expected a whole number from 2 to 16")
 

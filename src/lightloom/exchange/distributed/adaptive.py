@@ -59,6 +59,7 @@ class Decision:
     """Name of the plain exchange."""
 
     def __str__(self) -> str:
+        """Return step, milliseconds a step of both kinds and the choice in one line."""
         choice = self.plain_name if self.use_plain else "compression"
         return (
             f"step {self.step}: {1e3 * self.compressed:.1f} ms with compression, {1e3 * self.plain:.1f} ms with "
@@ -206,6 +207,8 @@ class Statistics:
         self._step_open = not last
 
     def __str__(self) -> str:
+        """Return a summary: steps, megabytes, ratio and seconds, then shares of tags where they are counted, then a
+        line a decision."""
         total = self.total
         lines = [
             f"{self.step_count} steps, {self.step_count - self.plain_steps} of them compressed: "
@@ -243,9 +246,12 @@ class OpticalStatistics(Statistics):
     total: OpticalCounts
 
     def __init__(self) -> None:
+        """Begin with no steps, and a total that counts codes and exponents too."""
         super().__init__(OpticalCounts())
 
     def __str__(self) -> str:
+        """Return a summary in one line: codes up and down, share of exponents, and bytes and seconds of the
+        emulation."""
         t = self.total
         return (
             f"{self.step_count} steps: {_megabytes(t.nbytes_up)} of codes up, {_megabytes(t.nbytes_down)} down, "

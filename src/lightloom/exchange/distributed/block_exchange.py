@@ -71,6 +71,7 @@ class CastFormat(WireFormat):
     block = 1
 
     def __init__(self, dtype: torch.dtype) -> None:
+        """Cast to ``dtype``, whose size is the bytes of a block of one value."""
         self.dtype = dtype
         self.block_bytes = dtype.itemsize
 
@@ -112,6 +113,7 @@ class BlockWire(WireFormat):
     """Blocks of one format, whose places in buffer and message are found once for each share."""
 
     def __init__(self, fmt: BlockFormat) -> None:
+        """Write blocks of ``fmt``; places are found at the first use."""
         self.fmt, self.block, self.block_bytes = fmt, fmt.block, fmt.block_bytes
         self._places: dict[tuple[Shares, int], Any] = {}
 
@@ -239,6 +241,7 @@ class BlockExchanger(Exchanger):
     shards = True
 
     def __init__(self, method: BlockExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
+        """Connect the ranks and choose the wire format for the group's device; raises TransportError."""
         super().__init__(method.name, group, sizes, feedback=method.feedback)
         self.format = wire_format(method, group.device)
         self._shares: dict[Geometry, Shares] = {}

@@ -118,6 +118,7 @@ class LocalSgd(Periodic):
     """Averages weights every so many steps."""
 
     def __init__(self, model: nn.Module, method: LocalSgdExchange, own: OwnGroup) -> None:
+        """Give all ranks the weights of rank 0 and group them by the type in which they are averaged."""
         super().__init__(model, PlainExchange(), method, own)
         self._every = method.every
         self._groups: dict[torch.dtype, list[str]] = {}
@@ -140,6 +141,8 @@ class DiLoCo(Periodic):
     """Averages what weights moved by, and moves those of the last exchange by it."""
 
     def __init__(self, model: nn.Module, method: DiLoCoExchange, own: OwnGroup) -> None:
+        """Keep a copy of the weights as those of the last exchange, with an outer momentum of 0, and divide the tensors
+        into fragments."""
         super().__init__(model, method.inner, method, own)
         self._outer = method
         self.backup = {name: values.clone() for name, values in self._wide(self.parameters).items()}

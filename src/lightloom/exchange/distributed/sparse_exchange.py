@@ -69,6 +69,7 @@ class SparseExchanger(Exchanger):
     """Exchanges the largest values of each tensor."""
 
     def __init__(self, method: TopKExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
+        """Connect the ranks; raises TransportError where one does not come in time."""
         super().__init__(method.name, group, sizes, feedback=method.feedback)
         self._method = method
         self._messages: dict[Geometry, LargestValues] = {}
@@ -166,6 +167,7 @@ class LowRankExchanger(Exchanger):
     """Exchanges the factors of gradient matrices; one-dimensional tensors as float32."""
 
     def __init__(self, method: PowerSgdExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
+        """Connect the ranks, without factors to start from; raises TransportError where one does not come in time."""
         super().__init__(method.name, group, sizes, feedback=method.feedback)
         self._factors_of = method.factors
         self._starts: dict[str, Tensor] = {}

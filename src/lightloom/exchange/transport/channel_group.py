@@ -124,6 +124,7 @@ class ChannelGroup:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        """Send all peers a farewell and close, whether or not the block raised."""
         self.close()
 
     def _mark(self, channel: Channel, marked: bool) -> None:

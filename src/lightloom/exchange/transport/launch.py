@@ -43,6 +43,8 @@ class ForkedRank:
     """A rank, with the methods of ``subprocess.Popen`` that the launcher uses."""
 
     def __init__(self, parent: subprocess.Popen[bytes], folder: Path, rank: int) -> None:
+        """Keep the process that forks all ranks, and where in ``folder`` this rank's number and exit code will
+        appear."""
         self._parent = parent
         self._process, self._ending = folder / f"{rank}.process", folder / f"{rank}.ending"
         self.returncode: int | None = None

@@ -498,6 +498,8 @@ class _Board:
     """Keys of one meeting in the store, where ranks publish addresses, routes and the secret."""
 
     def __init__(self, store: Store, key: str, rank: int, deadline: float, setup_timeout: float) -> None:
+        """Keep the store and the key of a meeting; ``deadline`` is on ``time.monotonic``, ``setup_timeout`` in seconds,
+        for messages."""
         self.key = key
         self._store, self._rank = store, rank
         self._deadline, self._setup_timeout = deadline, setup_timeout

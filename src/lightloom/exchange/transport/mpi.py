@@ -113,6 +113,8 @@ class _Ring:
     """A communicator as a ring; the size of each message is sent before it."""
 
     def __init__(self, communicator: Communicator | None) -> None:
+        """Order the ranks of a communicator, ``MPI.COMM_WORLD`` unless given, as a ring; raises UnsupportedError
+        without mpi4py."""
         self.communicator = _communicator(communicator)
         self.rank: int = self.communicator.rank
         self.size: int = self.communicator.size
