@@ -134,7 +134,8 @@ def solve_task(task: Task) -> Bounded | Evaluated:
 
 
 def assess(question: Question, design: Design) -> Bounded:
-    """Return the worth of a design, whatever it trains."""
+    """Return a design with its worth at the question's site, whatever it trains, not yet bounded; with the reason where
+    it cannot be built or has no price."""
     try:
         site = question.site
         if design.fabric_price is not None:
@@ -146,8 +147,8 @@ def assess(question: Question, design: Design) -> Bounded:
 
 
 def least_time(question: Question, ranks: int, accelerator: str) -> float:
-    """Return seconds of a step for each sample that no fabric makes shorter: those of ranks whose exchanges take no
-    time; 0 where no plan fits."""
+    """Return the seconds of a step for each sample that no fabric makes shorter: those of ranks in one node whose
+    exchanges take no time; 0 where no plan fits."""
     fabric = _FREE | {"domain_size": ranks}
     cluster = cluster_from({"ranks": ranks, "accelerator": accelerator, "fabric": fabric}, name="without exchanges")
     try:
@@ -158,12 +159,15 @@ def least_time(question: Question, ranks: int, accelerator: str) -> float:
 
 
 def _bounded(question: Question, design: Design) -> Bounded:
+    """Return a design with the proved least seconds of a step for each sample on its own fabric; without its worth."""
     cluster = design.cluster()
     least = _least_time(question, cluster, _prices(cluster))
     return Bounded(design=design, least_time=least, bounded=True, limit=_limit(cluster))
 
 
 def _least_time(question: Question, cluster: Cluster, prices: GroupPrices) -> float:
+    """Return the least first bound of all strategies, in seconds of a step for each sample; raises the reason where no
+    strategy is served or fits."""
     request = question.request(cluster.ranks)
     rows = ClusterRows(question.graph, cluster, request, prices)
     assert request.global_batches is not None
@@ -175,7 +179,7 @@ def _least_time(question: Question, cluster: Cluster, prices: GroupPrices) -> fl
 
 
 def _shared_floor(question: Question, job: Job, cluster: Cluster, batches: tuple[int, ...]) -> Floor:
-    """The floors of all clusters with as many ranks in a node."""
+    """Return the floors, kept, of all clusters with as many ranks, as many in a node and as many samples a rank."""
     key = cluster.ranks, cluster.fabric.node_ranks, question.batch_per_rank
     if key not in _floors or _floors[key][0] is not job.model:
         fabric = fabric_from(_FREE | {"domain_size": cluster.fabric.node_ranks}, cluster.ranks, where="floor")
@@ -203,10 +207,13 @@ def _left_out(cluster: Cluster, prices: GroupPrices) -> str:
 
 
 def _prices(cluster: Cluster) -> GroupPrices:
+    """Return the prices of a cluster's fabric, without schedules of more than :data:`MOST_ROWS` rows."""
     return GroupPrices(cluster.fabric, cluster.training, most_rows=MOST_ROWS)
 
 
 def _evaluated(question: Question, design: Design, below: float) -> Evaluated:
+    """Return the fastest plan of a design below so many seconds a sample; without one where every plan is slower, with
+    the reason where there is none."""
     try:
         cluster, request = design.cluster(), question.request(design.ranks)
         prices = _prices(cluster)
@@ -290,7 +297,8 @@ class Exploration:
     def best(
         self, technology: Technology, objective: int, *, known: bool = False, dear: bool = False
     ) -> Candidate | None:
-        """Return the design of a technology with the most samples per dollar (0), joule (1) or second (2).
+        """Return the design of a technology with the most samples per dollar (0), joule (1) or second (2); None where
+        none was evaluated.
 
         Args:
             technology: of the design.
@@ -319,7 +327,8 @@ def explore(
     jobs: int = 1,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Exploration:
-    """Search designs for those that train most samples for a dollar and for a joule.
+    """Return the designs that train most samples for a dollar and for a joule, those that bounds leave out, and those
+    without a plan.
 
     Args:
         question: what every design is asked.
@@ -372,8 +381,8 @@ def explore(
 
 
 def _with_batch(question: Question, designs: Sequence[Bounded]) -> Question:
-    """The question at its batch; where that is 0, at the largest power of two that the first design with a plan fits,
-    for every number of ranks."""
+    """Return the question with its batch; where that is 0, with the largest power of two up to 32 that the first design
+    with a plan fits, for every number of ranks."""
     if question.batch_per_rank:
         return question
     batches = [1 << power for power in reversed(range(LARGEST.bit_length()))]
@@ -383,7 +392,8 @@ def _with_batch(question: Question, designs: Sequence[Bounded]) -> Question:
 
 
 def _fits(question: Question, designs: Sequence[Design]) -> bool:
-    """Return True if for each number of ranks the first design that has any plan has one at this batch."""
+    """Return True if for each number of ranks the first design that has any plan has one at this batch; False at the
+    first that is too large."""
     for ranks in dict.fromkeys(design.ranks for design in designs):
         for design in (each for each in designs if each.ranks == ranks):
             result = solve_task(Task(question=question, design=design))
@@ -415,8 +425,8 @@ def _no_design_left(
 def _waves(
     question: Question, designs: Sequence[Bounded], run: Runner, front: Front | None, jobs: int
 ) -> Iterator[tuple[list[Candidate], list[Bounded], list[Bounded]]]:
-    """Bound and evaluate designs of one technology, the most promising first; yield those that each wave evaluated,
-    left out and refused. Without a ``front`` none is left out."""
+    """Bound and evaluate designs of one technology, the most promising first, ``jobs`` at once; yield after each wave
+    those that it evaluated, left out as beaten, and refused. Without a ``front`` none is left out."""
     waiting = list(designs)
     while waiting:
         cutoffs = {id(each): inf if front is None else front.cutoff(_worth(each)) for each in waiting}
@@ -450,23 +460,26 @@ def _waves(
 
 
 def _unfinished(bounded: Bounded, left_out: str) -> Bounded:
+    """Return a design refused since it was beaten only as far as it was tried."""
     return replace(bounded, why=f"beaten as far as it was tried: {left_out}")
 
 
 def _promise(bounded: Bounded) -> tuple[float, str]:
-    """Dollars of a sample at the bound, least first; those with unknown prices after all others."""
+    """Return the key by which designs are searched: dollars of a sample at the bound, least first, multiplied by one
+    more than the number of unknown figures; then the design's key."""
     worth = _worth(bounded)
     dollars = worth.dollar_rate * bounded.least_time / worth.kept
     return dollars * (1 + len(worth.unknown)), bounded.design.key
 
 
 def _worth(bounded: Bounded) -> Worth:
+    """Return the worth of a design that has one."""
     assert bounded.worth is not None
     return bounded.worth
 
 
 def _marked(found: Sequence[Candidate], by_speed: bool) -> list[Candidate]:
-    """Candidates with whether they are on the front of all, and on that of their technology."""
+    """Return the candidates, each marked with whether it is on the front of all, and on that of its technology."""
 
     def fronts(chosen: Sequence[Candidate]) -> set[str]:
         front = Front(by_speed=by_speed)
@@ -500,6 +513,7 @@ _NOT_STORED = ("design", "worth")
 
 
 def _results(run: Runner, journal: Journal, model: str, tasks: Sequence[Task]) -> Iterable[Bounded | Evaluated]:
+    """Return results in the order of the tasks: those in the journal, the others computed and added to it."""
     keys = {task.design.key: _task_key(model, task) for task in tasks}
     missing = [task for task in tasks if keys[task.design.key] not in journal.rows]
     for result in run(missing):
@@ -510,7 +524,8 @@ def _results(run: Runner, journal: Journal, model: str, tasks: Sequence[Task]) -
 
 
 def _task_key(model: str, task: Task) -> str:
-    """A text that differs where anything does that decides what is found: code, model, site, cluster, what is asked."""
+    """Return a hash that differs where anything does that decides what is found: code, model, site, cluster, what is
+    asked."""
     question, cluster = task.question, task.design.cluster()
     parts = (cluster.fabric, cluster.accelerator, cluster.training, question.site)
     inputs = [part.model_dump(mode="json") for part in parts]
@@ -518,5 +533,6 @@ def _task_key(model: str, task: Task) -> str:
 
 
 def _result(task: Task, row: Document) -> Bounded | Evaluated:
+    """Return the result that a journal's row holds, null for infinite; of a bounded design without its worth."""
     stored: Document = {name: inf if value is None else value for name, value in row.items()}
     return (Bounded if "least_time" in stored else Evaluated)(design=task.design, **stored)

@@ -80,7 +80,8 @@ class BreakEven:
 
 
 def ratio(first: Candidate, second: Candidate, objective: int) -> Ratio:
-    """Return how many times as many samples the first design trains as the second one."""
+    """Return how many times as many samples per dollar (objective 0) or joule (1) the first design trains as the second
+    one."""
     least = first.point[objective] / second.point[objective]
     unknown = first.worth.unknown_of(objective, first.worth.alike)
     if not unknown:
@@ -108,7 +109,8 @@ def rival_break_even(candidate: Candidate, exploration: Exploration) -> BreakEve
 
 
 def break_even(candidate: Candidate, dollars: Candidate, joules: Candidate | None = None) -> BreakEven:
-    """Return at which price and power a design equals rivals by dollars and by joules, one where only one is given."""
+    """Return at which price and power of its fabric a design equals a rival by dollars and one by joules; the first is
+    both where only it is given."""
     joules = joules or dollars
     price, watts = _break_even_point(candidate, dollars, joules, {})
     more = {name: _break_even_point(candidate, dollars, joules, {name: 1.0}) for name in candidate.worth.alike}
@@ -135,7 +137,8 @@ def break_even(candidate: Candidate, dollars: Candidate, joules: Candidate | Non
 def _break_even_point(
     candidate: Candidate, dollars: Candidate, joules: Candidate, figures: Mapping[str, float]
 ) -> tuple[float, float]:
-    """Return the break-even price and power of the fabric if boards and hosts had these figures."""
+    """Return the dollars and the watts of the fabric for each rank at which a design equals its rivals, if boards and
+    hosts had these figures."""
     own, found = candidate.assuming(figures).worth, candidate.evaluated
     price = own.fabric_price(found.sample_time, found.sent, dollars.assuming(figures).point[0])
     watts = own.fabric_power(found.sample_time, found.sent, joules.assuming(figures).point[1])
@@ -219,6 +222,7 @@ def front_figure(exploration: Exploration) -> Figure:
 
 
 def _designs_table(exploration: Exploration, technology: str) -> Table:
+    """Return the table of the evaluated designs of one technology, equal ones in one row."""
     chosen = [each for each in exploration.candidates if each.design.technology == technology]
     return Table(
         title=f"{technology.capitalize()} designs",
@@ -243,7 +247,7 @@ def _designs_table(exploration: Exploration, technology: str) -> Table:
 
 def price_text(dollars: float, more: Mapping[str, float]) -> str:
     """Return a break-even price as a function of what is unknown of boards and hosts: ``$ 119 - 0.0013 x price of
-    host-hgx-h100``."""
+    host-hgx-h100``; "no price" where none breaks even."""
     if dollars < 0 and all(each <= 0 for each in more.values()):
         return "no price"
     terms = "".join(f" {'+' if each >= 0 else '-'} {abs(each):.3g} x {name}" for name, each in more.items())
@@ -251,6 +255,7 @@ def price_text(dollars: float, more: Mapping[str, float]) -> str:
 
 
 def _design_row(each: Candidate, alike: int, exploration: Exploration) -> tuple[str, ...]:
+    """Return the cells of a design; ``alike`` is how many designs it stands for, a star marks the front of all."""
     dollars, joules, _ = each.point
     even = rival_break_even(each, exploration)
     worth = each.worth

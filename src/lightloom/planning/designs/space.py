@@ -76,7 +76,7 @@ class DesignSpace(Config):
 
 
 def read_space(path: Path | None = None) -> DesignSpace:
-    """Read a space of designs from a YAML file; the default one without it.
+    """Return the space of designs that a YAML file describes; the default one without a path.
 
     Raises:
         ConfigError: unreadable, a field is unknown, missing or malformed, or two families have one name.
@@ -258,7 +258,8 @@ class Worth:
         return self.ranks / self.kept
 
     def unknown_of(self, objective: int, names: Iterable[str] | None = None) -> tuple[str, ...]:
-        """Return what is unknown of samples per dollar (0) or per joule (1), of some names or of all variables.
+        """Return the names of what is unknown of samples per dollar (0) or per joule (1), of some names or of all
+        variables.
 
         Dollars hold joules, which hold no prices.
         """
@@ -294,12 +295,13 @@ class Worth:
         return self.fabric_watts + (watts - self.watts) / self.pue / self.ranks
 
     def energy_per_bit(self, watts: float) -> float | None:
-        """Return watts of the fabric for each rank as joules for each bit that it sends at its full rate."""
+        """Return watts of the fabric for each rank as joules for each bit that it sends at its full rate; None where
+        that rate is unknown or 0."""
         return None if not self.fabric_bandwidth else watts / (8 * self.fabric_bandwidth)
 
 
 def _unknown(bill: Bill, name: FigureName) -> dict[str, float]:
-    """Return how many parts of all ranks have no such figure, by what is missing."""
+    """Return how many parts of all ranks have no such figure, by what is missing: ``{"price of wdm-engine": 1024}``."""
     counts: dict[str, float] = {}
     for line in bill.lines:
         for missing in line.total(name).missing:
@@ -308,7 +310,8 @@ def _unknown(bill: Bill, name: FigureName) -> dict[str, float]:
 
 
 def _unknown_energy(cluster: Cluster, fabric: Bill) -> dict[str, float]:
-    """Return what sending adds and nothing states: parts, or the fabric's figure of a bit where parts draw more for it.
+    """Return the number of ranks by what sending adds and nothing states: parts, or the fabric's figure of a bit where
+    parts draw more for it; empty where it is known.
 
     Designs send different bytes for a sample, so that what is unknown of one is not compared with that of another.
     """
@@ -338,15 +341,17 @@ class Front:
         self._points: list[tuple[Worth, float, float]] = []
 
     def add(self, worth: Worth, sample_time: float, sent: float) -> None:
-        """Add an evaluated design."""
+        """Add an evaluated design by its worth, its seconds a sample, and the joules a sample that sending adds."""
         self._points.append((worth, sample_time, sent))
 
     def cutoff(self, worth: Worth) -> float:
-        """Return the seconds a sample beyond which a design of this worth is beaten."""
+        """Return the seconds a sample from which a design of this worth is beaten by some added one; infinite where
+        none can be sure to."""
         return min((self._beaten_beyond(worth, *point) for point in self._points), default=inf)
 
     def _beaten_beyond(self, worth: Worth, other: Worth, sample_time: float, sent: float) -> float:
-        """Seconds a sample beyond which ``worth`` is beaten by another design."""
+        """Return the seconds a sample beyond which ``worth`` is beaten by another design; infinite where that one has
+        an unknown price or power that ``worth`` has none of, or more parts of unknown failure rate."""
         if any(worth.unknown_rates.get(part, 0.0) < count for part, count in other.unknown_rates.items()):
             return inf
         objectives = other.point(sample_time, sent)[: 3 if self._by_speed else 2]
@@ -361,12 +366,13 @@ class Front:
         return max(times)
 
     def on_front(self) -> list[bool]:
-        """Return whether each design that was added is beaten by no other; of equal ones all are."""
+        """Return, for each design in the order added, True where no other beats it; of equal ones all are."""
         return [
             not any(self._beats(other, point) for other in self._points if other is not point) for point in self._points
         ]
 
     def _beats(self, first: tuple[Worth, float, float], second: tuple[Worth, float, float]) -> bool:
+        """Return True where the first is nowhere worse than the second and somewhere better, beyond rounding."""
         parts = sorted({*first[0].variables, *second[0].variables})
         rates = sorted({*first[0].unknown_rates, *second[0].unknown_rates})
         pairs = list(zip(self._vector(*first, parts, rates), self._vector(*second, parts, rates), strict=True))
@@ -376,7 +382,8 @@ class Front:
     def _vector(
         self, worth: Worth, sample_time: float, sent: float, parts: Sequence[str], rates: Iterable[str]
     ) -> list[float]:
-        """Objectives of a point, more is better."""
+        """Return the objectives of a point, more is better: samples per dollar, joule and, by speed, second; then the
+        negated shares of unknown parts and counts of unknown rates."""
         return [
             *worth.point(sample_time, sent)[: 3 if self._by_speed else 2],
             *(-worth.variables.get(part, 0.0) * sample_time / worth.kept for part in parts),

@@ -177,7 +177,8 @@ class SchedulePrices(CostedPrices):
         return self._priced
 
     def preload(self, prices: Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]) -> None:
-        """Take prices that the same schedules had before; a schedule is then built only where it is asked for."""
+        """Add prices that the same schedules had before; each is held against its bound at its first use, and a
+        schedule is then built only where it is asked for."""
         self._priced.update(prices)
         self._unchecked.update(prices)
 
@@ -187,7 +188,8 @@ class SchedulePrices(CostedPrices):
         return isclose(bound.time, proved.time, rel_tol=ROUNDING) and keeps_to(priced.cost, proved)
 
     def drop_schedules(self) -> None:
-        """Keep prices and loads only: rows grow with the square of the ranks, and can be built again."""
+        """Drop the rows of all schedules, and keep prices and loads: rows grow with the square of the ranks, and are
+        built again where they are asked for."""
         for key, built in list(self._built.items()):
             built.schedule = None
             if built.loads is None:
@@ -475,7 +477,8 @@ def proved_line(kind: Kind, fabric: Fabric, model: CostModel) -> PriceLine:
 
 
 def undominated(lines: Sequence[LowerPrice]) -> list[LowerPrice]:
-    """Return the lines without those that lie nowhere below another one."""
+    """Return the lower bounds without the price lines that lie nowhere above another price line, since the least of all
+    counts: those of other forms all stay."""
     least: list[LowerPrice] = []
     for line in lines:
         if isinstance(line, PriceLine):

@@ -210,8 +210,8 @@ class StrategyStep:
 
 
 def simulate(job: Job, strategy: Strategy) -> StrategyStep:
-    """Simulate one step: data parallelism alone bucket by bucket or unit by unit, everything else stage by stage, its
-    axes on the division of the channels that is best for it; UnsupportedError where nothing serves it."""
+    """Return one simulated step: of data parallelism alone bucket by bucket or unit by unit, of everything else stage
+    by stage, its axes on the division of the channels that is best for it; UnsupportedError where nothing serves it."""
     if strategy.plain:
         return _data_parallel(job, strategy)
     job = on_divided_channels(job, strategy)
@@ -408,8 +408,8 @@ def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
 
 
 def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
-    """Simulate the step of data parallelism alone: where one named algorithm builds its schedules by size, with one for
-    each size or with that of one size throughout, whose circuits stay, the faster of them."""
+    """Return the simulated step of data parallelism alone: where one named algorithm builds its schedules by size, with
+    one for each size or with that of one size throughout, whose circuits stay, the faster of them."""
     plan = job.data_parallel_plan(strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
     own, options = price, [price]

@@ -56,7 +56,8 @@ _NO_LINE = PriceLine(np.inf, 0.0, np.inf, 0.0)
 
 
 def admitted(job: Job, strategies: Strategies) -> Mask:
-    """Return the rows whose collectives their groups can have: [rows]."""
+    """Return True for rows all of whose collectives their groups can have on the fabric, context rings and circuits of
+    all axes included: [rows]."""
     replicas = strategies.replicas
     none, holders, shared = np.zeros(len(strategies), np.int64), replicas // strategies.ep, strategies.ep > 1
     beside, tp, stride = np.ones_like(replicas), strategies.tp, strategies.tp * strategies.ep
@@ -96,7 +97,8 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
 
 
 def memory(job: Job, strategies: Strategies) -> Floats:
-    """Return the bytes that the fullest rank holds: [rows]; what fabrics have in common is found once."""
+    """Return the bytes that the fullest rank of each strategy holds: [rows]; kept with the model by what decides it,
+    for fabrics that have that in common."""
     columns = [getattr(strategies, name).tobytes() for name in Strategy._fields if name != "algorithm"]
     kept = tuple(method.state_bytes for method in job.exchanges)
     key = job.fabric.node_ranks, kept, blake2b(b"".join(columns)).digest()
@@ -109,6 +111,8 @@ def memory(job: Job, strategies: Strategies) -> Floats:
 
 
 def _memory(job: Job, strategies: Strategies) -> Floats:
+    """Return the bytes that the fullest rank of each strategy holds, computed anew; of ZeRO-3 alone with the units
+    gathered: [rows]."""
     found = np.zeros(len(strategies))
     for which in _by_stages(strategies):
         found[which] = stage_memory(job, strategies.rows(which))
@@ -119,7 +123,8 @@ def _memory(job: Job, strategies: Strategies) -> Floats:
 
 
 def bounds(job: Job, strategies: Strategies, *, proved: bool = False) -> Floats:
-    """Return the seconds that no simulated step of each row falls below: [rows].
+    """Return the seconds that no simulated step of each row falls below: [rows]; infinite where no algorithm serves a
+    collective.
 
     With ``proved`` exchanges take what no schedule of the collective beats, so that none is built; otherwise what lines
     below the prices of schedules say, which is never less.
@@ -141,7 +146,8 @@ def bounds(job: Job, strategies: Strategies, *, proved: bool = False) -> Floats:
 
 
 def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
-    """Return the recurrence above, arrays of ``times`` [rows, chunks] and [rows, stages]: [rows]."""
+    """Return the least seconds of a step by the recurrence at the top of this module, arrays of ``times`` [rows,
+    chunks] and [rows, stages]: [rows]."""
     forward, backward = times.passes
     both = forward + backward
     stages, chunks = times.update.shape[1], both.shape[1]
@@ -168,7 +174,8 @@ def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
 
 
 def _by_stages(strategies: Strategies) -> list[Ints]:
-    """Row numbers with the same stages and chunks, in blocks that bound the memory of an array."""
+    """Return row numbers in blocks of the same stages and chunks, at most 16,384 rows each, which bound the memory of
+    an array."""
     blocks: list[Ints] = []
     key = packed((strategies.pp, strategies.virtual_stages))
     for each in np.unique(key):
@@ -178,6 +185,8 @@ def _by_stages(strategies: Strategies) -> list[Ints]:
 
 
 def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Floats:
+    """Return the least seconds of a step of data parallelism alone of one kind, all rows with as many replicas:
+    exchanges in order on one network, each after its data: [rows]."""
     (replicas,) = set(rows.dp.tolist())
     plan = make_plan(kind, job.graph, replicas, job.settings)
     forward, backward = job.operators.passes(rows.samples, rows.tp, rows.recomputation)
@@ -224,7 +233,8 @@ class PriceLines:
     def __call__(
         self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats
     ) -> Floats:
-        """Seconds: 0 where nothing is sent or there is one rank, infinite where no algorithm serves.
+        """Return the least seconds of collectives: 0 where nothing is sent or there is one rank, infinite where no
+        algorithm serves.
 
         Arguments broadcast; ``nbytes`` may have a last dimension more than the others.
         """
@@ -247,6 +257,8 @@ class PriceLines:
         return slope(self.pricing, kind, ranks, exchange, stride)
 
     def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
+        """Return the lower bounds, kept, of the algorithms that may serve a group, without those above others; none for
+        one rank."""
         if group[1] == 1:
             return []
         if (kind, group) not in self._lines:
@@ -282,8 +294,8 @@ class _LineTable(NamedTuple):
         return cls(np.array(padded).transpose(2, 1, 0), others, slopes)
 
     def column(self, group: Ints, nbytes: Floats) -> Floats:
-        """Least bounds of collectives of so many bytes, each of a group, which broadcast with ``nbytes``; infinite
-        where a group has none."""
+        """Return the least bounds in seconds of collectives of so many bytes, each of the group at that place, which
+        broadcasts with ``nbytes``; infinite where a group has none."""
         bound: Floats = PriceLine(*self.lines[..., group])(nbytes).min(axis=0)
         for place, line in self.others:
             bound = np.where(group == place, np.minimum(bound, line(nbytes)), bound)
@@ -352,12 +364,15 @@ class CoarseBound(NamedTuple):
 
 
 def coarse_bound(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
-    """Bound the step time of every row from below."""
+    """Return lower bounds of the step time and of the memory of every row, and its number of sub-operators, without
+    making any partition."""
     parts = [_bound_of_block(job, table, rows.rows(block)) for block in blocks(len(rows))]
     return CoarseBound(*map(np.concatenate, zip(*parts, strict=True) if parts else 3 * [[np.empty(0)]]))
 
 
 def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
+    """Return the bounds of some rows: the step takes at least the work spread over the devices, the longest chain, and
+    the exchange between groups, and earlier micro-batches besides."""
     parts, (forward, backward), totals = table.parts(rows, job.operators)
     parameters = job.model.columns["parameters"] * table.placed
     # The host of a device launches what the device computes of an operator, however little.
@@ -388,8 +403,8 @@ def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound
 def _chain(
     graph: ComputeGraph, table: PartTable, forward: Floats, backward: Floats, parameters: Ints
 ) -> tuple[Floats, Floats]:
-    """Return the seconds until the last backward pass has ended, and until the first one that makes gradients of
-    parameters.
+    """Return the least seconds until the last backward pass has ended, and until the first one that makes gradients of
+    parameters, each [rows].
 
     Every part reads some part of every producer, so that no chain of operators is shorter than that of their smallest
     parts.
@@ -414,7 +429,8 @@ def _chain(
 
 
 def _exchange(job: Job, rows: PlacedRows, parameters: float) -> Floats:
-    """Return the seconds of the data-parallel exchange over the best circuits: [rows]."""
+    """Return the least seconds of the data-parallel exchange of a device with the next group over the best circuits:
+    [rows]; 0 for one group."""
     fabric, link = job.fabric, fastest_link(job.fabric)
     nbytes = 2 * (rows.l - 1) / rows.l * parameters * job.settings.gradient_bytes / rows.k
     stride = np.minimum(rows.k, fabric.ranks - rows.k)
@@ -475,7 +491,8 @@ def _flows(job: Job, plan: HybridPlan, ratio: float) -> tuple[Floats, Floats]:
 
 
 def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
-    """Return the seconds in which ports, and on a WDM ring all links together, carry bytes [k, 2 k] at least."""
+    """Return the least seconds in which the busiest port, and on a WDM ring all links together, carry the bytes
+    ``sent`` [k, 2 k]."""
     link, k, ranks = fastest_link(job.fabric), plan.k, job.fabric.ranks
     ports = np.maximum(sent.sum(axis=1), sent[:, :k].sum(axis=0) + sent[:, k:].sum(axis=0))
     device: Ints = np.arange(k)
@@ -519,8 +536,8 @@ def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> tupl
 
 
 def _busiest(circuits: GroupCircuits, nbytes: Floats) -> float:
-    """Return the seconds in which each pipe carries so many bytes [pipe], and the ports that several share all of
-    theirs."""
+    """Return the least seconds in which each pipe carries so many bytes [pipe], the longest; without a cycle the
+    busiest port, as its pipes share all of its circuits."""
     seconds = _shortest(circuits, nbytes)
     if circuits.timing is not None:
         return float(seconds.max(initial=0.0))

@@ -39,11 +39,11 @@ class SetUp:
     """(method, seconds of a step)."""
 
     def speedup(self, method: str) -> float:
-        """Step with gradients as they are over the step with a method."""
+        """Return the step with gradients as they are over the step with a method: above 1 where it pays."""
         return self.plain / dict(self.methods)[method]
 
     def best(self, methods: Iterable[str]) -> tuple[str, float]:
-        """Return the method of the largest speed-up, and that."""
+        """Return the method of the largest speed-up among these, and that speed-up."""
         return max(((name, self.speedup(name)) for name in methods), key=lambda entry: entry[1])
 
 
@@ -57,7 +57,8 @@ class Trial:
     """Samples of a rank."""
 
     def seconds(self, cluster: Cluster) -> list[float]:
-        """Return the seconds of a step with gradients as they are, and with each method."""
+        """Return the seconds of a data-parallel step with gradients as they are, then with each method in order;
+        UnsupportedError where one does not serve the ranks."""
         exchanges = tuple(exchange.on(cluster.accelerator) for exchange in self.exchanges)
         choices = () if cluster.fabric.library else ALGORITHMS
         prices = GroupPrices(cluster.fabric, cluster.training, exchanges=exchanges, choices=choices)

@@ -69,7 +69,8 @@ class Verdict:
 
 
 def verdict(plan: Plan) -> Verdict | None:
-    """Return the effect of a plan's method; None without one, or where the same plan without it was not simulated."""
+    """Return the effect of a plan's method; None without one, where the same plan without it was not simulated, or
+    where it is not data parallelism alone."""
     other = plan.uncompressed
     if other is None or other.prices is None or plan.result is None or other.result is None:
         return None
@@ -94,7 +95,8 @@ def verdict(plan: Plan) -> Verdict | None:
 def _carried(
     prices: CheapestPrices | ExchangePrices, kind: Kind, nbytes: float
 ) -> SchedulePrices | ExchangePrices | None:
-    """Return the prices that carry the gradients of a collective; None where it carries none."""
+    """Return the prices that carry a collective whose gradients are coded; None where it carries none, or carries them
+    as they are."""
     choice = prices.choice(kind, nbytes)
     if not isinstance(choice, SchedulePrices | ExchangePrices):
         return None
@@ -133,11 +135,13 @@ def explain(search: PlanSearch) -> str:
 
 
 def _name(plan: Plan) -> str:
+    """Return kind, label and samples of a plan in words; the kind only where the label lacks it."""
     word = "" if plan.strategy in plan.label else f"{plan.strategy} "
     return f"{word}{plan.label} with {plan.global_batch:,} samples"
 
 
 def _what(winner: Plan) -> str:
+    """Return who wins or that no plan fits, its rate, and what its step spends computing and waiting."""
     capacity, where = winner.cluster.accelerator.memory, f"{winner.cluster.name} ({winner.cluster.counted_ranks})"
     wins = f"{_name(winner)} on {where} wins{'' if winner.runnable else ', though no framework runs it'}"
     if winner.fits is False and capacity is not None:
@@ -155,11 +159,13 @@ def _what(winner: Plan) -> str:
 
 
 def _rate(number: float) -> str:
-    """Four digits, without an exponent: 0.1234, 12.34, 123,400."""
+    """Return a number with four digits and without an exponent: 0.1234, 12.34, 123,400."""
     return f"{number:.4g}" if number < 1000 else f"{float(f'{number:.4g}'):,.0f}"
 
 
 def _circuits(plan: Plan) -> str:
+    """Return in parentheses how channels are divided, or what of a placed plan is relayed and waits for circuits; empty
+    where there is neither."""
     if plan.division is not None:
         return f" ({plan.division})"
     step = plan.placed
@@ -173,7 +179,7 @@ def _circuits(plan: Plan) -> str:
 
 
 def _how_near(winner: Plan) -> str:
-    """Return how near the largest collective of data parallelism is to its lower bound."""
+    """Return how near the largest collective of data parallelism alone is to its lower bound; empty for other plans."""
     if winner.prices is None or winner.result is None or not winner.exchanges:
         return ""
     exchange = winner.exchanges[0]
@@ -189,7 +195,8 @@ def _how_near(winner: Plan) -> str:
 
 
 def _other_algorithm(search: PlanSearch) -> str:
-    """Return how much the best plan of the same strategy with another algorithm loses."""
+    """Return how much longer the largest collective takes by the best plan of the same kind with another algorithm,
+    striping aside; empty where there is none."""
     winner = search.winner
     if winner.prices is None or not winner.exchanges:
         return ""
@@ -205,13 +212,14 @@ def _other_algorithm(search: PlanSearch) -> str:
 
 
 def _parts(cost: Cost) -> str:
+    """Return the parts of a cost that take any time: transmission, conversion, reconfiguration; else "nothing"."""
     parts = {"transmission": cost.transmission, "conversion": cost.conversion, "reconfiguration": cost.reconfiguration}
     return ", ".join(f"{format_time(spent)} of {name}" for name, spent in parts.items() if spent) or "nothing"
 
 
 def _exchanged(search: PlanSearch) -> str:
     """Return the effect of a method of exchanging gradients on the winning plan, with or without it; or else on the
-    best plan that has one."""
+    best plan that has one; a reason or nothing where none has."""
     winner = search.winner
     plans = [plan for plan in search.ranking if plan.gradient_exchange]
     best = next(iter(plans), None)
@@ -233,7 +241,7 @@ def _exchanged(search: PlanSearch) -> str:
 
 
 def _percent(share: float) -> str:
-    """Two digits, and no more: 0.38 %, 14 %, 180 %."""
+    """Return a share as a percentage with two digits, and no more: 0.38 %, 14 %, 180 %."""
     value = 100 * share
     return f"{value:.2g} %" if value < 100 else f"{float(f'{value:.2g}'):,.0f} %"
 
@@ -252,6 +260,7 @@ def _against(winner: Plan, other: Plan) -> str:
 
 
 def _why(winner: Plan, other: Plan) -> str:
+    """Return the part of the step of which the other plan has most more for each sample, and how much."""
     more = {
         word: other.breakdown[key] / other.global_batch - winner.breakdown[key] / winner.global_batch
         for key, word in _MORE.items()
@@ -261,6 +270,8 @@ def _why(winner: Plan, other: Plan) -> str:
 
 
 def _pruned(counts: Counts) -> str:
+    """Return how many plans were refused, too fine, too large, decided by their bounds, placed and simulated, in
+    words."""
     left = {
         "infeasible": counts.refused,
         "cut too finely": counts.too_fine,
@@ -324,6 +335,8 @@ def costly_operators(graph: ComputeGraph, plan: Plan) -> tuple[CostlyOperator, .
 
 
 def _bound(seconds: float, arithmetic: float, memory: float, *, launched: bool) -> str:
+    """Return "launch" where arithmetic and memory each explain less than half of the seconds and launches take time,
+    else the larger of "arithmetic" and "memory"."""
     if launched and max(arithmetic, memory) < (1 - _LAUNCHED) * seconds:
         return "launch"
     return "arithmetic" if arithmetic >= memory else "memory"
@@ -385,7 +398,8 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
 
 
 def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
-    """Return one plan of the ranking."""
+    """Return one plan of the ranking in plain types and SI units; intervals and rates are None where they are
+    unknown."""
     counted = any(operator.forward_flops for operator in search.graph.operators)
     tokens, interval, ledger = search.sequence_length, search.intervals.get(id(plan)), search.ledger_of(plan)
     return {
@@ -454,10 +468,12 @@ def intervals_basis(plan: Plan) -> str:
 
 
 def _whole(number: float) -> int | float:
+    """Return the number as an integer where it is whole."""
     return int(number) if number == int(number) else number
 
 
 def _placed(plan: Plan) -> dict[str, Any] | None:
+    """Return the placement and circuits of a placed plan in plain types; None for other plans."""
     step = plan.placed
     if step is None:
         return None
@@ -505,7 +521,7 @@ def coding_json(exchange: PricedExchange, ranks: int) -> dict[str, Any]:
 
 
 def exchange_settings(exchange: PricedExchange) -> dict[str, Any]:
-    """Return the settings of a method, for the hash of the configuration."""
+    """Return the settings of a method in plain types, of which the hash of the configuration is made."""
     engine = None if exchange.engine is None else exchange.engine.model_dump(mode="json")
     coded = [[sums.codec, [list(size) for size in sums.bits_by_terms]] for sums in exchange.gradient.coded]
     return {"method": exchange.name, "source": exchange.sizes, "coded": coded, "engine": engine}
@@ -554,5 +570,5 @@ def exchange_json(plan: Plan) -> dict[str, Any] | None:
 
 
 def replicas(plan: Plan) -> int:
-    """Return the ranks that exchange gradients with each other."""
+    """Return the number of ranks that exchange gradients with each other; of a placed plan that of its groups."""
     return plan.choice.replicas if isinstance(plan.choice, Strategy) else plan.choice.l

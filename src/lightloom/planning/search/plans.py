@@ -55,7 +55,7 @@ def kind_of(choice: Strategy | PlacedChoice) -> str:
 
 
 def label(choice: Strategy | PlacedChoice) -> str:
-    """Degrees in a few words, and what is not the default."""
+    """Return the degrees of a plan in a few words, and what is not the default: ``dp 4 · tp 2 · recomputing``."""
     if isinstance(choice, PlacedChoice):
         parts = ["placed", f"k {choice.k}", f"l {choice.l}"]
         if choice.k > 1:
@@ -96,7 +96,7 @@ class Interval(NamedTuple):
 
     @property
     def half_width(self) -> float:
-        """Half of the interval, relative to the predicted time."""
+        """Half of the interval over its geometric middle, the predicted time: 0.1 for 10 %."""
         return float((self.high - self.low) / (2 * np.sqrt(self.high * self.low)))
 
 
@@ -111,10 +111,12 @@ class _Slopes:
 
     @property
     def half_width(self) -> float:
+        """Half-width of the 90 % interval of the natural logarithm of the step time."""
         return half_widths(self.slopes[None], self.belief.covariance, self.belief.scatter).item()
 
     def apart(self, other: _Slopes) -> bool:
-        """Return whether the times a sample of two plans differ by more than is uncertain of their difference."""
+        """Return True where the times a sample of two plans differ by more than is uncertain of their difference; on
+        different clusters their uncertainties count as independent."""
         times = np.log([self.plan.sample_time, other.plan.sample_time])
         if self.plan.cluster == other.plan.cluster:
             slopes = np.stack([self.slopes, other.slopes])
@@ -123,7 +125,8 @@ class _Slopes:
 
 
 def plan_intervals(winner: Plan, plans: Iterable[Plan]) -> dict[int, Interval]:
-    """Return the intervals of plans by their ``id``, without those whose accelerator states no spreads."""
+    """Return the intervals of plans by their ``id``, without those whose accelerator states no spreads or whose step
+    takes no time."""
     first = _with_slopes(winner)
     intervals: dict[int, Interval] = {}
     for plan in plans:
@@ -136,6 +139,7 @@ def plan_intervals(winner: Plan, plans: Iterable[Plan]) -> dict[int, Interval]:
 
 
 def _with_slopes(plan: Plan) -> _Slopes | None:
+    """Return a plan with the numerical derivatives of its time; None where no spread of its accelerator is known."""
     job, belief = plan.job, belief_of(plan.job.accelerator, plan.job.fabric)
     if belief is None:
         return None
@@ -161,7 +165,8 @@ def _moved(job: Job, parameter: str, *, by_library: bool) -> Job:
 
 
 def _log_seconds(plan: Plan, job: Job) -> float:
-    """Logarithm of the seconds of a plan at a job's prices, up to a constant."""
+    """Return the natural logarithm of the seconds of a plan's step at a job's prices; of a placed plan that of its
+    operators' seconds, times the share of the step that it computes."""
     if isinstance(plan.choice, Strategy):
         return float(np.log(strategy_seconds(job, plan.choice)))
     rows = PlacedRows.of([plan.choice])
@@ -191,7 +196,8 @@ def order(plan: Plan) -> tuple[bool, bool, float, float, bool, str, str, bool, s
 
 
 def pareto_front(plans: Iterable[Plan]) -> tuple[Plan, ...]:
-    """Return the plans that none is at least as good as in seconds and joules a sample; of equal ones the first."""
+    """Return the plans, fastest first, to which no other is at least as good in both seconds and joules a sample; of
+    equal ones the first."""
     front: list[Plan] = []
     for plan in sorted(plans, key=lambda plan: (plan.sample_time, plan.energy_per_sample)):
         if not front or plan.energy_per_sample < front[-1].energy_per_sample:
@@ -278,22 +284,22 @@ class Plan:
 
     @property
     def placed(self) -> PlacedStep | None:
-        """The step of a placed plan."""
+        """The step of a placed plan; None of other plans."""
         return self.step if isinstance(self.step, PlacedStep) else None
 
     @property
     def division(self) -> Division | None:
-        """Channels that the axes of a strategy hold, where circuits of several stand at once."""
+        """Channels that the axes of a strategy hold, where circuits of several stand at once; None elsewhere."""
         return self.step.division if isinstance(self.step, StrategyStep) else None
 
     @property
     def result(self) -> StepResult | None:
-        """The step of data parallelism alone, exchange by exchange."""
+        """The step of data parallelism alone, exchange by exchange; None of other plans."""
         return self.step.result if isinstance(self.step, StrategyStep) else None
 
     @property
     def prices(self) -> SchedulePrices | CheapestPrices | ExchangePrices | LibraryPrices | None:
-        """Prices of the exchanges of data parallelism alone."""
+        """Prices of the exchanges of data parallelism alone; None of other plans and of one rank."""
         prices = self.step.prices if isinstance(self.step, StrategyStep) else None
         return prices if isinstance(prices, SchedulePrices | CheapestPrices | ExchangePrices | LibraryPrices) else None
 
@@ -310,12 +316,13 @@ class Plan:
 
     @property
     def in_step(self) -> InStep | None:
-        """Gain of setting circuits anew within the step, where that was searched and several groups exchange."""
+        """Gain of setting circuits anew within the step, where that was searched and several groups exchange; else
+        None."""
         return self.step.in_step if isinstance(self.step, SwitchedStrategyStep) else None
 
     @property
     def regranted(self) -> RegrantedStep | None:
-        """The step of a placed plan whose circuits are granted anew within it."""
+        """The step of a placed plan whose circuits are granted anew within it; None of other plans."""
         return self.step if isinstance(self.step, RegrantedStep) else None
 
     @property
@@ -325,7 +332,7 @@ class Plan:
 
     @property
     def exchanges(self) -> tuple[ExchangeUse, ...]:
-        """Collectives of the step by kind, group and algorithm, the largest first."""
+        """Collectives of the step by kind, group and algorithm, the largest first; empty for placed plans."""
         return self.step.exchanges if isinstance(self.step, StrategyStep) else ()
 
     @property
@@ -356,7 +363,8 @@ class Plan:
 
     @property
     def memory_use(self) -> MemoryUse | None:
-        """Parts of the memory, where they are known: of data parallelism alone that keeps all activations."""
+        """Parts of the memory, where they are known: of data parallelism alone that keeps all activations; else
+        None."""
         plain = isinstance(self.choice, Strategy) and self.choice.recomputation == "none"
         return self.result.plan.memory if self.result is not None and plain else None
 
@@ -382,7 +390,7 @@ class Plan:
 
     @property
     def energy_per_sample(self) -> float:
-        """Joules over all ranks; only parts that have a figure."""
+        """Joules of a step over all ranks for each of its samples; parts without a figure count nothing."""
         return self.energy.known_j / self.global_batch
 
     @property
@@ -402,6 +410,7 @@ class Plan:
 
 
 def _named(algorithms: Sequence[str]) -> str:
+    """Return the names of the first two algorithms, and how many more there are."""
     return " + ".join(algorithms[:2]) + (f" + {len(algorithms) - 2} more" if len(algorithms) > 2 else "")
 
 
@@ -440,7 +449,7 @@ class PlanSearch:
         return self.ranking[0]
 
     def best_of(self, strategy: str) -> Plan | None:
-        """Return the first plan of a kind."""
+        """Return the first plan of a kind in the ranking; None where it has none."""
         return next((plan for plan in self.ranking if plan.strategy == strategy), None)
 
     @property
@@ -450,7 +459,8 @@ class PlanSearch:
         return pareto_front(plan for plan in self.ranking if plan.fits is not False)
 
     def utilization(self, plan: Plan, *, hardware: bool = False) -> float:
-        """Return the share of the accelerators' peak rate that a step's forward and backward passes use.
+        """Return the share of the accelerators' peak rate that a step's forward and backward passes use, between 0 and
+        1; 0 for a step that takes no time.
 
         With ``hardware``, the forward passes that recomputation repeats count as well.
         """
@@ -464,7 +474,7 @@ class PlanSearch:
 
     @cached_property
     def _repeated_flops(self) -> dict[str, int]:
-        """FLOPs of the forward passes that are repeated, by recomputation."""
+        """FLOPs of the forward passes that are repeated, at the graph's batch, by the name of the recomputation."""
         forward = [operator.forward_flops for operator in self.graph.operators]
         return {name: sum(compress(forward, repeated_operators(self.graph, name))) for name in RECOMPUTATIONS}
 
@@ -486,7 +496,7 @@ class PlanSearch:
 
     @property
     def first_of_clusters(self) -> tuple[Plan, ...]:
-        """The first plan of every cluster of the ranking, and the first on the electrical reference."""
+        """The best plan of every cluster in the ranking, in its order, then the first on the electrical reference."""
         first: dict[int, Plan] = {}
         for plan in (*self.ranking, *self.reference):
             first.setdefault(id(plan.ledger.cluster), plan)
@@ -494,12 +504,13 @@ class PlanSearch:
 
     @property
     def sequence_length(self) -> int | None:
-        """Tokens of a sample; None for models that take none."""
+        """Tokens of a sample, those of the longest attention; None for models without attention over a sequence."""
         return sequence_length(self.graph)
 
 
 def sequence_length(graph: ComputeGraph) -> int | None:
-    """Tokens of a sample; None for models that take none."""
+    """Return the tokens of a sample, those of the longest attention; None for models without attention over a
+    sequence."""
     attention = (each.dimensions for each in graph.operators if each.kind == "attention")
     return max((sizes["sequence"] for sizes in attention if "sequence" in sizes), default=None)
 
@@ -516,6 +527,8 @@ def priced_lines(search: PlanSearch) -> list[str]:
 
 
 def _pricing_basis(cluster: Cluster, search: PlanSearch) -> str:
+    """Return the source of a cluster's prices in one line: calibration, priors or roofline, and what carries its
+    collectives."""
     machine, calibration, algorithms = cluster.accelerator, cluster.accelerator.calibration, search.request.algorithms
     if calibration is not None:
         basis = f"calibrated on {calibration.rows.count:,} {calibration.rows.kind} of {calibration.rows.table}"

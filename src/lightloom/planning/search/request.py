@@ -48,6 +48,7 @@ class Pins(StatedStrategy):
     """Choices of a strategy that are given instead of searched; None where they are searched."""
 
     def __post_init__(self) -> None:
+        """Replace the sharding by its canonical name."""
         object.__setattr__(self, "sharding", canonical(self.sharding))
 
     @classmethod
@@ -63,11 +64,13 @@ class Pins(StatedStrategy):
         return not others and self.recomputation in (None, "none", "full")
 
     def allows(self, **choices: int | str | bool) -> bool:
-        """Return whether nothing that is pinned differs from these choices."""
+        """Return True where every pin is None or equals the choice of its name; pins without a choice here do not
+        count."""
         return all(value in (None, choices.get(name, value)) for name, value in self)
 
     def match(self, rows: Strategies) -> Mask:
-        """Return the rows with everything that is pinned: [rows]."""
+        """Return True for rows that have everything that is pinned: [rows]; a sharding counts only where there are
+        several replicas."""
         matching = np.ones(len(rows), np.bool_)
         for name, value in self:
             if value is not None:
@@ -80,10 +83,12 @@ class Pins(StatedStrategy):
         return matching
 
     def contradiction(self, job: Job, batches: Sequence[int]) -> str | None:
-        """Return why no strategy has all that is pinned; None where one may have."""
+        """Return the first reason why no strategy has all that is pinned at any of these global batches; None where one
+        may have."""
         return next((reason for reason in self._contradictions(job, batches) if reason), None)
 
     def _contradictions(self, job: Job, batches: Sequence[int]) -> Iterator[str | None]:
+        """Yield each reason why no strategy has all that is pinned."""
         model, ranks = job.model, job.fabric.ranks
         given = {name: value for name, value in self if isinstance(value, int)}
         degrees = {name: given[name] for name in ("dp", "tp", "pp", "cp") if name in given}
@@ -220,7 +225,7 @@ class SearchRequest:
         return self._searched()[0]
 
     def _searched(self) -> tuple[tuple[str, ...], str]:
-        """Return the strategies that are searched, and what leaves out the others."""
+        """Return the kinds that are searched, and what leaves out the others; empty where none is left out."""
         kinds = tuple(dict.fromkeys(self.strategies))
         if self.cost_model == "paper" or not self.overlap:
             reason = "the paper cost model" if self.cost_model == "paper" else "--no-overlap"
@@ -283,7 +288,8 @@ def merged_pins(given: Pins, stated: Pins, source: str | Path) -> Pins:
 def merged_batches(
     given: Sequence[int] | None, reading: ModelReading, ranks: Sequence[int], source: str | Path
 ) -> tuple[int, ...] | None:
-    """Return the global batches of the caller, else the one that a file states or that follows from its replicas.
+    """Return the global batches of the caller, else the one that a file states or those that follow from its replicas'
+    batch on so many ranks; None where nobody states any.
 
     Args:
         ranks: of each cluster.
@@ -317,7 +323,8 @@ _CHOICES = (
 
 
 def on_machine(graph: ComputeGraph, measured_on: str | None, clusters: Sequence[Cluster]) -> ComputeGraph:
-    """Return a graph whose measured times say what they were measured on, as far as it decides a plan.
+    """Return a graph whose measured times say what they were measured on, as far as it decides a plan; without measured
+    times for ``none``.
 
     Args:
         graph: of a trace, or of any model.
@@ -351,7 +358,8 @@ def on_machine(graph: ComputeGraph, measured_on: str | None, clusters: Sequence[
 
 
 def _check_priced(graph: ComputeGraph, measured: MeasuredTimes, machine: Accelerator, other: Accelerator) -> None:
-    """Refuse to scale durations of operators of which nothing else is known."""
+    """Raise UnsupportedError where operators have a measured duration but neither FLOPs nor bytes, by which it could be
+    scaled to another accelerator."""
     unknown = [
         seconds or 0.0
         for operator, seconds in zip(graph.operators, measured.forward, strict=True)
@@ -381,6 +389,7 @@ def measured_lines(graph: ComputeGraph, clusters: Sequence[Cluster]) -> list[str
 
 
 def _rule(measured: MeasuredTimes, name: str) -> str:
+    """Return a line that says how measured durations become those of an accelerator."""
     if measured.accelerator is None:
         return f"assumption: what was measured on computes as {name} does in the plan's format: nothing is scaled"
     if load_accelerator(measured.accelerator).chip == name:

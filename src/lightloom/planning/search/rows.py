@@ -68,12 +68,14 @@ from lightloom.planning.simulation.placed_step import PlacedStep, simulate_place
 
 
 def kinds_of(rows: Strategies) -> Ints:
-    """Index in :data:`KINDS`: [rows]."""
+    """Return the index in :data:`KINDS` of each row: 0 (ddp) for data parallelism alone, replicated; 1 (fsdp) for it
+    fully sharded; 2 (tensor-pipeline) for everything else, other shardings included: [rows]."""
     return np.where(rows.plain, rows.sharding, len(DATA_PARALLEL))
 
 
 def with_largest_batch(rows: Strategies, fitting: Mask) -> Mask:
-    """Return the rows with the largest batch that fits, of rows that differ in nothing else: [rows]."""
+    """Return True for rows that have the largest global batch that fits, of rows that differ in nothing else:
+    [rows]."""
     names = [name for name in Strategy._fields if name != "global_batch"]
     columns = np.stack([np.asarray(getattr(rows, name), np.float64) for name in names])
     _, plan = np.unique(columns, axis=1, return_inverse=True)
@@ -101,7 +103,8 @@ class SearchedRows:
 
 
 def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) -> SearchedRows:
-    """Return the placed plans of these global batches that may fit.
+    """Return the placed plans of these global batches that may fit, with their first bounds, and what was left out and
+    why.
 
     Micro-batches and recomputation are tried where they are pinned, or where devices hold a large part of the memory.
     """
@@ -129,7 +132,8 @@ def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) ->
 
 
 def _space(job: Job, request: SearchRequest, batches: tuple[int, ...]) -> tuple[PlacedRows, Counts, list[str]]:
-    """Return every placed plan that the fabric may have, those that it cannot have counted, and why."""
+    """Return every placed plan that the fabric may have, how many it cannot have, and a line for each reason; none
+    where it simulates no placed plans."""
     try:
         degree = peers(job.fabric)
     except UnsupportedError as error:
@@ -188,7 +192,8 @@ class PlacedPlans:
         """Number of placements made so far."""
 
     def plan(self, choice: PlacedChoice) -> HybridPlan:
-        """Placed without the search around the best start; choices that cut all operators alike share one plan."""
+        """Return the plan of a choice, kept, placed without the search around the best start; choices that cut all
+        operators alike share one plan."""
         balanced = self._partition(choice)
         if balanced not in self._plans:
             self.partitions += 1
@@ -209,7 +214,7 @@ class PlacedPlans:
         return choice._replace(quantum=0.0, most_exchanging=0), cuts
 
     def _placed(self, balanced: BalancedGraph, choice: PlacedChoice, effort: int) -> HybridPlan:
-        """Placed anew, with so much search around the best start."""
+        """Return a plan placed anew, with so much search ``effort`` around the best start."""
         fabric, fastest = self._job.fabric, fastest_link(self._job.fabric)
         rate = fastest.rate / peers(fabric) if fabric.exclusive else fastest.rate
         link = Link(bandwidth=rate, latency=fastest.latency)
@@ -220,7 +225,7 @@ class PlacedPlans:
         return HybridPlan(placement, launched, choice.k, choice.l, shares_state=True)
 
     def structure_bound(self, choice: PlacedChoice) -> float:
-        """Return the seconds that no circuits make the plan's step fall below."""
+        """Return the seconds of the plan's step at least, whatever its circuits, earlier micro-batches included."""
         plan = self.plan(choice)
         return structure_bound(self._job, plan, choice.ratio) + _earlier_bound(plan, choice)
 
@@ -234,24 +239,25 @@ class PlacedPlans:
         return circuits_bound(self._job, plan, self.circuits(choice), choice.ratio) + _earlier_bound(plan, choice)
 
     def circuits(self, choice: PlacedChoice) -> GroupCircuits:
-        """Return the circuits that are granted to the plan."""
+        """Return the circuits, kept, that are granted to the plan."""
         plan = self.plan(choice)
         if plan not in self._circuits:
             _keep(self._circuits, plan, grant(plan, self._job.fabric))
         return self._circuits[plan]
 
     def simulate(self, choice: PlacedChoice) -> PlacedStep:
-        """Simulate one step of the plan."""
+        """Return one simulated step of the plan of a choice, over the circuits that are granted to it."""
         return self._fastest(self.plan(choice), self.circuits(choice), choice)
 
     def simulate_replaced(self, choice: PlacedChoice) -> PlacedStep:
-        """Simulate one step of the plan that all effort places."""
+        """Return one simulated step of the plan that is placed anew with all search effort, over circuits granted to
+        it."""
         plan = self._placed(self._partition(choice), choice, EFFORT)
         return self._fastest(plan, grant(plan, self._job.fabric), choice)
 
     def _fastest(self, plan: HybridPlan, circuits: GroupCircuits, choice: PlacedChoice) -> PlacedStep:
-        """Return the step over these circuits, or over others that follow it; codecs are paced for circuits that
-        stand."""
+        """Return the step over these circuits, or over others that are granted anew within it where that is allowed and
+        faster; only over these with a codec, which is paced for circuits that stand."""
         step = self._step(plan, circuits, choice)
         if not self._regrants or choice.ratio != 1:
             return step
@@ -261,6 +267,8 @@ class PlacedPlans:
     def _step(
         self, plan: HybridPlan, circuits: GroupCircuits, choice: PlacedChoice, regrant: Regrant | None = None
     ) -> PlacedStep:
+        """Return the simulated step over these circuits, earlier micro-batches and the memory of recomputation
+        included."""
         ratio = self._ratio(circuits, plan.k, choice.ratio)
         job = self._job
         simulated = partial(simulate_placed, plan, circuits, job.accelerator, job.settings, regrant=regrant)
@@ -275,7 +283,7 @@ class PlacedPlans:
 
     def _ratio(self, circuits: GroupCircuits, k: int, ratio: float) -> float:
         """Return the bytes of gradients for each byte that a pipe to the next group sends, an engine in line with it at
-        its pace: a slow engine is as good as fewer bytes saved."""
+        its pace: a slow engine is as good as fewer bytes saved; 1 without a codec."""
         if ratio == 1:
             return 1.0
         engine, onward = self._in_line[ratio].coder, circuits.destination >= k
@@ -285,6 +293,7 @@ class PlacedPlans:
         return min(ratio * values, paced)
 
     def _partition(self, choice: PlacedChoice) -> BalancedGraph:
+        """Return the cut and balanced graph of a choice, kept by what decides it."""
         cut = choice.k, choice.quantum, choice.most_exchanging
         key = choice.l, choice.samples, choice.recomputation, *cut
         if key not in self._balanced:
@@ -292,7 +301,8 @@ class PlacedPlans:
         return self._balanced[key]
 
     def _partitions_of(self, choice: PlacedChoice) -> Partitions:
-        """Partitions of the graph of a group's micro-batch, whose memory follows the number of groups."""
+        """Return the function that partitions the graph of a group's micro-batch, kept; its memory follows the number
+        of groups."""
         key = choice.l, choice.samples, choice.recomputation
         if key not in self._partitions:
             job, settings, one = self._job, self._settings(choice), np.ones(1, np.int64)
@@ -331,18 +341,20 @@ class PlacedPlans:
         return self._graphs[choice.samples]
 
     def _settings(self, choice: PlacedChoice) -> TrainingSettings:
-        """Settings with the samples of a group's micro-batch."""
+        """Return the settings with the samples of a group's micro-batch as the batch of a rank."""
         return self._job.settings.model_copy(update={"batch_per_rank": choice.samples})
 
 
 def _earlier_bound(plan: HybridPlan, choice: PlacedChoice) -> float:
-    """Return the seconds of the micro-batches before the last at least: the busiest device computes each."""
+    """Return the least seconds of the micro-batches before the last: the busiest device computes each; 0 where there is
+    one micro-batch."""
     passes = plan.balanced.forward + plan.balanced.backward
     busiest = float(np.bincount(plan.placement.device, passes, plan.k).max())
     return ROUNDING * (choice.micro_batches - 1) * busiest
 
 
 def _keep(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int = _KEPT) -> None:
+    """Store a value and drop the oldest entry where more than ``most`` are kept."""
     kept[key] = value
     if len(kept) > most:
         kept.popitem(last=False)
@@ -451,7 +463,8 @@ class ClusterRows:
         return rows
 
     def refined(self, row: Row) -> Row | None:
-        """Return the row with its next bound; None when it turns out to be impossible, or the plan of another row."""
+        """Return the row with its next bound; None when it turns out to be impossible (does not fit or is not served,
+        which is counted), or the plan of another row."""
         if row.kind != _PLACED:
             return self._refined_strategy(row)
         choice, placing = self._placed[row.number], row.bounded == 1
@@ -467,7 +480,8 @@ class ClusterRows:
         return row._replace(per_sample=max(row.per_sample, bound / choice.global_batch), bounded=row.bounded + 1)
 
     def _refined_strategy(self, row: Row) -> Row | None:
-        """Return the row with the bound by its schedules' prices, which is taken for rows of the same kind together."""
+        """Return the row with the bound by its schedules' prices, which is taken for the next rows of the same kind
+        together; None where no algorithm serves it."""
         assert self._strategies is not None
         if np.isnan(self._second_bounds[row.number]):
             ahead = self._in_order[np.flatnonzero(self._in_order == row.number)[0] :]
@@ -483,11 +497,12 @@ class ClusterRows:
         return row._replace(per_sample=max(row.per_sample, bound), bounded=row.bounded + 1)
 
     def undivided(self, row: Row) -> bool:
-        """Return whether a row is a placed plan with one device a group."""
+        """Return True where a row is a placed plan with one device a group, whose operators nothing cuts."""
         return row.kind == _PLACED and int(self._placed.k[row.number]) == 1
 
     def simulated(self, row: Row) -> Plan | None:
-        """Return the row's step; None where the algorithms fail at the sizes of its collectives."""
+        """Return the plan of a row with its simulated step; None, which is counted as refused, where the algorithms
+        fail at the sizes of its collectives."""
         if row.kind == _PLACED:
             placed = self._placed[row.number]
             return self._placed_plan(placed, self._plans.simulate(placed), row.per_sample * placed.global_batch)
@@ -501,8 +516,9 @@ class ClusterRows:
             return None
 
     def refine_winner(self, plan: Plan) -> Plan:
-        """Return the plan, or a faster form of it: a placed one placed with all effort, another one with schedules that
-        are synthesized for its groups and sizes. What a collective library carries stays with it."""
+        """Return the plan, or a faster form of it: a placed one placed with all effort, a split one with schedules of
+        any algorithm, those synthesized for its groups and sizes included. Unchanged are data parallelism alone, named
+        algorithms, the paper's cost model and what a collective library carries."""
         if isinstance(plan.choice, PlacedChoice):
             step = self._plans.simulate_replaced(plan.choice)
             return self._placed_plan(plan.choice, step, plan.bound) if step.step_time < plan.step_time else plan
@@ -518,6 +534,8 @@ class ClusterRows:
         return other if other.step_time < plan.step_time else plan
 
     def _strategy_plan(self, job: Job, planes: PlanePrices | None, choice: Strategy, bound: float) -> Plan:
+        """Return the plan of a strategy, simulated with circuits set anew within the step where ``planes`` are given
+        and that works, else on channels divided once."""
         step = None if planes is None else simulate_in_step(job, choice, planes)
         if isinstance(step, SwitchedStrategyStep) and step.job is not None:
             job = step.job
@@ -528,6 +546,7 @@ class ClusterRows:
         return self.plan(job, choice, step, bound, held, joules, job.exchange(choice))
 
     def _placed_plan(self, choice: PlacedChoice, step: PlacedStep, bound: float) -> Plan:
+        """Return the plan of a placed step, with its joules of sending and the memory of its fullest device."""
         joules, method = placed_joules(self.job, step, choice.ratio), self._in_line.get(choice.ratio)
         return self.plan(self.job, choice, step, bound, float(step.memory.max()), joules, method)
 
@@ -572,6 +591,8 @@ class ClusterRows:
         return space.rows(np.isin(kinds_of(space), kinds) & self.request.pins.match(space))
 
     def _strategy_rows(self, batches: tuple[int, ...]) -> list[Row]:
+        """Return the strategies that are served and fit, each with its first bound, and count the others; where none
+        fits and none must, those of the least memory."""
         if set(self.request.kinds) == {"placed"}:
             return []
         space = self.strategies(batches)
@@ -599,6 +620,7 @@ class ClusterRows:
         return [Row(*row, 1) for row in zip(first.tolist(), self._kind.tolist(), range(len(first)), strict=True)]
 
     def _placed_rows(self, batches: tuple[int, ...]) -> list[Row]:
+        """Return the placed plans that may fit, each with its first bound; none where placed plans are not searched."""
         if "placed" not in self.request.kinds:
             return []
         searched = searched_rows(self.job, self.request, batches)
@@ -611,7 +633,7 @@ class ClusterRows:
 
     @property
     def capacity(self) -> float:
-        """Bytes of memory of a rank."""
+        """Bytes of memory of a rank; infinite where the accelerator states none."""
         memory = self.job.accelerator.memory
         return np.inf if memory is None else memory
 
@@ -626,6 +648,7 @@ class ClusterRows:
         return error(f"cluster {self.cluster.name}: {self._reason(refused)}")
 
     def _reason(self, refused: Sequence[RefusedPlan]) -> str:
+        """Return why there is no plan, the most telling reason: memory, batches that divide nothing, or refusals."""
         if self._needed:
             name, needs = self.job.accelerator.name, "; ".join(dict.fromkeys(self._needed[:2]))
             size = format_size(self.capacity)

@@ -80,7 +80,8 @@ def search(
     prices: GroupPrices | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> PlanSearch:
-    """Rank the plans of a model over all clusters together: those that fit first, then least seconds a sample.
+    """Return the plans of a model ranked over all clusters together: those that fit first, of these those that a
+    framework can run, then least seconds a sample.
 
     Args:
         graph: the model, at any batch.
@@ -110,8 +111,8 @@ def search(
 
 
 def _batches(clusters: Sequence[Cluster], request: SearchRequest) -> list[tuple[int, ...]]:
-    """Return the global batches that are searched together; the next entry where no plan fits those of the one
-    before."""
+    """Return the global batches to search, each entry together; the next entry where no plan fits those of the one
+    before: from 32 samples a rank of the largest cluster down to one, unless the request states them."""
     if request.global_batches is not None:
         return [tuple(dict.fromkeys(request.global_batches))]
     (least,) = _least(clusters)
@@ -122,6 +123,7 @@ def _batches(clusters: Sequence[Cluster], request: SearchRequest) -> list[tuple[
 
 
 def _least(clusters: Sequence[Cluster]) -> tuple[int, ...]:
+    """Return, alone in a tuple, the least global batch: a sample for each rank of the largest cluster."""
     return (max(cluster.ranks for cluster in clusters),)
 
 
@@ -133,7 +135,8 @@ def _searched(
     choices: dict[int, GroupPrices],
     advance: Callable[[], None],
 ) -> PlanSearch:
-    """Search on each cluster, with prices that later searches share."""
+    """Return the search of these global batches on every cluster, with prices that later searches share;
+    UnsupportedError where none has a plan, TooLargeError where one was too large."""
     ranking: list[Plan] = []
     refused: list[RefusedPlan] = []
     refusals: list[str] = []
@@ -172,7 +175,8 @@ def _searched(
 def _reference(
     graph: ComputeGraph, clusters: tuple[Cluster, ...], request: SearchRequest, batch: int
 ) -> tuple[Plan, ...]:
-    """Data parallelism on the electrical reference of the one cluster, at a batch."""
+    """Return the plans of data parallelism alone on the electrical reference of the one cluster, at one batch, best
+    first; none without comparison, with several clusters or without a reference."""
     if not request.compare or len(clusters) > 1 or not set(DATA_PARALLEL) & set(request.kinds):
         return ()
     (own,) = clusters
@@ -211,7 +215,8 @@ class _Search:
         self._found: list[tuple[Plan, Row]] = []
 
     def run(self, batches: tuple[int, ...]) -> tuple[list[Plan], list[RefusedPlan], Counts, tuple[str, ...]]:
-        """Simulate in the order of the bounds; return the ranking, what is refused, its counts and the reasons.
+        """Simulate in the order of the bounds; return the plans best first, what is refused, counts, and the reasons
+        why rows were left out.
 
         Raises:
             UnsupportedError: there is no row, or none that fits.
@@ -278,7 +283,8 @@ class _Search:
     def _compared_algorithms(
         self, batches: tuple[int, ...], heap: Sequence[Row]
     ) -> tuple[list[Plan], list[RefusedPlan]]:
-        """Data parallelism with each algorithm alone; with its largest batch where each plan has its own."""
+        """Return the plans and refusals of data parallelism alone with each algorithm by itself; with its largest batch
+        where each plan has its own, none without comparison."""
         if not self._request.compare or not set(DATA_PARALLEL) & set(self._request.kinds):
             return [], []
         if not heap and self._request.must_fit and self._rows.too_large:
@@ -293,12 +299,15 @@ class _Search:
         return plans, list(dict.fromkeys(refused))
 
     def _known_best(self, row: Row) -> bool:
-        """Return whether a kind that cannot win has its best row, or rows enough to compare it by."""
+        """Return True where a kind that cannot win has been compared enough: at least one row was simulated, and no
+        bound is below the best of them, 32 were simulated, or 12 bounds were refined."""
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
         enough = len(times) >= COMPARED or self._refined >= _REFINED
         return len(times) > 0 and (enough or row.per_sample >= min(times))
 
     def _simulate(self, heap: list[Row], until: Callable[[Row], bool]) -> None:
+        """Refine or simulate the least row of the heap, over and over until it is empty or ``until`` holds for the
+        least one; rows stay in the heap that were not needed."""
         while heap and not until(heap[0]):
             row = heappop(heap)
             self._advance()
@@ -317,14 +326,14 @@ class _Search:
 
 
 def _by_kind(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Return the rows of plans that a framework can run, and rows of placed plans."""
+    """Return two lists: the rows of plans that a framework can run, and those of placed plans."""
     placed = KINDS.index("placed")
     return [row for row in rows if row.kind != placed], [row for row in rows if row.kind == placed]
 
 
 def _distinct(plans: Sequence[Plan], compared: Sequence[Plan]) -> list[Plan]:
-    """Compared plans, then the others, each strategy once with the same algorithms: a plan may choose one algorithm for
-    everything that is compared by it already, and without exchanges no algorithm matters."""
+    """Return the compared plans, then the others, each strategy once with the same algorithms: a plan may choose one
+    algorithm for everything that is compared by it already, and without exchanges no algorithm matters."""
     seen: set[tuple[object, tuple[str, ...]]] = set()
     distinct = []
     for place, plan in enumerate((*compared, *plans)):
@@ -358,7 +367,8 @@ class Floor:
 
     @classmethod
     def of(cls, free: ClusterRows, batches: tuple[int, ...]) -> Floor:
-        """Return the floors of these global batches; ``free`` is a cluster whose exchanges take no time."""
+        """Return the floors of these global batches, of strategies that fit; ``free`` is a cluster whose exchanges take
+        no time. A strategy that it does not serve has floor 0."""
         space = free.strategies(batches)
         space = space.rows(memory(free.job, space) <= free.capacity)
         floor, known = np.zeros(len(space)), np.flatnonzero(admitted(free.job, space))
@@ -370,8 +380,8 @@ class Floor:
         return cls(space.rows(order), floor[order])
 
     def least(self, job: Job) -> float:
-        """Return the least first bound of a job on a fabric with such nodes, in seconds a sample; infinite where its
-        fabric serves none of the strategies."""
+        """Return the least first bound of a job on a fabric whose nodes have as many ranks, in seconds a sample;
+        infinite where its fabric serves none of the strategies."""
         least, begin, count = inf, 0, _AT_ONCE
         while begin < len(self.per_sample) and self.per_sample[begin] < least:
             rows = self.strategies.rows(np.arange(begin, min(begin + count, len(self.per_sample))))
@@ -393,7 +403,8 @@ _PLAIN = dict.fromkeys(("tp", "pp", "ep", "cp", "micro_batches", "virtual_stages
 def compared_plans(
     rows: ClusterRows, batches: Sequence[int], advance: Callable[[], None] = lambda: None
 ) -> tuple[list[Plan], list[RefusedPlan]]:
-    """Simulate data parallelism of a cluster with each algorithm, batch and method, plans that do not fit included.
+    """Return the simulated plans of data parallelism alone with each algorithm, batch and method, those that do not fit
+    included, and what is refused; none for one rank or where pins exclude it.
 
     ``advance`` is called before each algorithm.
     """
@@ -416,15 +427,16 @@ def compared_plans(
 
 
 def _carriers(rows: ClusterRows) -> list[Algorithm]:
-    """Return the algorithms that are named, or the fabric's library, or all; beside a library none, since schedules do
-    not pay for software."""
+    """Return the algorithms that are named, else the library alone where the fabric has one, since schedules do not pay
+    for software, else all."""
     if rows.request.algorithms:
         return [*map(carrier, rows.request.algorithms)]
     return [LIBRARY] if rows.job.fabric.library else [*algorithms().values()]
 
 
 def _with_algorithm(rows: ClusterRows, algorithm: Algorithm, batches: Sequence[int]) -> Iterator[Plan | RefusedPlan]:
-    """Yield data parallelism with one algorithm: each kind and batch, without and with each method."""
+    """Yield the plan, or the refusal, of data parallelism with one algorithm: for each kind and batch, as it is and,
+    unless that was refused, with each method of exchange."""
     ranks, request = rows.cluster.ranks, rows.request
     shardings = [sharding for sharding, kind in KIND_OF_SHARDING.items() if kind in request.kinds]
     for sharding, batch in product(shardings, batches):
@@ -491,7 +503,8 @@ class LatencySensitivity:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Plain types, SI units."""
+        """Return plain types in SI units: latencies and the step time of the new winner in seconds, ``slower`` as a
+        ratio; None where no other plan wins."""
         return {
             "own_hop_latency_s": self.own,
             "changes_at_hop_latency_s": self.latency,
@@ -502,8 +515,8 @@ class LatencySensitivity:
 
 
 def latency_sensitivity(ranked: PlanSearch, latencies: Sequence[float] = LATENCIES) -> LatencySensitivity:
-    """Return the smallest of the ``latencies`` (seconds a hop, ascending) at which another plan wins on the winner's
-    cluster.
+    """Return the smallest of the ``latencies`` (seconds a hop, ascending) above the fabric's own at which another plan
+    wins on the winner's cluster, found by bisection; its fields are None where none is.
 
     Args:
         ranked: a search; its codec, pins and kinds are searched again, without the comparison of single algorithms.
@@ -528,7 +541,8 @@ def latency_sensitivity(ranked: PlanSearch, latencies: Sequence[float] = LATENCI
 
 
 def _winner_at(ranked: PlanSearch, seconds: float) -> tuple[Plan, float | None]:
-    """Return the plan that wins with so many seconds a hop, and how many times as long the first winner takes there.
+    """Return the plan that wins with so many seconds a hop, and how many times as long the same plan as the first
+    winner takes a sample there.
 
     None where the first winner is so much slower that it was not simulated.
     """
@@ -541,4 +555,5 @@ def _winner_at(ranked: PlanSearch, seconds: float) -> tuple[Plan, float | None]:
 
 
 def _identity(plan: Plan) -> tuple[str, str, str]:
+    """Return what makes a plan the same one: kind, label and algorithm of the largest exchange."""
     return plan.strategy, label(plan.choice), plan.algorithm

@@ -43,6 +43,7 @@ M = TypeVar("M", bound=Config)
 
 
 def _as_list(value: object) -> list[object]:
+    """Return the value as a list; ValueError for None and for an empty list."""
     if value is None or value == []:
         raise ValueError("expected a value, or a list of at least one")
     return value if isinstance(value, list) else [value]
@@ -94,6 +95,8 @@ class CollectiveBlock(Block):
 
     @model_validator(mode="after")
     def _complete(self) -> CollectiveBlock:
+        """Return the block; ValueError where fabric or cluster, ranks of a fabric, or sizes are missing, or where
+        ``set`` is ambiguous."""
         if not self.fabric and not self.cluster:
             raise ValueError("expected 'fabric' or 'cluster'")
         if self.fabric and not self.ranks:
@@ -123,6 +126,7 @@ class PlanBlock(Block):
 
     @model_validator(mode="after")
     def _complete(self) -> PlanBlock:
+        """Return the block; ValueError without a cluster."""
         if not self.cluster:
             raise ValueError("expected 'cluster'")
         return self
@@ -178,6 +182,7 @@ def schema() -> dict[str, Any]:
 
 
 def _blocks(kind: type[M], blocks: list[dict[str, Any]], where: str) -> tuple[M, ...]:
+    """Return the blocks validated as ``kind``, in their order; errors name the place."""
     return tuple(validate(kind, block, f"{where}[{place}]") for place, block in enumerate(blocks))
 
 
@@ -233,7 +238,7 @@ class SweepSite:
 
     @property
     def fabric(self) -> Fabric:
-        """The fabric, or the fabric of the cluster."""
+        """The fabric, or the fabric of the cluster; only where the site can be built."""
         assert self.place is not None
         return self.place.fabric if isinstance(self.place, Cluster) else self.place
 
@@ -260,7 +265,7 @@ class _SitePoint:
 
     @property
     def key(self) -> str:
-        """Hash of the code and of everything that the result depends on."""
+        """Hash of the code and of everything that the result depends on: points of one key have one result."""
         return content_hash([code_version(), self.site.content, self.workload_content, self.columns()])
 
 
@@ -335,6 +340,8 @@ def points_of(experiment: Experiment) -> dict[str, Point]:
 
 
 def _collective_points(block: CollectiveBlock, folder: Path) -> Iterator[Point]:
+    """Yield the points of a block: every site, kind, size, cost model and algorithm; UnknownNameError for a kind or an
+    algorithm."""
     for kind in block.kind:
         if kind not in OF_SIZE:
             raise UnknownNameError("collective", kind, OF_SIZE)
@@ -346,6 +353,7 @@ def _collective_points(block: CollectiveBlock, folder: Path) -> Iterator[Point]:
 
 
 def _plan_points(block: PlanBlock, folder: Path) -> Iterator[Point]:
+    """Yield the points of a block: every model, site, batch, length, overlap, cost model, strategy and algorithm."""
     named, costs = _algorithm_names(block), [known_cost_model(name) for name in block.cost_model]
     strategies = _all_of(block.strategy, STRATEGIES)
     for name in strategies:
@@ -372,15 +380,18 @@ def _plan_points(block: PlanBlock, folder: Path) -> Iterator[Point]:
 
 
 def _all_of(names: tuple[str, ...], known: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the names without repetition, "all" replaced by every known one."""
     return tuple(dict.fromkeys(choice for name in names for choice in (known if name == _ALL else (name,))))
 
 
 def _algorithm_names(block: Block) -> tuple[str, ...]:
+    """Return the full names of a block's algorithms, "all" replaced by every one of the registry."""
     return tuple(find(name).name for name in _all_of(block.algorithm, algorithms()))
 
 
 def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSite]:
-    """Return every fabric or cluster with all of its ranks and settings; at least one of each can be built."""
+    """Return every fabric or cluster with all of its ranks and settings, those that cannot be built with the reason;
+    raises the first reason where none of one name can."""
     sites: list[SweepSite] = []
     for name, is_fabric in [*product(fabrics, (True,)), *product(block.cluster, (False,))]:
         candidates, refused = [], []
@@ -400,6 +411,8 @@ def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSi
 
 
 def _site(name: str, is_fabric: bool, ranks: int | None, settings: Mapping[str, object], folder: Path) -> SweepSite:
+    """Return a fabric or cluster with so many ranks, None for a cluster's own, and these settings; InputError where it
+    cannot be built."""
     path = str(folder / name) if name.endswith((".yaml", ".yml")) else name
     if is_fabric:
         assert ranks is not None
@@ -409,11 +422,13 @@ def _site(name: str, is_fabric: bool, ranks: int | None, settings: Mapping[str, 
 
 
 def _settings_text(settings: Mapping[str, object]) -> str:
+    """Return settings as ``field=value, ...``."""
     return ", ".join(f"{field}={value}" for field, value in settings.items())
 
 
 def _workload(spec: str, folder: Path) -> tuple[str, str]:
-    """Return what to load and the hash of the user's file, so that a changed file is computed again."""
+    """Return what to load, and the hash of the model's file, empty for the zoo and plug-ins, so that a changed file is
+    computed again."""
     place, _, factory = spec.rpartition(":")
     if not place:
         if spec not in ZOO and spec not in load_plugins("models"):
@@ -426,6 +441,7 @@ def _workload(spec: str, folder: Path) -> tuple[str, str]:
 
 
 def _module_hash(spec: str, module: str) -> str:
+    """Return the hash of a module's file, empty where it has none; ConfigError where there is no such module."""
     try:
         with search_path(spec):
             spec_found = find_spec(module)
@@ -437,6 +453,7 @@ def _module_hash(spec: str, module: str) -> str:
 
 
 def _file_hash(file: Path) -> str:
+    """Return the first 16 hex digits of the SHA-256 of a file; ConfigError where it cannot be read."""
     try:
         return sha256(file.read_bytes()).hexdigest()[:16]
     except OSError as error:

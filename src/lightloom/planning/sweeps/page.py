@@ -47,7 +47,7 @@ class Contest:
 
     @property
     def next(self) -> Row | None:
-        """The fastest row that is slower than the winner."""
+        """The fastest row that is slower than the winner; None where all are as fast."""
         return next((row for row in self.ranking if not _as_fast(row, self.winner["time_s"])), None)
 
     @property
@@ -77,6 +77,7 @@ def contests(rows: Iterable[Row], what: str) -> list[Contest]:
 
 
 def _as_fast(row: Row, best: float) -> bool:
+    """Return True where a row's time is at most ``best``, but for rounding."""
     return bool(row["time_s"] <= best * (1 + _ROUNDING))
 
 
@@ -91,12 +92,13 @@ def exposed(row: Row) -> float:
 
 
 def fastest(contests: Iterable[Contest]) -> Counter[str]:
-    """Count how often each entrant is fastest; equally fast ones all count."""
+    """Return how often each entrant is fastest; equally fast ones all count."""
     return Counter(entrant(row) for contest in contests for row in contest.ranking[: contest.equals + 1])
 
 
 def grouped(contests: Iterable[Contest], *names: str) -> list[tuple[tuple[Any, ...], list[Contest]]]:
-    """Group contests by the values of their rows in the columns ``names``."""
+    """Return the groups of contests with equal values in the columns ``names``: (values, contests) in the order of
+    their first contests."""
     groups: dict[tuple[Any, ...], list[Contest]] = {}
     for contest in contests:
         groups.setdefault(tuple(contest.winner[name] for name in names), []).append(contest)
@@ -174,10 +176,12 @@ def reasons(rows: Iterable[Row]) -> Table:
 
 
 def _winner_names(contest: Contest) -> str:
+    """Return the winner's name, and how many others are as fast."""
     return entrant(contest.winner) + (f" and {contest.equals} as fast" if contest.equals else "")
 
 
 def _runner_up(contest: Contest) -> tuple[str, str]:
+    """Return the name of the fastest slower row, and how many times as long it takes; dashes where there is none."""
     if contest.next is None:
         return "–", "–"
     best = contest.winner["time_s"]
@@ -185,6 +189,7 @@ def _runner_up(contest: Contest) -> tuple[str, str]:
 
 
 def _rows_left_out(rows: Sequence[object]) -> str:
+    """Return a caption that says how many rows a table leaves out; empty where it holds all."""
     return f"The first {_TABLE_ROWS} of {len(rows):,}; results.parquet holds all." if len(rows) > _TABLE_ROWS else ""
 
 
@@ -275,6 +280,7 @@ def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figu
 
 
 def _draw_panel(axes: Any, contests: Sequence[Contest], colours: Colours) -> None:
+    """Draw time over bytes of one place, a curve for each entrant and the lower bound."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     ordered = sorted(contests, key=lambda entry: entry.winner["nbytes"])
@@ -337,6 +343,7 @@ def sweep_report(result: Swept, description: str) -> Report:
 
 
 def _headline(collectives: Sequence[Contest], plans: Sequence[Contest]) -> str:
+    """Return who is fastest most often, of collectives and of training steps; empty without contests."""
     winners = [
         f"{name} is fastest in {count} of {len(group)} {what}"
         for group, what in ((collectives, "collectives"), (plans, "training steps"))
@@ -356,6 +363,7 @@ def _winners_picture(title: str, cells: Sequence[Cell], colours: Colours, captio
 
 
 def _collective_pictures(collectives: Sequence[Contest]) -> list[Picture]:
+    """Return, for each kind and cost model, the picture of the winners, and that of the curves where there are any."""
     colours = colours_of([entrant(contest.winner) for contest in collectives])
     caption = "Colour: the fastest, of equals the first by name; its time, and that over the lower bound."
     pictures: list[Picture] = []
@@ -382,11 +390,13 @@ def _size_cells(group: Sequence[Contest]) -> list[Cell]:
 
 
 def _message_size(contest: Contest, of_rank: bool) -> float:
+    """Return the bytes of a contest's collective, over its ranks if ``of_rank``."""
     row = contest.winner
     return float(row["nbytes"] / (row["ranks"] if of_rank else 1))
 
 
 def _curves(group: Sequence[Contest], colours: Colours, title: str) -> list[Picture]:
+    """Return a picture of time over bytes at up to six places with several sizes; none where no place has."""
     by_place = [place for _, place in grouped(group, "site", "ranks", "settings") if len(place) > 1]
     if not by_place:
         return []
@@ -398,6 +408,7 @@ def _curves(group: Sequence[Contest], colours: Colours, title: str) -> list[Pict
 
 
 def _plan_pictures(plans: Sequence[Contest]) -> list[Picture]:
+    """Return a picture of the fastest training steps for each cost model."""
     colours = colours_of([entrant(contest.winner) for contest in plans])
     caption = "Colour: the fastest strategy and algorithm, of equals the first by name; time of a step."
     return [
@@ -407,6 +418,7 @@ def _plan_pictures(plans: Sequence[Contest]) -> list[Picture]:
 
 
 def _plan_cell(contest: Contest) -> Cell:
+    """Return the cell of a training step: place by model, its time and what of it is exposed."""
     row = contest.winner
     text = f"{format_time(row['time_s'])}\n{format_time(exposed(row))} exposed"
     return Cell(contest.place, row["model"], entrant(row), text)

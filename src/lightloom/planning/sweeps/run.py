@@ -64,7 +64,7 @@ KEY = b"lightloom.sweep"
 
 
 def write_table(rows: Sequence[Mapping[str, Any]], path: Path, origin: Mapping[str, Any]) -> Path:
-    """Write rows in their order; the file is complete or absent.
+    """Write rows in their order as Parquet with :data:`COLUMNS`, and return the path; the file is complete or absent.
 
     Raises:
         ConfigError: the place cannot be written to.
@@ -108,7 +108,8 @@ def sweep(
     workers: Workers,
     advance: Callable[[int], None] = lambda count: None,  # noqa: ARG005 - progress is not shown
 ) -> Swept:
-    """Compute the rows that the folder lacks, and write all results as one Parquet file.
+    """Compute the rows that the folder lacks, write all results as one Parquet file, and return them in the order of
+    the points.
 
     Args:
         points: by key, as :func:`lightloom.planning.sweeps.experiment.points_of` gives them.

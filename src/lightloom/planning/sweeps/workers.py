@@ -43,7 +43,8 @@ class Batch:
 
 
 def batches(points: Iterable[tuple[str, Point]]) -> list[Batch]:
-    """Group points by family, in their order; every point is in one batch."""
+    """Return the points in batches, each of one family and in their order; every point is in one batch: at most 8
+    plans, 32 collectives, or 1 whose schedule is built by size."""
     families: dict[tuple[object, ...], list[tuple[str, Point]]] = {}
     for key, point in points:
         families.setdefault(point.family, []).append((key, point))
@@ -68,7 +69,8 @@ def compute(batch: Batch) -> list[tuple[str, Row]]:
 
 
 def _collective_row(point: CollectivePoint, built: dict[str, Any]) -> Row:
-    """Return the row of a point; ``built`` holds the prices of the previous points, where one schedule serves all."""
+    """Return the columns of a collective's result, or a refusal; ``built`` holds the prices of earlier points of the
+    batch, where one schedule serves all sizes."""
     algorithm, fabric = find(point.algorithm), point.site.fabric
     reason = algorithm.refusal(point.kind, fabric, point.cost_model)
     if reason:
@@ -95,6 +97,8 @@ def _collective_row(point: CollectivePoint, built: dict[str, Any]) -> Row:
 
 
 def _plan_row(point: PlanPoint) -> Row:
+    """Return the columns of a plan's result: the winner of a search of the one strategy without recomputation, whether
+    it fits or not."""
     cluster = point.site.place
     assert isinstance(cluster, Cluster)
     graph = _traced_graph(point.workload, point.workload_content, point.batch, point.sequence_length)
@@ -122,10 +126,13 @@ def _plan_row(point: PlanPoint) -> Row:
 
 @lru_cache(maxsize=2)
 def _traced_graph(workload: str, content: str, batch: int, sequence_length: int | None) -> ComputeGraph:  # noqa: ARG001 - a changed file is another model
+    """Return the graph of a workload, the latest two kept; ``content`` tells changed files apart."""
     return load_workload(workload, batch=batch, sequence_length=sequence_length)
 
 
 def _point_row(point: Point, built: dict[str, Any]) -> Row:
+    """Return the row of a point: done, refused with why (input that cannot run), or failed with why (any other error
+    but of memory or system)."""
     row = point.columns() | {"status": DONE}
     if point.site.why:
         return row | _refused(point.site.why)
@@ -140,6 +147,7 @@ def _point_row(point: Point, built: dict[str, Any]) -> Row:
 
 
 def _refused(why: str) -> Row:
+    """Return the columns of a refused point, the reason on one line."""
     return {"status": REFUSED, "why": " ".join(why.split())}
 
 
@@ -190,6 +198,7 @@ class Workers:
 
 
 def _local(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Generator[R, None, None]:
+    """Yield results of processes on this machine, in any order; ConfigError where one was killed."""
     joblib = _import_extra("joblib", "sweep")
     parallel = joblib.Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
     work_on = joblib.delayed(partial(_compute_for, os.getpid(), function))
@@ -207,7 +216,8 @@ def _local(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Generato
 
 
 def _compute_for(coordinator: int, function: Callable[[T], R], item: T) -> R:
-    """Compute in a process that ends with its coordinator, so that none competes with a resumed sweep."""
+    """Return the function's result, computed in a process that ends with its coordinator, so that none competes with a
+    resumed sweep."""
     if os.getpid() != coordinator:
         _watch(coordinator)
     return function(item)
@@ -215,6 +225,8 @@ def _compute_for(coordinator: int, function: Callable[[T], R], item: T) -> R:
 
 @cache
 def _watch(coordinator: int) -> None:
+    """Start a thread, once, that ends this process when its parent is no longer the coordinator."""
+
     def end() -> None:
         while os.getppid() == coordinator:
             time.sleep(_CHECK_INTERVAL)
@@ -237,6 +249,7 @@ def _ignoring_interrupts() -> Iterator[None]:
 
 
 def _on_dask(address: str, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
+    """Yield results of a Dask cluster's workers, in any order; ConfigError where it cannot be reached or is lost."""
     distributed = _import_extra("distributed", "dask")
     with _quiet_dask(), _dask_client(distributed, address) as client:
         futures = client.map(function, work, pure=False)
@@ -249,6 +262,7 @@ def _on_dask(address: str, function: Callable[[T], R], work: Sequence[T]) -> Gen
 
 
 def _dask_client(distributed: Any, address: str) -> Any:
+    """Return a client of the scheduler at an address; ConfigError where none answers within 10 s."""
     try:
         # The address is checked first: a client that cannot connect takes long to close.
         distributed.comm.get_address_host_port(address)
@@ -268,6 +282,7 @@ def _quiet_dask() -> Iterator[None]:
 
 
 def _on_ray(address: str, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
+    """Yield results of a Ray cluster's workers, in any order; ConfigError where it cannot be reached or is lost."""
     host, _, port = address.rpartition("/")[2].rpartition(":")
     if not port.isdecimal():
         raise ConfigError(f"--ray {address}: expected host:port")
@@ -295,10 +310,12 @@ def _on_ray(address: str, function: Callable[[T], R], work: Sequence[T]) -> Gene
 
 
 def _first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or its type where it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _import_extra(module: str, extra: str) -> Any:
+    """Return a module; UnsupportedError, which names the extra to install, where it is missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -55,7 +55,8 @@ class TrafficJob:
 
     @classmethod
     def parse(cls, text: str) -> TrafficJob:
-        """Read a job from its text.
+        """Return the job that a text describes, underscores in names of options read as hyphens; its option ``name`` is
+        the job's name.
 
         Raises:
             ConfigError: not of the form.
@@ -75,7 +76,8 @@ class TrafficJob:
 
 
 def _ranks(text: str, job: str) -> tuple[int, ...]:
-    """Return the ranks of ``first-last`` or ``first-last/step``."""
+    """Return the ranks of ``first-last`` or ``first-last/step``, last included; ConfigError unless at least two,
+    ascending."""
     span, slash, step = text.partition("/")
     first, dash, last = span.partition("-")
     try:
@@ -154,8 +156,8 @@ def ring_stride(job: TrafficJob) -> int:
 
 
 def held_links(job: TrafficJob, fabric: Fabric) -> Ints:
-    """Return the links that circuits of a job may use: on a ring those between its first and its last rank, both
-    ways."""
+    """Return the numbers of the links, ascending, that circuits of a job may use: on a ring those between its first and
+    its last rank, both ways, and all around where it closes."""
     members = np.array(job.ranks)
     if not fabric.wavelength_routed:
         _, link = links_of(fabric.footprint(members, np.roll(members, 1), np.zeros(len(members), np.int64)))
@@ -170,8 +172,8 @@ def held_links(job: TrafficJob, fabric: Fabric) -> Ints:
 
 
 def neighbours(jobs: Sequence[TrafficJob], fabric: Fabric) -> list[list[int]]:
-    """Return the jobs that divide channels, as sets of their numbers: those whose links overlap, directly or by way of
-    others."""
+    """Return the groups of jobs that divide channels, as lists of their numbers: those whose links overlap, directly or
+    by way of others; each job alone where light is not routed by wavelength."""
     if not fabric.wavelength_routed:
         return [[number] for number in range(len(jobs))]
     links = [set(held_links(job, fabric).tolist()) for job in jobs]
@@ -188,8 +190,8 @@ def neighbours(jobs: Sequence[TrafficJob], fabric: Fabric) -> list[list[int]]:
 
 
 def splits(total: int, jobs: int, most: int = 8) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to share out all of ``total`` channels among jobs, in whole parts of them, at most ``most``
-    parts."""
+    """Yield the ways to share out all of ``total`` channels among jobs, in parts of equally many channels, at most
+    ``most`` parts, at least one for each job: channels by job; the last job takes what does not divide."""
     parts = min(total, most)
 
     def compose(left: int, count: int) -> Iterator[tuple[int, ...]]:
@@ -226,8 +228,8 @@ class Exchange(NamedTuple):
 
 
 def link_load(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
-    """Return the seconds in which each link carries the bytes of a schedule on a packet fabric, and the flows, pairs of
-    ranks each, that cross it at a time meanwhile, on average: [link] each."""
+    """Return the seconds in which each link carries the bytes of a schedule on a packet fabric, and how many flows
+    (pairs of ranks) cross it at a time meanwhile, on average: [link] each."""
     piece = schedule.first_piece().unfolded(fabric.fibre_channels)
     pieces = 1 if schedule.pipeline is None else schedule.pipeline.pieces
     chunks, weighted = np.zeros((2, fabric.links))
@@ -254,7 +256,7 @@ def _flow_rate(usage: Floats, flows: Floats, fabric: Fabric) -> Floats:
 
 
 def collective_exchange(evaluation: Evaluation, fabric: Fabric, seconds: float) -> Exchange:
-    """Return a collective that repeats without a pause."""
+    """Return the exchange of a collective of ``seconds`` that repeats without a pause; its sort is "data"."""
     if not seconds:
         return Exchange(DATA, seconds, np.zeros(fabric.links), np.zeros(fabric.links))
     busy, flows = link_load(evaluation.schedule, fabric)
@@ -262,7 +264,8 @@ def collective_exchange(evaluation: Evaluation, fabric: Fabric, seconds: float) 
 
 
 def plan_exchanges(job: Job, strategy: Strategy, step: StrategyStep, part: Fabric) -> list[Exchange]:
-    """Return the exchanges of a strategy's step on a packet fabric."""
+    """Return the exchanges of a strategy's step on a packet fabric, at most one of each sort, each loading links as the
+    largest collective of its sort does."""
     busy = _busy(strategy, step)
     exchanges = []
     for sort in (PASSES, DATA):
@@ -281,7 +284,8 @@ def sort_of(strategy: Strategy, kind: Kind, ranks: int, stride: int) -> str:
 
 
 def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
-    """Return the seconds of a step by sort, on average over the stages."""
+    """Return the seconds of a step in which exchanges of each sort are under way, on average over the stages; all are
+    "data" for data parallelism alone."""
     if step.stages is None:
         return {PASSES: 0.0, DATA: step.communication_time, SENDS: 0.0}
     times, micro = step.stages.times, strategy.micro_batches
@@ -295,7 +299,8 @@ def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
 
 
 def _usage(job: Job, strategy: Strategy, use: ExchangeUse, part: Fabric) -> tuple[Floats, Floats]:
-    """Return the share of each link that a collective takes on average, and the rate of its flows there."""
+    """Return the share of its time that a collective keeps each link busy, at most 1, and the bytes per second of one
+    of its flows there: [link] each."""
     group = part if use.ranks == part.ranks else part.group(use.ranks, use.stride)
     assert group is not None
     schedule = build(find(use.algorithm), Collective(use.kind, use.ranks, use.nbytes), group)
@@ -307,7 +312,8 @@ def _usage(job: Job, strategy: Strategy, use: ExchangeUse, part: Fabric) -> tupl
 
 
 def _send_usage(strategy: Strategy, part: Fabric) -> tuple[Floats, Floats]:
-    """Return the load of each link while every rank sends to the next stage, and the rate of its flows there."""
+    """Return the load of each link while every rank sends to the next stage, over that of the most loaded, and the
+    bytes per second of one flow there: [link] each."""
     stride = strategy.replicas * strategy.tp
     source = np.arange(part.ranks)
     destination = (source + stride) % part.ranks
@@ -326,9 +332,12 @@ class SlowedPrices(Pricing):
         self._pricing, self._strategy, self._slowdown = pricing, strategy, slowdown
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
+        """Return why the prices that are slowed have no such collective; None where they have."""
         return self._pricing.refusal(kind, algorithm, ranks, exchange, stride)
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
+        """Return the prices of a group, the time multiplied by the slowdown of the collective's sort, 1 where none is
+        given."""
         whole = self._pricing.price(algorithm, ranks, exchange, stride)
 
         def priced(kind: Kind, nbytes: float) -> Priced:
@@ -341,6 +350,7 @@ class SlowedPrices(Pricing):
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
+        """Return the lower bounds of the prices as they are, not slowed."""
         return self._pricing.lines(kind, algorithm, ranks, exchange, stride, hidden_setup=hidden_setup)
 
 

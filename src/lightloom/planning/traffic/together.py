@@ -59,7 +59,7 @@ _KEPT_COLUMNS = ("route", "wavelength_count", "chunk", "reduces")
 
 
 def verify_jobs(works: Sequence[Work], fabric: Fabric) -> Schedule:
-    """Prove that the circuits of all jobs can be there at once, and return their lightpaths.
+    """Return the lightpaths of all jobs in one schedule, proved to be there at once.
 
     Each job's parts are proved on its own fabric first. Jobs that meet hold one range of channels after the other.
 
@@ -127,7 +127,7 @@ class JobTraffic:
 
     @property
     def slowdown(self) -> float:
-        """How many times longer its step takes."""
+        """How many times as long a step takes beside the others as alone; 1 where a step takes no time."""
         return self.seconds / self.alone.seconds if self.alone.seconds else 1.0
 
 
@@ -145,7 +145,8 @@ class Request:
 
 
 def traffic(requests: Sequence[Request], cluster: Cluster, advance: Callable[[], None]) -> list[JobTraffic]:
-    """Return every job alone and beside the others.
+    """Return every job alone and beside the others, in the order of the requests; steps on circuits take longer by the
+    channels that they share out, those on packets by shared links.
 
     Raises:
         InputError: a job that its ranks cannot run.
@@ -183,6 +184,8 @@ def _work(request: Request, cluster: Cluster, channels: int | None, same: Work |
 
 
 def _collective(request: Request, part: Fabric, held: int | None) -> Work:
+    """Return a collective on its part of the fabric by the algorithm of least repeated time; ``held`` are its channels,
+    None on packets."""
     kind = request.job.what
     assert kind in CLASSIC
     collective = Collective(kind, part.ranks, request.nbytes)  # type: ignore[arg-type]
@@ -211,6 +214,8 @@ def _whole(schedule: Schedule, part: Fabric) -> GroupPart:
 
 
 def _plan(request: Request, cluster: Cluster, held: int | None, same: Work | None) -> Work:
+    """Return a model's step on its part of the fabric: by the winner of a search, or by the choice of ``same``,
+    simulated again."""
     assert request.graph is not None and request.search is not None
     fabric = cluster.fabric
     if same is None:
@@ -248,7 +253,7 @@ def _slowed(job: Job, choice: Strategy, slowdown: Mapping[str, float]) -> float:
 
 
 def _parts(job: Job, choice: Strategy, step: StrategyStep) -> Sequence[Part]:
-    """Return the largest collective of each axis, on circuits."""
+    """Return the largest collective of each axis, and sends of stages, on circuits; none where nothing is exchanged."""
     if not choice.plain:
         return joint_parts(on_divided_channels(job, choice), choice, step)
     if not step.exchanges:
@@ -261,7 +266,8 @@ def _parts(job: Job, choice: Strategy, step: StrategyStep) -> Sequence[Part]:
 def _divided(
     requests: Sequence[Request], alone: Sequence[Work], numbers: Sequence[int], cluster: Cluster
 ) -> list[Work]:
-    """Return the works of jobs that divide the wavelengths, by the division of the least worst slowdown."""
+    """Return the works of jobs that divide the wavelengths, in the order of ``numbers``, by the division of the least
+    worst slowdown; ConfigError where no division serves all."""
 
     @cache
     def work(number: int, channels: int) -> Work | None:
@@ -289,7 +295,8 @@ def _divided(
 
 
 def _on_packets(works: Sequence[Work]) -> list[JobTraffic]:
-    """Return the slowdowns and shares of steps that agree."""
+    """Return every job with the slowdowns of its exchanges and the seconds of its step, repeated until shares of steps
+    and slowdowns agree, at most 40 times."""
     slowdown = [dict.fromkeys((each.sort for each in work.exchanges), 1.0) for work in works]
     seconds = [work.seconds for work in works]
     scale = [work.seconds / work.slowed({}) if work.slowed({}) else 1.0 for work in works]
@@ -311,14 +318,16 @@ def _on_packets(works: Sequence[Work]) -> list[JobTraffic]:
 
 
 def _shares(work: Work, slowdown: Mapping[str, float], seconds: float) -> Floats:
-    """Return the share of a step in which each exchange is under way, and none: [exchange + 1]."""
+    """Return the share of a step in which each exchange is under way, and last that in which none is: [exchange + 1],
+    which add up to 1."""
     busy = np.array([each.busy * slowdown[each.sort] for each in work.exchanges]) / (seconds or 1.0)
     busy = busy / max(float(busy.sum()), 1.0)
     return np.append(busy, max(1 - float(busy.sum()), 0.0))
 
 
 def _mean_slowdowns(works: Sequence[Work], shares: Sequence[Floats]) -> list[dict[str, float]]:
-    """Return how many times longer each exchange takes, on average over what the other jobs do."""
+    """Return for each job how many times longer exchanges of each sort take, on average over what the other jobs do;
+    ConfigError beyond 4,096 states."""
     if np.prod([len(each) for each in shares]) > _MOST_STATES:
         raise ConfigError(f"{len(works)} jobs have more than {_MOST_STATES} states together: expected fewer jobs")
     slowdowns: list[dict[str, float]] = []
