@@ -76,7 +76,10 @@ class PlainLevel:
         return mzi_count(self.network.layers)
 
     def verify(self, samples: int = 1_000_000) -> Verification:
-        """Run the network on its grid, as `proof.verify` does."""
+        """Return the errors of the network on its grid, as `proof.verify` does.
+
+        Grids of more than 20 million points are sampled at ``samples`` points.
+        """
         return verify(self.network, self.function, samples)
 
 
@@ -249,7 +252,7 @@ _LEVELS = ("first", "second")
 
 
 def save_cascade(path: Path, cascade: Cascade) -> Path:
-    """Write an ``.npz`` file atomically.
+    """Write the networks of a cascade to an ``.npz`` file atomically, and return its path.
 
     Raises:
         ConfigError: the suffix is not ``.npz``, or the file cannot be written.

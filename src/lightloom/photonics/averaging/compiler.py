@@ -78,7 +78,7 @@ class Realised:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of signals of each layer."""
+        """Number of signals of each layer, from the inputs to the outputs: units of its gadgets."""
         return tuple(sum(len(g.units) for g in layer) for layer in self.layers)
 
     @cached_property

@@ -84,7 +84,10 @@ class Construction:
         return mzi_count(self.realised.sizes)
 
     def verify(self, samples: int = 1_000_000) -> Verification:
-        """Run the network on its grid, as `proof.verify` does."""
+        """Return the errors of the network on its grid, as `proof.verify` does.
+
+        Grids of more than 20 million points are sampled at ``samples`` points.
+        """
         return verify(self.network, self.function, samples)
 
     def noise_limit(self, evaluations: int = EVALUATIONS) -> float:
@@ -120,7 +123,10 @@ class Construction:
 
 
 def circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
-    """Iterate over all constructions of the function, with their names."""
+    """Yield the name and the circuit of every construction of the function.
+
+    Ripples need a power of two of servers; long division is there for other numbers and for odd powers of two.
+    """
     yield "msb-first", msb_first(function)
     yield "msb-first, a bit a layer", msb_first(function, 2)
     servers = function.divisor
@@ -138,7 +144,10 @@ def circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
 
 
 def sturdy_circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
-    """Iterate over all constructions, and over those whose digits are decided, which bear errors of interferometers."""
+    """Yield the names and circuits of `circuits`, then those whose digits are decided.
+
+    The latter bear errors of interferometers; they need a power of two of servers.
+    """
     yield from circuits(function)
     if function.divisor & (function.divisor - 1) == 0:
         yield "lsb-ripple, digits decided", lsb_ripple(function, 4, 1, digits_decided=True)
@@ -146,7 +155,7 @@ def sturdy_circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]
 
 
 def sturdy_realisations(nonlinearity: Nonlinearity) -> Iterator[Realisation]:
-    """Iterate over windows and copies of the units, and over regenerated bits of plain ReLU units.
+    """Yield realisations of every window in `WINDOWS` and number in `COPIES`; plain ReLUs also with regenerated bits.
 
     Raises:
         InputError: the nonlinearity is unknown.

@@ -169,7 +169,7 @@ class AveragingFunction:
         return sum(i.weight * i.maximum for i in self.inputs)
 
     def grid(self, chunk: int = 1 << 16) -> Iterator[Ints]:
-        """Iterate over all points, as integers a of shape (K, up to ``chunk``); the last input varies fastest."""
+        """Yield all points, as integers a of shape (K, up to ``chunk``); the last input varies fastest."""
         sizes = [i.maximum + 1 for i in self.inputs]
         for start in range(0, self.points, chunk):
             index = np.arange(start, min(start + chunk, self.points), dtype=np.int64)

@@ -216,7 +216,7 @@ def averaging_accuracy(
     calibration: Calibration = "rows",
     correct: bool = False,
 ) -> Evaluate:
-    """Return the evaluation of the share of inputs averaged correctly, for `sweep` and `monte_carlo`.
+    """Return the evaluation of the share, from 0 to 1, of inputs averaged correctly, for `sweep` and `monte_carlo`.
 
     All points of the grid are tried if there are at most ``samples``, uniformly drawn points otherwise.
     """
@@ -368,7 +368,7 @@ class MappedCascade(MappedParts):
 
 
 def map_cascade(cascade: Cascade, mapping: MeshMapping | None = None) -> MappedCascade:
-    """Map the networks of both levels to meshes, as `map_network` does."""
+    """Return the meshes of the networks of both levels, as `map_network` maps them; without P and T."""
     first, second = (map_network(level.network, mapping) for level in (cascade.first, cascade.second))
     return MappedCascade(cascade=cascade, first=first, second=second)
 

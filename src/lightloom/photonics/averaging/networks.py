@@ -177,7 +177,7 @@ def network_hash(network: LayeredNetwork, arguments: FunctionArguments) -> str:
 def save_network(
     path: Path, network: LayeredNetwork, arguments: FunctionArguments, mapping: MeshMapping | None = None
 ) -> Path:
-    """Write an ``.npz`` file atomically, with the mapping to meshes that the network was judged with, if any.
+    """Write an ``.npz`` file atomically, with the mapping that the network was judged with if any; return its path.
 
     Raises:
         ConfigError: the suffix is not ``.npz``, or the file cannot be written.
@@ -299,7 +299,7 @@ def unit_matrices(arguments: FunctionArguments) -> dict[str, Matrix]:
 
 
 def largest_gain_db(network: LayeredNetwork) -> float:
-    """Return the largest gain of an amplifier behind a layer, in dB, with a gain for each row."""
+    """Return the largest amplitude gain of an amplifier behind any layer, in dB, with a gain for each row."""
     return max(decibels(float(row_gains(matrix).max())) for matrix in light_matrices(network))
 
 

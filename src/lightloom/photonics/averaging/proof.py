@@ -258,7 +258,7 @@ def verify(
 
 
 def adversarial_points(function: AveragingFunction, samples: int, seed: int, chunk: int = 1 << 16) -> Iterator[Ints]:
-    """Iterate over hard grid points: the extremes, then points of which half are next to a carry.
+    """Yield chunks of hard grid points (K, n): the extremes, then points of which half are next to a carry.
 
     A carry into output digit j happens where T + offset passes a multiple of N 4^j. Sums on both sides of such
     multiples are drawn, for every j, and distributed to inputs at random.

@@ -59,7 +59,7 @@ class Dispersion:
         return self.coupler_slope * (wavelength - self.wavelength)
 
     def heater_phases(self, phases: ArrayLike, wavelength: float) -> NDArray[np.float64]:
-        """Return the phases of heaters that were set to ``phases`` at their own wavelength."""
+        """Return the phases in radians at ``wavelength`` of heaters that have ``phases`` at their own one."""
         return np.asarray(phases, np.float64) * (self.wavelength / wavelength)
 
     def index(self, wavelength: float) -> float:

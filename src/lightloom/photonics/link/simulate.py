@@ -559,6 +559,9 @@ def _column(values: Floats) -> Float32s:
 def light(chip: Chip, link: Link, peaks: Mapping[str, float], raised: float = 1.0) -> Document:
     """Return the powers of lasers, lanes and oscillators, and of signals of relative ``peaks``, in watts.
 
+    Peaks are powers by place, relative to full scale; ``beyond_optical_amplifiers`` lists the places of amplifiers
+    whose power exceeds `AMPLIFIER_LIMIT`.
+
     Where calibration sets levels, lanes and carriers have up to ``raised`` times the power that the design gives them.
     """
     lane = link.full_scale * chip.lane_share * raised

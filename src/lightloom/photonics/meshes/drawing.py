@@ -25,7 +25,10 @@ _GUIDE, _INK, _FAINT = "#8b94a3", "#1b2330", "#c9ced6"
 
 
 def draw(mesh: Mesh) -> Figure:
-    """Draw a mesh: θ as the colour of a device, φ as that of the dot at its upper input; large meshes as maps."""
+    """Return the drawing of a mesh: θ as the colour of a device, φ as that of the dot at its upper input.
+
+    Meshes of more than 24 modes are drawn as maps of θ and of φ.
+    """
     from matplotlib.figure import Figure
 
     half = np.pi if (mesh.theta % _TURN <= np.pi + 1e-9).all() else _TURN
@@ -49,7 +52,10 @@ def draw(mesh: Mesh) -> Figure:
 
 
 def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
-    """Draw a mapped matrix in the order of the light: V†, the column of Σ, U; large meshes as maps of θ."""
+    """Return the drawing of a mapped matrix in the order of the light: V†, the column of Σ, U.
+
+    If a mesh has more than 24 modes, all are drawn as maps of θ.
+    """
     from matplotlib.figure import Figure
 
     meshes = [mesh for mesh in (mapped.input_mesh, mapped.output_mesh) if mesh is not None]

@@ -123,7 +123,10 @@ Part = Mesh | MappedMatrix | MappedBlocks
 
 
 def meshes_of(part: Part) -> dict[str, Mesh]:
-    """Return the meshes of a part by name: ``u``, or ``v`` and ``u`` of a matrix, with the number of the block."""
+    """Return the meshes of a part by name: ``u`` of one mesh, ``v`` and ``u`` of a mapped matrix.
+
+    A matrix of the form sigma-u has ``u`` alone; of blocks the number of the block follows the name, from 1.
+    """
     if isinstance(part, Mesh):
         return {"u": part}
     if isinstance(part, MappedBlocks):
@@ -137,7 +140,7 @@ def phases_document(parts: Mapping[str, Part]) -> dict[str, Any]:
 
 
 def save_phases(parts: Mapping[str, Part], path: Path) -> Path:
-    """Write a ``.json`` or ``.npz`` file atomically.
+    """Write the parts to a ``.json`` or ``.npz`` file atomically, and return its path.
 
     Raises:
         ConfigError: the suffix is another one, or the file cannot be written.

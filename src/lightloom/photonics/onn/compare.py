@@ -66,7 +66,7 @@ TRAINED = Path(__file__).parent / "trained"
 
 
 def train_and_keep(name: str, folder: Path, advance: Callable[[int], None] = lambda _: None) -> Trained:
-    """Train one of `KEPT`, or resume it, and write its float32 weights and its log into the folder.
+    """Train one of `KEPT`, or resume it, write its float32 weights and its log into the folder, and return it.
 
     Raises:
         UnknownNameError: the network does not exist.

@@ -36,7 +36,7 @@ class Trial:
     """0 below 99.99 %."""
 
     def beats(self, other: Trial) -> bool:
-        """Return whether the trial is as good as another in MZIs, accuracy and noise limit, and better in one."""
+        """Return whether the trial is no worse in MZIs, accuracy and noise limit than another, and better in some."""
         ours = (-self.mzi_count, self.accuracy, self.noise_limit)
         theirs = (-other.mzi_count, other.accuracy, other.noise_limit)
         return ours != theirs and all(a >= b for a, b in zip(ours, theirs, strict=True))

@@ -102,7 +102,10 @@ def _score_next(wiring: Wiring, device: int, mode: int, seen: Floats, ends: Ints
 
 
 def _pure_states(chip: Chip, settings: Settings, column: slice, scores: Floats) -> Floats:
-    """Return θ of the interferometers of ``column`` at which each is in its cross or in its bar state."""
+    """Return θ of the interferometers of ``column`` at which each is in its cross or in its bar state.
+
+    Which of the two it is remains unknown. ``scores`` are the states of the columns behind, which must be pure.
+    """
     wiring = chip.wiring
     theta, phi = (np.tile(part, (6, 1)) for part in (settings.theta, settings.phi))
     theta[:, column] = np.repeat(_THIRDS, 2)[:, None]
