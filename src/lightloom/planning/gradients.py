@@ -228,7 +228,7 @@ class PricedExchange:
 
     @property
     def coder(self) -> CodecEngine:
-        """The engine, which :meth:`on` has chosen."""
+        """The engine that codes; :meth:`on` must have chosen it."""
         assert self.engine is not None
         return self.engine
 
@@ -252,7 +252,8 @@ class PricedExchange:
 
     @property
     def in_line(self) -> bool:
-        """True where coding runs beside the link."""
+        """True where coding runs beside the link, on the network card, and makes packets smaller; False where no engine
+        is chosen."""
         return self.engine is not None and self.engine.placement == "nic"
 
     @property
@@ -262,7 +263,8 @@ class PricedExchange:
 
     @property
     def blocking(self) -> bool:
-        """True where the exchange waits for the end of the backward pass."""
+        """True where the exchange starts only after the whole backward pass: methods that exchange every so many steps,
+        not at each."""
         return not self.method.synchronous
 
     @property
@@ -441,7 +443,7 @@ def sized(
 
 
 def ring_codec_of(method: ExchangeMethod) -> RingCodecExchange:
-    """Return the part of a method whose bytes depend on the gradient's values."""
+    """Return the part of a method that codes sums around a ring, whose bytes depend on the gradient's values."""
     coding = method.coding
     assert isinstance(coding, RingCodecExchange)
     return coding
@@ -477,7 +479,8 @@ def _engine(
 
 
 def model_key(model: str) -> str:
-    """Return the name of a model, of a file with a hash of what is written there: a profile is kept under it."""
+    """Return the name under which a model's profile is kept: its own, or for ``file.py:factory`` a hash of path,
+    factory and content."""
     place, _, factory = model.rpartition(":")
     path = Path(place)
     if not place.endswith(".py") or not path.is_file():

@@ -108,7 +108,7 @@ class Evaluated:
 
     @property
     def plan(self) -> str:
-        """Name of the plan, with what the search left out."""
+        """Label of the plan, followed by what the search left out; no label where none was found."""
         return f"{self.label} (left out: {self.left_out})" if self.left_out else self.label
 
 
@@ -179,7 +179,7 @@ def _least_time(question: Question, cluster: Cluster, prices: GroupPrices) -> fl
 
 
 def _shared_floor(question: Question, job: Job, cluster: Cluster, batches: tuple[int, ...]) -> Floor:
-    """Return the floors, kept, of all clusters with as many ranks, as many in a node and as many samples a rank."""
+    """Return the floors, cached, of all clusters with as many ranks, as many in a node and as many samples a rank."""
     key = cluster.ranks, cluster.fabric.node_ranks, question.batch_per_rank
     if key not in _floors or _floors[key][0] is not job.model:
         fabric = fabric_from(_FREE | {"domain_size": cluster.fabric.node_ranks}, cluster.ranks, where="floor")
@@ -201,7 +201,8 @@ def _limit(cluster: Cluster) -> str:
 
 
 def _left_out(cluster: Cluster, prices: GroupPrices) -> str:
-    """Return a sentence on what was not tried, and on algorithms that raised an error of their own."""
+    """Return a sentence on schedules that were too large to try, and on algorithms that raised an error of their own;
+    empty where neither is."""
     errors = [why for name, why in prices.failures.items() if why.startswith(f"{name} raises ")]
     return "; ".join(dict.fromkeys([*filter(None, [_limit(cluster)]), *errors]))
 
@@ -408,7 +409,7 @@ def _fits(question: Question, designs: Sequence[Design]) -> bool:
 def _no_design_left(
     bounded: Sequence[Bounded], possible: Sequence[Bounded], dollars: float, watts: float
 ) -> UnsupportedError:
-    """Return the error that says why no design is left."""
+    """Return the error that says why no design is left: none has a plan, or the budget is below the cheapest."""
     if not possible:
         why = f"none of {len(bounded)} designs has a plan: {bounded[0].design.name}: {bounded[0].why}"
         return UnsupportedError(why)

@@ -260,7 +260,7 @@ class SchedulePrices(CostedPrices):
         return self._priced[key]
 
     def _work(self, kind: Kind, nbytes: float) -> CodecWork:
-        """Return the work of the codec along the schedule of a collective, kept by whether it runs in line with the
+        """Return the work of the codec along the schedule of a collective, cached by whether it runs in line with the
         links."""
         assert self.exchange is not None
         work, in_line = self._build(kind, nbytes).work, self.exchange.in_line
@@ -463,7 +463,8 @@ def exchange_line(
 
 
 def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> LowerPrice:
-    """Return the proved lower bounds of a collective, circuits set up beforehand."""
+    """Return steps below the prices of schedules built for each size, from the proved lower bounds of the collective,
+    circuits set up beforehand."""
     proved = (lower_bound(Collective(kind, fabric.ranks, nbytes), fabric, model).time for nbytes in _DENSE_SIZES)
     return steps_between([max(seconds - fabric.setup_time, 0.0) for seconds in proved])
 
@@ -553,7 +554,8 @@ class LibraryPrices(CostedPrices):
         self._entry = cache(self._priced)  # type: ignore[method-assign]
 
     def seconds(self, kind: Kind, nbytes: Floats) -> Floats:
-        """Return the seconds of collectives, in the shape of ``nbytes``: [sizes]."""
+        """Return the seconds of collectives among all ranks of the group by the library's closed form: [sizes], as
+        ``nbytes``."""
         ranks = np.full(len(nbytes), self.fabric.ranks)
         return self._library.seconds(kind, ranks, np.ones_like(ranks), nbytes)
 
@@ -590,7 +592,7 @@ class LibraryPrices(CostedPrices):
 
     @property
     def cached(self) -> Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]:
-        """Nothing: a closed form is not worth keeping."""
+        """Empty: a closed form is not worth keeping."""
         return {}
 
     def drop_schedules(self) -> None:
@@ -687,7 +689,7 @@ class CheapestPrices(CostedPrices):
         return prices(kind, nbytes), prices.cost(kind, nbytes)[1]
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
-        """Return the verified schedule of one collective."""
+        """Return the verified schedule of one collective by the algorithm that carries it in the least time."""
         return self.choice(kind, nbytes).schedule(kind, nbytes)
 
 
@@ -906,7 +908,7 @@ def _together(priced: Sequence[Priced], encode: float, decode: float) -> Priced:
 
 
 def phase_document(phase: Phase) -> dict[str, object]:
-    """Return a phase in plain types."""
+    """Return a phase of an exchange in plain types, for JSON."""
     return {
         "kind": phase.kind,
         "bytes": phase.nbytes,

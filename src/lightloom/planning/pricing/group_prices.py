@@ -138,7 +138,7 @@ class GroupPrices(Pricing):
         return self._others[key]
 
     def _sharing(self, fabric: Fabric, choices: Sequence[str]) -> GroupPrices:
-        """Return the prices that share all schedules and prices with these."""
+        """Return prices on a fabric with other choices, which share all schedules and prices with these."""
         other = GroupPrices(
             fabric, self._training, self.model, tuple(self._exchanges.values()), choices, self._most_rows
         )
@@ -152,12 +152,13 @@ class GroupPrices(Pricing):
         return gradient_element_bytes(self._training)
 
     def exchange(self, number: int) -> PricedExchange:
-        """Return the method of a number other than 0."""
+        """Return the method of exchange of a number from 1 on."""
         return self._exchanges[number]
 
     @property
     def failures(self) -> dict[str, str]:
-        """Algorithms that accepted a collective and then failed, and how."""
+        """Algorithms that accepted a collective and then failed to build or prove it, each with how, the last where
+        there are several."""
         return {name: why for (_, name, _), why in self._usable.items() if why is not None}
 
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
@@ -198,14 +199,14 @@ class GroupPrices(Pricing):
         return exchange if kind in self.element_bytes else 0
 
     def _cheapest(self, algorithm: str, ranks: int, exchange: int, stride: int) -> CheapestPrices:
-        """Return the prices, kept, of the cheapest algorithm in a group."""
+        """Return the prices, cached, of the cheapest algorithm in a group."""
         key = algorithm, ranks, exchange, stride
         if key not in self._prices:
             self._prices[key] = CheapestPrices(partial(self._bounded, *key))
         return self._prices[key]
 
     def _phased(self, algorithm: str, ranks: int, exchange: int, stride: int) -> ExchangePrices:
-        """Return the prices, kept, of a method with phases of its own in a group."""
+        """Return the prices, cached, of a method with phases of its own in a group."""
         key = algorithm, ranks, exchange, stride
         if key not in self._phases:
 
@@ -247,7 +248,7 @@ class GroupPrices(Pricing):
         return [self._proved[key]]
 
     def schedules(self, algorithm: Algorithm, part: Fabric) -> CollectivePrices:
-        """Return the prices, kept, of one algorithm on a fabric, those on the disk included, or of the fabric's
+        """Return the prices, cached, of one algorithm on a fabric, those on the disk included, or of the fabric's
         library."""
         key = algorithm.name, self._key(part)
         if key not in self._plain and algorithm is LIBRARY:
@@ -319,7 +320,7 @@ class GroupPrices(Pricing):
         return prices if exchange == 0 else [self._with_codec(each, exchange) for each in prices]
 
     def _with_codec(self, prices: CollectivePrices, exchange: int) -> SchedulePrices:
-        """Return the same prices, kept, with gradients coded by the method of a number."""
+        """Return the same prices, cached, with gradients coded by the method of a number."""
         assert isinstance(prices, SchedulePrices)
         key = prices.algorithm.name, self._key(prices.fabric), exchange
         if key not in self._coded:
@@ -359,7 +360,7 @@ class GroupPrices(Pricing):
         return among
 
     def _part(self, ranks: int, stride: int) -> Fabric | None:
-        """Return the fabric of a group, kept; None where the fabric has no such part."""
+        """Return the fabric of a group, cached; None where the fabric has no such part."""
         if ranks == self.fabric.ranks:
             return self.fabric
         if (ranks, stride) not in self._parts:
@@ -367,7 +368,7 @@ class GroupPrices(Pricing):
         return self._parts[ranks, stride]
 
     def _key(self, part: Fabric) -> str:
-        """Return the JSON text of a fabric, by which prices are kept."""
+        """Return the JSON text of a fabric, by which prices of equal fabrics are shared."""
         if id(part) not in self._keys:
             self._keys[id(part)] = part, part.model_dump_json()
         return self._keys[id(part)][1]
@@ -408,7 +409,8 @@ class AxisGroups(NamedTuple):
 
 
 def live_axes(strategy: Strategy) -> tuple[AxisGroups, ...]:
-    """Return the axes along which a strategy exchanges anything."""
+    """Return the axes along which a strategy exchanges anything, those with more than one rank, with ranks and stride
+    of their groups."""
     tp, replicas, ep = strategy.tp, strategy.replicas, strategy.ep
     axes = (
         AxisGroups("tensor", tp, 1),
@@ -520,7 +522,7 @@ class Divisions:
 
     @cached_property
     def counts(self) -> int:
-        """Parts of the channels."""
+        """Number of equal parts into which the channels are divided: the channels, at most 8."""
         return min(self.fabric.shared_channels, self.PARTS)
 
     def channels(self, parts: Sequence[int]) -> tuple[int, ...] | None:
@@ -562,7 +564,7 @@ class DividedChannels:
         self._of_axis: dict[Axis, GroupPrices] = {}
 
     def pricing(self, axis: Axis) -> Pricing:
-        """Return the prices of the collectives of an axis."""
+        """Return the prices of the collectives of an axis on its own share of the channels, cached."""
         if axis not in self._of_axis:
             self._of_axis[axis] = self._prices.on(self.fabric(axis))
         return self._of_axis[axis]

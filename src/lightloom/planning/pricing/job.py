@@ -168,7 +168,7 @@ class DividedModel:
 
     @cached_property
     def split(self) -> TensorSplit:
-        """How tensor parallelism divides the operators."""
+        """How tensor parallelism divides the operators, and the number that its degree must divide."""
         return tensor_split(self.graph)
 
     @cached_property
@@ -193,7 +193,7 @@ class DividedModel:
 
     @cached_property
     def starts(self) -> Ints:
-        """First operators of blocks."""
+        """First operators of blocks, by index: [blocks]."""
         return block_starts(self.graph)
 
     @cached_property
@@ -211,7 +211,7 @@ class DividedModel:
 
     @property
     def sorts(self) -> OperatorColumns:
-        """One operator of each sort."""
+        """One operator of each sort, a sort being operators whose columns are all equal: columns [sorts]."""
         return self._alike[0]
 
     @property
@@ -333,7 +333,7 @@ class DividedModel:
         return {}
 
     def data_parallel_plan(self, strategy: Strategy) -> ParallelPlan:
-        """Return the plan (exchanges, memory) of a strategy that is data parallelism alone, kept; whatever its
+        """Return the plan (exchanges, memory) of a strategy that is data parallelism alone, cached; whatever its
         algorithm and codec."""
         key = strategy.sharding, strategy.dp, strategy.samples, strategy.recomputation
         if key not in self._data_parallel_plans:
@@ -437,12 +437,12 @@ class Job:
 
     @cached_property
     def operators(self) -> OperatorTimes:
-        """Seconds of the model's operators."""
+        """Times of the model's operators on the job's accelerator."""
         return self.model.times_on(self.accelerator)
 
     @cached_property
     def turns(self) -> LinkTurns:
-        """The links that exchanges of one step have in common."""
+        """The links of the fabric that exchanges of one step have in common, and so take in turns."""
         return LinkTurns.on(self.fabric)
 
     @cached_property

@@ -133,11 +133,11 @@ class PlacedRows:
 
     @property
     def samples(self) -> Ints:
-        """Samples of one group's micro-batch."""
+        """Samples of one group's micro-batch: [rows]."""
         return self.global_batch // (self.l * self.micro_batches)
 
     def rows(self, which: Any) -> PlacedRows:
-        """Return the rows of a mask or of indices."""
+        """Return the rows that a mask or indices choose."""
         return replace(self, **{name: getattr(self, name)[which] for name in PlacedChoice._fields})
 
 

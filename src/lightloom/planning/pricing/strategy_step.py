@@ -202,7 +202,7 @@ class StrategyStep:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Intervals of the step."""
+        """Intervals of the step; of a strategy with stages lowered to tasks and run."""
         if self.result is not None:
             return self.result.timeline
         assert self.stages is not None
@@ -310,7 +310,7 @@ class _DivisionSearch:
         return best[1]
 
     def _channels(self, parts: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the channels of each axis that has so many parts."""
+        """Return the channels of each axis that has so many parts of :class:`Divisions`."""
         channels = self.space.channels(parts)
         assert channels is not None  # there are as many as the axes need at least
         return channels

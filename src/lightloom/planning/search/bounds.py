@@ -97,7 +97,7 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
 
 
 def memory(job: Job, strategies: Strategies) -> Floats:
-    """Return the bytes that the fullest rank of each strategy holds: [rows]; kept with the model by what decides it,
+    """Return the bytes that the fullest rank of each strategy holds: [rows]; cached with the model by what decides it,
     for fabrics that have that in common."""
     columns = [getattr(strategies, name).tobytes() for name in Strategy._fields if name != "algorithm"]
     kept = tuple(method.state_bytes for method in job.exchanges)
@@ -257,8 +257,8 @@ class PriceLines:
         return slope(self.pricing, kind, ranks, exchange, stride)
 
     def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
-        """Return the lower bounds, kept, of the algorithms that may serve a group, without those above others; none for
-        one rank."""
+        """Return the lower bounds, cached, of the algorithms that may serve a group, without those above others; none
+        for one rank."""
         if group[1] == 1:
             return []
         if (kind, group) not in self._lines:
@@ -284,7 +284,7 @@ class _LineTable(NamedTuple):
 
     @classmethod
     def of(cls, groups: Sequence[Sequence[LowerPrice]], slopes: Floats) -> _LineTable:
-        """Return the table of the bounds of each group."""
+        """Return the table of the lower bounds of each group, groups with fewer lines filled up with infinite ones."""
         straight = [[line for line in lines if isinstance(line, PriceLine)] for lines in groups]
         most = max(1, *map(len, straight))
         padded = [[*lines, *[_NO_LINE] * (most - len(lines))] for lines in straight]
@@ -334,7 +334,8 @@ class FastestLink(NamedTuple):
 
 
 def fastest_link(fabric: Fabric) -> FastestLink:
-    """Return the rates and the latency that no circuits of a fabric exceed."""
+    """Return the most bytes per second and the least latency that circuits of a fabric can give a rank; on a WDM ring
+    also of the links between neighbours."""
     ring = fabric.exclusive and fabric.wavelength_routed
     return FastestLink(
         rate=fabric.total_receive_bandwidth() / fabric.ranks if fabric.ranks > 1 else float("inf"),

@@ -504,7 +504,7 @@ def regranted_json(step: RegrantedStep) -> dict[str, Any]:
 
 
 def coding_json(exchange: PricedExchange, ranks: int) -> dict[str, Any]:
-    """Return the assumptions on a method among so many replicas, in plain types."""
+    """Return a method's ratio among so many replicas, and the rates and source of its engine, in plain types."""
     engine = exchange.coder
     return {
         "codec": exchange.name,

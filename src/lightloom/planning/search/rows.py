@@ -192,7 +192,7 @@ class PlacedPlans:
         """Number of placements made so far."""
 
     def plan(self, choice: PlacedChoice) -> HybridPlan:
-        """Return the plan of a choice, kept, placed without the search around the best start; choices that cut all
+        """Return the plan of a choice, cached, placed without the search around the best start; choices that cut all
         operators alike share one plan."""
         balanced = self._partition(choice)
         if balanced not in self._plans:
@@ -239,7 +239,7 @@ class PlacedPlans:
         return circuits_bound(self._job, plan, self.circuits(choice), choice.ratio) + _earlier_bound(plan, choice)
 
     def circuits(self, choice: PlacedChoice) -> GroupCircuits:
-        """Return the circuits, kept, that are granted to the plan."""
+        """Return the circuits, cached, that are granted to the plan."""
         plan = self.plan(choice)
         if plan not in self._circuits:
             _keep(self._circuits, plan, grant(plan, self._job.fabric))
@@ -293,7 +293,7 @@ class PlacedPlans:
         return min(ratio * values, paced)
 
     def _partition(self, choice: PlacedChoice) -> BalancedGraph:
-        """Return the cut and balanced graph of a choice, kept by what decides it."""
+        """Return the cut and balanced graph of a choice, cached by what decides it."""
         cut = choice.k, choice.quantum, choice.most_exchanging
         key = choice.l, choice.samples, choice.recomputation, *cut
         if key not in self._balanced:
@@ -301,7 +301,7 @@ class PlacedPlans:
         return self._balanced[key]
 
     def _partitions_of(self, choice: PlacedChoice) -> Partitions:
-        """Return the function that partitions the graph of a group's micro-batch, kept; its memory follows the number
+        """Return the function that partitions the graph of a group's micro-batch, cached; its memory follows the number
         of groups."""
         key = choice.l, choice.samples, choice.recomputation
         if key not in self._partitions:
@@ -433,12 +433,13 @@ class ClusterRows:
 
     @cached_property
     def goodput(self) -> ClusterGoodput:
-        """Share of the time that trains, of the cluster."""
+        """Share of the time that trains on the cluster, with the causes of failures that nothing states."""
         return goodput_of(self.cluster, self.ledger)
 
     @property
     def counts(self) -> Counts:
-        """Counts of rows that were refused, bounded, placed and simulated so far."""
+        """Counts of rows that were refused, bounded, placed and simulated so far, partitions and placements
+        included."""
         return self._counts + Counts(partitioned=self._plans.partitions, placed=self._plans.placements)
 
     @property
@@ -643,7 +644,8 @@ class ClusterRows:
         return bool(self._needed)
 
     def nothing(self, refused: Sequence[RefusedPlan] = ()) -> UnsupportedError:
-        """Return the error that says why there is no plan, and what would do."""
+        """Return (not raise) the error that says why there is no plan, and what would do: TooLargeError where rows did
+        not fit the memory."""
         error = TooLargeError if self._needed else UnsupportedError
         return error(f"cluster {self.cluster.name}: {self._reason(refused)}")
 

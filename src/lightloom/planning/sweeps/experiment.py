@@ -227,7 +227,7 @@ class SweepSite:
 
     @classmethod
     def of(cls, name: str, ranks: int, settings: str, place: Fabric | Cluster | None, why: str = "") -> SweepSite:
-        """Return a site with its hash."""
+        """Return a site, and why it cannot be built where ``place`` is None, with the hash of all of that."""
         description = place.to_json() if isinstance(place, Cluster) else place and place.model_dump(mode="json")
         content = content_hash([name, ranks, settings, description, why])
         return cls(name=name, ranks=ranks, settings=settings, place=place, why=why, content=content)
@@ -259,7 +259,7 @@ class _SitePoint:
     """Hash of the user's file of a model; empty without one."""
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns that identify the point in its row."""
+        """Return the columns that identify the point in its row, the site's included."""
         names = [field.name for field in fields(self) if field.name not in _NO_COLUMNS]
         return self.site.columns(self.what) | {_COLUMNS.get(name, name): getattr(self, name) for name in names}
 

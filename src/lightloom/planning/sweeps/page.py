@@ -113,14 +113,14 @@ _TABLE_ROWS = 200
 
 
 def wins(group: Sequence[Contest], title: str) -> Table:
-    """Return the table of how often each entrant is fastest."""
+    """Return the table of how often each entrant is fastest, equally fast ones included, and how often it alone is."""
     alone = Counter(entrant(contest.winner) for contest in group if not contest.equals)
     rows = tuple((name, f"{count:,}", f"{alone[name]:,}") for name, count in fastest(group).most_common())
     return Table(title=title, columns=("algorithm", "times fastest", "alone"), rows=rows)
 
 
 def collective_tables(collectives: Sequence[Contest]) -> list[Table]:
-    """Return a table of winners for each kind of collective."""
+    """Return a table of winners for each kind of collective and cost model, one row a contest, at most 200."""
     return [
         Table(
             title=f"Fastest {kind}, {model} cost",
@@ -143,7 +143,7 @@ def collective_tables(collectives: Sequence[Contest]) -> list[Table]:
 
 
 def plan_table(plans: Sequence[Contest]) -> Table:
-    """Return the table of the fastest training steps."""
+    """Return the table of the fastest training steps, one row a contest, at most 200."""
     return Table(
         title="Fastest training steps",
         columns=("model", "where", "fastest", "step", "computation", "exposed", "memory", "next", "times as long"),
@@ -214,7 +214,7 @@ class Cell(NamedTuple):
 
 
 def colours_of(names: Sequence[str]) -> dict[str, Any]:
-    """Return a colour for each name, the same in all figures of a page."""
+    """Return a colour for each name, in the order of first occurrence."""
     ordered = list(dict.fromkeys(names))
     return dict(zip(ordered, cyclic_colours(len(ordered)).tolist(), strict=True))
 

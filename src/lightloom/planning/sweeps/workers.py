@@ -181,7 +181,7 @@ class Workers:
             raise ConfigError(f"--dask {self.dask} --ray {self.ray}: expected one cluster")
 
     def rows(self, work: Sequence[Batch]) -> Rows:
-        """Yield the rows of each batch as :meth:`results` does."""
+        """Yield the rows of each batch with their keys, as it finishes, in any order, as :meth:`results` does."""
         return self.results(compute, work)
 
     def results(self, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:

@@ -209,7 +209,7 @@ def _collective(request: Request, part: Fabric, held: int | None) -> Work:
 
 
 def _whole(schedule: Schedule, part: Fabric) -> GroupPart:
-    """Return a collective of all ranks of a job."""
+    """Return a collective of all ranks of a job as the one part of a joint schedule, on all channels of its fabric."""
     return GroupPart("data", AxisShare(part.ranks, 1, 0, part.shared_channels), schedule)
 
 
@@ -247,7 +247,8 @@ def _plan(request: Request, cluster: Cluster, held: int | None, same: Work | Non
 
 
 def _slowed(job: Job, choice: Strategy, slowdown: Mapping[str, float]) -> float:
-    """Return the seconds of a step on packet links where the exchanges of each sort take so many times longer."""
+    """Return the seconds of a step on packet links, circuits in place, where the exchanges of each sort take so many
+    times longer; 1 for a sort that is not named."""
     slower = job.fabric.model_copy(update={"slowed": slowdown.get(SENDS, 1.0)})
     return strategy_seconds(replace(job, pricing=SlowedPrices(job.pricing, choice, slowdown), fabric=slower), choice)
 
@@ -354,8 +355,8 @@ def _mean_slowdowns(works: Sequence[Work], shares: Sequence[Floats]) -> list[dic
 
 
 def link_shares(jobs: Sequence[JobTraffic], fabric: Fabric) -> Floats:
-    """Return the share of each link that each job takes on average over its step alone, or of its channels: [job,
-    link]."""
+    """Return the share, 0 to 1, of each link that each job takes on average over its step alone, or on circuits of its
+    channels: [job, link]."""
     shares = np.zeros((len(jobs), fabric.links))
     for row, each in zip(shares, jobs, strict=True):
         work = each.together
