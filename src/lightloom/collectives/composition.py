@@ -207,8 +207,10 @@ def _layout(
 
 
 def _count_shares(phase: Phase, sizes: Sequence[int], flat: _Flat) -> int:
-    """Return the shares (in an all-to-all, pairs of them) into which the chunks of a phase's flat schedule fall; 1
-    where it moves the data as a whole."""
+    """Return the shares into which the chunks of a phase's flat schedule fall; 1 where it moves the data as a whole.
+
+    Of an all-to-all these are pairs of shares.
+    """
     if phase.kind in ROOTED or flat.chunks % sizes[phase.axis]:
         return 1
     return sizes[phase.axis] ** (2 if phase.kind == "all-to-all" else 1)

@@ -101,8 +101,7 @@ ONE_STAGE = Algorithm(
 
 
 def in_network(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Return a schedule of one step: all ranks send to the switch, the switch to the root of a reduce, or by multicast
-    to all."""
+    """Return a schedule of one step: all ranks to the switch, it to the root of a reduce, or by multicast to all."""
     n, switch = collective.ranks, fabric.switch_rank
     rank, down = np.arange(n), np.arange(1 if collective.kind == "reduce" else n)
     zeros = np.zeros(n + len(down), np.int64)
@@ -227,8 +226,9 @@ def _phases(grid: Ints, halves: int, half: int) -> list[Moves]:
 
 
 def _along(lines: Ints, held: Ints, halves: int, half: int) -> list[Moves]:
-    """Return steps in which each line [line, place] of ranks spreads what its places hold [line, place, share] to all
-    of it.
+    """Return steps in which each line [line, place] of ranks spreads to all of it what its places hold.
+
+    What they hold is [line, place, share].
 
     Chunks are numbered share · ``halves`` + ``half``.
     """

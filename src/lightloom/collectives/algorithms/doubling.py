@@ -78,8 +78,7 @@ def _members(n: int) -> tuple[Ints, Ints]:
 
 
 def _gather_moves(n: int) -> list[Moves]:
-    """Return the moves of an all-gather, where each member i holds the shares [low[i], high[i]) of its block of
-    members.
+    """Return the moves of an all-gather: each member i holds shares [low[i], high[i]) of its block of members.
 
     Folded ranks first hand their share to the one before, and in the end get from it what they lack.
     """
@@ -224,8 +223,9 @@ def hierarchical_phases(kind: Kind, flats: Sequence[Algorithm], first: int = 0) 
 
 
 def hierarchical(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Return the schedule of phases along each axis: straight exchanges over switches, rings where links join
-    neighbours.
+    """Return the schedule of phases along each axis.
+
+    Straight exchanges where switches join the ranks of an axis, rings where links join neighbours.
 
     Binomial trees for kinds with a root. Where all axes are rings, each begins with a part of the data.
     """

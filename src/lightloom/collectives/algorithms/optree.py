@@ -127,7 +127,7 @@ _COUNTED_EXACTLY = 48
 
 
 def cut(start: Ints, size: Ints, radix: int) -> tuple[Ints, Ints, Ints]:
-    """Cut each part into ``radix`` near-equal ones, larger first: (starts, sizes, which part each came from)."""
+    """Return each part cut into ``radix`` near-equal ones, larger first: starts, sizes, which part each came from."""
     pieces = np.minimum(size, radix)
     parent = np.repeat(np.arange(len(size)), pieces)
     index = np.arange(len(parent)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
@@ -174,8 +174,9 @@ def _first_stage_colours(size: Ints) -> int:
 
 @lru_cache(maxsize=256)
 def best_radices(n: int, channels: int) -> tuple[int, ...]:
-    """Return the radices with the fewest steps among the most promising; ties go to fewer stages, then the lower
-    estimate.
+    """Return the radices with the fewest steps among the most promising.
+
+    Ties go to fewer stages, then to the lower estimate.
 
     Estimate of a stage of radix m: around the ring ceil(N/m)·C(m) wavelengths, along a line (N/m)·floor(m²/4), over w.
     """
@@ -198,8 +199,7 @@ def _candidates(n: int, channels: int) -> list[tuple[int, ...]]:
 
     @cache
     def rest(size: int) -> list[tuple[float, tuple[int, ...]]]:
-        """Return the best ways to finish parts of ``size`` ranks along lines, (estimated steps, radices), cheapest
-        first."""
+        """Return the best ways to finish parts of ``size`` ranks along lines, (steps, radices), cheapest first."""
         if size == 1:
             return [(0.0, ())]
         candidates = []
@@ -219,8 +219,9 @@ def _candidates(n: int, channels: int) -> list[tuple[int, ...]]:
 def optree(
     collective: Collective, fabric: Fabric, *, striped: bool = False, radices: Sequence[int] | None = None
 ) -> Schedule:
-    """Return OpTree's schedule on a WDM ring; ``radices`` fixes the parts of each stage, else the search takes the
-    fewest steps.
+    """Return OpTree's schedule on a WDM ring.
+
+    ``radices`` fixes the parts of each stage, else the search takes the fewest steps.
 
     As reduce-scatter it runs backwards. Rows carry all that a pair of ranks exchanges in a step, at most as many shares
     as a link has channels.
@@ -311,8 +312,7 @@ class _Parts(NamedTuple):
         return order.ravel(), first, count
 
     def cut(self, radix: int) -> tuple[_Parts, Ints]:
-        """Return each part cut into so many, after these have exchanged what they hold; and which part each came from:
-        [part]."""
+        """Return each part cut into so many, after these exchanged what they hold; and the part each came from."""
         start, size, parent = cut(self.start, self.size, radix)
         _, first, kind = np.unique(packed((self.kind[parent], size)), return_index=True, return_inverse=True)
         position = np.empty((len(first), self.position.shape[1]), np.int32)

@@ -85,8 +85,10 @@ def _sides(group: _Members) -> Iterator[tuple[int, _Members]]:
 
 
 def _collected(groups: list[_Members]) -> Bundles:
-    """Return the stage in which all that members hold goes to their middle; who lies as far from it takes the same
-    colours."""
+    """Return the stage in which all that members hold goes to their middle.
+
+    Who lies as far from it takes the same colours.
+    """
     most = max(int((group.end - group.first).max()) for group in groups)
     parts = []
     for group in groups:
@@ -109,8 +111,10 @@ def _exchanged(members: _Members) -> Bundles:
 
 
 def _spread(groups: list[_Members], n: int, taps: int) -> Bundles:
-    """Return the stage in which every share goes to those members who lack it; one side's lightpaths begin at the
-    middle."""
+    """Return the stage in which every share goes to those members who lack it.
+
+    The lightpaths of one side all begin at the middle.
+    """
     parts, colours, path = list[tuple[Ints, ...]](), 0, 0
     for group in groups:
         for direction, side in _sides(group):
@@ -229,7 +233,7 @@ def _refused(kind: str, fabric: Fabric) -> str | None:
 
 
 def _wrht_rows(kind: str, fabric: Fabric) -> int:
-    """Estimate the rows of its schedules."""
+    """Return an estimate of the rows of its schedules."""
     n, w = fabric.ranks, max(fabric.usable_channels, 1)
     return 2 * n * (n // w + 2 * w + 4) if kind == "all-gather" else rows_by_rank(kind, fabric)
 

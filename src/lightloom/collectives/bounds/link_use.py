@@ -49,8 +49,7 @@ def line_all_to_all_wavelengths(nodes: int) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def broadcast_uses(ranks: int, hops: int) -> int:
-    """Return C(N, H), the fewest link uses of a broadcast to ``ranks`` ranks, its source among them, within ``hops``
-    hops.
+    """Return C(N, H), the fewest link uses of a broadcast within ``hops`` hops to ``ranks`` ranks, its source included.
 
     Never below the closed form (N − 1) + max(0, N − 1 − 2 H), and equal to it where 2 H (H + 1) ≥ N − 1.
     """
@@ -116,8 +115,10 @@ def _led_away(paid: float, hops: int, enough: int) -> float:
 
 
 def _two_phases(ranks: int, hops: int) -> Floats:
-    """Return D(N, p, H − p) for p = 0 ... H − 1: uses of trees whose first p levels cost one more than their lengths:
-    [p]."""
+    """Return D(N, p, H − p) for p = 0 ... H − 1: [p].
+
+    They are the uses of trees whose first p levels cost one more than their lengths.
+    """
     phases = np.arange(hops, dtype=np.float64)
     left, uses = np.full(hops, float(ranks - 1)), np.zeros(hops)
     whole, first = (0.0, 1.0), (np.zeros(hops), np.ones(hops))
@@ -183,8 +184,9 @@ def slotted_seconds(ranks: int, hop: float, per_link_use: float) -> float:
 
 
 def relayed_seconds(ranks: int, hop: float, per_link_use: float, first_uses: float) -> float:
-    """Return the least X in which an all-gather can relay, between ``hop`` and X − ``hop``, what first hops do not
-    reach.
+    """Return the least X in which an all-gather can relay, in X less two hops, what first hops do not reach.
+
+    It relays between ``hop`` and X − ``hop``.
 
     Zero where first hops may reach all ranks.
 
@@ -213,8 +215,7 @@ def _least_in_last_slot(ranks: int, hops: int, capacity: float) -> float:
 
 @lru_cache(maxsize=1 << 12)
 def _relayed_uses(ranks: int, hops: int, first_uses: float) -> float:
-    """Return link uses of a byte after its first hop, at least, within ``hops`` hops and with ``first_uses`` in the
-    first.
+    """Return link uses of a byte after its first hop, at least, within ``hops`` hops; ``first_uses`` are in the first.
 
     Links of first hops are priced no lower than others. Where fewer of these are used at equal prices, more would do.
     """
@@ -235,8 +236,7 @@ _Point = tuple[float, float]
 def _segment(
     ranks: int, hops: int, few: _Point, many: _Point, is_before: Callable[[_Point], bool]
 ) -> tuple[_Point, _Point]:
-    """Return neighbouring corners of the convex frontier of uses between two of its points, where ``is_before``
-    changes."""
+    """Return neighbouring corners of the convex frontier of uses between two points, where ``is_before`` changes."""
     while True:
         price = (many[0] - few[0]) / (few[1] - many[1])
         corner = _cheapest(ranks, hops, price)
@@ -298,8 +298,7 @@ def ranks_by_hops(ranks: int, degree: int) -> list[int]:
 
 
 def degree_seconds(collective: Collective, fabric: Fabric) -> float:
-    """Return seconds from dark circuits that no schedule beats on a switch where every rank holds ``channels``
-    circuits.
+    """Return seconds from dark circuits that nothing beats on a switch where every rank holds ``channels`` circuits.
 
     Either one set of circuits serves all, and data has its hops to go; or circuits are set at least twice. The first
     set-up and one conversion are included.

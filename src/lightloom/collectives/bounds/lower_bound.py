@@ -204,7 +204,10 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
 
 
 def _relay_bounds(collective: Collective, fabric: Fabric, least: float) -> list[tuple[float, str]]:
-    """Bound all-gathers and reduce-scatters whose circuits stand; ``least`` seconds are known to be needed."""
+    """Return bounds of all-gathers and reduce-scatters whose circuits stand, each with what sets it.
+
+    ``least`` is what other bounds prove, in seconds.
+    """
     ranks, hop, twice = collective.ranks, _hop_seconds(fabric), fabric.setup_time + _hop_seconds(fabric)
     per_use = collective.nbytes / float(fabric.link_bandwidth().sum())
     relayed = min(relayed_seconds(ranks, hop, per_use, 2 * fabric.channels), twice)

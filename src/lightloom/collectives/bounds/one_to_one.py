@@ -90,8 +90,7 @@ def rank_seconds(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
 
 
 def _arc_seconds(demand: Demand, fabric: Fabric) -> tuple[float, str]:
-    """Return seconds in which links into, or out of, an arc of a ring carry what must pass them: the worst arc, and its
-    name."""
+    """Return seconds in which links into, or out of, the worst arc of a ring carry what must pass, and its name."""
     ranks = demand.ranks
     bytes_of = np.zeros((ranks, ranks))
     np.add.at(bytes_of, (demand.source, demand.destination), demand.nbytes)

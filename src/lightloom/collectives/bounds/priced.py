@@ -189,8 +189,9 @@ def two_hops_join(ranks: int, channels: int, ends: int) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def blocks_in_two_hops(ranks: int, channels: int) -> float:
-    """Return the blocks that a wavelength carries in first hops at least, and as many in second ones, if none makes
-    three.
+    """Return the blocks that a wavelength carries in first hops at least, and as many in second ones.
+
+    No block makes three hops.
 
     0 where the links prove nothing.
     """
@@ -213,8 +214,7 @@ def _links_left(ranks: int, channels: int) -> tuple[float, float, float, float]:
 
 
 def _most_blocks(ranks: int, channels: int, ends: int) -> float:
-    """Return the blocks that a circuit brings as far as it is long in first hops, at most, or the equivalent of such
-    blocks.
+    """Return the blocks, or their equivalent, that a circuit brings as far as it is long in first hops, at most.
 
     Where a block turns back in its second hop, as many of its links are in vain, and no two turn back equally far.
     """

@@ -146,8 +146,10 @@ def _used_until(ranks: int, hops: float) -> float:
 
 @lru_cache(maxsize=16)
 def _uses_summed(ranks: int) -> Floats:
-    """Return C(N, 1) + ... + C(N, k): [k], for k from 0 to the number of ranks; beyond few hops by the closed form
-    below C."""
+    """Return C(N, 1) + ... + C(N, k): [k], for k from 0 to the number of ranks.
+
+    Beyond few hops C is taken by its closed form.
+    """
     exact = int(np.sqrt(ranks / 2)) + 1
     hops = np.arange(ranks + 1, dtype=np.float64)
     uses = ranks - 1 + np.maximum(0.0, ranks - 1 - 2 * hops)
@@ -222,7 +224,7 @@ class RootedPrices(NamedTuple):
 
 
 def capacities(hops: float) -> Floats:
-    """Parts of a hop's time in which data may be sent to arrive within so many hops' time: [slot]."""
+    """Return parts of a hop's time in which data may be sent to arrive within so many hops' time: [slot]."""
     slots = int(hops)
     last = hops - slots
     return np.append(np.ones(slots - 1), last) if last > _ROUNDING else np.ones(slots - 1)
@@ -268,8 +270,7 @@ class Search:
         return most > 0
 
     def prices(self, prices: RootedPrices, capacity: Floats) -> tuple[Floats, Floats, float]:
-        """Return prices of usual lightpaths and the root's first ones, [slot, length] each, and what the root's ends
-        add.
+        """Return prices of usual lightpaths and the root's first ones, [slot, length] each, and what root's ends add.
 
         What a lightpath carries in all slots costs no more than its length, or, from the root, its length and its end.
         """
@@ -351,8 +352,10 @@ class Search:
         return RootedPrices(x[:usual].reshape(slots, classes), x[usual:both].reshape(slots, classes + 1))
 
     def _row(self, tree: tuple[Floats, Floats], slots: int) -> Floats:
-        """Return the programme's row of a tree: the cheapest tree costs no more than this one; zeros if it needs more
-        slots."""
+        """Return the programme's row of a tree: zeros if it needs more slots.
+
+        It says that the cheapest tree costs no more than this one.
+        """
         parts = []
         for used in tree:
             if used[slots:].any():

@@ -33,7 +33,7 @@ BLOCK: Effort = 1 << 19
 
 
 def blocks(rows: Ints, size: int = BLOCK) -> list[Ints]:
-    """Split rows into blocks that bound the memory of arrays over links."""
+    """Return rows split into blocks that bound the memory of arrays over links."""
     return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
 
 
@@ -158,7 +158,7 @@ class CircuitChanges:
 
 
 def circuit_changes(schedule: Schedule, fabric: Fabric) -> CircuitChanges:
-    """Follow the circuits through the steps: each stays until another needs one of its channels.
+    """Return which steps change circuits, each of which stays until another needs one of its channels.
 
     Where no channel ever serves a second circuit all are set up at first: ``static`` holds and only the first step is
     marked. Otherwise ``rows`` is None.
@@ -188,7 +188,7 @@ class _Circuits:
         self._order: CellOrder | None = None
 
     def tune(self, schedule: Schedule, rows: Ints, changed: Mask, new: Mask) -> bool:
-        """Set up what these rows need, in their order; True if some channel has to serve a second circuit.
+        """Set up what these rows need, in their order, and return whether some channel has to serve a second circuit.
 
         Args:
             changed: out, steps that change circuits: [step].
@@ -215,7 +215,7 @@ class _Circuits:
         return blake2b(self.tuned.data).digest()
 
     def follow(self, schedule: Schedule, rows: Ints, step: int) -> tuple[bytes, bool, bool]:
-        """Set up what all copies of a step need; the circuits then, and whether the step changed or overwrote some.
+        """Set up what all copies of a step need; return the circuits then, and whether it changed or overwrote some.
 
         The first is the digest of the circuits that stand after the step.
         """
@@ -226,8 +226,9 @@ class _Circuits:
 
 
 def _changed_in_copies(schedule: Schedule, fabric: Fabric, changed: Mask) -> tuple[Ints, bool]:
-    """Mark the steps of a folded schedule that change circuits; rows that name all circuits, and whether some channel
-    serves a second one.
+    """Mark the steps of a folded schedule that change circuits.
+
+    Returns rows that name all circuits, and whether some channel serves a second one.
 
     A step that finds the same circuits as one before that is like it does the same to them, and is not followed again.
     """
@@ -361,7 +362,10 @@ def _loads_by_step(schedule: Schedule, fabric: Fabric, classes: int, link_class:
 
 
 def fabric_key(fabric: Fabric) -> tuple[object, ...]:
-    """Return what tells fabrics apart whose schedules cost the same."""
+    """Return what tells fabrics apart whose schedules cost the same.
+
+    Its implementation and its fields as JSON, sources left out.
+    """
     return (*fabric.implementation, fabric.model_dump_json(exclude={"sources"}))
 
 
@@ -384,7 +388,7 @@ def _rows_by_step(schedule: Schedule) -> list[list[Column]]:
 
 
 def _distinct_transfers(rows: Sequence[Column], ranks: int) -> _Transfers:
-    """Join rows with the same ends and route to one transfer, in the same order for every order of the rows.
+    """Return transfers that join rows with the same ends and route, in the same order for every order of the rows.
 
     Rows of few transfers that do not follow each other stay apart.
 
@@ -404,7 +408,7 @@ def _distinct_transfers(rows: Sequence[Column], ranks: int) -> _Transfers:
 
 
 def _count_chunks(transfers: _Transfers, fabric: Fabric) -> _StepChunks:
-    """Count the chunks that the transfers of a step load on links; of a group of ranks, on those of all siblings.
+    """Return the chunks that the transfers of a step load on links; of a group of ranks, on those of all siblings.
 
     The latency is that of the slowest transfer, on a fabric that reduces in the network its diameter's.
     """
@@ -612,7 +616,10 @@ class StepLoads:
         return 1 if self.pipeline is None else self.pipeline.pieces
 
     def transmission(self, fabric: Fabric) -> Floats:
-        """Return the seconds of bits on links and of propagation in each step, with packets as the fabric has them."""
+        """Return the seconds of bits on links and of propagation in each step, with packets as the fabric has them.
+
+        One number a step, as if nothing ran beside it.
+        """
         return self.transfers.seconds(self, fabric)
 
     def at_size(self, nbytes: float, fabric: Fabric) -> StepLoads:
@@ -678,8 +685,7 @@ def _transfer_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> Tra
 
 
 def _crossings(schedule: Schedule, fabric: Fabric, transfers: TransferLoads) -> float:
-    """Return the chunks (in mean chunks where they differ) that are sent, on packet fabrics times the links of each
-    way.
+    """Return the chunks (mean chunks where they differ) that are sent, on packet fabrics times the links of each way.
 
     On circuits equal chunks count once for each lightpath, however many ranks tap it, in all copies; where chunks
     differ in size every row counts. Of a pipeline it is that of one piece.

@@ -76,8 +76,10 @@ class Cost(Result):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields by name, seconds as ``NAME_s``, energy as ``energy_j`` (None if unknown), ``static`` as
-        ``static_circuits``."""
+        """Return the fields by name, seconds as ``NAME_s``, energy as ``energy_j`` (None if unknown).
+
+        ``static`` is named ``static_circuits``.
+        """
         names = {"steps": "steps", "static": "static_circuits", "energy": "energy_j"}
         return {names.get(name, f"{name}_s"): value for name, value in asdict(self).items()}
 
@@ -257,7 +259,7 @@ class Played(NamedTuple):
 
 
 def play(schedule: Schedule, fabric: Fabric) -> Played:
-    """Send every row as soon as its lightpath is free and its data is there.
+    """Return when every row is sent, each as soon as its lightpath is free and its data is there.
 
     The schedule is verified: its rows are all sent in the end. Of groups of ranks, all siblings are played, the last
     of which says when a row begins.

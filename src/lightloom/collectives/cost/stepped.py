@@ -175,6 +175,8 @@ class StepTimes:
 def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None) -> Cost:
     """Return time and energy of one run from dark fibres.
 
+    A queued schedule is played, and ``codec`` does not count; another one is priced by its steps.
+
     Raises:
         UnknownNameError: no such cost model.
     """
@@ -398,8 +400,9 @@ def straggling(schedule: Schedule, fabric: Fabric, *, late: float = 0.0, slower:
 
 
 def _straggling_in_queues(schedule: Schedule, fabric: Fabric, late: float, slower: float) -> Straggling:
-    """Return what each rank delays if it straggles, of a queued schedule played again with every rank of one period
-    late and slower in turn.
+    """Return what each rank delays if it straggles, of a queued schedule.
+
+    It is played again with every rank of one period late and slower in turn.
 
     The time includes the set-up of circuits.
     """

@@ -285,7 +285,7 @@ def _feeder_node(entry: object, place: int, path: Path) -> Node:
 
 
 def _name_launched(nodes: list[Node]) -> list[Node]:
-    """Name the accelerator's nodes after the calls that launch them, and take their durations alone, if there are both.
+    """Return nodes where the accelerator's are named after the calls that launch them, and alone have durations.
 
     The first call that such a node waits for has launched it; the call's name says which pass it belongs to. Calls that
     only launch keep their place in the order and no duration.

@@ -42,7 +42,7 @@ class RowOrder:
 
 
 def row_order(schedule: Schedule) -> RowOrder:
-    """Order the rows of a verified, unfolded schedule.
+    """Return the order of the rows of a verified, unfolded schedule.
 
     The time is linear in the number of rows and dependencies.
 

@@ -37,8 +37,7 @@ def ring_links(nodes: int, source: Ints, destination: Ints, route: Ints) -> int:
 
 @lru_cache(maxsize=64)
 def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return an optimal one-stage all-to-all on a ring: (source, destination, route, wavelength), one entry an ordered
-    pair.
+    """Return an optimal one-stage all-to-all on a ring: (source, destination, route, wavelength), [ordered pair] each.
 
     Two opposite nodes X and Y are served at a time and then taken off the ring. For v on the one side of them and u on
     the other, one clockwise wavelength carries the closed tour X→v→Y→u→X, one counter-clockwise its reverse:
@@ -80,8 +79,7 @@ def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def colour_intervals(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, int]:
-    """Return fewest colours such that overlapping intervals [start, end) of a line of ``nodes`` differ, and their
-    number.
+    """Return fewest colours such that overlapping intervals [start, end) of a line of ``nodes`` differ, and how many.
 
     Interval i receives ``count[i]`` colours; they come back concatenated, with the number of colours (the largest
     load).
@@ -506,7 +504,9 @@ def sequence(first: Schedule, second: Schedule, collective: Collective) -> Sched
 def from_all_gather(
     collective: Collective, fabric: Fabric, all_gather: Callable[[Collective], Schedule], *, mirrored: bool = False
 ) -> Schedule:
-    """Serve any of the three kinds from an algorithm that knows all-gather only (``mirrored``: see :func:`reverse`).
+    """Return a schedule of any of the three kinds from an algorithm that knows all-gather only.
+
+    ``mirrored`` is that of :func:`reverse`.
 
     A reduce-scatter is the all-gather run backwards, an all-reduce that and then the all-gather.
     """
@@ -520,14 +520,14 @@ def from_all_gather(
 def all_gather_by_moves(
     name: str, collective: Collective, fabric: Fabric, chunks: int, logical: list[Moves], *, striped: bool = False
 ) -> Schedule:
-    """Serve any of the three kinds from the moves of an all-gather, one logical step after the other."""
+    """Return a schedule of any of the three kinds from the moves of an all-gather, one logical step after the other."""
     return from_all_gather(
         collective, fabric, lambda gather: assign_wavelengths(name, gather, fabric, chunks, logical, striped=striped)
     )
 
 
 def from_broadcast(collective: Collective, fabric: Fabric, broadcast: Callable[[Collective], Schedule]) -> Schedule:
-    """Serve both kinds with a root from an algorithm that knows broadcast only.
+    """Return a schedule of either kind with a root from an algorithm that knows broadcast only.
 
     A reduce is the broadcast run backwards.
     """
@@ -547,7 +547,7 @@ def from_broadcast(collective: Collective, fabric: Fabric, broadcast: Callable[[
 
 
 def lightpaths_of(fabric: Fabric, source: Column, destination: Column, route: Column) -> Ints:
-    """Number transfers by their ends and routes, as rows of queued schedules on packet links have them: [row]."""
+    """Return a number for each transfer by its ends and route, as queued rows on packet links have them: [row]."""
     pair = source.astype(np.int64) * fabric.ranks + destination
     return distinct(pair * fabric.routes + route, fabric.ranks**2 * fabric.routes)[1]
 

@@ -460,7 +460,7 @@ _SMALL = 1 << 16
 
 
 def sorted_by(*keys: Ints) -> Ints:
-    """Sort as ``np.lexsort`` does: the order by the last key, then the one before it; keys of 0 and more, [n] each.
+    """Return the order by the last key, then the one before it, as ``np.lexsort`` does; keys of 0 and more, [n] each.
 
     Time: linear in n and the largest key; as ``np.lexsort`` where keys are much larger than n.
     """
@@ -476,7 +476,7 @@ def sorted_by(*keys: Ints) -> Ints:
 
 
 def distinct(values: Ints, most: int) -> tuple[Ints, Ints]:
-    """Number values from 0 to ``most`` − 1 as ``np.unique`` does: distinct values, and the place of each: [n].
+    """Return the distinct ones of values from 0 to ``most`` − 1, and the place of each value, as ``np.unique``: [n].
 
     Time: linear in n and ``most``; as ``np.unique`` where ``most`` is much larger than n.
 

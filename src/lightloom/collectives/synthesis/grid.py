@@ -274,10 +274,9 @@ def _round_counts(links: GridLinks) -> Iterator[_Rounds]:
 
 
 def _budgets(links: GridLinks, hops: NDArray[np.int16], pieces: int, least: int) -> Ints:
-    """Return the chunks on each link of the poorest rank in every round, as many as the ranks so far away ask for:
-    [round].
+    """Return the chunks on each link of the poorest rank in every round: [round].
 
-    ``least`` is the total that they must not exceed where each round has at least one.
+    They are as many as the ranks so far away ask for, one at least, and ``least`` together where that allows it.
     """
     entering = np.diff(links.entering)
     poorest = np.lexsort((-hops.max(axis=0), entering))[0]
@@ -380,8 +379,7 @@ def flowing(collective: Collective, fabric: Fabric) -> tuple[Schedule, float]:
 def _played(
     steps: Schedule, fabric: Fabric, pieces: int, least: float, *, single: bool
 ) -> tuple[Schedule | None, float]:
-    """Return steps without barriers and their seconds; None and a floor of them where lines prove that not below
-    ``least``.
+    """Return steps without barriers and their seconds; None and a floor of these where it is not below ``least``.
 
     Lines are those of earlier plays at other sizes. A schedule that was played is returned even if it is not faster.
 

@@ -111,8 +111,7 @@ class Transfers(NamedTuple):
 
     @classmethod
     def of(cls, fabric: Fabric, *, backward: bool = False) -> Transfers:
-        """Return transfers from neighbour to neighbour where links join all ranks, otherwise from every rank to every
-        other.
+        """Return transfers between neighbours where links join all ranks, otherwise from each rank to every other.
 
         Args:
             backward: transfers of trees that run towards their root: each is named by its ends in the tree that is

@@ -84,8 +84,9 @@ class MulticastDesign(TreeRules):
     slack: float = field(default=1.1, kw_only=True)
 
     def sound(self, ranks: int, taps: int, reach: int | None) -> bool:
-        """Return True when the first level misses no rank, hubs are nested, and no lightpath is too long or has too
-        many taps.
+        """Return True when the first level misses no rank, hubs are nested, and lightpaths are not too long.
+
+        Nor may they have more than ``taps`` taps.
 
         ``reach`` is the most links of a lightpath, None where light reaches everywhere.
         """
@@ -114,8 +115,7 @@ class MulticastDesign(TreeRules):
 def make_multicast_trees(
     design: MulticastDesign, ranks: int, nbytes: float, timing: Timing, bound: float
 ) -> RingTrees | None:
-    """Return trees and times of an all-gather of ``nbytes`` a rank; None where lines of lightpaths do not reach every
-    rank.
+    """Return trees and times of an all-gather of ``nbytes`` a rank; None where lines do not reach every rank.
 
     Args:
         bound: seconds that no schedule beats, circuits in place.
@@ -175,8 +175,7 @@ _MOST_CANDIDATES = 3000
 def multicast_candidates(
     ranks: int, channels: int, taps: int, reach: int | None, nbytes: float, timing: Timing
 ) -> list[tuple[float, MulticastDesign]]:
-    """Return estimated seconds and designs, the best first, and only it of those that differ in the line's length
-    alone.
+    """Return estimated seconds and designs, the best first, and one of those that differ in the line's length alone.
 
     At most 3000; widths fill the channels as far as they can.
     """
@@ -239,8 +238,7 @@ def _colours(ranks: int, *levels: Ints) -> Ints:
 
 
 def _estimated(ranks: int, base: Ints, fill: Ints, top: Ints, part: Floats, seconds: float) -> tuple[Floats, Floats]:
-    """Return receptions of the longest path [row], and seconds that a lightpath of each level is busy at width 1: [row,
-    level].
+    """Return receptions of the longest path [row], and seconds that a lightpath is busy at width 1: [row, level].
 
     ``part`` is the part of a half ring that the line of long lightpaths covers, ``seconds`` those of a share on one
     wavelength.
@@ -278,8 +276,7 @@ def _estimated(ranks: int, base: Ints, fill: Ints, top: Ints, part: Floats, seco
 
 
 def _fitted(loads: Floats, colours: Ints, channels: int) -> tuple[Floats, Mask]:
-    """Return the least seconds at which every level has the wavelengths that it needs, and whether there are any: [row]
-    each."""
+    """Return the least seconds at which every level has the wavelengths that it needs, and if any do: [row]."""
 
     def fits(limit: Floats) -> Mask:
         """Return whether each row's levels fit the channels if lightpaths are busy so long: [row]."""
@@ -394,8 +391,7 @@ class MulticastSearch:
                 self._try(replace(design, pieces=self._pieces(design, effort)))
 
     def _pieces(self, design: MulticastDesign, effort: int) -> int:
-        """Return so many that a piece is sent in a tenth of a hop, as long paths pay that at every hop, if not too
-        dear."""
+        """Return so many that a piece is sent in a tenth of a hop, which long paths pay each hop; fewer if too dear."""
         sending = self._nbytes / (min(arc.width for arc in design.arcs) * self._timing.bandwidth)
         most = _QUICK_PART * effort / self._cost(design)
         quick = next((pieces for pieces in _PIECES if sending <= pieces * _QUICK * self._timing.hop), _PIECES[-1])
@@ -406,8 +402,7 @@ class MulticastSearch:
         return self._best[0] <= _NEAR * self._bound
 
     def _try(self, design: MulticastDesign) -> None:
-        """Grow the trees of a design that fits, and keep its seconds; infinite where it does not fit or reach all
-        ranks.
+        """Grow the trees of a design that fits, and keep its seconds; infinite where it does not fit, or misses ranks.
 
         A design that was tried before is not tried again.
         """

@@ -231,7 +231,10 @@ def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _within_effort(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules in steps and without, until as many queued rows have been played as effort allows."""
+    """Yield schedules in steps and without, until as many queued rows have been played as effort allows.
+
+    The schedule that goes beyond it is still yielded.
+    """
     played = 0
     for schedule in chain(_in_steps(collective, fabric), _without_steps(collective, fabric)):
         yield schedule
@@ -279,8 +282,10 @@ def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
 
 
 def _suited(fabric: Fabric) -> Algorithm:
-    """Return the algorithm whose steps are worth sending without barriers: hierarchical where ranks lie on several
-    axes, else the two-way ring."""
+    """Return the algorithm whose steps are worth sending without barriers.
+
+    Hierarchical where ranks lie on several axes, else the two-way ring.
+    """
     return HIERARCHICAL if len(fabric.axes) > 1 else RING_TWO_WAY.bundled()
 
 
@@ -345,5 +350,8 @@ def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def _choices(fabric: Fabric) -> int:
-    """Return the number of transfers that one tree chooses among."""
+    """Return the number of transfers that one tree chooses among.
+
+    Among neighbours eight a rank are assumed.
+    """
     return fabric.ranks * (8 if neighbours_join(fabric) else fabric.ranks)

@@ -167,7 +167,10 @@ def between_ranks(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules of plain algorithms."""
+    """Yield schedules of plain algorithms.
+
+    Straight ones and the two-way ring, none where an algorithm refuses.
+    """
     for algorithm in (ONE_STAGE.bundled(), ONE_STAGE, RING_TWO_WAY.bundled()):
         schedule = steps_of(algorithm, collective, fabric)
         if schedule is not None:
@@ -227,7 +230,8 @@ def _by_ways(
 def _carriers(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Yield schedules of even collectives on circuits that stand, which parts may take too.
 
-    Around damage an all-gather alone; else neighbours in two ways, and what the search finds for a kind like this one.
+    Around damage an all-gather alone; else the two-way ring where its circuits never change, and what is found for an
+    even all-to-all, broadcast or reduce.
     """
     if fabric.damaged:
         around = around_damage(Collective("all-gather", fabric.ranks, collective.nbytes), fabric)

@@ -155,8 +155,10 @@ def kautz(ranks: int, degree: int) -> StandingCircuits:
 
 
 def _without_loops(source: Ints, destination: Ints) -> Ints:
-    """Return destinations without circuits from a rank to itself [circuit]; some are left where no exchange removes
-    them."""
+    """Return destinations without circuits from a rank to itself: [circuit].
+
+    Some are left where no exchange removes them.
+    """
     loops = np.flatnonzero(source == destination)
     destination = destination.copy()
     while len(loops):
@@ -313,7 +315,10 @@ def _period(ranks: int, longest: int) -> int:
 
 
 def _exchange_candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield all-to-alls over lifts, over a Kautz graph, and straight over circuits that change."""
+    """Yield all-to-alls over lifts, over a Kautz graph, and straight over circuits that change.
+
+    Over a Kautz graph only where rows are not too many; those over lifts in 1 and 4 pieces.
+    """
     ranks, degree = fabric.ranks, fabric.channels
     for period in sorted({1, _period(ranks, _LONGEST_PERIOD // 2), _period(ranks, _LONGEST_PERIOD)}):
         circuits = Lift.of(ranks, lift(ranks, degree, period))

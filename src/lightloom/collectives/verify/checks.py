@@ -22,13 +22,13 @@ _LIGHTPATH_COLUMNS = ("source", "route", "fibre", "first_wavelength", "wavelengt
 
 
 def row_name(schedule: Schedule, row: int) -> str:
-    """Name a row in messages."""
+    """Return the name of a row for messages."""
     s = schedule
     return f"step {s.step[row]}, rank {s.source[row]}→{s.destination[row]}, {_carried(s, row)} (row {row})"
 
 
 def _carried(schedule: Schedule, row: int) -> str:
-    """Name the chunks that a row carries in messages; a list that does not exist by its number."""
+    """Return the name of the chunks that a row carries, for messages; a list that does not exist by its number."""
     lists, number = schedule.lists, int(schedule.chunk[row])
     if lists is None:
         return f"chunk {number}"
@@ -203,8 +203,7 @@ def moved_back(schedule: Schedule, chunk: Ints, copy: Ints) -> Ints:
 def _check_light(
     fabric: Fabric, source: Ints, destination: Ints, route: Ints, channel: Ints, count: Ints, name: Callable[[int], str]
 ) -> None:
-    """Raise VerificationError where light of a transfer passes too many links, or a failed transceiver or blocked
-    channel.
+    """Raise VerificationError where light passes too many links, a failed transceiver or a blocked channel.
 
     All arrays are [transfer]; ``channel`` is the first of ``count`` channels, and ``name`` names a transfer by its
     index in messages.
@@ -270,7 +269,7 @@ def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column
 
 
 def _chains(reach: Column) -> list[list[int]]:
-    """Part steps into chains, each step of which ends before the next one begins.
+    """Return steps parted into chains, each step of which ends before the next one begins.
 
     Each chain lists step numbers; a step joins the first chain whose last step ends before it.
 

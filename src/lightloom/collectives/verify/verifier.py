@@ -269,8 +269,7 @@ def _farthest(schedule: Schedule, fabric: Fabric) -> Ints:
 
 
 def _check_queued_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
-    """Raise VerificationError where two lightpaths of any copies share a channel of a link, or a channel does not
-    exist.
+    """Raise VerificationError where lightpaths of any copies share a channel of a link, or one does not exist.
 
     ``farthest`` has one row for each lightpath.
     """

@@ -245,7 +245,11 @@ class Machine:
         block.at, block.piece, block.waited = block.at + 1, 0, False
 
     def _received(self, block: _Block, step: Step, connection: Connection) -> Content:
-        """Take a chunk from a connection, do what the step does with it, and return what a fused step sends on."""
+        """Take a chunk from a connection, do what the step does with it, and return what a fused step sends on.
+
+        The chunk is recorded as an arrival, and its sender may go on. Raises ConfigError where sizes of messages
+        differ.
+        """
         piece = self._under_way[connection].popleft()
         if (piece.number, piece.chunks) != (block.piece, step.count):
             self._refuse(block, f"receives {step.count} chunks where GPU {connection[0]} sends {piece.chunks}")
@@ -435,7 +439,7 @@ def sentence(program: Program, runs: list[Run]) -> str:
 
 
 def _chosen_sizes(program: Program) -> str:
-    """Say for which sizes a runtime chooses a program.
+    """Return in words for which sizes a runtime chooses a program.
 
     The text says ``never`` where no size lies between its limits.
     """

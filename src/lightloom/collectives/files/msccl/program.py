@@ -97,8 +97,10 @@ class Program:
 
     @property
     def modes(self) -> list[bool]:
-        """Ways in which buffers may lie: in place (True), out of place (False), or both; out of place where it claims
-        neither."""
+        """Ways in which buffers may lie: in place (True), out of place (False), or both.
+
+        Out of place alone where the program claims neither.
+        """
         ways = [way for way, claimed in ((True, self.in_place), (False, self.out_of_place)) if claimed]
         return ways or [False]
 

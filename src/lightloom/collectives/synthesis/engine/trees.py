@@ -126,8 +126,7 @@ class HubCircuits:
 
     @classmethod
     def of(cls, ranks: int, channels: int, chords: Sequence[Level]) -> HubCircuits | None:
-        """Return chords with unit links on the channels that they leave; None where they leave none, or hubs are not
-        nested.
+        """Return chords with unit links on the channels that they leave; None where that is none, or hubs do not nest.
 
         None too where a chord is not longer than those before it, or than a unit link.
         """

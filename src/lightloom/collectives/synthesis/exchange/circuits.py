@@ -109,7 +109,7 @@ class Wiring(NamedTuple):
         return sum(chords.wavelengths for chords in self.chords) + (self.feeder.wavelengths if self.feeder else 0)
 
     def period(self, ranks: int) -> int:
-        """Ranks after which everything repeats: all of them where hubs do not divide the ranks.
+        """Return the ranks after which everything repeats: all of them where hubs do not divide the ranks.
 
         Even where few ranks are, so that of two neighbours one may send its block for the opposite rank either way.
         """
@@ -243,8 +243,7 @@ def trees_of(feeder: Feeder, ranks: int) -> tuple[tuple[int, int, int, int], ...
     spans: list[tuple[int, int, int, int]] = []
 
     def grow(root: int, direction: int, count: int, left: int, depth: int, base: int) -> None:
-        """Add the spans from a root to the next ``count`` ranks in a direction, with ``left`` wavelengths from ``base``
-        on."""
+        """Add the spans from a root to the next ``count`` ranks, with ``left`` wavelengths from ``base`` on."""
         if count == 0:
             return
         width = left

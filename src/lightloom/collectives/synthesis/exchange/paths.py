@@ -162,8 +162,7 @@ def plan(
 
 
 def _transmissions(begin: Ints, path: Int32s, left: Floats) -> Transmissions:
-    """Return hops of which every one waits for the one before it; a last entry releases every block's first hop at the
-    start."""
+    """Return hops each of which waits for the one before; a last entry releases each block's first at the start."""
     hops, going = len(path), np.diff(begin) > 0
     first, last = begin[:-1][going], begin[1:][going] - 1
     child, sibling = np.arange(1, hops + 2, dtype=np.int32), np.full(hops + 1, -1, np.int32)

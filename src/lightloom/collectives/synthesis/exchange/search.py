@@ -147,8 +147,7 @@ class Designs:
                     yield Wiring(hubs, (Level(hubs, 1, more), longest), feeder)
 
     def complete(self) -> Iterator[Wiring]:
-        """Yield wirings with chords between all pairs of hubs, opposite ones included, and spans from hubs to all
-        ranks.
+        """Yield wirings with chords between all pairs of hubs, also opposite ones, and spans from hubs to all ranks.
 
         Blocks make three hops. Wavelengths are shared between chords and spans so that neither carries a block much
         longer than the other. At most one for each number of hubs, even ones only.
@@ -194,8 +193,10 @@ class Designs:
         return None
 
     def _chords(self, hubs: int) -> Level | Tours | None:
-        """Return chords of any length between hubs or some of them, width 1, short ones more often; None without three
-        hubs."""
+        """Return chords of any length between hubs or some of them, short ones more often; None without three hubs.
+
+        Their width is 1.
+        """
         coarser = [ratio for ratio in _COARSER if hubs % ratio == 0 and hubs // ratio >= 3]
         if not coarser:
             return None
@@ -255,8 +256,7 @@ class Designs:
         return self._filled(self._other_hubs(wiring))
 
     def _shifted(self, wiring: Wiring, load: Floats | None) -> Wiring:
-        """Return the wiring with one more wavelength for what is busiest, or for anything, taken from chords or the
-        feeders.
+        """Return the wiring with a wavelength moved from chords or the feeders to what is busiest, or to anything.
 
         Where nothing can give one, it takes more wavelengths than before.
         """
@@ -310,8 +310,7 @@ class Designs:
         return wiring._replace(feeder=feeder._replace(depth=depth, share=share))
 
     def _other_hubs(self, wiring: Wiring) -> Wiring:
-        """Return chords of about the same lengths between other numbers of hubs; unchanged where chords are mixed
-        tours."""
+        """Return chords of about the same lengths between other numbers of hubs; mixed tours stay unchanged."""
         hubs, feeder = int(self._rng.choice(self.hubs)), None
         chords: list[Level | Tours] = []
         for chord in wiring.chords:

@@ -191,8 +191,9 @@ class CirculantSearch:
 
 
 def regular_skips(ranks: int, channels: int, longest: int) -> Iterator[tuple[int, ...]]:
-    """Yield lengths 1 ... a, and multiples of a length that these bridge from both sides; four hops may reach all
-    ranks.
+    """Yield lengths 1 ... a, and multiples of a length that these bridge from both sides.
+
+    Four hops may reach all ranks.
 
     Only lengths whose sum the channels hold.
     """

@@ -76,8 +76,7 @@ def side_depth(ranks: int, outward: int, backward: int) -> int:
 
 
 def hub_tree(ranks: int, hops: int, outward: int, backward: int, spacing: int) -> tuple[Edges, Ints]:
-    """Return a tree from the root to hubs of one side, and the places of root and hubs, the last hub at place
-    ``ranks``.
+    """Return a tree from the root to hubs of one side, and the places of root and hubs, ``ranks`` that of the last.
 
     Edges count hubs, the root as 0, not places. Each hub serves the ranks behind it in the hops that it has left, and
     at most ``spacing`` − 1 of them. In hops that do for hubs ``spacing`` ranks from each other, or for hubs as far from
@@ -370,8 +369,7 @@ def _both_ways_late(fabric: Fabric, nbytes: float) -> Iterator[Shape]:
 
 
 def _trees_side_by_side(fabric: Fabric, nbytes: float, most: float) -> Iterator[Shape]:
-    """Yield trees to hubs on wavelengths of their own, if several together carry the data in less than ``most``
-    seconds.
+    """Yield trees to hubs on wavelengths of their own, if several together take less than ``most`` seconds.
 
     At most one shape; none where light does not reach the far side.
     """

@@ -78,8 +78,7 @@ def estimated_designs(
 
 
 def widened(chords: Sequence[Level], ranks: int, channels: int, nbytes: float, timing: Timing) -> Design | None:
-    """Return the design of these chords, each as wide as its estimated load asks; None where not nested, or they do not
-    fit.
+    """Return the design of these chords, each as wide as its estimated load asks; None where not nested, or too wide.
 
     Widths of the chords given do not count.
     """
@@ -154,8 +153,7 @@ def _estimated(levels: list[Level], count: int, ranks: int, nbytes: float, timin
 
 
 def _fitted(levels: list[Level], rows: _Rows, channels: int, limit: float) -> tuple[Floats, _Rows]:
-    """Return the least seconds at which every level has the wavelengths it needs [row]; and the rows that fit in the
-    limit.
+    """Return the least seconds at which every level has the wavelengths it needs, [row], and rows in the limit.
 
     Not below the row's depth.
     """
@@ -178,8 +176,10 @@ def _fitted(levels: list[Level], rows: _Rows, channels: int, limit: float) -> tu
 
 
 def _design(levels: list[Level], rows: _Rows, row: int, seconds: float, channels: int, ranks: int) -> Design:
-    """Return the design of a row with widths for these seconds; what is left goes to the busiest level, unit links
-    included."""
+    """Return the design of a row with widths for these seconds; what is left goes to the busiest level.
+
+    Unit links count as a level, and keep one wavelength at least.
+    """
     chords = [levels[i] for i in rows.which[row].tolist()]
     widths = np.maximum(1, np.ceil(rows.loads[row] / max(seconds, 1e-15))).astype(np.int64)
     colours = np.array([chord.colours for chord in chords])
