@@ -120,12 +120,14 @@ class TransformerSizes:
 
 
 def transformer_graph(sizes: TransformerSizes, batch: int, name: str = "transformer") -> ComputeGraph:
-    """Return the graph of a decoder for one batch, its table of positions as long as a sequence, its head tied."""
+    """Return the graph of a GPT-2-like decoder for one batch, its table of positions as long as a sequence, its head
+    tied."""
     operators = tuple(_operators(sizes, batch))
     return ComputeGraph(name=name, batch=batch, operators=operators, element_bytes=_ELEMENT_BYTES)
 
 
 def _operators(sizes: TransformerSizes, batch: int) -> Iterator[Operator]:
+    """Yield the operators of the forward pass in order, from the tokens to the head."""
     hidden, ffn, sequence = sizes.hidden, sizes.ffn, sizes.sequence_length
     tokens, row = batch * sequence, sequence * hidden * _ELEMENT_BYTES
 

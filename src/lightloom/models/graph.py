@@ -152,7 +152,8 @@ class Operator:
 
     @property
     def visible_scores(self) -> float:
-        """Share of the scores of attention that are needed."""
+        """Share of the scores of attention that are needed: ``visible`` if given, else a half if ``causal``, else
+        all."""
         if self.visible is not None:
             return self.visible
         return 0.5 if self.causal else 1.0
@@ -195,7 +196,7 @@ class Operator:
         return replace(self, dimensions={**self.dimensions, "sample": batch}, **scaled)
 
     def with_element_bytes(self, element_bytes: int, traced: int) -> Operator:
-        """Return the operator with elements of that many bytes, where this one has elements of ``traced``."""
+        """Return the operator with elements of that many bytes, where this one has elements of ``traced`` bytes."""
         values = {name: getattr(self, name) for name in _BYTES_OF_ELEMENTS}
         return replace(
             self, **{name: value // traced * element_bytes for name, value in values.items() if value is not None}
@@ -251,11 +252,11 @@ class MeasuredTimes:
 
     @property
     def seconds(self) -> float:
-        """Seconds of all operators together."""
+        """Seconds of all operators together, both passes, unknown ones left out."""
         return sum(value for value in (*self.forward, *self.backward) if value is not None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, read back by :meth:`from_json`."""
+        """Return plain values, read back by :meth:`from_json`; times under ``forward_s`` and ``backward_s``."""
         values = asdict(self)
         return {f"{name}_s": list(values.pop(name)) for name in ("forward", "backward")} | values
 
@@ -335,7 +336,7 @@ class ComputeGraph(Result):
 
     @property
     def backward_flops(self) -> int:
-        """FLOPs of one backward pass over the batch, nothing recomputed."""
+        """FLOPs of one backward pass over the batch, with the second forward passes of checkpoint regions."""
         return sum(operator.backward_flops for operator in self.operators)
 
     @property
@@ -369,7 +370,8 @@ class ComputeGraph(Result):
         raise WorkloadError(f"graph {self.name!r} has no operator {name!r}")
 
     def consumers(self) -> dict[str, tuple[str, ...]]:
-        """For every operator, the operators that read its output, in order."""
+        """Return for every operator's name the names of the operators that read its output, in order; empty if none
+        do."""
         readers: dict[str, list[str]] = {operator.name: [] for operator in self.operators}
         for operator in self.operators:
             for source in operator.inputs:
@@ -417,6 +419,7 @@ class ComputeGraph(Result):
         return write_atomically(Path(path), json.dumps(self.to_json(), separators=(",", ":")) + "\n")
 
     def summary(self) -> str:
+        """Return one line: name, number of operators, parameters, FLOPs of both passes and the batch."""
         return (
             f"{self.name}: {len(self.operators)} operators, {self.parameters:,} parameters, "
             f"{self.forward_flops:.4g} FLOPs forward and {self.backward_flops:.4g} backward at batch {self.batch}"
@@ -450,6 +453,7 @@ _DEFAULTS = {f.name: f.default for f in fields(Operator)} | {"dimensions": {}}
 
 
 def _operator_to_json(operator: Operator) -> dict[str, Any]:
+    """Return the fields of an operator that are not at their default, as plain values."""
     values = {key: getattr(operator, key) for key in _DEFAULTS}
     stated = {key: value for key, value in values.items() if value != _DEFAULTS[key]}
     return {**stated, **({"inputs": list(operator.inputs)} if operator.inputs else {})}
@@ -516,6 +520,7 @@ def layers(graph: ComputeGraph) -> tuple[Operator, ...]:
 
 
 def _weights(operator: Operator) -> int:
+    """Return the number of weights of a convolution or fully connected layer, without bias; 0 for other operators."""
     sizes = operator.dimensions
     if operator.kind == "linear":
         return sizes["channel"] * sizes["in_channel"]

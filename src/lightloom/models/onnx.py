@@ -129,7 +129,7 @@ def kind_of(node: Node, product: Product | None, summands: int, weighted: bool) 
 
 
 def product_of(node: Node, inputs: Sequence[Value | None], output: Value) -> Product | None:
-    """Return what a node multiplies; None for one that multiplies no matrices.
+    """Return what a node multiplies; None for a kind of node that multiplies no matrices.
 
     Raises:
         WorkloadError: an operand is missing, or an equation that cannot be read.
@@ -159,7 +159,8 @@ def product_of(node: Node, inputs: Sequence[Value | None], output: Value) -> Pro
 
 
 def other_flops(kind: str, inputs: Sequence[Value | None], output: Value) -> int:
-    """Return the FLOPs of a node that multiplies no matrices."""
+    """Return the FLOPs of a node that multiplies no matrices: one for each element of its largest tensor, 0 for
+    moves."""
     if kind in ("copy", "concat", "dropout", "embedding"):
         return 0
     return max(output.elements, *(each.elements for each in inputs if each is not None), 0)
@@ -180,11 +181,13 @@ def _heads(node: Node, shapes: Sequence[Shape]) -> list[Shape]:
 
 
 def _flipped(node: Node, inputs: Sequence[Value | None], place: int, attribute: str) -> Shape:
+    """Return the shape of a matrix operand, transposed if that attribute of the node is set."""
     shape = _operand(node, inputs, place).shape
     return shape[::-1] if _attribute(node, attribute, 0) else shape
 
 
 def _operand(node: Node, inputs: Sequence[Value | None], place: int) -> Value:
+    """Return the input at a place; WorkloadError where it is missing or has no axes."""
     value = inputs[place] if place < len(inputs) else None
     if value is None or not value.shape:
         raise WorkloadError(f"node {node.name or node.output[0]!r} ({node.op_type}): operand {place} has no axes")
@@ -192,6 +195,7 @@ def _operand(node: Node, inputs: Sequence[Value | None], place: int) -> Value:
 
 
 def _attribute(node: Node, name: str, default: Attribute) -> Attribute:
+    """Return the value of an attribute of a node, the default where it has none."""
     import onnx
 
     return next((onnx.helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)
@@ -228,6 +232,8 @@ def read_onnx(
 
 
 class _OnnxGraph:
+    """Builder of the graph of a model, node by node in order."""
+
     def __init__(self, path: Path, model: ShapedModel) -> None:
         self._path, self._model = path, model
         self._constants = set(model.initializers)
@@ -257,6 +263,7 @@ class _OnnxGraph:
         return TraceReading(graph, tuple(self._unrecorded(len(operators) - len(self._model.inputs))))
 
     def _unrecorded(self, operators: int) -> Iterator[str]:
+        """Yield lines on what the file does not say, and what is assumed instead."""
         yield (
             f"{len(self._model.nodes)} nodes: {operators} operators, {self._views} views of their results, "
             f"{self._folded} constants"
@@ -268,6 +275,7 @@ class _OnnxGraph:
         yield "loss, backward pass and optimizer: gradients as the operators need them"
 
     def _inputs(self) -> Iterator[Operator]:
+        """Yield an operator of kind ``input`` for each input of the model."""
         for name in self._model.inputs:
             shape = self._model.values[name].shape
             yield Operator(
@@ -278,6 +286,7 @@ class _OnnxGraph:
             )
 
     def _operators(self) -> Iterator[Operator]:
+        """Yield an operator for each node but views and what only makes constants, which are counted and followed."""
         for node in self._model.nodes:
             read = [name for name in node.input if name]
             if node.op_type in _MAKES_CONSTANTS or all(name in self._constants for name in read):
@@ -297,6 +306,7 @@ class _OnnxGraph:
                 yield self._operator(node)
 
     def _operator(self, node: Node) -> Operator:
+        """Return the operator of a node, and note what it makes for those that read it."""
         values = [self._model.values.get(name) if name else None for name in node.input]
         output = next(self._model.values[name] for name in node.output if name in self._model.values)
         parameters = self._parameters(node, values)
@@ -334,7 +344,8 @@ class _OnnxGraph:
         )
 
     def _parameters(self, node: Node, values: Sequence[Value | None]) -> list[str]:
-        """Return the floating constants with axes that a node reads, statistics left out."""
+        """Return the names of floating constants of several elements that a node reads, statistics and tables left
+        out."""
         held = []
         for place, (name, value) in enumerate(zip(node.input, values, strict=True)):
             constant = name in self._constants and name not in self._tables
@@ -368,6 +379,7 @@ class _OnnxGraph:
         output: Value,
         sampled: bool,
     ) -> dict[str, int]:
+        """Return the named sizes of an operator; ``sample`` only if it is ``sampled``, none of 0."""
         shape = output.shape
         found = named_axes(kind, shape, self._model.batch if sampled else None)
         weight = values[weight_place(node)] if kind == "conv" and len(values) > weight_place(node) else None

@@ -505,7 +505,7 @@ class _Merger:
     def _simplify(self, place: int, node: Message) -> None:
         """Make a view of a node that computes nothing, and a copy of a view that no strides can express.
 
-        Nothing are a dropout of ratio 0, a cast to the same type, and a ``Gather`` at one constant index.
+        Such views are a dropout of ratio 0, a cast to the same type, and a ``Gather`` at one constant index.
         """
         name = node.input[0] if node.input else ""
         if node.op_type == "Dropout" and (node.input[1:] or node.attribute):
@@ -633,7 +633,7 @@ class _Merger:
     def _region(self, place: int, argument: str) -> set[int]:
         """Return the places of the nodes that compute an element from one of ``argument``, and from scalars.
 
-        None if another tensor enters, if there are too many, or if others read what its nodes make before the last.
+        Empty if another tensor enters, if there are too many, or if others read what its nodes make before the last.
         """
         region, waiting = set[int](), [place]
         while waiting:

@@ -143,7 +143,7 @@ def product(
 
 
 def kind_of(word: str, products: Sequence[str], calls: Sequence[str], summands: int, *, stacked: bool = False) -> str:
-    """Return the kind of one operator.
+    """Return the kind of one operator, one of ``graph.KINDS``, by its word and by what it calls.
 
     Args:
         word: its plain word.
@@ -171,8 +171,11 @@ def kind_of(word: str, products: Sequence[str], calls: Sequence[str], summands: 
 
 
 def experts_dimensions(shape: Sequence[int], batch: int | None, experts: int, summed: int) -> dict[str, int]:
-    """Name the axes (experts, visits, channels), or (visits of all experts, channels); the sequence is what one sample
-    sends to each expert."""
+    """Return the sizes of the axes (experts, visits, channels), or (visits of all experts, channels), by name.
+
+    ``sequence`` is what one sample sends to each expert, ``in_channel`` the length ``summed``; ``sample`` is left out
+    where ``batch`` is None.
+    """
     visits, channels = int(shape[-2]), int(shape[-1])
     if len(shape) == 2:
         visits //= experts
@@ -181,7 +184,8 @@ def experts_dimensions(shape: Sequence[int], batch: int | None, experts: int, su
 
 
 def heads_first(name: str, shape: Shape) -> Shape:
-    """Return the shape of an operand of a call of attention as (..., head, T, D)."""
+    """Return the shape of an operand of a call of attention as (..., head, T, D), transposed where the call has T
+    first."""
     if len(shape) == 4 and plain_word(name).startswith(_TOKENS_FIRST):
         return (shape[0], shape[2], shape[1], shape[3])
     return shape
@@ -205,12 +209,14 @@ def _matrices(first: int) -> _Rule:
 
 
 def _summed_batch(_word: str, shapes: Sequence[Shape], _result: Shape | None, _values: Sequence[object]) -> Product:
+    """Return the product of ``addbmm``: (m, n) + the sum over b of (b, m, k) x (b, k, n)."""
     # (m, n) + sum of (b, m, k) x (b, k, n)
     a, b = shapes[1], shapes[2]
     return Product(2 * math.prod(a) * b[-1], (1, 2), a[-1], (a[-2], b[-1]))
 
 
 def _linear(_word: str, shapes: Sequence[Shape], _result: Shape | None, _values: Sequence[object]) -> Product:
+    """Return the product of (..., k) with a weight (n, k), or (k) for one result."""
     # (..., k) x (n, k), or (k) for one result
     x, w = shapes[0], shapes[1]
     made = (*x[:-1], *w[:-1])
@@ -218,6 +224,7 @@ def _linear(_word: str, shapes: Sequence[Shape], _result: Shape | None, _values:
 
 
 def _grouped(_word: str, shapes: Sequence[Shape], result: Shape | None, _values: Sequence[object]) -> Product:
+    """Return the product of matrices by group, of the rows, the columns or the sums, as the numbers of axes tell."""
     # (m, k) x (group, k, n), rows by group; (group, m, k) x (k, n), columns by group; (m, k) x (k, n), sums by group
     a, b = shapes[0], shapes[1]
     columns_grouped = len(a) == 3 and len(b) == 2
@@ -227,6 +234,7 @@ def _grouped(_word: str, shapes: Sequence[Shape], result: Shape | None, _values:
 
 
 def _einsum(_word: str, shapes: Sequence[Shape], result: Shape | None, values: Sequence[object]) -> Product | None:
+    """Return the product that an equation states, all factors at once; None without one label for each axis."""
     equation = next((value for value in values if isinstance(value, str)), "").replace(" ", "")
     terms, _, made = equation.partition("->")
     labels = terms.split(",")
@@ -270,6 +278,8 @@ def _convolved(x: Shape, w: Shape, values: Sequence[object]) -> Shape | None:
 def _convolution_backward(
     word: str, shapes: Sequence[Shape], _result: Shape | None, values: Sequence[object]
 ) -> Product:
+    """Return the products of the gradients that a mask asks for (both without one), each as large as the forward
+    one."""
     # gradient of the output, input, weight; the mask, which comes last, says which gradients are wanted
     masks = [value for value in values if isinstance(value, list) and value and isinstance(value[0], bool)]
     wanted = sum(map(bool, masks[-1][:2])) if masks else 2

@@ -73,7 +73,8 @@ def torch_version() -> str | None:
 
 
 def shipped_graph(key: str, torch: str | None, archive: Path = ARCHIVE) -> ComputeGraph | None:
-    """Return the graph that the package brings along for a trace, or None.
+    """Return the graph that the package brings along for a trace; None if it has none of that key or for that
+    version.
 
     Args:
         key: of the trace.
@@ -85,7 +86,7 @@ def shipped_graph(key: str, torch: str | None, archive: Path = ARCHIVE) -> Compu
 
 
 def compared_versions(archive: Path = ARCHIVE) -> list[str]:
-    """Return the versions of PyTorch whose traces equal the graphs of an archive."""
+    """Return the versions of PyTorch whose traces equal the graphs of an archive; none if it is missing or damaged."""
     return (_member(_VERSIONS, archive) or b"").decode().split()
 
 
@@ -166,6 +167,7 @@ def search_path(spec: str) -> Iterator[None]:
 
 
 def _import_file(spec: str, path: Path) -> ModuleType:
+    """Import a Python file as a module of a name of its own, and return it; WorkloadError if there is no such file."""
     if not path.is_file():
         raise WorkloadError(f"{spec}: there is no file {str(path)!r}")
     name = f"lightloom_model_{sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
@@ -183,6 +185,7 @@ def _import_file(spec: str, path: Path) -> ModuleType:
 
 
 def _offer(module: ModuleType) -> str:
+    """Return the end of a message with up to ten callables that a module defines itself; empty if it has none."""
     values = {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
     own = [name for name, value in values.items() if getattr(value, "__module__", None) == module.__name__]
     return f"; it has {', '.join(sorted(own)[:10])}" if own else ""
@@ -194,7 +197,7 @@ is the batch."""
 
 
 def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) -> ComputeGraph:
-    """Return the graph of a model.
+    """Return the graph of a model for ``batch`` samples.
 
     Args:
         spec: a zoo name, the name of a plug-in in group ``lightloom.models``, ``package.module:factory`` or
@@ -228,10 +231,15 @@ def is_model_name(spec: str) -> bool:
 
 
 def _is_factory(spec: str) -> bool:
+    """Return whether a spec has the form of a factory: a colon, or the end ``.py``."""
     return ":" in spec or spec.endswith(".py")
 
 
 def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
+    """Return the graph of a model of the zoo at the batch of traces: shipped, cached, or traced now and cached.
+
+    WorkloadError for a sequence length of a model that takes no tokens.
+    """
     if sequence_length is not None and entry.sequence_length is None:
         raise WorkloadError(f"{entry.name}: takes no sequence length, its sample is {entry.example}")
     length = sequence_length or entry.sequence_length
@@ -248,7 +256,7 @@ def _load_zoo(entry: ZooEntry, sequence_length: int | None) -> ComputeGraph:
 
 
 def trace_zoo(entry: ZooEntry, sequence_length: int | None = None) -> ComputeGraph:
-    """Trace a model of the zoo with the installed PyTorch, whatever is kept.
+    """Trace a model of the zoo at 13 samples with the installed PyTorch, whatever is kept, and return the graph.
 
     Raises:
         WorkloadError: PyTorch is missing.
@@ -265,7 +273,7 @@ def trace_key(entry: ZooEntry, length: int | None) -> str:
 
 @cache
 def _source_hash() -> str:
-    """Changes whenever the tracer, the zoo or the form of the graph does."""
+    """Return a hash that changes whenever the tracer, the zoo or the form of the graph does."""
     folder = Path(__file__).parent
     digest = sha256()
     own = [folder / name for name in ("graph.py", "operator_words.py")]
@@ -275,7 +283,8 @@ def _source_hash() -> str:
 
 
 def _tracer(name: str) -> Callable[..., ComputeGraph]:
-    """Return the bridge to PyTorch, imported only now that something has to be traced."""
+    """Return the function that traces with PyTorch, imported only now; WorkloadError with ``name`` if PyTorch is
+    missing."""
     try:
         from lightloom.models.torch.trace import trace_factory
     except ModuleNotFoundError as error:

@@ -37,12 +37,12 @@ class Options:
     used: set[str] = field(default_factory=set)
 
     def flag(self, name: str) -> bool:
-        """Return whether an option without a value is given."""
+        """Return whether an option is given, with a value or without."""
         self.used.add(name)
         return name in self.given
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """Return the value of an option.
+        """Return the first value of an option, the default where it is not given.
 
         Raises:
             ConfigError: it has none, or one that the file does not say.
@@ -69,7 +69,7 @@ class Options:
         return self.given.get(name, ())
 
     def count(self, name: str, default: int | None = None) -> int | None:
-        """Return the value of an option that is a whole number of at least 1.
+        """Return the value of an option that is a whole number of at least 1; the default where it is not given.
 
         Raises:
             ConfigError: another value.
@@ -93,7 +93,7 @@ class Options:
         return number
 
     def unused(self) -> tuple[str, ...]:
-        """Return the options that nobody has asked for."""
+        """Return the given options that nobody has asked for, with their dashes."""
         return tuple(f"--{name}" for name in self.given if name not in self.used)
 
 
@@ -133,7 +133,8 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
 
 
 def _held(script: Script) -> list[str]:
-    """Return the words of all variables that hold options, but not of those that hold others' words too."""
+    """Return the words of all variables that hold options, but not of those that hold others' words too; those come
+    last."""
     texts = {
         name: _flattened(held if isinstance(held, list) else _SPACES.split(held.strip()))
         for name, held in script.variables.items()
@@ -159,7 +160,7 @@ def _has_sizes(words: Sequence[str]) -> bool:
 
 
 def _given(words: Sequence[str]) -> dict[str, list[str]]:
-    """Return the values of each option; of one that is given twice the last."""
+    """Return the values of each option by its name without dashes in front; of one that is given twice the last."""
     given: dict[str, list[str]] = {}
     name = ""
     for word in words:
@@ -188,7 +189,9 @@ def is_deepspeed(options: Options) -> bool:
 
 
 def mixture(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]]:
-    """Return the experts of a layer, how many a token visits, and the layers without experts.
+    """Return the experts of a layer, how many a token visits, and the numbers of the layers without experts.
+
+    Without a mixture there are 0 experts.
 
     Raises:
         ConfigError: layers with different numbers of experts, or an option that cannot be read.
@@ -200,6 +203,8 @@ def mixture(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]]:
 
 
 def _deepspeed(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]]:
+    """Return what ``mixture`` does, by the options and defaults of Megatron-DeepSpeed: (0, 1, ()) for a single
+    expert."""
     numbers = dict.fromkeys(options.texts("num-experts"))
     visited, interval = options.count("topk") or 1, options.count("expert-interval") or 2
     if len(numbers) > 1:
@@ -216,7 +221,10 @@ def _deepspeed(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]
 
 
 def _dense_layers(options: Options, layers: int) -> tuple[int, ...]:
-    """Return the layers without experts: all but every n-th, or those with a 0 in ``([0]*3+[1]*58)``."""
+    """Return the numbers of layers without experts: all but every n-th, or those with a 0 in ``([0]*3+[1]*58)``.
+
+    ConfigError where the option cannot be read, or is of another number of layers.
+    """
     text = options.text("moe-layer-freq", "1") or "1"
     if text.isdecimal() and int(text) > 0:
         return tuple(number for number in range(layers) if number % int(text))
@@ -253,7 +261,7 @@ _DROPOUT = 0.1
 
 
 def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[DecoderSizes, list[str]]:
-    """Return the sizes, and what is assumed of them.
+    """Return the sizes, and a sentence on each that is assumed.
 
     Raises:
         ConfigError: another kind of model, or an option that is missing or cannot be read.
@@ -301,6 +309,7 @@ def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[Decode
 
 
 def _check_kind(options: Options) -> None:
+    """Raise ConfigError if the program or an option is of another kind of model than a plain decoder."""
     if _OTHER_PROGRAMS.search(options.program):
         raise ConfigError(
             f"{options.path}: {options.program} trains no decoder of text: expected pretrain_gpt.py, for GPT, Llama or "
@@ -315,7 +324,10 @@ def _check_kind(options: Options) -> None:
 
 
 def _vocabulary(options: Options) -> tuple[int, list[str]]:
-    """Return the rows of the table of tokens, padded as Megatron pads it."""
+    """Return the rows of the table of tokens, padded as Megatron pads it, and a sentence if they are assumed.
+
+    ConfigError where neither a size nor a known tokenizer is stated.
+    """
     multiple = (options.count("make-vocab-size-divisible-by") or 128) * (
         options.count("tensor-model-parallel-size") or 1
     )
@@ -345,6 +357,7 @@ def _positions(options: Options) -> str:
 
 
 def _dropout(options: Options) -> float:
+    """Return the dropout of hidden states, Megatron's default of 0.1 where none is given; ConfigError for no number."""
     text = options.text("hidden-dropout")
     options.text("attention-dropout")
     try:
@@ -354,6 +367,7 @@ def _dropout(options: Options) -> float:
 
 
 def _latent(options: Options) -> LatentAttention | None:
+    """Return the sizes of multi-head latent attention; None where the options do not ask for it."""
     if not options.flag("multi-latent-attention"):
         return None
     return LatentAttention(
@@ -408,7 +422,10 @@ def _is_whole(options: Options) -> bool:
 
 
 def stage_blocks(options: Options, layers: int) -> StageBlocks | None:
-    """Return how Megatron cuts layers into the stages that the arguments state; None where they state none.
+    """Return how Megatron cuts layers into the stages that the arguments state.
+
+    None for a single stage, ``equal`` where nothing but their number is stated, else the layers of each chunk, the
+    first chunks of all stages before the second ones.
 
     Raises:
         ConfigError: a layout that cannot be read, or that has other layers or numbers of stages.
@@ -454,7 +471,7 @@ def _layout(options: Options, layout: str, stages: int, layers: int) -> tuple[in
 
 
 def _chunks(layout: str) -> list[str]:
-    """Return the chunks of a layout, with what is repeated in it written out."""
+    """Return the texts of a layout's chunks, with what is repeated in it written out."""
     plain = re.sub(r"[\s,\"']", "", layout)
     for pattern in (r"\(([^()]*)\)\*(\d{1,3})", r"([A-Za-z])\*(\d{1,3})"):
         plain = re.sub(pattern, lambda match: match[1] * int(match[2]), plain)
@@ -462,7 +479,8 @@ def _chunks(layout: str) -> list[str]:
 
 
 def strategy_notes(options: Options, ranks: int | None) -> list[str]:
-    """Return what the arguments say of the run that the plan takes from elsewhere."""
+    """Return sentences on what the arguments say of the run and the plan takes from elsewhere; ``ranks`` as the file
+    starts."""
     formats = [f"--{name}" for name in ("bf16", "fp16") if options.flag(name)]
     formats += [f"--fp8-format {options.text('fp8-format')}"] if options.flag("fp8-format") else []
     notes = [f"precision: the file says {' '.join(formats)}; the plan takes training.precision"] if formats else []
@@ -491,6 +509,7 @@ def strategy_notes(options: Options, ranks: int | None) -> list[str]:
 
 
 def _sharding(options: Options) -> str | None:
+    """Return the sharding that the options ask for, in the words of plans; None where they leave it open."""
     sharded, optimizer = [name for name in _FSDP if options.flag(name)], options.flag("use-distributed-optimizer")
     strategy = options.text("data-parallel-sharding-strategy")
     instances = options.count("num-distributed-optimizer-instances") or 1
@@ -507,7 +526,7 @@ def _sharding(options: Options) -> str | None:
 
 
 def _zero_stage(options: Options) -> str | None:
-    """Return the stage of ZeRO that arguments of DeepSpeed state; None where its configuration does.
+    """Return the stage of ZeRO that arguments of DeepSpeed state, ``0`` to ``3``; None where its configuration does.
 
     Raises:
         ConfigError: no stage.
@@ -519,6 +538,8 @@ def _zero_stage(options: Options) -> str | None:
 
 
 def _recomputation(options: Options) -> str | None:
+    """Return ``full``, ``selective`` or ``none``; None where the options leave it open. ConfigError for another
+    word."""
     granularity = options.text("recompute-granularity")
     options.text("recompute-modules")
     if options.flag("recompute-activations"):
@@ -531,6 +552,10 @@ def _recomputation(options: Options) -> str | None:
 
 
 def _virtual_stages(options: Options, stages: int | None) -> int | None:
+    """Return the chunks of each stage: of a layout, of their stated number, or of the layers of each.
+
+    None where the options leave it open; ConfigError where the layers of a chunk do not divide those of a stage.
+    """
     layout = options.text("pipeline-model-parallel-layout")
     if layout is not None:
         return max(len(_chunks(layout)) // (stages or 1), 1)

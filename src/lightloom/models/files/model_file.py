@@ -55,9 +55,11 @@ class StatedStrategy:
     sequence_parallel: bool | None = None
 
     def __bool__(self) -> bool:
+        """Return whether the file states any choice."""
         return any(value is not None for _, value in self)
 
     def __iter__(self) -> Iterator[tuple[str, int | str | bool | None]]:
+        """Yield name and value of every choice, None for those left open."""
         return iter([(each.name, getattr(self, each.name)) for each in fields(self)])
 
 
@@ -90,7 +92,7 @@ class ModelReading:
 
 
 def trace_decoder(sizes: DecoderSizes, *, name: str, batch: int) -> ComputeGraph:
-    """Return the graph of a decoder.
+    """Return the graph of a decoder for ``batch`` samples, traced with a number that divides evenly and rescaled.
 
     Raises:
         WorkloadError: PyTorch is missing, or the decoder cannot be traced.

@@ -46,7 +46,8 @@ def read_transformers(path: Path, request: FileRequest) -> ModelReading:
 
 
 def _check_counts(fields: Mapping[str, Any], path: Path) -> None:
-    """Refuse numbers of layers and experts that would take minutes and gigabytes to build."""
+    """Raise ConfigError for numbers of layers and experts that would take minutes and gigabytes to build, at any
+    depth."""
     for name, value in fields.items():
         if isinstance(value, dict):
             _check_counts(value, path)
@@ -79,6 +80,8 @@ def read_model_file(path: Path, request: FileRequest) -> ModelReading:
 
 
 def _read_graph(path: Path) -> TraceReading:
+    """Return the graph that lightloom wrote as JSON, at its own batch; WorkloadError, with the file's name, if it is
+    none."""
     try:
         return TraceReading(ComputeGraph.from_json(load_json(path, MOST_TRACE_BYTES)), ())
     except WorkloadError as error:
@@ -86,6 +89,8 @@ def _read_graph(path: Path) -> TraceReading:
 
 
 def _read_chakra(path: Path, request: FileRequest) -> TraceReading:
+    """Return the step in a Chakra trace, for the samples of the request; WorkloadError if no step can be planned
+    from it."""
     return check_step(read_chakra_workload(path, batch=request.batch, step=request.step), path)
 
 

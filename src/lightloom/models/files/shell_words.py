@@ -34,6 +34,7 @@ class ScriptError(Exception):
 
 
 def _quotient(left: int, right: int) -> int:
+    """Return a whole quotient, truncated towards zero; ScriptError where the divisor is 0."""
     if right == 0:
         raise ScriptError("a division by zero")
     quotient = abs(left) // abs(right)
@@ -41,6 +42,7 @@ def _quotient(left: int, right: int) -> int:
 
 
 def _power(base: int, exponent: int) -> int:
+    """Return a power modulo 2^64; ScriptError for an exponent below zero."""
     if exponent < 0:
         raise ScriptError("an exponent below zero")
     return pow(base, exponent, 1 << 64)
@@ -114,12 +116,13 @@ class _Expression:
         return self._tokens[self.at + ahead] if self.at + ahead < len(self._tokens) else ""
 
     def _take(self, *texts: str) -> str:
-        """Go past the next token if it is one of these, and return it."""
+        """Go past the next token if it is one of these, and return it; else stay and return an empty text."""
         taken = self._peek() if self._peek() in texts else ""
         self.at += bool(taken)
         return taken
 
     def _assignment(self) -> int:
+        """Return the value of an assignment, which is made, of a choice by ``?``, or of what binds more tightly."""
         name, sign = self._peek(), self._peek(1)
         if name.isidentifier() and sign in _ASSIGNING:
             self.at += 2
@@ -135,6 +138,7 @@ class _Expression:
         return then if condition else other
 
     def _left_out(self, skips: bool, operand: Callable[[], int]) -> int:
+        """Return the value of an operand; if ``skips`` it assigns and reads nothing, as what is not reached."""
         self._skipping += skips
         try:
             return operand()
@@ -142,6 +146,7 @@ class _Expression:
             self._skipping -= skips
 
     def _binary(self, level: int) -> int:
+        """Return the value of operands joined by the operators of this level (0 binds most loosely) or tighter ones."""
         if level == len(_BINARY):
             base = self._unary()
             return self._combine("**", base, self._binary(level)) if self._take("**") else base
@@ -152,11 +157,13 @@ class _Expression:
         return left
 
     def _combine(self, sign: str, left: int, right: int) -> int:
+        """Return what an operator makes of two values, in signed 64 bits; 0 inside of an operand that is left out."""
         if self._skipping:
             return 0
         return (_VALUES[sign](left, right) + (1 << 63)) % (1 << 64) - (1 << 63)
 
     def _unary(self) -> int:
+        """Return the value of a term with the signs in front of it; ``++`` and ``--`` change the variable."""
         if sign := self._take("++", "--"):
             name = self._peek()
             if not name.isidentifier():
@@ -169,6 +176,7 @@ class _Expression:
         return self._primary()
 
     def _primary(self) -> int:
+        """Return the value of a bracket, a variable or a number; UnknownValue for anything else."""
         token = self._peek()
         self.at += 1
         if token == "(":
@@ -187,7 +195,7 @@ class _Expression:
             raise UnknownValue(token) from error
 
     def _read(self, name: str) -> int:
-        """Return the value of a variable, of an array that of its first element."""
+        """Return the value of a variable, of an array that of its first element; UnknownValue where it is not known."""
         if self._skipping:
             return 0
         held = self._variables.get(name, self._unset)
@@ -199,6 +207,8 @@ class _Expression:
         return evaluate(text, self._variables, self._unset, self._depth + 1)
 
     def _store(self, name: str, value: int) -> int:
+        """Set a variable (of an array the first element) unless it is in an operand that is left out; return the
+        value."""
         if not self._skipping:
             held = self._variables.get(name)
             self._variables[name] = [str(value), *held[1:]] if isinstance(held, list) else str(value)
@@ -244,7 +254,7 @@ def value(word: str, variables: Variables) -> str:
 
 
 def matches(subject: str, pattern: str, variables: Variables) -> bool | None:
-    """Return whether a text matches a pattern of ``case`` or ``[[``, None where that is not followed."""
+    """Return whether a text matches a pattern of ``case`` or ``[[``, None where that is not known or not followed."""
     literal = value(pattern, variables)
     if not is_known(subject) or not is_known(literal):
         return None
@@ -258,7 +268,8 @@ def matches(subject: str, pattern: str, variables: Variables) -> bool | None:
 def arithmetic(text: str, variables: Variables) -> str:
     """Return the value of an arithmetic expression as text, or its mark where it is not known.
 
-    What it would assign is unknown then, too.
+    Its assignments are made; where it is not known, what it would assign is unknown, too. ScriptError where the script
+    would stop.
     """
     expanded = value(text, variables)
     try:
@@ -277,6 +288,10 @@ def forget_assigned(text: str, variables: Variables) -> None:
 
 
 def _expanded(word: str, variables: Variables, *, quoted: bool, assigned: bool = False) -> str:
+    """Return a word with quotes removed and variables in their places; it still holds marks of fields and of quotes.
+
+    ``quoted`` is inside of double quotes; with ``assigned`` expansions are not split into fields.
+    """
     out: list[str] = []
     at = 0
     while at < len(word):
@@ -309,6 +324,7 @@ def _expanded(word: str, variables: Variables, *, quoted: bool, assigned: bool =
 
 
 def _unescaped(text: str) -> str:
+    """Return the text of ``$'...'`` with its escapes in place; a mark where one of them is not followed."""
     if re.search(r"\\[^nt\\'\"]", text):
         return unknown(text, "escapes that are not followed")
     return re.sub(r"\\(.)", lambda match: _ESCAPES[match[1]], text)
@@ -323,6 +339,7 @@ def _split(text: str, variables: Variables) -> str:
 
 
 def _closing_quote(word: str, begin: int) -> int:
+    """Return the place of the double quote that ends one at ``begin``; the length of the word where none does."""
     at = begin + 1
     while at < len(word) and word[at] != '"':
         if word.startswith(("$(", "${"), at):
@@ -332,7 +349,7 @@ def _closing_quote(word: str, begin: int) -> int:
 
 
 def _bracket_end(word: str, begin: int) -> int:
-    """Return where the bracket that begins there ends."""
+    """Return the place of the bracket that ends the one at ``begin``; the length of the word where none does."""
     depth, opening, closing = 0, word[begin], {"(": ")", "{": "}"}[word[begin]]
     for at in range(begin, len(word)):
         depth += (word[at] == opening) - (word[at] == closing)
@@ -342,7 +359,8 @@ def _bracket_end(word: str, begin: int) -> int:
 
 
 def _dollar(word: str, at: int, variables: Variables, whole: bool) -> tuple[str, int]:
-    """Return what the expansion at a dollar sign gives, and its last letter; `whole` where it is not split."""
+    """Return what the expansion at a dollar sign gives, and the place of its last letter; ``whole`` where it is not
+    split."""
     if word[at + 1] in "({":
         end = _bracket_end(word, at + 1)
         if word[at + 1] == "{":
@@ -355,6 +373,10 @@ def _dollar(word: str, at: int, variables: Variables, whole: bool) -> tuple[str,
 
 
 def _parameter(text: str, variables: Variables, whole: bool) -> str:
+    """Return the value of a variable with what follows its name in ``${...}``: an index, a length, a default.
+
+    A mark where it is not known or not followed; ``=`` also sets the variable.
+    """
     match = _PARAMETER.fullmatch(text)
     counted, name, index, rest = match.groups() if match else ("", "", None, "?")
     other = re.fullmatch(r"(:?)([-=+?])(.*)", rest, re.DOTALL)
@@ -385,6 +407,7 @@ def _parameter(text: str, variables: Variables, whole: bool) -> str:
 
 
 def _default(word: str, variables: Variables, whole: bool) -> str:
+    """Return a default word of ``${NAME:-word}`` expanded; a mark where it is quoted and would have to be split."""
     text = value(word, variables)
     if not whole and any(quote in word for quote in "'\"\\") and _SPACES.search(text):
         return unknown(word, "a quoted default that is not followed")
@@ -392,6 +415,7 @@ def _default(word: str, variables: Variables, whole: bool) -> str:
 
 
 def _length(text: str, held: str | list[str] | None, name: str, index: str | None) -> str:
+    """Return the number of elements of an array, or of letters of a text, as text; a mark where it is not known."""
     if isinstance(held, list) and not {"@", "*"}.isdisjoint((name, index)):
         return str(len(held))
     if isinstance(held, str) and index is None and not MARK.search(held):
@@ -400,6 +424,10 @@ def _length(text: str, held: str | list[str] | None, name: str, index: str | Non
 
 
 def _element(text: str, held: list[str], index: str | None, variables: Variables) -> str | None:
+    """Return an element of an array, or all of them joined for ``@`` and ``*``.
+
+    None where the index is outside of it, a mark where the index is not known.
+    """
     if index in ("@", "*"):
         return _SPLIT.join("\x00" + element for element in held)
     try:
@@ -431,6 +459,7 @@ def builtin_holds(words: Sequence[str], variables: Variables) -> bool | None:
 
 
 def _tested(arguments: Sequence[str]) -> bool | None:
+    """Return whether ``test`` holds of expanded arguments; None for files, and where it is not known."""
     for sign, deciding in (("-o", True), ("-a", False)):
         if sign in arguments[1:-1] and len(arguments) > 3:
             at = arguments.index(sign, 1)
@@ -453,6 +482,7 @@ def _tested(arguments: Sequence[str]) -> bool | None:
 
 
 def _is_filled(text: str) -> bool | None:
+    """Return whether a text is not empty; None where it is not known."""
     return bool(UNSET.sub("", text)) if is_known(text) else None
 
 
@@ -467,6 +497,8 @@ def negated(known: bool | None) -> bool | None:
 
 
 def _compared(left: str, sign: str, right: str) -> bool | None:
+    """Return whether two texts, or whole numbers, compare so; None where one is not known, False for what is no
+    number."""
     if not is_known(left) or not is_known(right):
         return None
     if sign in _NUMBERS:
@@ -485,7 +517,8 @@ def keyword_holds(words: Sequence[str], variables: Variables) -> bool | None:
 
 
 def _joined(words: list[str], variables: Variables, sign: str = "||") -> tuple[bool | None, list[str]]:
-    """Return whether terms joined by ``||``, each of factors joined by ``&&``, hold, and the words behind them."""
+    """Return whether terms joined by ``||``, each of factors joined by ``&&``, hold (None: unknown), and the words
+    behind."""
 
     def operand(words: list[str]) -> tuple[bool | None, list[str]]:
         return _joined(words, variables, "&&") if sign == "||" else _primary(words, variables)
@@ -498,6 +531,7 @@ def _joined(words: list[str], variables: Variables, sign: str = "||") -> tuple[b
 
 
 def _primary(words: list[str], variables: Variables) -> tuple[bool | None, list[str]]:
+    """Return whether the first term of a test holds (None: unknown or not followed), and the words behind it."""
     match words:
         case ["!", *rest]:
             known, rest = _primary(rest, variables)
@@ -520,6 +554,8 @@ def _primary(words: list[str], variables: Variables) -> tuple[bool | None, list[
 
 
 def _keyword_compared(left: str, sign: str, right: str, variables: Variables) -> bool | None:
+    """Return whether a comparison of ``[[`` holds: a pattern, or whole numbers; None for other signs or unknown
+    values."""
     if sign in ("=", "==", "!="):
         known = matches(value(left, variables), right, variables)
         return known if sign != "!=" else negated(known)

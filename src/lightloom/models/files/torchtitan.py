@@ -37,7 +37,7 @@ def names() -> Iterator[str]:
 
 
 def _gated_width(hidden: int, multiple: int, factor: float = 1.0) -> int:
-    """Llama's rule: two thirds of four hidden sizes, times a factor, up to a multiple."""
+    """Return an inner width by Llama's rule: two thirds of four hidden sizes, times a factor, up to a multiple."""
     inner = int(factor * int(2 * 4 * hidden / 3)) if factor != 1.0 else int(2 * 4 * hidden / 3)
     return multiple * -(-inner // multiple)
 
@@ -72,7 +72,10 @@ def _deepseek(
     layers: int, hidden: int, heads: int, ffn: int, experts: tuple[int, int, int, int], *, dense: int = 1,
     query_rank: int | None = None, vocabulary: int = 102_400,
 ) -> DecoderSizes:  # fmt: skip
-    """``experts``: how many, how many a token visits, inner width of one, how many all tokens visit."""
+    """Return the sizes of a DeepSeek-V3 flavor, its first ``dense`` layers without experts.
+
+    ``experts``: how many, how many a token visits, inner width of one, how many all tokens visit.
+    """
     number, visited, width, shared = experts
     latent = LatentAttention(query_rank=query_rank, key_rank=512, plain_width=128, rotated_width=64, value_width=128)
     return replace(
@@ -150,14 +153,18 @@ class JobConfiguration:
         return None
 
     def degree(self, key: str, *, automatic: bool = False) -> int | None:
-        """Return a degree of parallelism; -1 where it may stand for what is left of the ranks."""
+        """Return a degree of parallelism, None where it is not stated; -1 where ``automatic`` allows what is left of
+        the ranks.
+
+        ConfigError for another value below 1.
+        """
         value = self.get(key, int, *_PLACES)
         if value is not None and value < 1 and not (automatic and value == -1):
             raise ConfigError(f"{self.path}: {key} = {value}: expected at least 1{' or -1' if automatic else ''}")
         return value if value is None else int(value)
 
     def unused(self) -> tuple[str, ...]:
-        """Settings that nobody has asked for; whole sections that say nothing of the model by their name."""
+        """Return the settings that nobody has asked for; whole sections that say nothing of the model by their name."""
         found = []
         for section, held in self._sections.items():
             if section in _WITHOUT_EFFECT or not isinstance(held, dict):
@@ -220,19 +227,23 @@ def read_job(path: Path) -> JobConfiguration:
 
 
 def global_batch(job: JobConfiguration) -> int | None:
-    """Return the samples of a step; None where torchtitan takes one local batch of each replica."""
+    """Return the samples of a step; None where none are stated: torchtitan then takes one local batch of each
+    replica."""
     value = job.get("global_batch_size", int, "training")
     return value if value is not None and value > 0 else None
 
 
 def local_batch(job: JobConfiguration) -> int | None:
-    """Return the samples that a replica takes at once."""
+    """Return the samples that a replica takes at once; None where the file does not state them."""
     value = job.get("local_batch_size", int, "training") or job.get("batch_size", int, "training")
     return None if value is None else int(value)
 
 
 def strategy_pins(job: JobConfiguration, layers: int | None) -> tuple[StatedStrategy, list[str]]:
-    """Return the choices that a file states (1 for degrees that it leaves out), and what the plan takes otherwise."""
+    """Return the choices that a file states (1 for degrees that it leaves out), and what the plan takes otherwise.
+
+    ``dp`` is None where the shards are what is left of the ranks. ConfigError for a setting that cannot be read.
+    """
     notes: list[str] = []
     tp, pp = job.degree("tensor_parallel_degree") or 1, job.degree("pipeline_parallel_degree") or 1
     cp, ep = job.degree("context_parallel_degree") or 1, job.degree("expert_parallel_degree") or 1
@@ -260,6 +271,8 @@ def strategy_pins(job: JobConfiguration, layers: int | None) -> tuple[StatedStra
 
 
 def _sharding(job: JobConfiguration, pp: int, replicas: int, shards: int | None) -> str:
+    """Return ``none`` for one shard, ``hybrid`` with replicas of shards, else ``zero-2`` or ``zero-3`` by
+    resharding."""
     reshard = job.get("fsdp_reshard_after_forward", str, *_PLACES) or "default"
     if reshard not in ("default", "always", "never"):
         raise ConfigError(
@@ -273,6 +286,7 @@ def _sharding(job: JobConfiguration, pp: int, replicas: int, shards: int | None)
 
 
 def _recomputation(job: JobConfiguration, notes: list[str]) -> str:
+    """Return ``none``, ``selective`` (the default) or ``full``, and add to ``notes`` what the plan does otherwise."""
     mode = job.get("mode", str, "activation_checkpoint") or "selective"
     if mode not in ("none", "selective", "full"):
         raise ConfigError(
@@ -287,6 +301,11 @@ def _recomputation(job: JobConfiguration, notes: list[str]) -> str:
 
 
 def _virtual_stages(job: JobConfiguration, pp: int, layers: int | None, notes: list[str]) -> int:
+    """Return the chunks of each pipeline rank; ConfigError where the file's stages are no multiple of the ranks.
+
+    By the modules or layers that the file states, else 2 for an interleaved schedule and 1 for others; ``notes`` gain a
+    line on a schedule that the plan replaces.
+    """
     schedule = job.get("pipeline_parallel_schedule", str, *_PLACES) or "1F1B"
     each = job.get("pipeline_parallel_layers_per_stage", int, *_PLACES)
     if pp == 1:
@@ -307,7 +326,8 @@ def _virtual_stages(job: JobConfiguration, pp: int, layers: int | None, notes: l
 
 
 def stage_blocks(job: JobConfiguration, layers: int, pins: StatedStrategy) -> tuple[int, ...] | None:
-    """Return the layers of each chunk, as the file names them or else as torchtitan divides them; None without stages.
+    """Return the layers of each chunk, as the file names them or else as torchtitan divides them; None for a single
+    chunk.
 
     Raises:
         ConfigError: a chunk without layers, or names of other layers than the model's.
@@ -324,13 +344,14 @@ def stage_blocks(job: JobConfiguration, layers: int, pins: StatedStrategy) -> tu
 
 
 def _ends(job: JobConfiguration) -> tuple[int, int]:
-    """Return the layers that the embedding and the head count as."""
+    """Return the numbers of layers that the embedding and the head count as."""
     first, last = (job.get(f"pipeline_parallel_{end}_stage_less_layers", int, *_PLACES) for end in ("first", "last"))
     return ENDS[0] if first is None else first, ENDS[1] if last is None else last
 
 
 def _named_layers(job: JobConfiguration, layers: int | None) -> tuple[int, ...] | None:
-    """Return the layers of each chunk where the file names its modules, or those that begin the later ones.
+    """Return the layers of each chunk where the file names its modules, or those that begin the later ones; else
+    None.
 
     Raises:
         ConfigError: not all layers of the model, each once and in order.

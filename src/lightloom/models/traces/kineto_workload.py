@@ -78,6 +78,11 @@ class Wiring:
         call.returns = [made]
 
     def _read(self, tensor: TraceTensor, place: int, *, is_parameter: bool, is_statistic: bool) -> TraceTensor:
+        """Return a tensor that a call reads with its storage.
+
+        Statistics and parameters get one of their own (parameters only while a gradient of their shape is left, if
+        gradients are known), others that of the last result of as many elements.
+        """
         if is_statistic:
             return replace(tensor, storage=next(self._storages), argument=f"running_{place}")
         if is_parameter and tensor.floating and (not self._known or self._left[tensor.shape] > 0):
@@ -92,7 +97,8 @@ def is_view(call: Call) -> bool:
 
 
 def result_shape(call: Call) -> tuple[int, ...]:
-    """Return the shape of what a call returns, that of its largest input where no rule is known."""
+    """Return the shape of what a call returns: by a rule, else as the last call inside of it, else that of its
+    largest input."""
     try:
         shape = _ruled(call, [tensor.shape for tensor in call.reads])
     except (IndexError, TypeError, ValueError, ZeroDivisionError):
@@ -103,6 +109,7 @@ def result_shape(call: Call) -> tuple[int, ...]:
 
 
 def _ruled(call: Call, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """Return the shape of a call's result by the rule of its operator; None where there is no rule."""
     word, values = call.word, call.values
     if cost := product(call.name, shapes, None, values):
         return cost.shape
@@ -125,6 +132,7 @@ def _ruled(call: Call, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
 
 
 def _pair(value: object) -> list[int]:
+    """Return the whole numbers of a recorded list; ValueError for anything else."""
     if not isinstance(value, list) or not all(type(entry) is int for entry in value):
         raise ValueError("not recorded")
     return value
@@ -174,7 +182,8 @@ def _forward(roots: Sequence[Call]) -> Iterator[Call]:
 
 
 def _precision(calls: Iterator[Call]) -> str:
-    """Return the number format of most of the time of the forward pass; TF32 where kernels of float32 say so."""
+    """Return the number format of most of the time of the forward pass; TF32 where kernels of float32 say so, else
+    empty."""
     seconds: dict[str, float] = defaultdict(float)
     for call in calls:
         if isinstance(call, TimedCall) and call.precision:
@@ -185,6 +194,7 @@ def _precision(calls: Iterator[Call]) -> str:
 
 
 def _unrecorded(profile: Profile) -> Iterator[str]:
+    """Yield lines on what the profile does not record, and what is left out of it."""
     yield "edges, outputs and which tensors are parameters: taken from shapes (an execution trace states them)"
     for name, events in profile.left_out.items():
         yield f"{events} events of category {name} are left out"

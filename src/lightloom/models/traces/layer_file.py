@@ -81,6 +81,7 @@ def read_layer_file(path: Path, *, batch: int) -> TraceReading:
 
 
 def _policy_and_settings(path: Path, words: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return the policy, and the values of the settings by name, of the first line; ConfigError for another policy."""
     if not words or words[0] not in POLICIES:
         raise ConfigError(f"{path}, line 1: {' '.join(words)[:40]!r}: expected one of {', '.join(POLICIES)}")
     settings: dict[str, str] = {}
@@ -97,6 +98,7 @@ def _policy_and_settings(path: Path, words: Sequence[str]) -> tuple[str, dict[st
 def _layers(
     path: Path, rows: Sequence[tuple[int, list[str]]], policy: str, settings: dict[str, str]
 ) -> Iterator[_Layer]:
+    """Yield the layers that the lines state; ConfigError where their number or a column is wrong."""
     if not rows or len(rows[0][1]) != 1 or not rows[0][1][0].isdecimal():
         raise ConfigError(f"{path}, line 2: expected the number of layers")
     count, names = int(rows[0][1][0]), Counter[str]()
@@ -117,6 +119,10 @@ def _layers(
 def _exchange_of_pass(
     path: Path, line: int, entry: Sequence[str], group: tuple[str, int | None]
 ) -> TracedExchange | None:
+    """Return the exchange of a pass from its time, word and bytes; None for the word NONE alone.
+
+    A suffix of the word, such as ``_DP``, goes before ``group`` (name and ranks). ConfigError for an unknown word.
+    """
     word, nbytes = entry[1].upper(), _count(path, line, entry[2])
     if word == "NONE":
         return None
@@ -129,7 +135,8 @@ def _exchange_of_pass(
 
 
 def _exchange_group(policy: str, place: int, settings: dict[str, str]) -> tuple[str, int | None]:
-    """Return the group of a pass's exchanges by the policy, and its ranks where the file states them."""
+    """Return the group of a pass's exchanges by the policy (``data``, ``model``, ``tensor``), and its ranks where
+    stated."""
     stated = settings.get("model_parallel_NPU_group", "").split()
     tensor = int(stated[0]) if stated and stated[0].isdecimal() else None
     if policy == "DATA" or (place == 2 and policy != "MODEL"):
@@ -139,6 +146,10 @@ def _exchange_group(policy: str, place: int, settings: dict[str, str]) -> tuple[
 
 
 def _layer_graph(path: Path, layers: Sequence[_Layer], batch: int, policy: str) -> ComputeGraph:
+    """Return one operator a layer, each reading the previous one, with its stated times and no FLOPs.
+
+    A layer has as many parameters as its exchange of weight gradients sums elements, of 4 bytes.
+    """
     operators: list[Operator] = []
     for layer in layers:
         summed = layer.exchanges[2]
@@ -180,6 +191,7 @@ def _within_passes(layers: Sequence[_Layer], policy: str) -> Iterator[TracedExch
 def _unrecorded(
     layers: Sequence[_Layer], exchanges: Sequence[TracedExchange], settings: dict[str, str], batch: int
 ) -> Iterator[str]:
+    """Yield lines on what the file states in all, what it does not record, and what is not used of it."""
     total = [sum(layer.seconds[place] for layer in layers) for place in range(3)]
     yield f"{len(layers)} layers: " + ", ".join(
         f"{format_time(seconds)} {name}" for seconds, name in zip(total, _PASSES, strict=True)
@@ -197,12 +209,14 @@ def _unrecorded(
 
 
 def _count(path: Path, line: int, word: str) -> float:
+    """Return a number of at least 0; ConfigError for another word."""
     if not _is_number(word) or read_number(word) < 0:
         raise ConfigError(f"{path}, line {line}: {word!r}: expected a number of at least 0")
     return read_number(word)
 
 
 def _is_number(word: str) -> bool:
+    """Return whether a word is a finite number."""
     try:
         return isfinite(read_number(word))
     except ValueError:

@@ -71,7 +71,8 @@ def exchange_lines(exchanges: Iterable[TracedExchange]) -> list[str]:
 
 
 def unpriced_exchanges(exchanges: Iterable[TracedExchange]) -> list[str]:
-    """Return a warning about exchanges of a trace that no plan makes, as tensor groups of the traced run did."""
+    """Return a warning about exchanges of a trace that no plan makes, as tensor groups of the traced run did; none
+    without."""
     listed = "; ".join(exchange_lines(exchanges))
     if not listed:
         return []
@@ -112,7 +113,7 @@ MOST_NOT_FOUND = 0.01
 
 
 def check_step(reading: TraceReading, path: Path) -> TraceReading:
-    """Return what was read of a trace, if a training step can be planned from it.
+    """Return the reading unchanged, if a training step can be planned from it.
 
     Raises:
         WorkloadError: names what it lacks.
