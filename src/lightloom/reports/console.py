@@ -55,7 +55,7 @@ class _VisibleConsole(Console):
 
 
 def make_console(file: IO[str] | None = None) -> Console:
-    """A console on ``file`` (stdout): colour and the window's width on a terminal, plain wide text elsewhere."""
+    """Return a console on ``file`` (stdout): colour and the window's width on a terminal, plain wide text elsewhere."""
     options: dict[str, Any] = {"file": file or sys.stdout, "highlight": False, "markup": False, "emoji": False}
     console = _VisibleConsole(**options)
     if console.is_terminal:
@@ -80,7 +80,8 @@ class _Column(Generic[_Row]):
 
 
 def _fitted_table(columns: Sequence[_Column[_Row]], rows: Sequence[_Row], width: int | None, title: str) -> Table:
-    """Rows in as many of the columns as ``width`` has room for without breaking a word; in all of them without one."""
+    """Return rows in as many of the columns as ``width`` has room for without breaking a word; in all of them
+    without one."""
     cells = {column.name: [column.cell(row) for row in rows] for column in columns}
     dotted = {column.name for column in columns if column.dotted and width is not None}
     least: dict[str, int] = {}
@@ -119,7 +120,7 @@ def _fitted_table(columns: Sequence[_Column[_Row]], rows: Sequence[_Row], width:
 
 
 def _broken(name: Text, width: int) -> Text:
-    """A name in lines of at most ``width``, or of its longest part, broken after dots and underscores only."""
+    """Return a name in lines of at most ``width``, or of its longest part, broken after dots and underscores only."""
     lines = [""]
     for part in _PARTS.findall(name.plain):
         if lines[-1] and cell_len(lines[-1] + part) > width:
@@ -129,7 +130,11 @@ def _broken(name: Text, width: int) -> Text:
 
 
 def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") -> Table:
-    """Plans with the parts of their time as bars, which share one scale a sample; ``width`` is the terminal's."""
+    """Return plans with the parts of their time as bars, which share one scale a sample; ``width`` is the
+    terminal's.
+
+    Columns that say nothing of these rows, or for which there is no room, are left out.
+    """
     longest = max((sum(row.per_sample().values()) for row in rows), default=0.0)
     bar = 24 if width >= 150 else 19 if width >= 110 else 14 if width >= 80 else 8
     wide = width >= 100
@@ -169,6 +174,8 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") ->
 
 
 def _exchange_cell(row: RankingRow) -> Text:
+    """Return the exchange of gradients with its effect and accuracy in words; ``none`` where gradients stay as they
+    are."""
     accuracy = f"accuracy: {row.exchange_accuracy}" if row.exchange_accuracy else ""
     effect = " ".join(filter(None, [row.exchange, "; ".join(filter(None, [row.exchange_effect, accuracy]))]))
     return Text(effect or "none", style="" if row.exchange else "dim")
@@ -184,7 +191,11 @@ def legend() -> Text:
 
 
 def breakdown_bar(breakdown: Mapping[str, float], whole: float, cells: int) -> Text:
-    """A bar of ``cells`` columns for ``whole`` seconds; what takes any time at all shows if there is room."""
+    """Return a bar of ``cells`` columns for ``whole`` seconds, shorter for a shorter breakdown; empty without any
+    time.
+
+    Edges between parts are rounded, so that a part of less than a column may not show.
+    """
     text = Text()
     if whole <= 0:
         return text
@@ -196,7 +207,10 @@ def breakdown_bar(breakdown: Mapping[str, float], whole: float, cells: int) -> T
 
 
 def collective_table(rows: Sequence[CollectiveRow], width: int, *, title: str = "") -> Table:
-    """Algorithms beside the bound that none of them can beat."""
+    """Return algorithms in a table beside the bound that none of them can beat.
+
+    The column of repeated collectives (``steady``) is there only if a row has such a ratio.
+    """
     columns: list[_Column[CollectiveRow]] = [
         _Column("algorithm", lambda row: Text(row.algorithm), wraps=True),
         _Column("steps", lambda row: Text(str(row.cost.steps)), right=True),
@@ -213,7 +227,7 @@ def collective_table(rows: Sequence[CollectiveRow], width: int, *, title: str = 
 
 
 def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "") -> Table:
-    """Published figures beside ours; what deviates says why. Without a width, nothing is broken or given up."""
+    """Return published figures beside ours; what deviates says why. Without a width, nothing is broken or given up."""
 
     def status(claim: Claim) -> Text:
         return Text(claim.status + (" (fitted)" if claim.fitted else ""), style=_STATUS_STYLES[claim.status])
@@ -232,7 +246,7 @@ def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "")
 def plain_table(
     columns: Sequence[str], rows: Iterable[Iterable[str]], *, title: str = "", left: Sequence[str] | None = None
 ) -> Table:
-    """Text in columns, those in ``left`` (the first without it) flush left and the others flush right."""
+    """Return text in columns, those in ``left`` (the first without it) flush left and the others flush right."""
     table = _bare_table(title)
     for column in columns:
         flush_left = column in (columns[:1] if left is None else left)
@@ -243,12 +257,12 @@ def plain_table(
 
 
 def rows_table(rows: Sequence[Mapping[str, object]], *, title: str = "", left: Sequence[str] | None = None) -> Table:
-    """Rows of a result in columns, as :func:`plain_table`; the keys of the first are the heading."""
+    """Return rows of a result in columns, as :func:`plain_table`; the keys of the first are the heading."""
     return plain_table(list(rows[0]), (map(str, row.values()) for row in rows), title=title, left=left)
 
 
 def facts_table(facts: Iterable[tuple[str, str]], *, title: str = "") -> Table:
-    """Names and what they are, without a heading."""
+    """Return a table of names and what they are, without a heading."""
     table = _bare_table(title)
     table.show_header = False
     table.add_column(style="dim", no_wrap=True)
@@ -259,6 +273,7 @@ def facts_table(facts: Iterable[tuple[str, str]], *, title: str = "") -> Table:
 
 
 def _bare_table(title: str) -> Table:
+    """Return an empty table without lines, with this title unless it is empty."""
     return Table(
         box=None,
         pad_edge=False,
@@ -271,10 +286,13 @@ def _bare_table(title: str) -> Table:
 
 
 def _energy_cell(text: str, joules: float | None) -> Text:
+    """Return the text of an energy, faint where the joules are not known as a whole."""
     return Text(text, style="dim" if joules is None else "")
 
 
 def _checks_cell(row: RankingRow) -> Text:
+    """Return words on a row: verified or a closed form, whether it fits in memory if known, and if no framework runs
+    it."""
     text = Text("verified", "green") if row.verified else Text("closed form", "dim")
     if row.fits is not None:
         text.append(" ").append(*("fits", "green") if row.fits else ("DOES NOT FIT", "bold red"))

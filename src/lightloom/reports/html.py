@@ -60,7 +60,7 @@ def _explorer(report: Report) -> dict[str, Any]:
 
 
 def write(report: Report, path: Path) -> Path:
-    """Write the page, whole or not at all.
+    """Write the page, whole or not at all, and return its path.
 
     Raises:
         ConfigError: the place cannot be written to.
@@ -69,7 +69,8 @@ def write(report: Report, path: Path) -> Path:
 
 
 def inline_svg(svg: str, prefix: str) -> Markup:
-    """An SVG document as part of a page: its ink follows the page's text colour, its ids begin with ``prefix``.
+    """Return an SVG document as part of a page: its ink follows the page's text colour, its ids begin with
+    ``prefix``.
 
     Raises:
         ValueError: the SVG holds something active.
@@ -90,6 +91,7 @@ def inline_svg(svg: str, prefix: str) -> Markup:
 
 @cache
 def _environment() -> Environment:
+    """Return the environment of the page's templates, with the formats of numbers as filters; made once."""
     environment = Environment(
         loader=PackageLoader("lightloom.reports", "templates"),
         autoescape=True,
@@ -118,7 +120,7 @@ def _environment() -> Environment:
 
 
 def numeric_columns(table: Table) -> list[bool]:
-    """For each column, whether all its cells are numbers (a unit may follow)."""
+    """Return for each column whether all its cells are numbers (a unit may follow); False in a table without rows."""
     return [
         bool(table.rows) and all(_NUMBER.fullmatch(row[i].strip()) is not None for row in table.rows)
         for i in range(len(table.columns))
@@ -126,9 +128,10 @@ def numeric_columns(table: Table) -> list[bool]:
 
 
 def bar_scale(rows: Sequence[RankingRow]) -> float:
-    """Seconds a sample of a full bar: the slowest row's, or three times the fastest's where that dwarfs the rest.
+    """Return the seconds a sample of a full bar: the slowest row's, or three times the fastest's where that dwarfs
+    the rest.
 
-    Longer bars run off their right edge.
+    The rest is dwarfed by more than four times the fastest's. Longer bars run off their right edge.
     """
     times = [row.sample_time for row in rows]
     return max(times) if max(times) <= 4 * min(times) else 3 * min(times)
@@ -144,7 +147,8 @@ class DrawnResult(Result):
         """Return a matplotlib figure of the result."""
 
     def pictures(self) -> tuple[str, ...]:
-        """Return the drawing as an SVG element on white; identifiers are its own, so that cells do not mix theirs."""
+        """Return the drawing alone, as an SVG element on white; identifiers are its own, so that cells do not mix
+        theirs."""
         svg = to_svg(self.figure())
         element = inline_svg(svg, f"l{sha256(svg.encode()).hexdigest()[:8]}-")
         return (f'<div style="background: white; max-width: 100%; --ink: {INK}">{element}</div>',)

@@ -86,7 +86,11 @@ def explored_plan(
 
 
 def _tasks(timeline: Timeline) -> list[tuple[str, str, int, float, float]]:
-    """Intervals by operator, without the numbers of its parts and of devices, and by kind; most seconds first."""
+    """Return (name, kind, times, seconds on all resources, seconds of the longest) by operator and kind; most
+    seconds first.
+
+    Numbers of its parts and of devices are left out of the name; there are at most 40.
+    """
     seconds: dict[tuple[str, str], list[float]] = {}
     for interval in timeline.intervals:
         name = _PART.sub("", _PASS.sub("", interval.name))
@@ -123,7 +127,8 @@ def light_map(schedule: Schedule, fabric: Fabric) -> Document | None:
 
 
 def page_data(plans: Mapping[int, Document], light: Document | None) -> str:
-    """The JSON that the page's script reads, safe inside a ``script`` element; names stand in one list for all plans.
+    """Return the JSON that the page's script reads, safe inside a ``script`` element; names stand in one list for
+    all plans.
 
     Args:
         plans: what :func:`explored_plan` returned, by places in the ranking.
@@ -235,12 +240,13 @@ class RankingRow:
 
     @property
     def energy_per_sample(self) -> str:
-        """Joules of a sample with their unit and ``energy_mark``."""
+        """Joules of a sample as text with their unit and ``energy_mark``; ``not sourced`` where no part has a
+        source."""
         known = self.joules_per_sample
         return f"{'' if known is None else self.energy_mark}{format_energy(known)}"
 
     def per_sample(self) -> dict[str, float]:
-        """The breakdown of a step, shared between its samples."""
+        """Return the breakdown of a step, in seconds, divided by its samples."""
         return {key: seconds / self.global_batch for key, seconds in self.breakdown.items()}
 
 
@@ -332,7 +338,7 @@ MICROSECONDS = 1e6
 def perfetto_trace(
     timeline: Timeline, *, title: str, provenance: Mapping[str, Any], counters: Sequence[Counter] = ()
 ) -> Document:
-    """The trace as a JSON document: one process, one thread for each resource, a track for each counter."""
+    """Return the trace as a JSON document: one process, one thread for each resource, a track for each counter."""
     threads = {resource: number for number, resource in enumerate(timeline.resources, start=1)}
     named: list[tuple[str, int, Document]] = [("process_name", 0, {"name": title})]
     for resource, number in threads.items():
@@ -380,7 +386,7 @@ def _flows(timeline: Timeline, threads: Mapping[str, int]) -> Iterator[dict[str,
 def write_perfetto_trace(
     path: Path, timeline: Timeline, *, title: str, provenance: Mapping[str, Any], counters: Sequence[Counter] = ()
 ) -> Path:
-    """Write the trace as JSON.
+    """Write the trace as JSON, whole or not at all, and return its path.
 
     Raises:
         ConfigError: the place cannot be written to.

@@ -92,7 +92,7 @@ _LIGHT = (0.86, 0.47, 0.10)
 
 
 def ramp(colour: str | tuple[float, float, float], least: float = 0.03) -> ListedColormap:
-    """Return a colour map from ``least`` opaque to full in one colour."""
+    """Return a map of 256 colours from ``least`` opaque to full in one colour."""
     from matplotlib.colors import ListedColormap, to_rgb
 
     colours = np.tile([*to_rgb(colour), 1.0], (256, 1))
@@ -118,6 +118,7 @@ def _style() -> dict[str, Any]:
 
 @contextmanager
 def _look() -> Iterator[None]:
+    """Set matplotlib to lightloom's style while the context lasts."""
     import matplotlib
 
     with matplotlib.rc_context(_style()):  # type: ignore[arg-type, unused-ignore]

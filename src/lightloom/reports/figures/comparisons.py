@@ -80,7 +80,7 @@ _MARKS = "osD^vPX"
 
 @styled
 def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], title: str) -> Figure:
-    """Draw a line for each method; where it pays at no speed, the line has a gap.
+    """Draw a line for each method over the ranks, in Gb/s; where it pays at no speed, the line has a gap.
 
     Args:
         lines: of each method, (ranks, speed in bytes per second, None where it pays at none).
@@ -123,8 +123,10 @@ _WIDTH = 9.0
 
 @styled
 def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str = "step") -> Figure:
-    """One bar for each ``(name, breakdown)``, the first on top; breakdowns as ``Timeline.breakdown()`` gives them, of a
-    step or of what ``per`` says."""
+    """Draw one bar for each ``(name, breakdown)``, the first on top.
+
+    Breakdowns are seconds as ``Timeline.breakdown()`` gives them, of a step or of what ``per`` says.
+    """
     from matplotlib.patches import Patch
 
     lines = max((name.count("\n") + 1 for name, _ in rows), default=1)
@@ -165,7 +167,8 @@ _MOST_LINKS = 256
 
 @styled
 def budget_figure(budget: LinkBudget, taps: int) -> Figure:
-    """Draw the longest lightpath with so many destinations, one link more in grey, and what a receiver needs.
+    """Draw the longest lightpath with ``taps`` destinations, one link more in grey, and what a receiver needs, in
+    dBm.
 
     Where there is no limit, or a very far one, a lightpath of 256 links.
     """
@@ -201,7 +204,11 @@ def budget_figure(budget: LinkBudget, taps: int) -> Figure:
 
 @styled
 def damage_figure(rows: Sequence[Mapping[str, Any]], kind: str) -> Figure:
-    """Draw rows of ``failures``, ``time_s`` and ``lower_bound_s``, the sound ring first."""
+    """Draw rows of ``failures``, ``time_s`` and ``lower_bound_s`` (seconds, drawn in µs), in their order from the
+    top.
+
+    ``kind`` is the key of ``TASKS`` that gives the colour.
+    """
     figure, axes = single_panel(7.2, 1.2 + 0.36 * len(rows))
     place = np.arange(len(rows))
     times, bounds = ([row[name] * 1e6 for row in rows] for name in ("time_s", "lower_bound_s"))
@@ -335,7 +342,7 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
 
 
 def _scales(axes: Axes, points: Sequence[Point]) -> None:
-    """Logarithmic, with a little air, and ticks in units for people."""
+    """Make both axes logarithmic, with a little air, and ticks in units for people."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     for name, values, words in (
@@ -372,7 +379,7 @@ def _label_plans(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> 
 
 
 def _heights(preferred: Sequence[float]) -> list[float]:
-    """Return heights from 0 to 1 in falling order, near the preferred ones, with room for names between."""
+    """Return heights from 0 to 1 in falling order, one a name, near the preferred ones, with room for names between."""
     stride = min(1 / len(preferred), 0.12)
     heights: list[float] = []
     for place, height in enumerate(preferred):
@@ -383,7 +390,7 @@ def _heights(preferred: Sequence[float]) -> list[float]:
 
 
 def _chosen_names(front: Sequence[Point], most: int) -> list[Point]:
-    """The first, the last and as many between as there is room for."""
+    """Return the first, the last and as many between as there is room for, ``most`` in all."""
     if len(front) <= most:
         return list(front)
     return [front[round(place * (len(front) - 1) / (most - 1))] for place in range(most)]

@@ -64,7 +64,7 @@ class Lightpaths:
         return int((self.hops * self.count).sum())
 
     def of_step(self, step: int) -> Lightpaths:
-        """The lightpaths of one step."""
+        """Return the lightpaths of one step."""
         chosen = self.step == step
         return Lightpaths(*(getattr(self, name)[chosen] for name in self.__slots__))
 
@@ -74,8 +74,11 @@ PARTS = 24
 
 
 def in_steps(schedule: Schedule, fabric: Fabric) -> Schedule:
-    """The schedule itself, or of a queued one its circuits, which all stand in one step; of packets, which have none,
-    its rows by the part of the time in which they begin."""
+    """Return the schedule with rows by step: itself, or what stands for the steps of a queued one.
+
+    Of a queued one its circuits, which all stand in one step; of packets, which have none, its rows by the part of the
+    time (one of 24) in which they begin.
+    """
     if not schedule.queued:
         return schedule.unfolded(fabric.fibre_channels)
     if fabric.exclusive:
@@ -87,7 +90,8 @@ def in_steps(schedule: Schedule, fabric: Fabric) -> Schedule:
 
 
 def lightpaths(schedule: Schedule, fabric: Fabric) -> Lightpaths:
-    """The lightpaths of a schedule on a circuit-switched fabric."""
+    """Return the lightpaths of a schedule on a circuit-switched fabric, a multicast as that to its farthest
+    destination."""
     hops = np.concatenate(
         [np.zeros(0, np.int64), *(fabric.hops(*schedule.ends(rows)) for rows in _row_blocks(len(schedule)))]
     )
@@ -124,14 +128,15 @@ def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> tuple[Float
 
 
 def downsampled(amount: Floats, links: int) -> Floats:
-    """Return the mean of shape [bins, links] over neighbouring links, at most ``links`` columns."""
+    """Return the mean of shape [bins, links] over runs of neighbouring links, at most ``links`` columns."""
     edges = np.arange(0, amount.shape[1], -(-amount.shape[1] // links))
     mean: Floats = np.add.reduceat(amount, edges, axis=1) / np.diff(np.append(edges, amount.shape[1]))
     return mean
 
 
 def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> Ints:
-    """The rank whose light is on each channel of each link in one step, −1 where dark; shape [links, channels]."""
+    """Return the rank whose light is on each channel of each link in one step, −1 where dark; shape [links,
+    channels]."""
     now = paths.of_step(step)
     change = np.zeros((fabric.links + 1, fabric.channels + 1), np.int64)
     for _, first, end in _link_runs(fabric.footprint(now.source, now.destination, now.route)):
@@ -143,11 +148,12 @@ def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> Ints:
 
 
 def utilisation(paths: Lightpaths, steps: int, fabric: Fabric) -> float:
-    """Share of the channels of all links, over all steps, that carry light (circuit-switched fabrics)."""
+    """Return the share of the channels of all links, over all steps, that carry light (circuit-switched fabrics)."""
     return paths.cells / (fabric.links * fabric.channels * max(steps, 1))
 
 
 def _enter_and_leave(change: Floats, print_: Footprint, bin_: Ints, weight: Ints | Floats | int) -> None:
+    """Add to ``change``, [bins, links + 1], a weight where each run of links begins and take it away behind its end."""
     width = change.shape[1]
     weights = np.broadcast_to(np.asarray(weight, np.float64), len(print_.start))
     for _, first, end in _link_runs(print_):
@@ -157,7 +163,10 @@ def _enter_and_leave(change: Floats, print_: Footprint, bin_: Ints, weight: Ints
 
 
 def _link_runs(print_: Footprint) -> Iterator[tuple[int, Ints, Ints]]:
-    """Every run as (run, first link, link after the last), cut in two where it passes the end of its track."""
+    """Yield every run as (run, first link, link after the last), cut in two where it passes the end of its track.
+
+    Links are arrays over footprints; the second piece is empty where nothing is cut.
+    """
     for run in range(print_.base.shape[1]):
         base, start, length, period = (
             part[:, run] for part in (print_.base, print_.start, print_.length, print_.period)
@@ -169,6 +178,7 @@ def _link_runs(print_: Footprint) -> Iterator[tuple[int, Ints, Ints]]:
 
 
 def _row_blocks(rows: int) -> list[slice]:
+    """Return slices that cover so many rows, each of at most 2^19."""
     return [slice(begin, begin + _BLOCK) for begin in range(0, rows, _BLOCK)]
 
 
@@ -177,7 +187,7 @@ _MAXIMUM_COLUMNS = 2048
 
 
 def steps_shown(steps: int) -> list[int]:
-    """All steps if there are few, else the first, the middle and the last."""
+    """Return the numbers of all steps if there are at most four, else of the first, the middle and the last."""
     return list(range(steps)) if steps <= 4 else [0, steps // 2, steps - 1]
 
 
@@ -277,6 +287,10 @@ def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
 
 @styled
 def _ring_map(schedule: Schedule, fabric: Fabric) -> Figure:
+    """Draw the wavelengths of a few steps, a row of panels for each direction in use.
+
+    Where steps are left out, how full each link is in each step is drawn below.
+    """
     from matplotlib.figure import Figure
 
     paths = lightpaths(schedule, fabric)
@@ -297,6 +311,7 @@ def _ring_map(schedule: Schedule, fabric: Fabric) -> Figure:
 def _panels(
     figure: Figure | SubFigure, paths: Lightpaths, fabric: Fabric, ways: list[int], shown: list[int], steps: int
 ) -> None:
+    """Draw a panel for each shown step and each direction: the source rank of each wavelength of each link."""
     n = fabric.ranks
     colours = cyclic_colours(n)
     axes = figure.subplots(len(ways), len(shown), squeeze=False, sharex=True, sharey=True)
@@ -315,7 +330,7 @@ def _panels(
 
 
 def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
-    """One direction in one step; ``sources`` has shape [channels, links]."""
+    """Draw one direction in one step; ``sources`` are ranks, −1 where dark, of shape [channels, links]."""
     channels, links = sources.shape
     picture = np.zeros((channels, links, 4))
     lit = sources >= 0
@@ -333,6 +348,7 @@ def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
 
 
 def _heat(figure: Figure | SubFigure, schedule: Schedule, fabric: Fabric, ways: list[int]) -> None:
+    """Draw how many of the wavelengths of each link are lit in each step, or mean over a bin of steps, by direction."""
     n = fabric.ranks
     amount, per_bin = link_use(schedule, fabric)
     steps = np.full((len(amount), 1), per_bin)
@@ -357,7 +373,7 @@ _MOST_LINKS = 48
 
 @styled
 def shared_links_figure(title: str, jobs: Sequence[str], loads: Floats, links: Sequence[str], unit: str) -> Figure:
-    """Draw the links that carry most.
+    """Draw the links that carry most, at most 48, those of several jobs first, as bars stacked by job in percent.
 
     Args:
         title: above the figure.

@@ -45,7 +45,8 @@ _EXACT = 1e-5
 def calibration_figure(rows: Sequence[Document], power_noise: float, title: str) -> Figure:
     """Draw the residuals of each chip's fit, and the errors of all chips before and after.
 
-    ``rows`` are those of `meshes.calibration.Trial`, each with the ``name`` of its chip.
+    ``rows`` are those of `meshes.calibration.Trial`, each with the ``name`` of its chip; ``power_noise`` is a share of
+    the input, drawn as a line unless it is 0.
     """
     figure, panels = panel_grid(9.0, 3.6, 1, 2)
     _draw_residuals(panels[0, 0], rows, power_noise)
@@ -55,6 +56,7 @@ def calibration_figure(rows: Sequence[Document], power_noise: float, title: str)
 
 
 def _draw_residuals(panel: Axes, rows: Sequence[Document], power_noise: float) -> None:
+    """Draw a line of residuals over the steps of the fit for each chip, on a logarithmic scale."""
     for row in rows:
         panel.plot(range(len(row["residuals"])), row["residuals"], "-", color=_AFTER, lw=1.0, alpha=0.6)
     if power_noise > 0:
@@ -67,6 +69,7 @@ def _draw_residuals(panel: Axes, rows: Sequence[Document], power_noise: float) -
 
 
 def _draw_errors(panel: Axes, rows: Sequence[Document]) -> None:
+    """Draw three marks for each chip: its error before and after calibration, and the least that its devices allow."""
     places, least = np.arange(len(rows)), np.inf
     for label, name, colour, marker, size in (
         ("phases of ideal devices", "error_before", _BEFORE, "o", 4),
@@ -147,7 +150,10 @@ def _box(axes: Axes, fill: str, x: float, width: float, height: float, columns: 
 
 
 def _guides(axes: Axes, start: float, end: float, count: int, left: float, right: float, units: bool) -> None:
-    """Draw waveguides between two boxes of these heights, with a nonlinear unit on each where there are units."""
+    """Draw waveguides between two boxes of these heights, with a nonlinear unit on each where there are units.
+
+    At most 16 are drawn; ``count`` is written above them.
+    """
     from matplotlib.collections import LineCollection
 
     shown, middle = min(count, _MOST_GUIDES), (start + end) / 2
@@ -162,7 +168,7 @@ def _guides(axes: Axes, start: float, end: float, count: int, left: float, right
 
 @styled
 def part_figure(part: Part, name: str = "") -> Figure:
-    """A mesh, or the meshes of a mapped matrix; of a matrix in blocks, those of the first."""
+    """Draw a mesh, or the meshes of a mapped matrix; of a matrix in blocks, those of the first."""
     if isinstance(part, Mesh):
         return draw(part)
     if isinstance(part, MappedBlocks):
@@ -199,6 +205,8 @@ def chip_figure(plan: FloorPlan, title: str) -> Figure:
 
 
 def _draw_chip(panel: Axes, plan: FloorPlan) -> None:
+    """Draw the whole chip to scale: waveguides, routes and a box for each device; the caller sets the part that is
+    seen."""
     from matplotlib.collections import LineCollection, PatchCollection
     from matplotlib.patches import Rectangle
 
@@ -220,7 +228,7 @@ def _draw_chip(panel: Axes, plan: FloorPlan) -> None:
 
 
 def _bend(x0: float, y0: float, x1: float, y1: float) -> list[tuple[float, float]]:
-    """Return a smooth way between two points, level at both ends."""
+    """Return 17 points of a smooth way between two points, level at both ends."""
     return [(x0 + (x1 - x0) * t, y0 + (y1 - y0) * t * t * (3 - 2 * t)) for t in (step / 16 for step in range(17))]
 
 
@@ -256,6 +264,8 @@ def link_figure(document: Document) -> Figure:
 
 
 def _draw_parts(axes: Axes, compared: Document) -> None:
+    """Draw for each part the rate with it made ideal and with it alone, with intervals; at most 14, the first on
+    top."""
     rows = compared["parts"][:_MOST_PARTS][::-1]
     places = np.arange(len(rows))
     together = compared["together"]["word_error_rate"]
@@ -282,6 +292,8 @@ def _draw_parts(axes: Axes, compared: Document) -> None:
 
 
 def _draw_sweep(axes: Axes, sweep: Document) -> None:
+    """Draw the rate and its interval against the values of one option; logarithmic where values span more than 5
+    times."""
     values = np.array([row["value"] for row in sweep["rows"]])
     rates = np.array([row["word_error_rate"] for row in sweep["rows"]])
     low, high = np.array([row["interval_95"] for row in sweep["rows"]]).T
@@ -302,7 +314,10 @@ _CURVE = "#3b62ad"
 
 
 def noise_steps(limit: float, bound: float) -> Floats:
-    """Noise at which a curve is worth drawing: from below the limit to above the bound, both on the way."""
+    """Return 33 levels of noise, evenly spaced as logarithms, at which a curve is worth drawing.
+
+    They reach from below the limit to above the bound, both on the way.
+    """
     low = max(min(limit, bound) / 3, 1e-12)
     high = min(max(10 * limit, 3 * bound if np.isfinite(bound) else 0.1), 0.5)
     return np.geomspace(low, max(high, 2 * low), 33)
@@ -415,6 +430,7 @@ def _draw_energies(axes: Axes, made: ReducerComparison) -> None:
 
 
 def _draw_turns(axes: Axes, made: ReducerComparison) -> None:
+    """Draw what the saving of the first reducer becomes at both ends of each constant, at most ten, in percent."""
     first, second = made.pair
     turns = made.turns[:_TURNS]
     own = max(100 * made.saving(first, second), _LEAST)
@@ -455,7 +471,7 @@ _ACCURACY = "#3b62ad"
 
 @styled
 def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
-    """Panels side by side, up to three in a row; each is a document of `meshes.sweep` of accuracies.
+    """Draw panels side by side, up to three in a row; each is a document of `meshes.sweep` of accuracies.
 
     The line is the mean over fabrications, the band reaches from the worst to the best.
     """
@@ -488,8 +504,11 @@ _WRONG, _LOSS = "#c9603a", "#3b62ad"
 
 @styled
 def training_figure(history: Sequence[Mapping[str, float]], points: int, title: str = "") -> Figure:
-    """``history`` has epoch, accuracy and loss; ``points`` of the grid are behind an accuracy. Nothing wrong shows as
-    less than one wrong point."""
+    """Draw the share of wrong averages and the loss by epoch, on a logarithmic scale.
+
+    ``history`` has epoch, accuracy and loss; ``points`` of the grid are behind an accuracy. Nothing wrong shows as less
+    than one wrong point.
+    """
     figure, axes = single_panel(7.0, 3.6)
     epochs, accuracies, losses = (
         np.array([record[name] for record in history]) for name in ("epoch", "accuracy", "loss")

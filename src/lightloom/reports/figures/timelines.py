@@ -49,15 +49,16 @@ class Stretch:
 
 
 def task_kind(interval: Interval) -> str:
-    """Key of :data:`palette.TASKS`: the collective where one is transmitted, else the category."""
+    """Return the collective where one is transmitted, else the category: mostly a key of ``TASKS``."""
     collective = str(interval.details.get("collective", ""))
     return collective if interval.category == "transmission" and collective in TASKS else interval.category
 
 
 def stretches(intervals: Sequence[Interval], least: float, *, join_compute: bool = True) -> list[Stretch]:
-    """Return the stretches of one resource.
+    """Return the stretches of one resource, in the order of its intervals.
 
-    Neighbours of one kind are joined when one is shorter than ``least``; with ``join_compute`` also when they compute.
+    Neighbours of one kind are joined when one is shorter than ``least`` seconds and the gap is under a quarter of that;
+    with ``join_compute`` also when they compute. Intervals without duration are left out.
     """
     joined: list[Stretch] = []
     for interval in intervals:
@@ -74,7 +75,10 @@ def stretches(intervals: Sequence[Interval], least: float, *, join_compute: bool
 
 
 def waits(timeline: Timeline) -> list[Stretch]:
-    """Return what the step waits for, moment by moment; the lengths of each key add up to ``timeline.breakdown()``."""
+    """Return what the step waits for, moment by moment; the lengths of each key add up to ``timeline.breakdown()``.
+
+    Keys are those of ``SHARES``; computing goes before communication, that before reconfiguration; the rest is idle.
+    """
     times = np.unique([0.0, *(t for interval in timeline.intervals for t in (interval.start, interval.end))])
     active = {share: np.zeros(len(times), np.int64) for share in _PRECEDENCE}
     for interval in timeline.intervals:
@@ -91,11 +95,10 @@ def waits(timeline: Timeline) -> list[Stretch]:
 
 
 def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
-    """Return the resources that get a lane, the busiest of those that compute first.
+    """Return the intervals of the resources that get a lane, by resource, the busiest of those that compute first.
 
-    They get at least half of ``most`` lanes if they need them; the busiest of what sends gets the rest, one of them
-    the busiest of what only sets circuits anew. Lanes are in the order of their first use, numbered ones by their
-    numbers.
+    They get at least half of ``most`` lanes if they need them; the busiest of what sends gets the rest, one of them the
+    busiest of what only sets circuits anew. Lanes are in the order of their first use, numbered ones by their numbers.
     """
     by_resource: dict[str, list[Interval]] = {}
     for interval in timeline.intervals:
@@ -145,6 +148,8 @@ def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
 
 
 def _draw_stretch(axes: Axes, row: int, stretch: Stretch, colours: Any, total: float) -> None:
+    """Draw one stretch in a row as a share of ``total`` seconds, with its words if they fit; idle ones as a thin
+    line."""
     words, colour = colours[stretch.key]
     width, height = stretch.end - stretch.start, 0.36 if row >= 1 and colours is SHARES else 0.72
     axes.broken_barh([(stretch.start * 1e3, width * 1e3)], (row - height / 2, height), color=colour, linewidth=0)
