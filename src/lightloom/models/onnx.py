@@ -420,4 +420,5 @@ def _factors(node: Node, needing: Sequence[str]) -> int:
 
 
 def _without_empty(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes without those of 0."""
     return {name: size for name, size in sizes.items() if size > 0}

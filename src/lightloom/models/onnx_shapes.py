@@ -183,7 +183,7 @@ class ShapedModel:
 
 
 def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definitions: Mapping[str, str]) -> ShapedModel:
-    """Read a model and infer the shape of every tensor.
+    """Return a model read from a file, with the shape of every tensor.
 
     Args:
         path: the file; data outside of it are not read.
@@ -608,8 +608,10 @@ class _Merger:
     # Activations
 
     def _merge_activation(self, place: int, seed: Message) -> None:
-        """Make one activation of the largest region around its telling node (``Erf``, ``Tanh``, ``Sigmoid``), if it
-        has several."""
+        """Make one activation of the largest region around its telling node, if it has several parts.
+
+        The node is an ``Erf``, ``Tanh`` or ``Sigmoid``.
+        """
         if seed.op_type not in _ACTIVATIONS:
             return
         regions = [(self._region(place, name), name) for name in self._arguments(place)]
@@ -780,7 +782,10 @@ class _Merger:
     # Products
 
     def _merge_product(self, place: int, product: Message) -> None:
-        """Make one product of the rows of experts out of one for each row, or of a product and its bias."""
+        """Make one product of the rows of experts out of one for each row, or of a product and its bias.
+
+        Only a ``MatMul`` is looked at, and changed only where the parts fit.
+        """
         if product.op_type == "MatMul":
             self._merge_experts(place, product)
             if self._nodes.get(place) is product:
@@ -854,8 +859,10 @@ class _Merger:
     # What nodes are
 
     def _made_by(self, name: str, *kinds: str) -> int | None:
-        """Return the place of the node that makes a tensor; None without one, or if it is of none of ``kinds`` (any
-        if empty)."""
+        """Return the place of the node that makes a tensor; of any kind without ``kinds``.
+
+        None if no node makes it, or one of another kind.
+        """
         place = self._made.get(name, -1)
         return place if place in self._nodes and (not kinds or self._nodes[place].op_type in kinds) else None
 
@@ -887,14 +894,18 @@ class _Merger:
         ]
 
     def _only_reader(self, name: str) -> int | None:
-        """Return the place of the one node that reads a tensor; None if several or none do, or if it is a result of
-        the model."""
+        """Return the place of the one node that reads a tensor.
+
+        None if several or none do, or if it is a result of the model.
+        """
         readers = self._readers.get(name, set())
         return next(iter(readers)) if len(readers) == 1 and name not in self._outputs else None
 
     def _closed(self, parts: set[int]) -> bool:
-        """Return whether nothing else reads what the parts make, but for the last of them; nor is it a result of the
-        model."""
+        """Return whether nothing else reads what the parts make, but for the last of them.
+
+        A result of the model counts as read.
+        """
         return all(
             self._readers.get(name, set()) <= parts and name not in self._outputs
             for place in parts - {max(parts)}

@@ -248,7 +248,10 @@ def _einsum(_word: str, shapes: Sequence[Shape], result: Shape | None, values: S
 
 
 def _convolution(word: str, shapes: Sequence[Shape], result: Shape | None, values: Sequence[object]) -> Product | None:
-    """Each weight meets every position of the output (of the input, when transposed), in every sample."""
+    """Return the product of a convolution: each weight meets every position of the output in every sample.
+
+    Transposed, every position of the input. None where the shape of the result is neither given nor follows.
+    """
     x, w = shapes[0], shapes[1]
     transposed = "transpose" in word
     if word in ("convolution", "convolution_overrideable"):  # others have flags of another meaning

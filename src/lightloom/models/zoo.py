@@ -91,7 +91,8 @@ def compared_versions(archive: Path = ARCHIVE) -> list[str]:
 
 
 def write_archive(graphs: Mapping[str, ComputeGraph], versions: Sequence[str], archive: Path = ARCHIVE) -> None:
-    """Write graphs by their keys, and the versions of PyTorch that trace them so."""
+    """Write graphs by their keys, and the versions of PyTorch that trace them so, as an archive in the place of any
+    there."""
     texts = {key: json.dumps(graph.to_json(), separators=(",", ":")) for key, graph in graphs.items()}
     with zipfile.ZipFile(archive, "w") as members:
         for name, text in {_VERSIONS: "\n".join(versions), **texts}.items():

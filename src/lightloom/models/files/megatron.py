@@ -147,7 +147,8 @@ def _held(script: Script) -> list[str]:
 
 
 def _flattened(words: Sequence[str]) -> list[str]:
-    """Split elements such as ``"--fp8-format hybrid"``, and commands inside of quotes."""
+    """Return the words with elements such as ``"--fp8-format hybrid"``, and commands inside of quotes, split at
+    spaces."""
     found: list[str] = []
     for word in words:
         found += _SPACES.split(word.strip()) if " " in word.strip() and "--" in word else [word]

@@ -191,17 +191,22 @@ class Script:
         return self._statement(last) if self._last_in_shell else self._in_subshell([last])
 
     def _follow_negated_command(self, node: Node) -> bool | None:
+        """Follow ``! command``, and return the opposite of its status, None if not known."""
         return negated(self._condition(node.children[1:]))
 
     def _follow_subshell(self, node: Node) -> bool | None:
+        """Follow ``( ... )``, whose variables are lost behind it; return the status of its last command."""
         return self._in_subshell(node.children[1:-1])
 
     def _follow_compound_statement(self, node: Node) -> bool | None:
+        """Follow ``{ ... }`` and return the status of its last command, or ``(( ... ))``, which succeeds unless it
+        is 0."""
         if node.children[0].type == "((":
             return self._arithmetic_holds(_text_of(node)[2:-2], node)
         return self._all(node.children[1:-1])
 
     def _follow_redirected_statement(self, node: Node) -> bool | None:
+        """Follow a statement without its redirections; return its status, True where only redirections stand."""
         body = node.child_by_field_name("body")
         return True if body is None else self._statement(body)
 
@@ -289,6 +294,10 @@ class Script:
     # Loops
 
     def _follow_for_statement(self, node: Node) -> bool | None:
+        """Follow ``for`` over its words, by default the arguments; return None, a status that is not known.
+
+        ``select`` and unknown words repeat an unknown number of times; items that the file never sets are left out.
+        """
         name, body = (_field(node, field) for field in ("variable", "body"))
         words = [_text_of(child) for child in node.children_by_field_name("value")] or ['"$@"']
         items = [item for word in words for item in fields(word, self.variables)]
@@ -304,6 +313,7 @@ class Script:
         return self._loop(node, next_item, body, lambda: known or self._forget([_text_of(name)], node))
 
     def _follow_while_statement(self, node: Node) -> bool | None:
+        """Follow ``while`` or ``until``, whose status is always None, not known."""
         condition, wanted = node.children_by_field_name("condition"), node.children[0].type == "while"
 
         def holds() -> bool | None:
@@ -313,6 +323,7 @@ class Script:
         return self._loop(node, holds, _field(node, "body"))
 
     def _follow_c_style_for_statement(self, node: Node) -> bool | None:
+        """Follow ``for ((start; condition; update))``; its status is always None, not known."""
         parts = _text_of(node).partition("((")[2].partition("))")[0].split(";")
         body = node.child_by_field_name("body")
         if body is None or len(parts) != 3:
@@ -427,8 +438,10 @@ class Script:
     def _in_subshell(
         self, nodes: Sequence[Node], follow: Callable[[Sequence[Node]], bool | None] | None = None
     ) -> bool | None:
-        """Follow statements whose variables and functions are lost behind them; return their status, None if they
-        leave."""
+        """Follow statements whose variables and functions are lost behind them, and return their status.
+
+        None where they leave.
+        """
         kept, functions = dict(self.variables), dict(self._functions)
         try:
             return (follow or self._all)(nodes)
@@ -449,8 +462,10 @@ class Script:
         return (keyword_holds if node.children[0].type == "[[" else builtin_holds)(words, self.variables)
 
     def _arithmetic_holds(self, text: str, node: Node) -> bool | None:
-        """Return whether an arithmetic expression is not 0, and make its assignments; None and unknown where not
-        followed."""
+        """Return whether an arithmetic expression is not 0, and make its assignments.
+
+        None where it is not followed; what it would assign is unknown then.
+        """
         names = set(self.variables)
         try:
             return evaluate(value(text, self.variables), self.variables, "") != 0
@@ -463,6 +478,7 @@ class Script:
     # Assignments
 
     def _follow_variable_assignment(self, node: Node) -> bool | None:
+        """Set a variable, an element or an array; return True, or None where a command inside decides the status."""
         target, given = _field(node, "name"), node.child_by_field_name("value")
         adds = any(child.type == "+=" for child in node.children)
         text, name = "" if given is None else _text_of(given), _text_of(target)
@@ -482,6 +498,7 @@ class Script:
         return self._all(node.children)
 
     def _assign(self, name: str, new: str | list[str], node: Node) -> None:
+        """Set a variable; it becomes unknown if it is more than a text or an array. ConfigError if it is read-only."""
         if name in self._read_only:
             raise self._error(node, f"{name} is read-only and is set again: expected one value for it")
         if name in self._odd:
@@ -492,6 +509,8 @@ class Script:
             self.variables[name] = new
 
     def _assign_array(self, name: str, given: Node, adds: bool, node: Node) -> None:
+        """Set an array to the fields of its words, or add them; it becomes unknown where words state their own
+        indices."""
         words = [_text_of(child) for child in given.children[1:-1] if child.is_named and child.type != "comment"]
         elements = [part for word in words for part in fields(word, self.variables)]
         held = self.variables.get(name, []) if adds else []
@@ -501,6 +520,8 @@ class Script:
             self._assign(name, [*([held] if isinstance(held, str) else held), *elements], node)
 
     def _assign_element(self, target: Node, new: str, adds: bool, node: Node) -> None:
+        """Set an element of an array, or add to it; the whole becomes unknown where the index is not known or leaves
+        a gap."""
         name, at = _text_of(_field(target, "name")), _field(target, "index")
         held = self.variables.get(name, [])
         elements = list(held) if isinstance(held, list) else [held]
@@ -516,6 +537,7 @@ class Script:
         self._assign(name, elements, node)
 
     def _follow_declaration_command(self, node: Node) -> bool | None:
+        """Follow ``declare``, ``local``, ``export`` and the like, with the assignments in them; return True."""
         word = node.children[0].type
         arguments = [child for child in node.children[1:] if child.is_named and child.type != "comment"]
         flags = "".join(_text_of(child) for child in arguments if _text_of(child)[:1] in "-+")
@@ -559,6 +581,7 @@ class Script:
             self.variables[name] = ""
 
     def _follow_unset_command(self, node: Node) -> bool | None:
+        """Remove variables and functions, and return True; what cannot simply be removed becomes unknown."""
         words = [part for word in _text_of(node).split()[1:] for part in fields(word, self.variables)]
         for word in words:
             if not is_known(word):
@@ -577,10 +600,13 @@ class Script:
     # Commands
 
     def _follow_function_definition(self, node: Node) -> bool | None:
+        """Keep the body of a function for its calls, and return True."""
         self._functions[_text_of(_field(node, "name"))] = _field(node, "body")
         return True
 
     def _follow_command(self, node: Node) -> bool | None:
+        """Follow a command with the variables that are set for it alone; return whether it succeeds, None if not
+        known."""
         set_for_it: dict[str, str | list[str] | None] = {}
         words: list[str] = []
         for child, before in zip(node.children, [None, *node.children], strict=False):
@@ -666,7 +692,7 @@ class Script:
         self.variables.update({"@": list(arguments), "*": list(arguments), "#": str(len(arguments))})
 
     def _run_again(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """``time``, ``command`` and ``builtin``: the command behind them."""
+        """Follow the command behind ``time``, ``command`` or ``builtin``, and return its status, True without one."""
         rest = [word for word in called[1:] if not (word.startswith("-") and called[0] != "builtin")]
         if any(re.match(r"[A-Za-z_]\w*\+?=", word) for word in rest[:1]):
             return self._forget([rest[0].partition("=")[0].removesuffix("+")], node)
@@ -705,17 +731,22 @@ class Script:
                 self.variables.pop(name, None)
 
     def _run_read(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
+        """Make the variables unknown that ``read``, ``mapfile``, ``getopts`` and the like set; return None, not
+        known."""
         names = [word for word in called[1:] if word.isidentifier()]
         if any(not is_known(word) for word in called[1:]):
             self._forget_all(_at(node, _words_of(node)))
         return self._forget([*names, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], node)
 
     def _run_printf(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
+        """Make the variable unknown that ``printf -v`` sets, and return True."""
         if len(called) > 2 and called[1].startswith("-v"):
             self._forget([re.sub(r"\[.*", "", called[1][2:] or called[2])], node)
         return True
 
     def _run_let(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
+        """Carry out arithmetic expressions, and return whether the last is not 0, None if not known; False without
+        any."""
         status: bool | None = False
         for text in called[1:]:
             status = self._arithmetic_holds(text, node)
@@ -743,6 +774,7 @@ class Script:
         return True
 
     def _run_shopt(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
+        """Note whether the last stage of a pipeline runs in the shell itself (``lastpipe``); return None, not known."""
         if "lastpipe" in called:
             self._last_in_shell = "-s" in called
         return None

@@ -113,6 +113,7 @@ class _Expression:
         return value
 
     def _peek(self, ahead: int = 0) -> str:
+        """Return the token so many places ahead without going past it; empty behind the last."""
         return self._tokens[self.at + ahead] if self.at + ahead < len(self._tokens) else ""
 
     def _take(self, *texts: str) -> str:
@@ -331,7 +332,10 @@ def _unescaped(text: str) -> str:
 
 
 def _split(text: str, variables: Variables) -> str:
-    """Split what an unquoted expansion gave at white space, elements of arrays at their ends."""
+    """Return what an unquoted expansion gave, split at white space by marks of fields.
+
+    It is unknown where the file sets IFS.
+    """
     if "IFS" in variables and (MARK.search(text) is None) and text.strip():
         return unknown(text, "words split at IFS, which the file sets")
     # White space at the ends of an expansion parts it from what stands beside it.

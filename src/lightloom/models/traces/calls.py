@@ -658,7 +658,10 @@ _IMAGES = ("conv", "pool", "batch_norm", "activation", "add")
 
 
 def named_axes(kind: str, shape: tuple[int, ...], batch: int | None) -> dict[str, int]:
-    """Name the axes of an output by its kind and rank; ``batch`` is None where it does not depend on the samples."""
+    """Return the sizes of an output's axes by name, from its kind and rank.
+
+    ``batch`` is None where it does not depend on the samples: axes are then numbered, without ``sample``.
+    """
     if batch is None:
         return {f"axis_{axis}": size for axis, size in enumerate(shape)}
     numbered = tuple(f"axis_{axis}" for axis in range(1, len(shape) + 1))

@@ -161,6 +161,7 @@ class _Norms:
         return word in ("pow", "square") or (word == "mul" and len(read) == 2 and _same(*read))
 
     def _read(self, place: int) -> list[TraceTensor]:
+        """Return the tensors that the call at a place reads."""
         return self._calls[place].reads
 
     def _first(self, place: int) -> int | None:

@@ -198,6 +198,7 @@ def _tensor(shape: Value, kind: str, strides: Value, where: str) -> TraceTensor:
 
 
 def _is_shape(shape: Value) -> bool:
+    """Return whether a value is a sequence of whole numbers of at least 0."""
     return isinstance(shape, Sequence) and all(type(size) is int and size >= 0 for size in shape)
 
 
@@ -389,7 +390,7 @@ class Profile:
 
 
 def read_profile(path: Path) -> Profile:
-    """Read a profile (.json or .json.gz) that ``torch.profiler`` wrote with ``record_shapes=True``.
+    """Return a profile (.json or .json.gz) that ``torch.profiler`` wrote with ``record_shapes=True``.
 
     Raises:
         ConfigError: unreadable, not gzip, or not JSON.

@@ -182,8 +182,10 @@ def _forward(roots: Sequence[Call]) -> Iterator[Call]:
 
 
 def _precision(calls: Iterator[Call]) -> str:
-    """Return the number format of most of the time of the forward pass; TF32 where kernels of float32 say so, else
-    empty."""
+    """Return the number format of most of the time of the forward pass; TF32 where kernels of float32 say so.
+
+    Empty where no call states one.
+    """
     seconds: dict[str, float] = defaultdict(float)
     for call in calls:
         if isinstance(call, TimedCall) and call.precision:

@@ -49,6 +49,8 @@ _GROUPS = {"DP_EP": "data, of experts", "EP": "expert", "DP": "data", "TP": "ten
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
+    """Times and exchanges that one line of a layer file states."""
+
     name: str
     seconds: Sequence[float]
     """Seconds of the forward, input-gradient and weight-gradient passes."""
