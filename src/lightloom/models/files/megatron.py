@@ -133,8 +133,10 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
 
 
 def _held(script: Script) -> list[str]:
-    """Return the words of all variables that hold options, but not of those that hold others' words too; those come
-    last."""
+    """Return the words of all variables that hold options, those of the longest first.
+
+    Variables whose words are all among the longest one's are left out.
+    """
     texts = {
         name: _flattened(held if isinstance(held, list) else _SPACES.split(held.strip()))
         for name, held in script.variables.items()
@@ -480,8 +482,10 @@ def _chunks(layout: str) -> list[str]:
 
 
 def strategy_notes(options: Options, ranks: int | None) -> list[str]:
-    """Return sentences on what the arguments say of the run and the plan takes from elsewhere; ``ranks`` as the file
-    starts."""
+    """Return sentences on what the arguments say of the run and the plan takes from elsewhere.
+
+    ``ranks`` are those that the file starts; None where it states none.
+    """
     formats = [f"--{name}" for name in ("bf16", "fp16") if options.flag(name)]
     formats += [f"--fp8-format {options.text('fp8-format')}"] if options.flag("fp8-format") else []
     notes = [f"precision: the file says {' '.join(formats)}; the plan takes training.precision"] if formats else []
