@@ -97,6 +97,7 @@ class Accelerator(Described):
         return self.name if self.calibration is None else Path(self.calibration.accelerator).stem
 
     def unused_fields(self) -> tuple[str, ...]:
+        """Names of fields that decide nothing: ``efficiency`` where kernels are given, otherwise none."""
         return () if self.kernels is None else ("efficiency",)
 
     def flat(self) -> Self:

@@ -183,6 +183,7 @@ def system_fields(path: Path) -> dict[str, Any]:
 
 
 def _read_system(path: Path) -> dict[str, Any]:
+    """Return the fields of a .json file, or of ``name: value`` lines of any other, plain numbers as floats."""
     text = read_text(path)
     if path.suffix != ".json":
         lines = (line.partition(":") for line in text.splitlines() if ":" in line)
@@ -195,7 +196,7 @@ def _read_system(path: Path) -> dict[str, Any]:
 
 
 def _positive_rate(data: Mapping[str, Any], name: str, path: Path) -> float | None:
-    """Return a number above 0; None where the file does not state it, or states 0 for it."""
+    """Return a number above 0; None where the file does not state it, or states 0; ConfigError for others."""
     value = data.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
         raise ConfigError(f"{path}: {name}: {value!r}: expected a number above 0")
@@ -203,7 +204,7 @@ def _positive_rate(data: Mapping[str, Any], name: str, path: Path) -> float | No
 
 
 def _algorithms_text(data: Mapping[str, Any]) -> str:
-    """Say by which algorithms the file carries collectives, and how a plan takes the same ones."""
+    """Return by which algorithms the file carries collectives, and the options that take them; empty if none."""
     words: dict[str, None] = {}
     for name, value in data.items():
         if name.endswith("-implementation"):

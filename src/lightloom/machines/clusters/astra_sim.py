@@ -86,6 +86,7 @@ def _links_per_rank(links: Any, number: int, shape: str, size: int, path: Path) 
 
 
 def _column(data: Fields, name: str, path: Path) -> list[Any]:
+    """Return the list of a field, a single value as a list of one; ConfigError where absent, empty or no list."""
     value = data.get(name)
     if isinstance(value, str | int | float):
         value = [value]
@@ -95,6 +96,7 @@ def _column(data: Fields, name: str, path: Path) -> list[Any]:
 
 
 def _positive_number(value: Any, name: str, path: Path, *, whole: bool = False, least: float | None = None) -> float:
+    """Return a finite number above 0, or of at least ``least`` where given; ConfigError for any other value."""
     number = type(value) is int or (type(value) is float and not whole)
     if not number or not (value > 0 if least is None else value >= least) or value == float("inf"):
         expected = "a whole number of at least 1" if whole else "a number above 0" if least is None else "0 or more"
@@ -146,6 +148,7 @@ def read_topology(path: Path) -> Fields:
 
 
 def _edge(path: Path, line: int, words: Sequence[str], names: dict[int, int | str]) -> Fields:
+    """Return the fields of a link from the five words of a line; the loss is read, and left out."""
     if len(words) != _COLUMNS:
         raise ConfigError(f"{path}, line {line}: {len(words)} columns: expected two nodes, rate, delay and loss")
     ends = [_whole_number(path, (line, list(words)), place) for place in (0, 1)]
@@ -160,6 +163,7 @@ def _edge(path: Path, line: int, words: Sequence[str], names: dict[int, int | st
 
 
 def _whole_number(path: Path, row: tuple[int, list[str]], place: int) -> int:
+    """Return the whole number in a column, counted from 0, of a numbered line; ConfigError where it has none."""
     line, words = row
     if place >= len(words) or not re.fullmatch("[0-9]{1,18}", words[place]):
         raise ConfigError(f"{path}, line {line}: expected a whole number in column {place + 1}")

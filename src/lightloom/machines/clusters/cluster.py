@@ -70,6 +70,7 @@ class TrainingSettings(Config):
 
 
 def _name_or_mapping(value: Any) -> Any:
+    """Return a name, an accelerator or a mapping with text keys unchanged; ValueError for anything else."""
     if isinstance(value, str | Accelerator) or (
         isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
     ):
@@ -191,7 +192,7 @@ class Package:
 
     @property
     def fibres(self) -> int:
-        """Fibres that leave the package: every outer chip edge is a link."""
+        """Fibres that leave the package: every outer chip edge is a link, with its waveguides in both directions."""
         return 4 * self.side * 2 * self.waveguides
 
 

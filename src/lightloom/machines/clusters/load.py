@@ -112,6 +112,11 @@ def with_software(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Ac
 
 
 def _with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Accelerator) -> Fabric:
+    """Return the fabric with the transport's parameters that the accelerator's calibration fitted.
+
+    The fabric is returned unchanged where there is no calibration or library, where the cluster states a
+    transport, or where the library's transport is not the accelerator's.
+    """
     calibration, library = accelerator.calibration, fabric.library
     if calibration is None or library is None or (not isinstance(part, str) and part.get("transport") is not None):
         return fabric
@@ -169,6 +174,7 @@ def _laid_over(below: Any, value: Any, where: str) -> Any:
 
 
 def _described(name: str, place: Place, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a name or file, without its description; errors name the place that mentions it."""
     is_file = name.endswith((".yaml", ".yml", ".csv", ".json", ".txt"))
     try:
         found = describe(str(place.folder / name) if is_file else name)
@@ -178,6 +184,7 @@ def _described(name: str, place: Place, describe: Callable[[str], dict[str, Any]
 
 
 def _validated(kind: Any, fields: Mapping[str, Any], place: Place) -> Any:
+    """Return the model that the fields make; ConfigError for a field that the kind does not know."""
     known = kind.model_fields.keys() - {"ranks"}
     for key in fields:
         if key not in known and key != "ranks":
@@ -264,6 +271,7 @@ _FILES = {"accelerator", "fabric", "reference", "fabric.links"}
 
 
 def _find_cluster(name: str) -> Path:
+    """Return the path of a catalog's cluster, or of a file; UnknownNameError where the name is neither."""
     path = catalog_file(name, CATALOG)
     if path is None:
         if looks_like_file(name):
@@ -300,7 +308,7 @@ def schema() -> dict[str, Any]:
 
 
 def _part(definitions: dict[str, Any], models: list[str], names: list[str]) -> dict[str, Any]:
-    """Return a name, all fields of one of the models, or a base and the fields that differ."""
+    """Return the JSON schema of a part: a name, all fields of one of the models, or a base and what differs."""
     differing: dict[str, Any] = {}
     for model in models:
         differing |= {key: value for key, value in definitions[model]["properties"].items() if key != "kind"}

@@ -37,6 +37,7 @@ def check_fabric(fabric: Fabric) -> None:
 
 
 def _check_fields(fabric: Fabric) -> Iterator[str]:
+    """Yield a complaint where ``kind`` is missing, or the fields, read again, give another fabric."""
     if "kind" not in type(fabric).model_fields:
         yield 'field "kind" is missing: expected kind: Literal["my-kind"] = "my-kind"'
     elif type(fabric).model_validate(dict(fabric)) != fabric:
@@ -44,6 +45,7 @@ def _check_fields(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_links(fabric: Fabric) -> Iterator[str]:
+    """Yield complaints about shape and values of ``link_bandwidth``, and about names that links share."""
     bandwidth = np.asarray(fabric.link_bandwidth())
     if bandwidth.shape != (fabric.links,):
         yield f"link_bandwidth has shape {bandwidth.shape}: expected [links] = ({fabric.links},)"
@@ -55,7 +57,7 @@ def _check_links(fabric: Fabric) -> Iterator[str]:
 
 
 def _all_transfers(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Source, destination and route of all transfers that the fabric carries."""
+    """Yield blocks of source, destination and route, each [transfer], of all transfers that the fabric carries."""
     if fabric.in_network_reduction:
         ranks = np.arange(fabric.ranks)
         switch = np.full_like(ranks, fabric.switch_rank)
@@ -67,6 +69,7 @@ def _all_transfers(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
 
 
 def _check_footprints(fabric: Fabric) -> Iterator[str]:
+    """Yield complaints about footprints: their rows, links outside the fabric and how often links occur."""
     for source, destination, route in _all_transfers(fabric):
         footprint = fabric.footprint(source, destination, route)
         if footprint.base.shape[0] != len(source):
@@ -90,6 +93,7 @@ def _check_footprints(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_paths(fabric: Fabric) -> Iterator[str]:
+    """Yield a complaint where ``path`` has other links than ``footprint``; circuits, reducers and groups pass."""
     if fabric.exclusive or fabric.in_network_reduction or len(fabric.siblings()[1]) > 1:
         return
     for source, destination, route in _all_transfers(fabric):
@@ -101,6 +105,7 @@ def _check_paths(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_routes(fabric: Fabric) -> Iterator[str]:
+    """Yield complaints about ``ring_order``, ``route`` and ``reverse_route``."""
     order = np.asarray(fabric.ring_order()).tolist()
     if sorted(order) != list(range(fabric.ranks)):
         yield "ring_order is not an order of all ranks"
@@ -120,6 +125,7 @@ def _check_routes(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_latencies(fabric: Fabric) -> Iterator[str]:
+    """Yield complaints where latencies are negative, infinite, unlike back and forth, or unlike the derived."""
     for source, destination, route in _all_transfers(fabric):
         forth = np.asarray(fabric.latency(source, destination, route))
         if not np.isfinite(forth).all() or (forth < 0).any():
@@ -141,6 +147,7 @@ def _check_latencies(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_channels(fabric: Fabric) -> Iterator[str]:
+    """Yield complaints about channels of circuits, and about any channels of fabrics without circuits."""
     if not fabric.exclusive:
         if fabric.channels or fabric.wavelength_routed or fabric.switch_planes:
             yield "only circuits (exclusive) have channels, wavelengths or switch planes"
@@ -158,6 +165,7 @@ def _check_channels(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_capabilities(fabric: Fabric) -> Iterator[str]:
+    """Yield complaints where routes, grid, damage and ``joins_ranks`` contradict each other."""
     if fabric.wavelength_routed and fabric.routes != 2:
         yield f"a ring of wavelengths (wavelength_routed) has 2 routes, not {fabric.routes}"
     if fabric.grid is not None and fabric.grid.rows * fabric.grid.columns != fabric.ranks:
@@ -174,6 +182,7 @@ def _check_capabilities(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_bandwidths(fabric: Fabric) -> Iterator[str]:
+    """Yield complaints about cuts, and where a rank or all ranks receive more than their links carry."""
     cuts, total = fabric.cuts(), fabric.total_receive_bandwidth()
     if not any(cut.ranks == 1 for cut in cuts):
         yield "cuts lacks the cut of a single rank"
@@ -211,6 +220,7 @@ def _exchange_seconds(fabric: Fabric) -> float:
 
 
 def _check_groups(fabric: Fabric) -> Iterator[str]:
+    """Yield complaints where pairs and groups differ from what footprints and latency give."""
     if fabric.group_assumption or fabric.in_network_reduction:
         return
     for stride in range(1, fabric.ranks + 1):
@@ -254,6 +264,7 @@ def _shift_seconds(fabric: Fabric, members: Ints) -> Floats:
 
 
 def _check_ports(fabric: Fabric) -> Iterator[str]:
+    """Yield complaints where ``ports`` differ from the links that ranks have to themselves."""
     if fabric.exclusive or fabric.in_network_reduction or fabric.joins_ranks:
         return
     for source, destination in derived.pairs(fabric.ranks):
@@ -276,6 +287,7 @@ def _check_ports(fabric: Fabric) -> Iterator[str]:
 
 
 def _packets(fabric: Fabric) -> Iterator[str]:
+    """Yield complaints where the wire carries less than the data, or smaller packets change the ranks."""
     if fabric.wire_bytes(1e6) < 1e6:
         yield "wire_bytes is less than the data"
     if fabric.with_smaller_packets(2.0).ranks != fabric.ranks:
@@ -283,6 +295,7 @@ def _packets(fabric: Fabric) -> Iterator[str]:
 
 
 def _bills(fabric: Fabric) -> Iterator[str]:
+    """Yield complaints about the bill of the fabric and those of its groups."""
     yield from bill_complaints(fabric.bill(), fabric.ranks)
     if fabric.group_assumption or fabric.in_network_reduction or fabric.exclusive:
         return

@@ -200,7 +200,7 @@ class Geometry(Readable, Protocol):
 
 
 def cached(compute: Callable[[Geometry], T], last: int = 64) -> Callable[[Geometry], T]:
-    """Return a function of a fabric's structure that remembers what it returned for the last ones."""
+    """Return a function that remembers results by the fabric's structure, of the ``last`` ones used."""
     by_key = lru_cache(maxsize=last)(lambda key: compute(key.fabric))
     return lambda fabric: by_key(Keyed(structure(fabric), fabric))
 
@@ -393,6 +393,7 @@ def _uses(fabric: Geometry) -> Mask:
 
 @cached
 def _users(fabric: Geometry) -> _Users:
+    """Return how many ranks send and receive over each link, and the places of ranks among them."""
     uses = _uses(fabric)
     senders, receivers = uses.sum(axis=2)
     return _Users(senders, receivers, _places(senders, uses[0]), _places(receivers, uses[1]))

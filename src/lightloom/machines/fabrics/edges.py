@@ -46,6 +46,7 @@ def read_edges(path: Path) -> list[dict[str, Any]]:
 
 
 def _edge(cells: dict[str, str], where: str) -> dict[str, Any]:
+    """Return the filled cells of a row, ends as vertices; ConfigError where an end or the bandwidth is missing."""
     missing = [name for name in _COLUMNS[:3] if not cells.get(name)]
     if missing:
         raise ConfigError(f"{where}: no {missing[0]}: expected source,target,bandwidth")
@@ -54,5 +55,5 @@ def _edge(cells: dict[str, str], where: str) -> dict[str, Any]:
 
 
 def vertex_of(name: Vertex) -> Vertex:
-    """Return a vertex as files write it: digits are a rank."""
+    """Return the rank, a whole number, for a name of digits only; any other vertex unchanged."""
     return int(name) if isinstance(name, str) and name.isascii() and name.isdecimal() else name

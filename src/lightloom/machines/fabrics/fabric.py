@@ -286,7 +286,7 @@ class Fabric(Described):
 
     @property
     def setup_time(self) -> float:
-        """Seconds from circuits as they were until new ones carry data; 0 on packet fabrics."""
+        """Seconds from circuits as they were until new ones carry data; 0 where the fabric has neither field."""
         return self._stated("reconfiguration_time", 0.0) + self._stated("link_up_time", 0.0)
 
     @property
@@ -315,6 +315,7 @@ class Fabric(Described):
         return self._stated("transceivers", None)
 
     def _stated(self, field: str, default: T) -> T:
+        """Return the value of a field, or the default on fabrics without such a field."""
         value: T = getattr(self, field, default)
         return value
 
@@ -516,6 +517,7 @@ class Fabric(Described):
         return np.ones_like(stride)
 
     def _with(self, **fields: int) -> Self | None:
+        """Return a copy with other whole-number fields; None where the fabric does not allow them."""
         try:
             return type(self).model_validate(self.model_dump() | fields)
         except ValidationError:
@@ -567,7 +569,7 @@ class Fabric(Described):
 
 
 def with_derived(data: Mapping[str, Any], derived: Mapping[str, Any], sources: Mapping[str, str]) -> object:
-    """Return the fields of a fabric over those that follow from them, with the sources of both."""
+    """Return the derived fields with given ones laid over them, sources too; data unchanged if its sources are odd."""
     given = data.get("sources")
     if not isinstance(given, Mapping | None):
         return data

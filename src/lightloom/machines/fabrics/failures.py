@@ -94,6 +94,7 @@ class Failure(BaseModel):
 
 
 def _parsed_fields(text: str) -> dict[str, Any]:
+    """Return the fields of a failure written as ``what:at``, with channel, end or way; ValueError otherwise."""
     what, *rest = text.split(":")
     second, way = {"transceiver": "channel", "link": "to"}.get(what), None
     if rest and rest[-1] in WAYS and what in ("transceiver", "segment"):
@@ -196,6 +197,7 @@ def links_between_ranks(fabric: Fabric) -> list[Edge]:
 
 
 def _remaining_graph(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
+    """Return the graph that is left: dead nodes pass data on without being ranks, dark ones are gone."""
     edges = links_between_ranks(fabric)
     joined = {frozenset((edge.source, edge.target)) for edge in edges}
     cut = {frozenset((failure.at, failure.to)): failure for failure in failures if failure.what == "link"}
@@ -270,6 +272,7 @@ class DamagedWdmRing(WavelengthRing):
 
     @property
     def _dead(self) -> set[int]:
+        """Nodes that have failed, dark ones included, as numbered before."""
         return {failure.at for failure in self.failures if failure.what in ("node", "dark-node")}
 
     @property
@@ -279,7 +282,7 @@ class DamagedWdmRing(WavelengthRing):
 
     @property
     def survivors(self) -> Ints:
-        """The node of each rank: [rank]."""
+        """Node of each rank, as numbered before anything failed: [rank]."""
         return np.array(sorted(set(range(self.nodes)) - self._dead), np.int64)
 
     @property
@@ -292,6 +295,7 @@ class DamagedWdmRing(WavelengthRing):
         return lit
 
     def blocked(self) -> Mask:
+        """Return which channels of each link carry nothing: [link, channel]."""
         blocked = np.tile(~self.lit_channels, (self.links, 1))
         for failure in self.failures:
             if failure.what in ("segment", "cable", "dark-node"):
@@ -301,6 +305,7 @@ class DamagedWdmRing(WavelengthRing):
         return blocked
 
     def blocked_ends(self) -> Mask:
+        """Return which transceivers have failed: [rank, way, channel]."""
         blocked = np.zeros((self.ranks, self.routes, self.channels), np.bool_)
         for failure in self.failures:
             if failure.what == "transceiver" and failure.at not in self._dead:

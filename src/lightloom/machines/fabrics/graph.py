@@ -167,6 +167,7 @@ class LinkNetwork:
         return f"link {self.names[tail]}→{self.names[head]}{number}"
 
     def _check_reachable(self) -> None:
+        """Raise ValueError unless every rank reaches rank 0 and is reached from it."""
         from scipy.sparse import csgraph, csr_array
 
         joined = csr_array((np.ones(self.links), (self.tail, self.head)), shape=(len(self.names), len(self.names)))

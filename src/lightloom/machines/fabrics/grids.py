@@ -76,10 +76,12 @@ class TwistedLattice(Lattice):
         return 2 * self.side
 
     def _short(self, axis: int) -> bool:
+        """Return whether the dimension has the shorter of the two sizes."""
         return self.dims[axis] == self.side
 
     @property
     def _first_long(self) -> int:
+        """Index of the first dimension that has the longer size."""
         return self.dims.index(self.period)
 
     def steps(self, source: Ints, destination: Ints) -> list[Ints]:

@@ -67,12 +67,15 @@ def grid_bill(grid: Grid, choices: BillChoices) -> Bill:
 
 
 def _links_by_dimension(grid: Grid) -> list[float]:
-    """Return the number of links of a rank along each dimension, each counted at one of its ends."""
+    """Return the links per rank along each dimension, each counted at one of its ends; 0 for a size of 1."""
     return [0.0 if size == 1 else 1.0 if grid.wraps else (size - 1) / size for size in grid.dims]
 
 
 def _copper_block(grid: Grid, choices: BillChoices) -> tuple[int, ...] | None:
-    """Return the block whose links are copper; None where no links are told apart."""
+    """Return the sizes of the block whose links are copper, the grid's own block before ``copper_cube``.
+
+    None where neither is given and the grid is not switched. ConfigError where the cube does not tile the grid.
+    """
     if grid.block is not None:
         return grid.block
     if choices.copper_cube is None:

@@ -66,6 +66,7 @@ def ports_for(bandwidth: float, choices: BillChoices) -> Ports:
 
 
 def _rate_of_chosen(choices: BillChoices) -> float | None:
+    """Return the common rate of the parts chosen for ends of links; None without any, ConfigError if they differ."""
     named = {kind: getattr(choices, kind.replace("-", "_")) for kind in _ENDS}
     parts = [part_of_kind(name, kind, kind.replace("-", "_")) for kind, name in named.items() if name is not None]
     rates = {part.rate for part in parts if part.rate is not None}
@@ -222,6 +223,7 @@ def with_stated_price(bill: Bill, dollars: float, source: str) -> Bill:
 
 
 def _confidence(source: str) -> Confidence:
+    """Return ``assumption`` for a source that is assumed, given or derived, and ``read`` for any other."""
     return "assumption" if source.startswith(("assumption", "given", "derived")) else "read"
 
 
@@ -276,6 +278,7 @@ def bill_complaints(bill: Bill, ranks: int) -> Iterator[str]:
 
 
 def _energies(bill: Bill) -> Iterator[str]:
+    """Yield complaints where the energy of 2 s, idle or at full load, is not that of the bill's powers."""
     static, dynamic = bill.static_power.value, bill.dynamic_power.value
     idle = bill.energy(2.0, 0.0).value
     if static is not None and not math.isclose(idle or 0.0, 2.0 * static, rel_tol=_ROUNDING):

@@ -229,7 +229,10 @@ def most_ports(product: str | None = None) -> int:
 
 
 def circuit_switch_bill(ranks: int, degree: int, bandwidth: float, choices: BillChoices) -> Bill:
-    """Return the bill of ``degree`` planes: D (m x + o) and D m cards, with m ports for a circuit."""
+    """Return the bill of a rank on ``degree`` planes, with m transceivers x and a switch port o for each.
+
+    A rank has D (m x + o) and, counted separately, D m network cards, with m ports for a circuit.
+    """
     ports = ports_for(bandwidth, choices)
     count = f"{degree} planes x {ports.why}"
     ends = degree * ports.number
