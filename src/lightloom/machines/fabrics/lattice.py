@@ -63,7 +63,7 @@ class Lattice(NamedTuple):
         return 2 * len(self.dims) * self.cells
 
     def coordinates(self, cell: Ints) -> tuple[Ints, ...]:
-        """Return the place of cells along each dimension."""
+        """Return the places of cells along each dimension: an array in the shape of ``cell`` for each dimension."""
         return np.unravel_index(np.asarray(cell, dtype=np.int64), self.dims)
 
     def runs(self, source: Ints, destination: Ints, copies: int = 1, copy: Ints | int = 0) -> list[LinkRun]:

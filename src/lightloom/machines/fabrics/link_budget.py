@@ -123,23 +123,23 @@ class LinkBudget(Config):
 
     @property
     def passing_loss(self) -> float:
-        """Loss of a node between two fibres."""
+        """Loss of a node between two fibres, in dB: ``node_loss`` where given, otherwise its couplers' and rings'."""
         if self.node_loss is not None:
             return self.node_loss
         return 2 * (self.coupler_loss + self.wavelengths * self.ring_loss)
 
     @property
     def receiving_loss(self) -> float:
-        """Loss from the last fibre to the photodiode."""
+        """Loss from the last fibre to the photodiode, in dB."""
         return self.coupler_loss + self.wavelengths * self.ring_loss + self.drop_loss
 
     @property
     def link_loss(self) -> float:
-        """Loss of the fibre between neighbours."""
+        """Loss of the fibre between neighbours, in dB."""
         return self.fibre_loss * self.fibre_length
 
     def losses(self) -> tuple[Loss, ...]:
-        """Return the lines of the budget."""
+        """Return the lines of the budget: what is lost, in dB, and how often on a lightpath."""
         return (
             Loss("sending: two couplers, modulator, mean of two levels, rings", self.sending_loss, "once"),
             Loss("fibre between neighbours", self.link_loss, "each link"),

@@ -138,6 +138,7 @@ def _read_fields(path: Path) -> dict[str, Any]:
 
 
 def _find_fabric(name: str) -> Path:
+    """Return the path of a .csv file, found or not, or of a catalog entry; UnknownNameError without an entry."""
     path = Path(name) if name.endswith(".csv") else catalog_file(name, CATALOG)
     if path is None:
         raise UnknownNameError("fabric", name, names())

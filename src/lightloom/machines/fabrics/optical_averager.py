@@ -42,6 +42,7 @@ def derived_fields(averaging: Averaging, ranks: int, bandwidth: float) -> dict[s
 
 
 def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str, Any]:
+    """Return the fields of an averager that one of the compared reducers makes, with their sources."""
     from lightloom.machines.reducers.capacity import capacity
 
     made = capacity(averaging, ranks, bandwidth)
@@ -146,6 +147,7 @@ class OpticalAverager(StarGeometry):
     @model_validator(mode="before")
     @classmethod
     def _derive(cls, data: Any) -> Any:
+        """Return the fields with those that follow from ``averaging`` below them; given ones stand over derived."""
         if not isinstance(data, Mapping) or data.get("averaging") is None or type(data.get("ranks")) is not int:
             return data
         try:
@@ -167,6 +169,7 @@ class OpticalAverager(StarGeometry):
 
     @property
     def built_of(self) -> str:
+        """One line on what the averager is built of; empty where it is not built of anything stated."""
         return "" if self.built is None else self.built.text()
 
     @property

@@ -63,6 +63,7 @@ class CircuitSwitch(StarGeometry):
     @model_validator(mode="before")
     @classmethod
     def _times_of_the_product(cls, data: object) -> object:
+        """Return the fields with the product's times where none are given; ValueError for an unknown product."""
         if not isinstance(data, Mapping) or not isinstance(data.get("product"), str):
             return data
         from lightloom.machines.fabrics.bills.switches import circuit_switch_product
@@ -76,7 +77,7 @@ class CircuitSwitch(StarGeometry):
         return with_derived(data, times, sources)
 
     def stated_fields(self) -> dict[str, object]:
-        """Return the fields without the times that are the product's."""
+        """Return the fields without the times that equal those of the product."""
         from lightloom.machines.fabrics.bills.switches import circuit_switch_product
 
         fields = self.model_dump()
@@ -205,6 +206,7 @@ class PartFabric(GroupFabric):
 
     @model_validator(mode="after")
     def _groups_tile_the_fabric(self) -> Self:
+        """Refuse members that repeat or are not ranks of the fabric, and fabrics that carry no packets."""
         if len(set(self.members)) != self.ranks or not all(0 <= rank < self.whole.ranks for rank in self.members):
             raise ValueError(f"members of a part of {self.ranks} ranks: expected as many of {self.whole.ranks}")
         if self.whole.exclusive or self.whole.in_network_reduction:

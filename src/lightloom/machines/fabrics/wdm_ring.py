@@ -81,6 +81,7 @@ class RingGeometry(EvenFabric):
         return [Cut("what one rank can receive", 1, self.rank_rate), half]
 
     def blocks(self) -> list[tuple[int, float, str]]:
+        """Return ranks, bytes per second into them, and words, of blocks of neighbours that divide the ring."""
         sizes = (size for size in range(2, self.ranks) if self.ranks % size == 0)
         return [(size, 2 * self.link_rate, f"the links into {size} neighbours") for size in sizes]
 

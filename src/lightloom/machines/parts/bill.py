@@ -54,7 +54,7 @@ class Total:
 
     @property
     def complete(self) -> bool:
-        """True if nothing is missing."""
+        """True if nothing is missing, so that the value is the whole sum and no lower bound."""
         return not self.missing
 
     @property
@@ -190,6 +190,7 @@ class Bill:
     """Figures that the fabric states as a whole, whatever it is built of."""
 
     def _total(self, name: FigureName) -> Total:
+        """Return the sum over all lines of one figure, what is not built missing unless the figure is stated."""
         unit = _UNITS[name]
         unbuilt = [Total(unit, None, None, None, self.missing)] if self.missing and name not in self.stated else []
         return summed(unit, [line.total(name) for line in self.lines] + unbuilt)
@@ -230,7 +231,7 @@ class Bill:
         return summed("energy", (replace(static, unit="energy"), replace(dynamic, unit="energy")))
 
     def times(self, count: float) -> Bill:
-        """Return the bill with ``count`` times as many of every part for a rank."""
+        """Return the bill with ``count`` times as many of every part for a rank, and as much bandwidth."""
         rate = None if self.bandwidth is None else self.bandwidth * count
         lines = tuple(replace(line, per_rank=line.per_rank * count) for line in self.lines)
         return replace(self, lines=lines, bandwidth=rate)

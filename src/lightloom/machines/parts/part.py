@@ -74,6 +74,7 @@ class Figure(Config, Generic[Number]):
 
     @model_validator(mode="after")
     def _range_holds_the_value(self) -> Self:
+        """Refuse a range that does not hold the value."""
         if not self.least <= self.value <= self.most:
             shown = [format_amount(value, self.unit) for value in (self.least, self.value, self.most)]
             raise ValueError(f"a range of {shown[0]} to {shown[2]} does not hold the value {shown[1]}")
@@ -243,6 +244,7 @@ class Part(Described):
 
     @model_validator(mode="after")
     def _null_is_explained_once(self) -> Self:
+        """Refuse both static power and energy, and a figure that also has a reason to have none."""
         if self.static_power is not None and self.static_energy is not None:
             raise ValueError("static_power and static_energy are the same watts: expected one of them")
         for name in (*self.counted_elsewhere, *self.unknown):
@@ -319,6 +321,7 @@ def names_of(kind: Kind) -> tuple[str, ...]:
 
 
 def _find_part(name: str) -> Path:
+    """Return the path of a catalog entry; UnknownNameError where there is none."""
     path = catalog_file(name, CATALOG)
     if path is None:
         raise UnknownNameError("part", name, names())

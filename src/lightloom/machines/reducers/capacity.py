@@ -112,6 +112,7 @@ def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
 
 
 def _check_wavelengths(reducer: str, setting: Setting, wavelengths: int) -> None:
+    """Raise ConfigError unless the reducer has meshes to share, and so many wavelengths can share one."""
     if reducer != "row-gain-network":
         raise ConfigError(f"wavelengths = {wavelengths}: expected 1, since {reducer} has no mesh that they could share")
     most = most_wavelengths(setting.servers, setting.bits, setting.ports)
@@ -123,7 +124,7 @@ def _check_wavelengths(reducer: str, setting: Setting, wavelengths: int) -> None
 
 
 def _watts(rival: Rival, setting: Setting, instances: int, wavelengths: int) -> dict[str, float]:
-    """Return the watts by part; heaters of a mesh are shared by its wavelengths."""
+    """Return the watts of all instances by part; heaters of a mesh are shared by its wavelengths."""
     watts = {part: joules * setting.sent * instances for part, joules in rival.energy.items()}
     if "heaters" in watts:
         watts["heaters"] *= ceil(instances / wavelengths) / instances

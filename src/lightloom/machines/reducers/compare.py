@@ -76,7 +76,10 @@ def tornado(saving: Saving, constants: Mapping[str, Constant], least: float = 1e
 
 
 def _break_even(at: Callable[[float], float], constant: Constant) -> float | None:
-    """Return the value in the range nearest to the constant's own at which the saving changes sign."""
+    """Return the value, in the constant's own unit, nearest to its own at which the saving changes sign.
+
+    None where the saving has one sign over the whole range.
+    """
     shares = [index / _GRID for index in range(_GRID + 1)]
     signs = [at(share) > 0 for share in shares]
     crossings = []
@@ -145,7 +148,7 @@ class ReducerComparison(Result):
         return Lanes(setting=self.setting, values=nominal(self.constants)).path_loss_db
 
     def saving(self, first: str, second: str) -> float:
-        """Return the share of energy that the first rival saves against the second."""
+        """Return the share of energy that the first rival saves against the second; negative where it takes more."""
         return saving_of(self.rivals[first], self.rivals[second])
 
     def summary(self) -> str:
@@ -155,6 +158,7 @@ class ReducerComparison(Result):
         return [self._row(name) for name in self.rivals]
 
     def _row(self, name: str) -> Document:
+        """Return a rival's entry of the document: energy in joules per bit, latency in seconds, light in watts."""
         rival, spread = self.rivals[name], self.ranges[name]
         return {
             "rival": name,
@@ -240,6 +244,7 @@ def verdict(made: ReducerComparison) -> tuple[str, ...]:
 
 
 def _least(made: ReducerComparison) -> str:
+    """Return the sentence on the rival of least energy among those that break no limit."""
     whole = [rival for rival in made.rivals.values() if not rival.limits]
     best, spread = whole[0], made.ranges[whole[0].name]
     return (
@@ -249,6 +254,7 @@ def _least(made: ReducerComparison) -> str:
 
 
 def _networks(made: ReducerComparison) -> list[str]:
+    """Return sentences that set the networks against the reducer chip; none where no network is compared."""
     present = [made.rivals[name] for name in NETWORKS if name in made.rivals]
     if not present:
         return []
@@ -272,6 +278,7 @@ def _networks(made: ReducerComparison) -> list[str]:
 
 
 def _sums(made: ReducerComparison) -> list[str]:
+    """Return a sentence for each compared rival that sums light, against both chips, with its limits."""
     sentences = []
     for name in SUMS:
         if name not in made.rivals:
@@ -292,6 +299,7 @@ def _sums(made: ReducerComparison) -> list[str]:
 
 
 def _turning(made: ReducerComparison) -> str:
+    """Return the sentence that names the assumptions that alone turn the verdict of the pair, or says none does."""
     first, second = made.pair
     turning = [turn for turn in made.turns if turn.turns]
     if not turning:
@@ -323,12 +331,14 @@ def _earlier(made: ReducerComparison) -> str:
 
 
 def _saves(saving: float) -> str:
+    """Return a saving, a share of energy, in words: less, more, or that no light suffices."""
     if saving == float("-inf"):
         return _NO_LIGHT
     return f"saves {100 * saving:.0f} %" if saving >= 0 else f"takes {-100 * saving:.0f} % more"
 
 
 def _pj(joules: float) -> str:
+    """Return joules as picojoules, three digits without the unit."""
     return f"{1e12 * joules:.3g}"
 
 
@@ -408,6 +418,7 @@ def compare_reducers(
 
 
 def _rivals(setting: Setting, values: Values) -> tuple[dict[str, Rival], dict[str, str]]:
+    """Return the rivals by name, least energy first, and why others refuse the setting, by name."""
     rivals, refused = {}, {}
     for name, make in RIVALS.items():
         try:
@@ -419,6 +430,7 @@ def _rivals(setting: Setting, values: Values) -> tuple[dict[str, Rival], dict[st
 
 
 def _ranges(setting: Setting, chosen: Mapping[str, Constant], names: list[str], draws: int) -> dict[str, Range]:
+    """Return, for each name, the 5 % and 95 % quantiles of its energy and the shares of draws below each other."""
     sets = drawn(chosen, draws)
     energy: dict[str, Floats] = {
         name: np.array([RIVALS[name](setting, values).energy_per_bit for values in sets]) for name in names

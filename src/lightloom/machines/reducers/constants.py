@@ -74,7 +74,7 @@ class Constant:
         return value * _SCALES[self.unit]
 
     def draw(self, share: float) -> float:
-        """Return the value a ``share`` of the way from the least to the greatest, in SI units."""
+        """Return the value a ``share`` of the way from least to greatest in SI units, by logarithm where ``logarithmic``."""
         if self.logarithmic:
             return self.si(float(self.low * (self.high / self.low) ** share))
         return self.si(self.low + (self.high - self.low) * share)
@@ -294,7 +294,7 @@ def sturdiest(servers: int, bits: int) -> tuple[Construction, float | None]:
 
 
 def _full_scale(made: Construction, arguments: FunctionArguments, rows: bool) -> float:
-    """Return the least watts of full scale for the tried share of wrong words, to 0.1 %."""
+    """Return the least watts of full scale for the tried share of wrong words, to 0.1 %; infinite if none do."""
     chip = design_chip(made.network, arguments, BALANCED if rows else _PAPERS.but(components=True))
     defaults = Link()
     link = replace(
@@ -313,12 +313,14 @@ def _full_scale(made: Construction, arguments: FunctionArguments, rows: bool) ->
 
 
 def _design_name(servers: int, bits: int, rows: bool, ports: int | None) -> str:
+    """Return the key of a design in ``designs.yaml``; ``ports`` are those of averagers of two levels."""
     levels = "" if ports is None else f", two levels of {ports}"
     return f"{servers} servers, {bits} bits, {'a gain a row' if rows else 'a gain a matrix'}{levels}"
 
 
 @cache
 def _stored() -> Document:
+    """Return the stored designs by name; empty where there is no file."""
     return read_yaml(_FILE) if _FILE.exists() else {}
 
 

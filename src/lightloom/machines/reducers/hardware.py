@@ -196,4 +196,5 @@ def averager_for(
 
 
 def _times(value: float | None, count: float) -> float | None:
+    """Return the product; None where the value is None."""
     return None if value is None else value * count

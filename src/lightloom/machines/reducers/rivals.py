@@ -113,7 +113,7 @@ class Lanes:
 
     @property
     def digits(self) -> int:
-        """Lanes of a server."""
+        """Lanes of a server: one for each digit of log2(levels) bits of a word."""
         return -(-self.setting.bits // int(log2(self.levels)))
 
     @property
@@ -483,6 +483,7 @@ _NEEDS = ("lasers of all servers locked in phase, below 0.1 rad", ALIGNED, "mesh
 
 
 def _limits(made: Design) -> tuple[str, ...]:
+    """Return what makes a network fragile: a line on the noise that it bears; none where it bears enough."""
     if made.noise is not None and made.noise >= NOISES[0]:
         return ()
     if made.levels > 1:
@@ -492,6 +493,7 @@ def _limits(made: Design) -> tuple[str, ...]:
 
 
 def _paper_limits(made: Design, scale: float) -> tuple[str, ...]:
+    """Return the light and gain that the paper's network needs and its limits, or only that no light suffices."""
     if scale == float("inf"):
         return ("no light up to 100 W of full scale suffices",)
     gain = 20 * log10(made.gains[0][0])

@@ -130,7 +130,7 @@ def pipelined(latency: Floats, transmission: Floats, fill: float, limit: float) 
 
 
 def seconds_of_ways(ways_of: WayColumns, constants: Constants) -> Floats:
-    """Return the seconds of each way: [ways, collectives]."""
+    """Return the seconds of each way, not only the quickest: [ways, collectives]."""
     steps = np.append(constants.factors, 1.0)
     base_at, step_at, network_at = np.array([[0, 3, 6, -1], [1, 4, 7, 9], [2, 5, 8, 10]])
     family = np.where(ways_of.protocol == REDUCTION, 3, ways_of.protocol)

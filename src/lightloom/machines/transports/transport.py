@@ -151,6 +151,7 @@ class Transport(Described):
 
     @model_validator(mode="after")
     def _numbers_are_of_protocols(self) -> Self:
+        """Refuse scales or a generation without protocols, and spreads of unknown parameters."""
         if not self.protocols and (self.scales != Scales() or self.generation is not None):
             raise ValueError("numbers of a transport without protocols: expected field 'base', such as nccl-hopper")
         if unknown := self.spreads.keys() - PARAMETERS.keys():
@@ -189,7 +190,7 @@ class Transport(Described):
         }
 
     def with_parameters(self, values: Mapping[str, float]) -> Self:
-        """Return the transport with some of its parameters at other values."""
+        """Return the transport with some of its parameters at other values; unknown names are passed over."""
         scales = self.scales.model_copy(update={name: values[name] for name in Scales.model_fields if name in values})
         changes: dict[str, object] = {"scales": scales}
         if self.generation is not None and "arithmetic_share" in values:

@@ -126,12 +126,13 @@ def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
 
 
 def _own(tasks: Tasks, tiers: Tiers) -> Floats | float:
+    """Return the seconds in which a rank reads and writes its own block; 0 where memory is not stated."""
     accesses = _OWN_BLOCK.get(tasks.kind, 0)
     return 0.0 if tiers.memory is None else accesses * tasks.nbytes / tasks.ranks / tiers.memory
 
 
 def _across(tasks: Tasks, nbytes: Floats, tiers: Tiers) -> Floats:
-    """Return the seconds of bytes that each rank sends between domains."""
+    """Return the seconds of bytes that each rank sends between domains; 0 of collectives in one domain."""
     return np.where(tasks.domains > 1, nbytes / tiers.network, 0.0)
 
 

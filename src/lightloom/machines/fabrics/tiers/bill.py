@@ -29,6 +29,7 @@ def tiers_bill(ranks: int, levels: Sequence[Level], tiers: Sequence[Tier], choic
 
 
 def _level_bill(level: Level, levels: Sequence[Level], blocks: tuple[int, ...] | None, choices: BillChoices) -> Bill:
+    """Return the bill of one level: direct links, links of a rank inside its node, or a network of switches."""
     if not level.switched:
         return _direct_bill(level, blocks, choices)
     passed = any(level in other.chain for other in levels)

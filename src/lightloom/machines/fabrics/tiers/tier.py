@@ -69,6 +69,7 @@ class Tier(Described):
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:
+        """Refuse sizes, dimensions and options that contradict each other or the tier's shape."""
         if self.dims is not None and (self.size is not None or self.dimensions is not None):
             other = "size" if self.size is not None else "dimensions"
             raise ValueError(f"dims and {other} contradict each other: expected one of them")
@@ -105,7 +106,7 @@ class Tier(Described):
         return self.dims or most_square(children, self.dimensions or 1)
 
     def unused_fields(self) -> tuple[str, ...]:
-        """Return what the heading says."""
+        """Return the fields that need no line of their own, as the heading says them."""
         return "shape", "size", "dims", "twisted"
 
     def heading(self) -> str:
@@ -169,6 +170,7 @@ class Level:
 
     @property
     def size(self) -> int:
+        """Children that the tier joins."""
         return prod(self.dims)
 
     @property
@@ -178,6 +180,7 @@ class Level:
 
     @property
     def switched(self) -> bool:
+        """True if the tier's shape is a switch."""
         return self.tier.shape == "switch"
 
     @property
@@ -312,6 +315,7 @@ class Level:
         return up + ([] if self.switched else self._direct_runs(source, target)) + down
 
     def _switch_runs(self, source: Ints, target: Ints) -> list[LinkRun]:
+        """Return the runs of links up from the source's port and down to the target's, then those of the tree."""
         base, seats = self.base, self.seats
         runs = [_single(base, self.seat(source), seats), _single(base + seats, self.seat(target), seats)]
         if self.tree:
@@ -321,6 +325,7 @@ class Level:
         return runs
 
     def _direct_runs(self, source: Ints, target: Ints) -> list[LinkRun]:
+        """Return the runs of links between the children of two ranks, on the grid or the full mesh."""
         copies = self.ranks // self.group * self.planes
         copy = source // self.group * self.planes + self.plane(target)
         start, end = source // self.child % self.size, target // self.child % self.size
@@ -349,6 +354,7 @@ class Level:
         return f"{label} tree {('uplink', 'downlink')[way]} of {inner} {child}"
 
     def _direct_name(self, link: int) -> str:
+        """Return the name of a link between neighbours, with rail and group where there are several."""
         copies = self.ranks // self.group * self.planes
         if self._lattice is not None:
             _, copy, origin, end, forward = self._lattice.ends(link, copies)
@@ -426,6 +432,7 @@ def _even(children: int, size: int, ports: Sequence[int]) -> int:
 
 
 def _refusal(ranks: int, child: int, tier: Tier, number: int, ports: Sequence[int]) -> str:
+    """Return the message that ranks do not fill a tier evenly, with the nearest counts below and above."""
     size, children = tier.children or 1, ranks // child
     near = next(count for count in range(children - 1, 0, -1) if count <= size or _even(count, size, ports))
     more = next(count for count in range(children + 1, children + size + 1) if _even(count, size, ports))
@@ -513,6 +520,7 @@ def _filled(tier: Tier, ranks: int, child: int) -> tuple[int, ...] | None:
 
 
 def _check_circuits(tier: Tier, blocks: Level, where: str) -> None:
+    """Refuse circuits whose bandwidth, ports or latency are not those of the blocks, or twisted blocks."""
     rates = [part.bandwidth * part.wire_efficiency for part in (tier, blocks.tier)]
     if rates[0] != rates[1] or tier.ports not in (None, blocks.tier.ports):
         raise ValueError(f"{where} joins the sides of a {blocks.tier.shape}: expected bandwidth and ports of its links")

@@ -52,6 +52,7 @@ class TieredFabric(PacketFabric):
 
     @model_validator(mode="after")
     def _tiers_hold_ranks(self) -> Self:
+        """Refuse ranks that the tiers cannot hold, by deriving the levels."""
         _ = self.levels
         return self
 
@@ -82,6 +83,7 @@ class TieredFabric(PacketFabric):
 
     @property
     def circuit_block(self) -> int | None:
+        """Ranks inside the first tier of circuit switches; None without one, or where a size before it is left out."""
         inside = 1
         for tier in self.tier_list():
             if tier.shape == "circuit-switch":
