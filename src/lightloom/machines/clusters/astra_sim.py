@@ -96,7 +96,7 @@ def _column(data: Fields, name: str, path: Path) -> list[Any]:
 
 
 def _positive_number(value: Any, name: str, path: Path, *, whole: bool = False, least: float | None = None) -> float:
-    """Return a finite number above 0, or of at least ``least`` where given; ConfigError for any other value."""
+    """Return a number above 0, or at least ``least`` where given, ``whole`` ones as int; ConfigError for others."""
     number = type(value) is int or (type(value) is float and not whole)
     if not number or not (value > 0 if least is None else value >= least) or value == float("inf"):
         expected = "a whole number of at least 1" if whole else "a number above 0" if least is None else "0 or more"

@@ -118,7 +118,7 @@ class Cluster(Result):
 
     @property
     def counted_ranks(self) -> str:
-        """``1 rank``, ``1,024 ranks``."""
+        """Number of ranks in words: ``1 rank``, ``1,024 ranks``."""
         return f"{self.ranks:,} rank{'s' if self.ranks > 1 else ''}"
 
     def summary(self) -> str:

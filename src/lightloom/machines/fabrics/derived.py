@@ -241,7 +241,7 @@ def direct_latency(fabric: Geometry) -> Floats:
 
 
 def neighbour_latency(fabric: Geometry) -> float:
-    """Return the seconds between the two nearest ranks; 0 where there is one."""
+    """Return the least seconds of a transfer between two ranks, through any reducing switch; 0 of one rank."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
         return float(up.min() + down.min())
@@ -280,7 +280,7 @@ def _farthest(direct: Floats) -> float:
 
 
 def _longest(direct: Floats, start: int) -> float:
-    """Return the longest of the shortest paths from one rank."""
+    """Return the seconds of the longest of the shortest paths from one rank, over other ranks where quicker."""
     reach, waiting = direct[start].copy(), np.ones(len(direct), np.bool_)
     reach[start] = 0.0
     for _ in direct:
@@ -291,7 +291,7 @@ def _longest(direct: Floats, start: int) -> float:
 
 
 def diameter(fabric: Geometry) -> int:
-    """Return the number of links between the two ranks farthest apart, on their shortest route."""
+    """Return the number of links between the two ranks farthest apart, each pair on its shortest route."""
     if fabric.in_network_reduction:
         return 2
     farthest = 0
@@ -381,7 +381,7 @@ class _Users(NamedTuple):
 
 
 def _uses(fabric: Geometry) -> Mask:
-    """Which ranks send over a link, and which receive over it: [2, link, rank]."""
+    """Return which ranks send over a link, then which receive over it: [2, link, rank]."""
     require_memory(2 * fabric.links * fabric.ranks, f"which of {fabric.ranks:,} ranks use which links")
     uses = np.zeros((2, fabric.links, fabric.ranks), np.bool_)
     for source, destination in pairs(fabric.ranks):
@@ -401,13 +401,13 @@ def _users(fabric: Geometry) -> _Users:
 
 @cached
 def _users_of_thirds(fabric: Geometry) -> tuple[Mask, Ints]:
-    """Which ranks use links, as :func:`_uses` says, and how many of each third of them do: [2, link, 3]."""
+    """Return which ranks use links, as :func:`_uses`, and how many of each third of the ranks do: [2, link, 3]."""
     uses = _uses(fabric)
     return uses, uses.reshape(2, fabric.links, 3, -1).sum(axis=3)
 
 
 def _users_among(fabric: Geometry, parts: int) -> _Users:
-    """Who uses each link if there are so many parts like the three that the fabric has.
+    """Return who uses each link if there are so many parts like the three that the fabric has.
 
     Parts being alike in any order, as many ranks use a link from every part but the one that it belongs to.
     """
@@ -419,7 +419,7 @@ def _users_among(fabric: Geometry, parts: int) -> _Users:
 
 
 def _places(users: Ints, uses: Mask) -> Ints:
-    """Place of each link with a single user among all such links of that rank; ``uses`` is [link, rank]."""
+    """Return the place of each link of a single user among all such links of that rank; ``uses`` is [link, rank]."""
     owner = np.where(users == 1, uses.argmax(axis=1), uses.shape[1])
     order = np.argsort(owner, kind="stable")
     place = np.empty(len(users), np.int64)

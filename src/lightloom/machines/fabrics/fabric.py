@@ -227,7 +227,7 @@ class Fabric(Described):
 
     @property
     def filling(self) -> str | None:
-        """Which domains ranks fill in part, in words for people; None where all are full."""
+        """Words for people on the domains that ranks fill in part; None where all are full."""
         return None
 
     @property
@@ -426,7 +426,7 @@ class Fabric(Described):
         return np.full(self.links, self.hop_latency)
 
     def route(self, source: Ints, destination: Ints) -> Ints:
-        """Return the route a transfer takes when nobody chooses one."""
+        """Return the number of the route that each transfer takes when nobody chooses one: [transfer]."""
         return np.zeros(len(np.asarray(source)), dtype=np.int64)
 
     def reverse_route(self, route: Ints) -> Ints:
@@ -434,7 +434,7 @@ class Fabric(Described):
         return route
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
-        """Return the seconds from the first bit sent to the first bit received."""
+        """Return the seconds from the first bit sent to the first bit received, of each transfer: [transfer]."""
         return self.hop_latency * self.hops(source, destination, route).astype(np.float64)
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
@@ -660,7 +660,7 @@ class GroupFabric(Fabric):
         return cls.model_validate({"whole": whole, "ranks": ranks, "stride": stride, **common, **fields})
 
     def siblings(self) -> tuple[Fabric, Ints]:
-        """Return the fabric, and the ranks of every group: [group, rank]."""
+        """Return the fabric that the groups share, and the fabric's ranks of every group: [group, rank]."""
         return self.whole, derived.group_members(self.whole.ranks, self.ranks, self.stride)
 
     @property
@@ -669,7 +669,7 @@ class GroupFabric(Fabric):
 
     @property
     def library(self) -> Library | None:
-        """That of the fabric, with the ranks of this group that share a domain."""
+        """Library of the fabric, with the ranks of this group that share a domain; None where the fabric has none."""
         return self.whole.library and self.whole.library.group(self.ranks, self.stride)
 
     @property
@@ -751,7 +751,7 @@ class GroupFabric(Fabric):
         return replace(self.whole.bill(choices), ranks=self.ranks)
 
     def ring_order(self) -> Ints:
-        """Return the fabric's order, of the first group's ranks, from rank 0 on."""
+        """Return the group's ranks in the fabric's ring order, taken from the first group, from rank 0 on."""
         position = np.argsort(self.whole.ring_order())
         order = np.argsort(position[self.siblings()[1][0]])
         return np.roll(order, -int(np.argmin(order)))

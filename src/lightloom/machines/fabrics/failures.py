@@ -287,7 +287,7 @@ class DamagedWdmRing(WavelengthRing):
 
     @property
     def lit_channels(self) -> Mask:
-        """Channels whose wavelength the comb still gives: [channels]."""
+        """Mask of the channels whose wavelength the comb still gives, in every fibre: [channels]."""
         lit = np.ones(self.channels, np.bool_)
         for failure in self.failures:
             if failure.what == "wavelength":
@@ -350,7 +350,7 @@ class DamagedWdmRing(WavelengthRing):
         return self.hop_latency * float(np.minimum(stride, self.nodes - stride).max())
 
     def root_latency(self, *, to_root: bool) -> float:
-        """Return the quicker of the two ways around that nothing breaks; other ranks lie on one of them."""
+        """Return the seconds to the farthest rank, by the quicker unbroken way around; others lie on one of them."""
         dark = self.blocked().all(axis=1).reshape(2, self.ranks)
         others = np.arange(1, self.ranks)
         ends = (others, np.zeros_like(others)) if to_root else (np.zeros_like(others), others)
@@ -365,7 +365,7 @@ class DamagedWdmRing(WavelengthRing):
         return float(np.minimum(*seconds).max())
 
     def neighbour_latency(self) -> float:
-        """Between the nearest ranks with a working link between them."""
+        """Return the seconds between the nearest ranks with a working link between them, past dead nodes."""
         gap = (np.roll(self.survivors, -1) - self.survivors) % self.nodes
         dark = self.blocked().all(axis=1).reshape(2, self.ranks).all(axis=0)
         return self.hop_latency * float(gap[~dark].min())
@@ -384,8 +384,10 @@ class DamagedWdmRing(WavelengthRing):
         return np.asarray(np.minimum(channels, most), np.int64)
 
     def cuts(self) -> list[Cut]:
-        """One rank, and half of the ring: the worst of each. What enters and what leaves may be worst at different
-        places; the larger of the two holds for both."""
+        """Return the cuts of one rank and of half of the ring, the worst of each.
+
+        What enters and what leaves may be worst at different places; the larger of the two holds for both.
+        """
         one = max(self._rank_channels(receive=way).min() for way in (True, False)) * self.wavelength_bandwidth
         free = (~self.blocked()).sum(axis=1).reshape(2, self.ranks)
         last = np.roll(np.arange(self.ranks), -(self.ranks // 2 - 1))
@@ -406,7 +408,7 @@ class DamagedWdmRing(WavelengthRing):
         return float(self._rank_channels(receive=True).sum()) * self.wavelength_bandwidth
 
     def blocks(self) -> list[tuple[int, float, str]]:
-        """None: blocks differ with where they lie."""
+        """Return no blocks, as what enters them differs with where they lie."""
         return []
 
 

@@ -68,7 +68,7 @@ class Routes(NamedTuple):
         return cls(distance, link)
 
     def walk(self, head: Ints, source: Ints, destination: Ints) -> Ints:
-        """Return the links of transfers in order, -1 beyond the end: [transfer, link]."""
+        """Return the numbers of the links of transfers in order, -1 beyond the end: [transfer, place]."""
         place = np.array(source, dtype=np.int64)
         links = self.distance[place, destination].max(initial=0)
         path = np.full((len(place), max(int(links), 1)), -1, np.int64)
@@ -218,7 +218,7 @@ class LinkNetwork:
         self.given = np.array(sorted(paths), dtype=np.int64), table
 
     def paths(self, source: Ints, destination: Ints) -> Ints:
-        """Return the links of transfers in order, -1 beyond the end: [transfer, link]."""
+        """Return the numbers of the links of transfers in order, -1 beyond the end: [transfer, place]."""
         source, destination = np.asarray(source, np.int64), np.asarray(destination, np.int64)
         path = self.routes.walk(self.head, source, destination)
         if self.given is None:
@@ -234,15 +234,17 @@ class LinkNetwork:
         return result
 
     def entering(self) -> tuple[Floats, Floats]:
-        """Return the bytes per second of the links into each rank, and out of it: each [ranks]."""
+        """Return the summed bytes per second of the links into each rank, and out of it: each [ranks]."""
         totals = np.zeros((2, len(self.names)))
         np.add.at(totals[0], self.head, self.bandwidth)
         np.add.at(totals[1], self.tail, self.bandwidth)
         return totals[0, : self.ranks], totals[1, : self.ranks]
 
     def leaves(self) -> list[tuple[Vertex, int, float]]:
-        """Switches with ranks that only they send to: (name, such ranks, bytes per second into or out of them, the
-        larger of the two)."""
+        """Return the switches with ranks that only they send to.
+
+        Each is (name, such ranks, bytes per second into or out of them, the larger of the two).
+        """
         from scipy.sparse import csr_array
 
         neighbours = csr_array((np.ones(self.links), (self.head, self.tail)), shape=(len(self.names),) * 2)
@@ -313,7 +315,7 @@ class Graph(PacketFabric):
 
     @property
     def stated_power_of(self) -> tuple[Kind, ...] | None:  # type: ignore[override]
-        """Network cards where there are switches."""
+        """Kinds of part whose power is stated: network cards where there are switches; otherwise None."""
         return ("nic",) if len(self._network.names) > self.ranks else None
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:

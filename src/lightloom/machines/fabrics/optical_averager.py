@@ -169,7 +169,7 @@ class OpticalAverager(StarGeometry):
 
     @property
     def built_of(self) -> str:
-        """One line on what the averager is built of; empty where it is not built of anything stated."""
+        """Line on what the averager is built of; empty where that is not stated."""
         return "" if self.built is None else self.built.text()
 
     @property

@@ -127,21 +127,21 @@ class CircuitSwitch(StarGeometry):
         return self.degree * self.bandwidth
 
     def share_unit(self, ranks: int, stride: int) -> int:
-        """One: any plane can be set to circuits of one axis."""
+        """Return 1, as any single plane can be set to circuits of one axis."""
         return 1
 
     def share(self, ranks: int, stride: int, channels: int) -> Self | None:
-        """Return a switch of fewer planes: circuits of other groups end at other ports."""
+        """Return a switch of ``channels`` planes for the group's ranks; None where there are not as many."""
         return self._with(ranks=ranks, degree=channels) if channels <= self.degree else None
 
     def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
-        """Every group uses the same planes."""
+        """Return the lightpaths of a group between the fabric's ranks; every group uses the axis's planes."""
         members = derived.group_members(self.ranks, axis.ranks, axis.stride)
         ends = members[group, local.source], members[group, local.destination]
         return Lightpaths(*ends, local.route, axis.first + local.channel)
 
     def shift_unit(self, stride: int) -> int:
-        """Two planes, one each way; one where the rank further on is that before."""
+        """Return 2 planes, one each way; 1 where the rank ``stride`` further on is also the one before."""
         return 1 if 2 * stride == self.ranks else 2
 
     def shift(self, stride: int, channels: int) -> Shift:
@@ -215,7 +215,7 @@ class PartFabric(GroupFabric):
 
     @classmethod
     def on(cls, whole: Fabric, members: Sequence[int]) -> Self:
-        """Return the part with the fabric's common fields."""
+        """Return the part of these ranks of a fabric, with the fabric's common fields."""
         return cls.of(whole, len(members), members=tuple(members))
 
     def siblings(self) -> tuple[Fabric, Ints]:
@@ -227,11 +227,11 @@ class PartFabric(GroupFabric):
 
     @property
     def library(self) -> None:
-        """None: a library's figures are for whole fabrics."""
+        """None, as a library's figures are for whole fabrics."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """Those of the fabric, cut to the part, where it is an aligned block of neighbours."""
+        """Axes of the fabric, cut to the part, where it is an aligned block of neighbours; otherwise none."""
         first, axes, stride = self.members[0], [], 1
         if self.members != tuple(range(first, first + self.ranks)):
             return ()

@@ -135,7 +135,7 @@ class WavelengthRing(RingGeometry):
 
     @property
     def usable_channels(self) -> int:
-        """Half the transceivers for each way, if they are fewer than the wavelengths."""
+        """Channels of each link that schedules may fill: half the transceivers, where fewer than all channels."""
         return self.channels if self.transceivers is None else min(self.channels, self.transceivers // 2)
 
     @property
@@ -151,7 +151,7 @@ class WavelengthRing(RingGeometry):
         return wavelength_ring_bill(self.ranks, sending, self.wavelength_bandwidth, 2 * self.fibres, light, choices)
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """Return all bytes per second that a rank can receive: circuits go where they are needed."""
+        """Return a rank's share of all bytes per second received, as circuits go where needed, and least latency."""
         if stride % self.ranks == 0:
             return np.inf, 0.0
         return self.total_receive_bandwidth() / self.ranks, self.neighbour_latency()
@@ -174,7 +174,7 @@ class SharedRing(WavelengthRing):
     """A ring of wavelengths that all links have, so that groups of its ranks can divide them."""
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
-        """Return a ring of as many ranks."""
+        """Return a ring of as many ranks; None where this kind of ring does not allow them."""
         return self._with(ranks=ranks)
 
     @property
@@ -225,7 +225,7 @@ class SharedRing(WavelengthRing):
         return Lightpaths(*ends, route, channel)
 
     def shift_unit(self, stride: int) -> int:
-        """One wavelength: on each way around, one direction of the sends."""
+        """Return 1 where the ring closes, as each way around carries one direction of the sends; otherwise 2."""
         return 1 if self.closes else 2
 
     def shift(self, stride: int, channels: int) -> Shift:
@@ -285,11 +285,11 @@ class RingGroup(SharedRing):
         return self.held
 
     def embedding(self) -> Self:
-        """With the wavelengths on which light goes back, too."""
+        """Return this part of a ring with the wavelengths on which light goes back, too: all that it holds."""
         return self.model_copy(update={"wavelengths": self.held})
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """Over circuits that stand; :meth:`shift`."""
+        """Return rate and latency of circuits that stand, of :meth:`shift`; infinite and 0 to a rank itself."""
         if stride % self.ranks == 0:
             return np.inf, 0.0
         shift = self.shift(stride % self.ranks, self.held)

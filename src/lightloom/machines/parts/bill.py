@@ -101,7 +101,7 @@ class Total:
         return range_text(self.value, self.low, self.high, self.unit)
 
     def to_json(self) -> Document:
-        """Return the total as a document, in SI units."""
+        """Return value, range and the lists of what is missing, limited and assumed as a document, in SI units."""
         texts = {name: list(getattr(self, name)) for name in ("missing", "at_most", "at_least", "assumptions")}
         return {"value": self.value, "low": self.low, "high": self.high, **texts}
 
@@ -212,7 +212,7 @@ class Bill:
 
     @property
     def dynamic_energy(self) -> Total:
-        """Joules of every bit that a rank sends over a link, beside the static power."""
+        """Joules per bit that a rank sends, beside static power: dynamic power over bandwidth, if known."""
         power = replace(self.dynamic_power, unit="energy_per_bit")
         if power.value == 0 or self.bandwidth is None:
             lacking = () if power.value == 0 or power.value is None else ("bandwidth of a rank",)

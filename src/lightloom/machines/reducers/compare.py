@@ -49,12 +49,12 @@ class Turn(NamedTuple):
 
     @property
     def swing(self) -> float:
-        """Distance between the two savings; infinite where no light suffices at one end."""
+        """Distance between the savings at the two ends of the range; infinite where no light suffices at one end."""
         return abs(self.at_high - self.at_low)
 
     @property
     def turns(self) -> bool:
-        """True if the verdict differs within the range."""
+        """True if the verdict changes somewhere within the constant's range."""
         return self.break_even is not None
 
 

@@ -74,7 +74,7 @@ class Constant:
         return value * _SCALES[self.unit]
 
     def draw(self, share: float) -> float:
-        """Return the value a ``share`` of the way from least to greatest in SI units, by logarithm where ``logarithmic``."""
+        """Return the value a ``share`` of the way up the range, in SI units; in its logarithm if ``logarithmic``."""
         if self.logarithmic:
             return self.si(float(self.low * (self.high / self.low) ** share))
         return self.si(self.low + (self.high - self.low) * share)
@@ -264,7 +264,7 @@ def make_design(servers: int, bits: int, rows: bool) -> Design:
 
 
 def _window(mapped: MappedNetwork, made: Construction) -> float:
-    """Return metres on either side of the meshes' wavelength within which every tried mean is right."""
+    """Return metres on either side of the meshes' wavelength within which every tried mean is right; may be 0."""
     dispersion = Dispersion()
     points = min(made.function.points, _WINDOW_POINTS)
     for step in range(1, _WINDOW_STEPS + 1):

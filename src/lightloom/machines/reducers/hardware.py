@@ -96,7 +96,7 @@ class AveragerLevel:
 
     @property
     def units(self) -> int:
-        """Number of nonlinear units of all averagers."""
+        """Number of nonlinear units of all averagers, one for each output of a hidden layer."""
         return self.averagers * sum(self.layers[1:-1])
 
 

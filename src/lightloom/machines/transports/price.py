@@ -60,7 +60,7 @@ class Constants:
 
     @classmethod
     def of(cls, transport: Transport) -> Constants:
-        """Return the constants of a transport."""
+        """Return a transport's corrections, shared figures and scales; corrections of absent protocols are 1."""
         factors = [
             getattr(transport.protocols[name].corrections, what) if name in transport.protocols else 1.0
             for name in PROTOCOLS
@@ -78,7 +78,7 @@ def scales_array(scales: Scales) -> Floats:
 
 
 def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) -> WayColumns:
-    """Return the ways of each collective, of whatever kinds."""
+    """Return the protocols and terms of the ways of each collective, of whatever kinds, in the order of the tasks."""
     kinds: dict[str, list[int]] = {}
     for place, task in enumerate(tasks):
         kinds.setdefault(task.kind, []).append(place)
@@ -100,7 +100,7 @@ def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) ->
 
 
 def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
-    """Return the ways of collectives of one kind."""
+    """Return the protocols and terms of all ways for tasks of one kind; infinite where a way does not serve a task."""
     every = list(ways(tasks, tiers, transport))
     count = len(tasks.ranks)
     terms = np.empty((_TERMS, len(every), count))
@@ -189,7 +189,7 @@ class Library(NamedTuple):
         return float(pair.seconds("broadcast", np.array([2]), np.array([1]), np.zeros(1))[0])
 
     def message_latencies(self, source: Ints, destination: Ints) -> Floats:
-        """Return the same of messages between ranks of the fabric, in the shape of ``source``."""
+        """Return the seconds beside the bytes of messages between ranks, across domains or not: as ``source``."""
         together = source // self.domain == destination // self.domain
         inside, across = (self.message_latency(stride) for stride in (1, self.domain))
         return np.where(together, inside if self.domain > 1 else across, across)

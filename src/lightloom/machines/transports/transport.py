@@ -162,12 +162,12 @@ class Transport(Described):
 
     @property
     def ideal(self) -> bool:
-        """True if software costs nothing."""
+        """True if the transport has no protocols, so that software costs nothing."""
         return not self.protocols
 
     @property
     def slowness(self) -> float:
-        """Factor of latencies that the accelerator's clock makes."""
+        """Factor on latencies, the reference clock over the accelerator's; 1 without a generation."""
         return 1.0 if self.generation is None else self.reference_clock / self.generation.clock
 
     @property

@@ -129,7 +129,7 @@ class Tier(Described):
 
 
 def _single(base: int, link: Ints, period: int) -> LinkRun:
-    """One link of a track for each transfer."""
+    """Return the run of one link of a track, ``period`` links from ``base`` on, for each transfer."""
     return LinkRun(np.full_like(link, base), link, np.ones_like(link), period)
 
 
@@ -236,7 +236,7 @@ class Level:
         return self.switched and self.beneath is None and self.number > 1 and self.tier.taper is not None
 
     def plane(self, rank: Ints) -> Ints:
-        """Return the rail of ranks."""
+        """Return the number of the rail of each rank, from 0 within its child."""
         if self.beneath is None:
             return rank % self.child // self.sharing
         return np.zeros_like(rank) if self.beneath.joined else self.beneath.plane(rank)

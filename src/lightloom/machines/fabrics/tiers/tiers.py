@@ -108,7 +108,7 @@ class TieredFabric(PacketFabric):
 
     @property
     def stated_power_of(self) -> tuple[Kind, ...] | None:  # type: ignore[override]
-        """Network cards where ranks reach switches over these."""
+        """Kinds of part whose power is stated: network cards where some tier is switched; otherwise None."""
         return ("nic",) if any(level.switched for level in self.levels) else None
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
@@ -207,7 +207,7 @@ class TieredFabric(PacketFabric):
 
     @property
     def _used_levels(self) -> list[Level]:
-        """Levels whose ports some transfer takes."""
+        """Return the levels whose ports some transfer takes: with several children, or passed by such."""
         leads = {level.number for level in self.levels if level.size > 1}
         through = {beneath.number for level in self.levels if level.number in leads for beneath in level.chain}
         return [level for level in self.levels if level.number in leads | through]
@@ -387,7 +387,7 @@ class TieredFabric(PacketFabric):
 
     @abstractmethod
     def of_tiers(self, ranks: int, tiers: tuple[Tier, ...]) -> Fabric | None:
-        """This fabric with other ranks and tiers."""
+        """Return this fabric with other ranks and tiers; None where this kind does not allow them."""
 
 
 def _members(level: Level, ranks: int, stride: int) -> int | None:
