@@ -217,7 +217,7 @@ class Fabric(Described):
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """The axes along which ranks are joined, neighbours first; empty where all ranks are joined alike."""
+        """Axes along which ranks are joined, neighbours first; empty where all ranks are joined alike."""
         return ()
 
     @property
@@ -311,7 +311,7 @@ class Fabric(Described):
 
     @property
     def transmitters(self) -> int | None:
-        """Channels that a node can send on at once (and receive on at once); None if never binding."""
+        """Channels that a node can send on at once (and receive on at once), as stated; None if never binding."""
         return self._stated("transceivers", None)
 
     def _stated(self, field: str, default: T) -> T:
@@ -395,7 +395,7 @@ class Fabric(Described):
         return True
 
     def with_hop_latency(self, seconds: float) -> Self:
-        """This fabric with other ``seconds`` a link; links inside a domain of several tiers keep theirs."""
+        """Return this fabric with other ``seconds`` a link; links inside a domain of several tiers keep theirs."""
         return self.model_copy(update={"hop_latency": seconds})
 
     @property
@@ -443,7 +443,7 @@ class Fabric(Described):
         return crossed
 
     def cuts(self) -> list[Cut]:
-        """Cuts that may bind, the single ranks' among them."""
+        """Return the cuts that may bind (name, ranks inside, bytes per second), the single ranks' among them."""
         receive, send = derived.rank_bandwidths(self)
         return [Cut("what the worst rank can receive", 1, float(np.maximum(receive, send).min()))]
 

@@ -105,7 +105,7 @@ class Lattice(NamedTuple):
         return links
 
     def ends(self, link: int, copies: int = 1) -> tuple[int, int, int, int, bool]:
-        """Dimension, copy, first cell and last cell of a link, and whether it leads forward."""
+        """Return dimension, copy, first cell and last cell of a link, and whether it leads forward."""
         turn, rest = divmod(link, 2 * copies * self.cells)
         backward, rest = divmod(rest, copies * self.cells)
         axis = len(self.dims) - 1 - turn

@@ -43,7 +43,7 @@ _PARTS: dict[str, type[Fabric]] = {
 
 @cache
 def kinds() -> dict[str, type[Fabric]]:
-    """Every kind of fabric, plug-ins included, by the word that ``kind:`` takes."""
+    """Return the class of every kind of fabric, plug-ins included, by the word that ``kind:`` takes."""
     return {str(kind.model_fields["kind"].default): kind for kind in _BUILT_IN} | load_plugins("fabrics")
 
 

@@ -171,7 +171,7 @@ def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Plan
 
 
 def _stages(ports: int, radix: int) -> int | None:
-    """Switches that light passes in a plane of so many ports; None where three stages do not join them."""
+    """Return how many switches light passes in a plane of so many ports; None where three stages do not join them."""
     return 1 if ports <= radix else 3 if ports <= radix * radix // 2 else None
 
 

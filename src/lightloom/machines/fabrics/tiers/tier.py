@@ -93,7 +93,7 @@ class Tier(Described):
         return self
 
     def faster(self, factor: float) -> Self:
-        """This tier with links that are ``factor`` times as fast."""
+        """Return this tier with links that are ``factor`` times as fast."""
         return self.model_copy(update={"bandwidth": factor * self.bandwidth})
 
     @property
@@ -200,7 +200,7 @@ class Level:
 
     @property
     def sharing(self) -> int:
-        """Neighbouring ranks that share a port."""
+        """Neighbouring ranks that share a port; 1 where each has its own."""
         return 1 if self.tier.ports is None else max(self.child // self.tier.ports, 1)
 
     @property
@@ -212,7 +212,7 @@ class Level:
 
     @property
     def ports(self) -> int:
-        """Ports of a child."""
+        """Ports of a child: as the tier states, otherwise one for each rank of it or of its planes."""
         if self.tier.ports is not None:
             return self.tier.ports
         return self.child if self.beneath is None else self.child // self.planes
@@ -262,7 +262,7 @@ class Level:
 
     @property
     def classes(self) -> list[LinkClass]:
-        """The links in the order of their numbers."""
+        """Return the classes of alike links, with count and bytes per second, in the order of the links' numbers."""
         if not self.switched:
             copies = self.ranks // self.group * self.planes
             links = self._lattice.links if self._lattice else self.size * (self.size - 1)
