@@ -212,7 +212,7 @@ class Level:
 
     @property
     def ports(self) -> int:
-        """Ports of a child: as the tier states, otherwise one for each rank of it or of its planes."""
+        """Ports of a child: as stated, otherwise one a rank; through switches beneath, its ranks over the planes."""
         if self.tier.ports is not None:
             return self.tier.ports
         return self.child if self.beneath is None else self.child // self.planes
