@@ -373,6 +373,8 @@ class Graph(PacketFabric):
         return int(self._network.routes.distance[: self.ranks].max())
 
     def diameter_latency(self) -> float:
+        """Return the longest latency between two ranks, exact for few ranks; for many, that from the rank which is
+        farthest from rank 0 to the one farthest from it, which may be less."""
         if self.ranks <= _EXACT:
             return derived.diameter_latency(self)
         # The farthest rank from the one that is farthest from rank 0.

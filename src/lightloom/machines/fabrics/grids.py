@@ -279,6 +279,7 @@ class Mesh(HopFabric):
         return self.lattice.hops(source, destination)
 
     def cuts(self) -> list[Cut]:
+        """Return the cut of what a corner rank can receive, then one into half of the ranks along each dimension."""
         lattice = self.lattice
         lines = _LINES if len(lattice.dims) == 2 else [f"dimension {axis + 1}" for axis in range(len(lattice.dims))]
         halves = [

@@ -239,7 +239,7 @@ class DigitSum:
         return top
 
     def carries(self) -> Ints:
-        """Return the largest carry into each place and out of the last, shape [M + 1]."""
+        """Return the largest carry into each place, the lowest first, and last that out of the highest: [M + 1]."""
         carries = [0]
         for digit in self.largest_digits().tolist():
             carries.append((self.servers * digit + carries[-1]) // self.levels)

@@ -248,8 +248,8 @@ class GroupPrices(Pricing):
         return [self._proved[key]]
 
     def schedules(self, algorithm: Algorithm, part: Fabric) -> CollectivePrices:
-        """Return the prices, cached, of one algorithm on a fabric, those on the disk included, or of the fabric's
-        library."""
+        """Return the prices, cached, of one algorithm on a fabric, those on the disk included; where the algorithm is
+        ``LIBRARY``, those of the fabric's library."""
         key = algorithm.name, self._key(part)
         if key not in self._plain and algorithm is LIBRARY:
             self._plain[key] = LibraryPrices(part, self.model)

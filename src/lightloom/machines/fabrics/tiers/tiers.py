@@ -449,7 +449,8 @@ def _reduced(level: Level, inside: int, size: int) -> Tier:
 
 
 def joins_domains(tiers: Sequence[Tier]) -> bool:
-    """Return whether the innermost tier joins the ranks of a domain, and is no part of the network between domains."""
+    """Return True where there is one tier, or where the second one is not reached through a switch: the innermost tier
+    then joins the ranks of a domain, and is no part of the network between domains."""
     return len(tiers) == 1 or not tiers[1].through_switch
 
 
