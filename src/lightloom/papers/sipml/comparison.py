@@ -156,8 +156,8 @@ class Comparison:
         return row
 
     def speedup(self, model: str, system: System, gbps: float, today: float, accelerator: str = "a100") -> float:
-        """Return how many times as fast a system is as an electrical switch of the lesser of ``today`` and ``gbps`` Gb/s,
-        each with its best split; NaN where either has none that fits."""
+        """Return how many times as fast a system is as an electrical switch of the lesser of ``today`` and ``gbps``
+        Gb/s, each with its best split; NaN where either has none that fits."""
         optical = self.best(model, system, gbps, accelerator=accelerator)
         electrical = self.best(model, "electrical", min(gbps, today), accelerator=accelerator)
         return electrical.seconds / optical.seconds if optical and electrical else nan

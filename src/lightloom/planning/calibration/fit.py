@@ -110,8 +110,8 @@ def _independent_share(jobs: Jobs) -> float:
 
 
 def _robust_noise(errors: Floats, rows: int) -> float:
-    """Return the root of the mean square of 1.4826 times the median size of the errors, with the weight of ``rows``, and
-    of :data:`NOISE`, with that of ten; at least :data:`LEAST_NOISE`."""
+    """Return the root of the mean square of 1.4826 times the median size of the errors, with the weight of ``rows``,
+    and of :data:`NOISE`, with that of ten; at least :data:`LEAST_NOISE`."""
     median = float(np.median(np.abs(errors))) * 1.4826
     return max(float(np.sqrt((rows * median**2 + 10 * NOISE**2) / (rows + 10))), LEAST_NOISE)
 
