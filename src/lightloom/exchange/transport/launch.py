@@ -279,8 +279,8 @@ def _start_copies(jobs: Sequence[RankJob], folder: Path) -> list[ForkedRank]:
 
 
 def fork_ranks(written: str) -> None:
-    """Import what the ranks run, fork them, and write the process and exit code of each to files beside ``written``, the
-    path of a JSON file with the job of each rank."""
+    """Import what the ranks run, fork them, and write the process and exit code of each to files beside ``written``,
+    the path of a JSON file with the job of each rank."""
     import torch.distributed  # noqa: F401
 
     from lightloom.exchange.transport import worker
