@@ -200,7 +200,7 @@ _HARMLESS: dict[tuple[str, str], object] = {
     ("numpy._core.multiarray", "_reconstruct"): _empty,
     ("_codecs", "encode"): _latin1,
 }
-"""What NumPy arrays in pickles are made of."""
+"""Functions and types that a pickle of NumPy arrays may call, by module and name; all others are refused."""
 
 
 class _Unpickler(pickle.Unpickler):

@@ -224,7 +224,7 @@ def _causes(result: Goodput) -> Iterator[str | Table]:
 
 
 def _worth(result: Goodput) -> Iterator[str | Table]:
-    """What single changes and spare nodes are worth."""
+    """Yield what single changes and each number of spare nodes are worth, as tables and sentences."""
     price = result.estimate.node_price
     least = f"{price.bound} ".lstrip()
     rows = [

@@ -34,8 +34,8 @@ _ROW_SIZES = {
     ".et": (True, 330, 2400),
     ".xml": (True, 350, 3500),
 }
-"""Of each format: whether the rows of all ranks, pieces and chunks are written out, and the bytes that a row takes in
-the files and in memory while it is written, as measured for schedules of 8,000 to 90,000 rows, rounded up."""
+"""True for formats that write out the rows of all ranks, pieces and chunks, and the bytes that a row takes in the
+files and in memory while it is written, as measured for schedules of 8,000 to 90,000 rows, rounded up."""
 
 
 class ExportSize(NamedTuple):

@@ -179,7 +179,7 @@ class Bill:
     ranks: int
     lines: tuple[Line, ...] = ()
     missing: tuple[str, ...] = ()
-    """What is built of parts that nobody states; every total names it."""
+    """Components that no stated part describes; every total names them."""
     notes: tuple[str, ...] = ()
     """Assumptions of the counts, and what cannot be built as the fabric describes it."""
     bandwidth: float | None = None

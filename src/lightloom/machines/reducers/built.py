@@ -1,4 +1,4 @@
-"""What files say of averagers, and the averagers that the bandwidth of a fabric needs."""
+"""Fields that files state about averagers, and the averagers that carry the bandwidth of a fabric."""
 
 from typing import Annotated, Literal, Self
 

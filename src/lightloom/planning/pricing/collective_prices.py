@@ -771,7 +771,7 @@ class ExchangePrices(CostedPrices):
     """Prices of a method among a group of ranks."""
 
     exchange: PricedExchange
-    """With its engine."""
+    """The method, and the engine that encodes and decodes for it."""
     plain: Callable[[int, int], CheapestPrices]
     """Prices of collectives as they are, in groups of so many ranks so far apart."""
     element_bytes: Mapping[Kind, int]

@@ -254,7 +254,7 @@ class _SitePoint:
 
     site: SweepSite
     what: ClassVar[str]
-    """What the row is of."""
+    """Kind of question that the row answers, as its columns name it."""
     workload_content: str = ""
     """Hash of the user's file of a model; empty without one."""
 

@@ -147,7 +147,7 @@ class BalancedGraph:
 
     @property
     def size(self) -> int:
-        """Number of sub-operators."""
+        """Number of sub-operators of all operators together."""
         return len(self.operator)
 
     def label(self, x: int) -> str:
