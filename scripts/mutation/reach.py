@@ -10,11 +10,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypedDict
 
-from scripts.mutation.children import ROOT, Child, Outcome, Task, reaching_code, start
+from scripts.mutation.children import KEPT_RESULTS, ROOT, Child, Outcome, Task, reaching_code, start
 from scripts.mutation.selection import SOURCE, Module, Selection
 
 LEFT_OUT = ("sweeps", "benchmarks", "studies", "docs", "examples", "mutation")
 """Folders of tests about whole pages, papers and runs of minutes: slow, and reached by no single function."""
+SECONDS_OF_A_FILE = 3600
+"""CPU seconds that the tests of one file may take."""
 COMPILED = (".pyc", ".so", ".nbi", ".nbc")
 
 
@@ -30,9 +32,9 @@ class _OfFile(TypedDict):
 
 
 def measure(modules: dict[str, Module], workers: int, path: Path, keep: bool) -> Selection:
-    """Run every quick test once, file by file, and note what each enters and how long it takes; kept in `path`.
+    """Run every quick test and every kept result once, file by file; note what each enters and how long it takes.
 
-    What a file's tests do depends on the file, on the modules that they load, and on what all tests share. Files of
+    The notes are kept in `path`. What a file's tests do depends on the file, on the modules that they load, and on what all tests share. Files of
     which none of these changed are not run again, and with `keep` no file that is in the map.
     """
     files = [
@@ -44,11 +46,11 @@ def measure(modules: dict[str, Module], workers: int, path: Path, keep: bool) ->
     known: dict[str, _OfFile] = json.loads(path.read_text()) if path.exists() else {}
     record = {file: known[file] for file in files if file in known and (keep or digests.holds(file, known[file]))}
     code = {each.name: reaching_code(each.text, each.path, each.name) for each in modules.values()}
-    pending = [file for file in files if file not in record]
+    pending = sorted((file for file in files if file not in record), key=lambda file: file != KEPT_RESULTS)
     running: dict[str, Child] = {}
     while pending or running:
         while pending and len(running) < workers:
-            running[pending[0]] = start(Task((pending[0],), code, reaching=True))
+            running[pending[0]] = start(Task((pending[0],), code, cpu_seconds=SECONDS_OF_A_FILE, reaching=True))
             pending.pop(0)
         for file, child in list(running.items()):
             outcome = child.poll()

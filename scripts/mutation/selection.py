@@ -7,15 +7,18 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
-from scripts.mutation.children import ROOT, compilers, is_kernel
+from scripts.mutation.children import KEPT_RESULTS, ROOT, compilers, is_kernel
 
 SOURCE = ROOT / "src"
 QUICK_SECONDS = 6.0
 """CPU seconds of the tests that a mutant meets first."""
 ALL_SECONDS = 90.0
 """CPU seconds of the tests that a mutant must survive."""
+KEPT_SECONDS = 60.0
+"""CPU seconds of the kept results that it must not change after these."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +132,14 @@ class Selection:
         return {test for function, tests in self.tests.items() if function.startswith(starts) for test in tests}
 
     def stages(self, tests: list[str]) -> list[tuple[str, ...]]:
-        """Split tests into the first quick ones, of few files, and the quickest others that the time allows."""
+        """Split tests into the first quick ones, of few files, then the quickest others, then kept results.
+
+        Kept results run alone, as what other tests leave in memory might change them.
+        """
+        kept = [test for test in tests if test.startswith(KEPT_RESULTS)]
+        used_by_kept = accumulate(self.times[test] for test in kept)
+        kept = [test for test, used in zip(kept, used_by_kept, strict=True) if used <= KEPT_SECONDS]
+        tests = [test for test in tests if not test.startswith(KEPT_RESULTS)]
         quick: list[str] = []
         files: set[str] = set()
         used = 0.0
@@ -146,7 +156,7 @@ class Selection:
                 rest.append(test)
         order = {file: number for number, file in enumerate(dict.fromkeys(test.split("::")[0] for test in rest))}
         rest.sort(key=lambda test: order[test.split("::")[0]])
-        return [tuple(stage) for stage in (quick, rest) if stage]
+        return [tuple(stage) for stage in (quick, rest, kept) if stage]
 
 
 def _kernel_callers(modules: dict[str, Module]) -> dict[str, set[str]]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scripts.kept_cases import CASES
-from scripts.kept_results import differences, normalised, read_results, write_results
+from scripts.kept_cases import CASES, Case
+from scripts.kept_results import SETTINGS, differences, normalised, read_results, run, write_results
+
+from lightloom.collectives.synthesis.engine import cache
 
 ROOT = Path(__file__).parents[2]
 NAMES = {case.name for case in CASES}
@@ -30,21 +34,13 @@ FEW = (
     "schedule.export.optree",
 )
 """Cases of many commands that take two seconds together."""
-GROUPS = (("plan.",), ("collective.",), ("onn.", "reproduce."), ("bill.", "design.", "goodput."))
-"""Prefixes of cases that take one to four minutes together; the last group is of all others."""
-OTHERS = tuple(sorted({"".join(name.partition(".")[:2]) for name in NAMES if not name.startswith(sum(GROUPS, ()))}))
-
-
-def compare(*prefixes: str, jobs: int = 1) -> None:
-    """Compare cases in processes of their own: there synthesis makes the effort that these tests do without."""
-    only = [word for prefix in prefixes for word in ("--only", prefix)]
-    command = [sys.executable, "-m", "scripts.kept_results", "--compare", str(KEPT), "--jobs", str(jobs), *only]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_few_results_are_as_kept() -> None:
-    compare(*FEW)
+    only = [word for name in FEW for word in ("--only", name)]
+    command = [sys.executable, "-m", "scripts.kept_results", "--compare", str(KEPT), *only]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_case_has_a_kept_result_and_most_succeed() -> None:
@@ -86,9 +82,22 @@ def test_every_difference_is_found_and_provenance_is_none(tmp_path: Path) -> Non
     assert normalised({"rows": [{"cpu_seconds": 2.0, "seconds": 3.0, "epochs": 4}]}, {}) == {"rows": [{"epochs": 4}]}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("group", [*GROUPS, OTHERS], ids=" ".join)
-def test_all_results_are_as_kept(group: tuple[str, ...]) -> None:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """Kept results, in the environment in which they were computed: synthesis makes its whole effort."""
     for library in ("onnx", "pyarrow", "torch", "transformers"):
         pytest.importorskip(library, reason="needs lightloom[torch,transformers,onnx,arrow]")
-    compare(*group, jobs=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache, "SCALE", 1.0)
+        for name, value in SETTINGS.items():
+            patch.setenv(name, value)
+        patch.setenv("LIGHTLOOM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield read_results(KEPT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_result_is_as_kept(case: Case, kept: dict[str, Any], tmp_path: Path) -> None:
+    if case.needs and case.needs not in os.environ:
+        pytest.skip(f"needs {case.needs}")
+    assert not list(differences(kept[case.name], run(case, tmp_path / "case").result, "$", reworded=False))
