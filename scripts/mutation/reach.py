@@ -34,8 +34,8 @@ class _OfFile(TypedDict):
 def measure(modules: dict[str, Module], workers: int, path: Path, keep: bool) -> Selection:
     """Run every quick test and every kept result once, file by file; note what each enters and how long it takes.
 
-    The notes are kept in `path`. What a file's tests do depends on the file, on the modules that they load, and on what all tests share. Files of
-    which none of these changed are not run again, and with `keep` no file that is in the map.
+    The notes are kept in `path`. What a file's tests do depends on the file, on the modules that they load, and on
+    what all tests share. Files of which none of these changed are not run again, and with `keep` no file that is noted.
     """
     files = [
         file.relative_to(ROOT).as_posix()
