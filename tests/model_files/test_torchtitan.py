@@ -15,9 +15,9 @@ from lightloom.models.files.torchtitan import sizes_of
 
 def parameters(sizes: DecoderSizes) -> int:
     """Parameters of a decoder without a trace: the sum of its tables, products, norms and biases."""
-    torch, pretrained = pytest.importorskip("torch"), pytest.importorskip("lightloom.models.torch.pretrained")
+    torch, decoders = pytest.importorskip("torch"), pytest.importorskip("lightloom.models.torch.zoo.llama")
     with torch.device("meta"):
-        return sum(each.numel() for each in pretrained.Decoder(sizes).parameters())
+        return sum(each.numel() for each in decoders.Decoder(sizes).parameters())
 
 
 NEW = """

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lightloom.models.torch.zoo.llama import Mixtral, MixtralConfig
+from lightloom.models.torch.zoo.llama import Mixtral, mixtral
 
 
 class Tricky(nn.Module):
@@ -47,10 +47,8 @@ class Tricky(nn.Module):
 
 def small_mixture() -> Mixtral:
     """Mixtral with 2 layers, hidden 32, 4 heads (2 of keys), 4 experts of 64, of which a token visits 2."""
-    return Mixtral(
-        MixtralConfig(
-            layers=2, hidden=32, heads=4, key_heads=2, intermediate=64, vocabulary=50, sequence=8, experts=4, visited=2
-        )
+    return mixtral(
+        layers=2, hidden=32, heads=4, key_heads=2, intermediate=64, vocabulary=50, sequence=8, experts=4, visited=2
     )
 
 

@@ -36,6 +36,8 @@ class DecoderSizes:
     norm: Literal["layer", "rms"] = "layer"
     gated: bool = False
     """True if a feed-forward layer multiplies by a gate (SwiGLU)."""
+    joined_gate: bool = True
+    """True if gate and inner layer of an expert are one product."""
     bias: bool = True
     """True if linear layers add a bias."""
     query_bias: bool | None = None
@@ -47,6 +49,7 @@ class DecoderSizes:
     table_length: int | None = None
     """Rows of a learned table of positions; positions are rotated, or left out, without it."""
     rotary: bool = True
+    rotary_base: float = 10_000.0
     tied: bool = False
     """True if the head shares the table of tokens."""
     dropout: float = 0.0

@@ -98,8 +98,8 @@ def trace_decoder(sizes: DecoderSizes, *, name: str, batch: int) -> ComputeGraph
         WorkloadError: PyTorch is missing, or the decoder cannot be traced.
     """
     try:
-        from lightloom.models.torch.pretrained import Decoder
         from lightloom.models.torch.trace import trace_factory
+        from lightloom.models.torch.zoo.llama import Decoder
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from lightloom.core.errors import ConfigError
 from lightloom.exchange.datasets import VOCABULARY, Corpus
-from lightloom.models.torch.zoo.llama import Llama, LlamaConfig
+from lightloom.models.torch.zoo.llama import llama
 from lightloom.papers.runs.emulated import EmulatedServers
 from lightloom.papers.runs.images import RunCheckpoint
 from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS, Averager, ErringAverager, IdealAverager
@@ -119,15 +119,13 @@ class _LanguageRun:
         chosen = np.linspace(0, len(validation) - 1, min(recipe.validation_windows, len(validation))).astype(int)
         self.validation = validation[chosen]
         torch.manual_seed(recipe.seed)
-        self.net = Llama(
-            LlamaConfig(
-                layers=recipe.layers,
-                hidden=recipe.hidden,
-                heads=recipe.heads,
-                intermediate=recipe.intermediate,
-                vocabulary=VOCABULARY,
-                sequence=recipe.sequence,
-            )
+        self.net = llama(
+            layers=recipe.layers,
+            hidden=recipe.hidden,
+            heads=recipe.heads,
+            intermediate=recipe.intermediate,
+            vocabulary=VOCABULARY,
+            sequence=recipe.sequence,
         )
         self.optimizer = torch.optim.AdamW(
             self.net.parameters(), recipe.learning_rate, (0.9, 0.95), weight_decay=recipe.weight_decay

@@ -1,57 +1,20 @@
 # mypy: disable-error-code="no-any-return"
-"""Llama-shaped decoders. Source: Touvron et al., "Llama 2" (arXiv 2307.09288).
+"""Decoders from their sizes, as training frameworks configure them, and those of the zoo: Llama, Mixtral, GPT.
 
-Legend: B sample, T sequence, C hidden, H heads, D = C / H.
+Legend: B sample, T sequence, C hidden, H heads, D width of a head, E experts, k experts a token, V = B·T·k visits.
 
-    x ─┬─► norm ─► attention ─► + ─┬─► norm ─► down(silu(gate) · up) ─► + ──►
-       └────────────────────────►┘ └───────────────────────────────────►┘
+    x ─┬─► norm ─► attention ─► + ─┬─► norm ─► feed-forward or mixture ─► + ──►
+       └────────────────────────►┘ └──────────────────────────────────►┘
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-
-@dataclass(frozen=True, kw_only=True)
-class LlamaConfig:
-    """Sizes of one model."""
-
-    layers: int
-    hidden: int
-    heads: int
-    intermediate: int
-    """Inner width of the gated feed-forward layer."""
-    vocabulary: int
-    sequence: int
-    """Tokens in an example."""
-    tied: bool = False
-    """True if the output layer reuses the token table."""
-    key_heads: int | None = None
-    """Heads of keys and values, each shared by as many of queries; None: as many as those."""
-    rotary_base: float = 10_000.0
-
-
-class Attention(nn.Module):
-    """Causal self-attention with rotary positions."""
-
-    def __init__(self, config: LlamaConfig) -> None:
-        super().__init__()
-        self.width = config.hidden // config.heads
-        hidden, keys = config.hidden, self.width * (config.key_heads or config.heads)
-        self.shared = keys < hidden
-        self.q, self.k, self.v, self.o = (
-            nn.Linear(hidden, width, bias=False) for width in (hidden, keys, keys, hidden)
-        )
-
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        q, k, v = (layer(x).unflatten(-1, (-1, self.width)).transpose(1, 2) for layer in (self.q, self.k, self.v))
-        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.shared)  # (B, H, T, D)
-        return self.o(mixed.transpose(1, 2).flatten(2))
+from lightloom.models.decoder import DecoderSizes, LatentAttention
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -61,119 +24,254 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
 
 
-class Layer(nn.Module):
-    """Attention, then a gated feed-forward layer, each with its residual."""
+def _norm(sizes: DecoderSizes, width: int) -> nn.Module:
+    return nn.RMSNorm(width) if sizes.norm == "rms" else nn.LayerNorm(width)
 
-    def __init__(self, config: LlamaConfig) -> None:
+
+class Attention(nn.Module):
+    """Causal attention with rotated, learned or no positions; (B, T, C) to (B, T, C)."""
+
+    def __init__(self, sizes: DecoderSizes) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(config.hidden)
-        self.attention = Attention(config)
-        self.feed_forward_norm = nn.RMSNorm(config.hidden)
-        self.gate = nn.Linear(config.hidden, config.intermediate, bias=False)
-        self.up = nn.Linear(config.hidden, config.intermediate, bias=False)
-        self.down = nn.Linear(config.intermediate, config.hidden, bias=False)
+        self.width = sizes.head_width or sizes.hidden // sizes.heads
+        keys = self.width * (sizes.key_heads or sizes.heads)
+        self.shared, self.rotary, self.rate = keys < self.width * sizes.heads, sizes.rotary, sizes.dropout
+        bias = sizes.bias if sizes.query_bias is None else sizes.query_bias
+        self.widths = [self.width * sizes.heads, keys, keys]
+        joined = {"qkv": sum(self.widths)}
+        self.products = joined if sizes.joined_query else dict(zip("qkv", self.widths, strict=True))
+        for name, width in self.products.items():
+            self.add_module(name, nn.Linear(sizes.hidden, width, bias=bias))
+        self.o = nn.Linear(self.width * sizes.heads, sizes.hidden, bias=sizes.bias)
+        norms = [_norm(sizes, self.width) if sizes.head_norms else nn.Identity() for _ in range(2)]
+        self.q_norm, self.k_norm = norms
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), cos, sin)
-        inner = self.feed_forward_norm(x)
-        return x + self.down(F.silu(self.gate(inner)) * self.up(inner))
+        parts = [getattr(self, name)(x) for name in self.products]
+        if len(parts) == 1:
+            parts = parts[0].split(self.widths, -1)
+        q, k, v = (part.unflatten(-1, (-1, self.width)).transpose(1, 2) for part in parts)
+        q, k = self.q_norm(q), self.k_norm(k)
+        if self.rotary:
+            q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        mixed = F.scaled_dot_product_attention(
+            q, k, v, dropout_p=self.rate, is_causal=True, enable_gqa=self.shared
+        )  # (B, H, T, D)
+        return self.o(mixed.transpose(1, 2).flatten(2))
 
 
-class Llama(nn.Module):
+class CompressedAttention(nn.Module):
+    """Multi-head latent attention; (B, T, C) to (B, T, C)."""
+
+    def __init__(self, sizes: DecoderSizes, latent: LatentAttention) -> None:
+        super().__init__()
+        self.heads, self.latent, self.rate = sizes.heads, latent, sizes.dropout
+        width = latent.plain_width + latent.rotated_width
+        rank = latent.query_rank
+        self.q_down = nn.Identity() if rank is None else nn.Linear(sizes.hidden, rank, bias=False)
+        self.q_norm = nn.Identity() if rank is None else _norm(sizes, rank)
+        self.q_up = nn.Linear(rank or sizes.hidden, sizes.heads * width, bias=False)
+        self.down = nn.Linear(sizes.hidden, latent.key_rank + latent.rotated_width, bias=False)
+        self.norm = _norm(sizes, latent.key_rank)
+        self.up = nn.Linear(latent.key_rank, sizes.heads * (latent.plain_width + latent.value_width), bias=False)
+        self.o = nn.Linear(sizes.heads * latent.value_width, sizes.hidden, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        latent = self.latent
+        q = self.q_up(self.q_norm(self.q_down(x))).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        plain, rotated = q.split([latent.plain_width, latent.rotated_width], -1)
+        compressed, key = self.down(x).split([latent.key_rank, latent.rotated_width], -1)
+        key = rotate(key[:, None], cos, sin).expand(-1, self.heads, -1, -1)
+        both = self.up(self.norm(compressed)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        plain_key, value = both.split([latent.plain_width, latent.value_width], -1)
+        q = torch.cat([plain, rotate(rotated, cos, sin)], -1)
+        mixed = F.scaled_dot_product_attention(
+            q, torch.cat([plain_key, key], -1), value, dropout_p=self.rate, is_causal=True
+        )
+        return self.o(mixed.transpose(1, 2).flatten(2))
+
+
+class FeedForward(nn.Module):
+    """Two products, or three with a gate."""
+
+    def __init__(self, sizes: DecoderSizes, inner: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(sizes.hidden, inner, bias=sizes.bias) if sizes.gated else None
+        self.up = nn.Linear(sizes.hidden, inner, bias=sizes.bias)
+        self.down = nn.Linear(inner, sizes.hidden, bias=sizes.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = F.gelu(self.up(x)) if self.gate is None else F.silu(self.gate(x)) * self.up(x)
+        return self.down(inner)
+
+
+class Mixture(nn.Module):
+    """Mixture of E experts of which each token visits k, and a shared expert that all tokens visit.
+
+    Gates and products from the same visits are one product, as in Megatron-LM and ``transformers``, unless the sizes
+    keep them apart. Experts have equal load: each is visited by V / E tokens, as a router that is balanced sends them.
+    """
+
+    def __init__(self, sizes: DecoderSizes) -> None:
+        super().__init__()
+        self.experts, self.visited = sizes.experts, sizes.visited
+        inner = sizes.expert_ffn or sizes.ffn
+        self.router = nn.Linear(sizes.hidden, sizes.experts, bias=sizes.bias)
+        self.gated, into = sizes.gated, (1 + (sizes.gated and sizes.joined_gate)) * inner
+        self.up = nn.Parameter(torch.empty(sizes.experts, sizes.hidden, into))
+        apart = sizes.gated and not sizes.joined_gate
+        self.gate = nn.Parameter(torch.empty(sizes.experts, sizes.hidden, inner)) if apart else None
+        self.down = nn.Parameter(torch.empty(sizes.experts, inner, sizes.hidden))
+        widths = {"up": into, "down": sizes.hidden} if sizes.bias else {}
+        self.biases = nn.ParameterDict({name: torch.empty(sizes.experts, 1, width) for name, width in widths.items()})
+        self.shared = FeedForward(sizes, sizes.shared_ffn) if sizes.shared_ffn else None
+        self.weigh = nn.Linear(sizes.hidden, 1, bias=False) if sizes.shared_ffn and sizes.shared_gate else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores, chosen = self.router(x).topk(self.visited)
+        order = chosen.flatten().argsort()
+        visits = x.flatten(0, 1)[order // self.visited]  # (V, C), in the order of the experts
+        if self.gate is not None:
+            inner = F.silu(self._each(visits, self.gate, "gate")) * self._each(visits, self.up, "up")
+        elif self.gated:
+            gate, inner = self._each(visits, self.up, "up").chunk(2, -1)
+            inner = F.silu(gate) * inner
+        else:
+            inner = F.gelu(self._each(visits, self.up, "up"))
+        experts = self._each(inner, self.down, "down")[order.argsort()] * scores.softmax(-1).flatten()[:, None]
+        y = experts.view(*x.shape[:2], self.visited, -1).sum(2)
+        if self.shared is not None:
+            beside = self.shared(x)
+            y = y + (beside if self.weigh is None else beside * self.weigh(x).sigmoid())
+        return y
+
+    def _each(self, visits: Tensor, weights: Tensor, name: str) -> Tensor:
+        """(V, K) times the weights of the expert visited, (E, K, C), and its bias: (V, C)."""
+        product = torch.bmm(visits.view(self.experts, -1, visits.shape[-1]), weights)
+        return (product + self.biases[name] if name in self.biases else product).flatten(0, 1)
+
+
+class Layer(nn.Module):
+    """Attention, then a feed-forward layer or a mixture, each beside a shortcut."""
+
+    def __init__(self, sizes: DecoderSizes, number: int) -> None:
+        super().__init__()
+        self.attention_norm = _norm(sizes, sizes.hidden)
+        self.attention = Attention(sizes) if sizes.latent is None else CompressedAttention(sizes, sizes.latent)
+        self.add_feed_forward(sizes, number)
+        self.dropout1, self.dropout2 = (nn.Dropout(sizes.dropout) if sizes.dropout else nn.Identity() for _ in range(2))
+
+    def add_feed_forward(self, sizes: DecoderSizes, number: int) -> None:
+        """Add the modules behind the attention; models of the zoo name theirs otherwise."""
+        self.feed_forward_norm = _norm(sizes, sizes.hidden)
+        mixes = sizes.experts and number not in sizes.dense_layers
+        self.feed_forward = Mixture(sizes) if mixes else FeedForward(sizes, sizes.ffn)
+
+    def fed_forward(self, x: Tensor) -> Tensor:
+        """Return what is added to x behind the attention."""
+        return self.feed_forward(self.feed_forward_norm(x))
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        x = x + self.dropout1(self.attention(self.attention_norm(x), cos, sin))
+        return x + self.dropout2(self.fed_forward(x))
+
+
+class Decoder(nn.Module):
     """Tokens (B, T) to logits (B, T, vocabulary)."""
 
-    layer: Callable[[Any], nn.Module] = Layer
+    layer: Callable[[DecoderSizes, int], nn.Module] = Layer
 
-    def __init__(self, config: LlamaConfig) -> None:
+    def __init__(self, sizes: DecoderSizes) -> None:
         super().__init__()
-        self.config = config
-        self.tokens = nn.Embedding(config.vocabulary, config.hidden)
-        self.layers = nn.ModuleList(type(self).layer(config) for _ in range(config.layers))
-        self.norm = nn.RMSNorm(config.hidden)
-        self.head = nn.Linear(config.hidden, config.vocabulary, bias=False)
-        if config.tied:
+        self.sizes = sizes
+        self.tokens = nn.Embedding(sizes.vocabulary, sizes.hidden)
+        self.positions = None if sizes.table_length is None else nn.Embedding(sizes.table_length, sizes.hidden)
+        self.dropout = nn.Dropout(sizes.dropout) if sizes.dropout else nn.Identity()
+        self.layers = nn.ModuleList(type(self).layer(sizes, number) for number in range(sizes.layers))
+        self.norm = _norm(sizes, sizes.hidden)
+        self.head = nn.Linear(sizes.hidden, sizes.vocabulary, bias=False)
+        if sizes.tied:
             self.head.weight = self.tokens.weight
 
     def forward(self, tokens: Tensor) -> Tensor:
-        width = self.config.hidden // self.config.heads
-        frequencies = self.config.rotary_base ** (-torch.arange(0, width, 2, device=tokens.device) / width)
-        angles = torch.arange(tokens.shape[1], device=tokens.device)[:, None] * frequencies
+        sizes = self.sizes
+        width = sizes.latent.rotated_width if sizes.latent else sizes.head_width or sizes.hidden // sizes.heads
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        angles = places[:, None] * sizes.rotary_base ** (-torch.arange(0, width, 2, device=tokens.device) / width)
         x = self.tokens(tokens)
+        if self.positions is not None:
+            x = x + self.positions(places)
+        x = self.dropout(x)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         for layer in self.layers:
             x = layer(x, cos, sin)
         return self.head(self.norm(x))
 
     def example_inputs(self, batch: int, sequence_length: int | None = None) -> tuple[Tensor]:
-        """Return tokens (batch, sequence), by default as many as the configuration says."""
-        return (torch.zeros(batch, sequence_length or self.config.sequence, dtype=torch.long),)
+        """Return tokens (batch, sequence), by default as many as the sizes say.
+
+        Raises:
+            ValueError: the sequence is longer than the table of positions.
+        """
+        sequence, context = sequence_length or self.sizes.sequence_length, self.sizes.table_length
+        if context is not None and sequence > context:
+            raise ValueError(f"sequence length {sequence} exceeds the context of {context} tokens")
+        return (torch.zeros(batch, sequence, dtype=torch.long),)
+
+
+# Llama. Source: Touvron et al., "Llama 2" (arXiv 2307.09288).
+
+
+class LlamaLayer(Layer):
+    """Attention, then a gated feed-forward layer whose products are the layer's own."""
+
+    def add_feed_forward(self, sizes: DecoderSizes, number: int) -> None:
+        self.feed_forward_norm = _norm(sizes, sizes.hidden)
+        self.gate = nn.Linear(sizes.hidden, sizes.ffn, bias=False)
+        self.up = nn.Linear(sizes.hidden, sizes.ffn, bias=False)
+        self.down = nn.Linear(sizes.ffn, sizes.hidden, bias=False)
+
+    def fed_forward(self, x: Tensor) -> Tensor:
+        inner = self.feed_forward_norm(x)
+        return self.down(F.silu(self.gate(inner)) * self.up(inner))
+
+
+class Llama(Decoder):
+    """Llama-shaped decoder of sizes that :func:`llama` names."""
+
+    layer = LlamaLayer
+
+    def __init__(self, *, intermediate: int, sequence: int, **sizes: Any) -> None:
+        shared = {"norm": "rms", "gated": True, "bias": False, "joined_gate": False}
+        super().__init__(DecoderSizes(ffn=intermediate, sequence_length=sequence, **shared, **sizes))
 
 
 def llama(**sizes: Any) -> Llama:
-    """Return the network of these fields of :class:`LlamaConfig`.
+    """Return the network of these sizes: ``intermediate`` is the inner width, ``sequence`` the tokens of an example.
 
     OptINC states 8 layers, hidden 384 and 8 heads of its Llama-like network, and no more. Assumed in the zoo: Llama 2's
     vocabulary of 32,000, its 8/3 rule for the feed-forward width (1024), a separate output layer as in Llama 2,
     sequences of 256 tokens.
     """
-    return Llama(LlamaConfig(**sizes))
+    return Llama(**sizes)
 
 
 # Mixtral: Llama's decoder with a sparse mixture of experts for a feed-forward layer, and fewer heads of keys.
 #
 # Source: Jiang et al., "Mixtral of Experts" (arXiv 2401.04088), Table 1; rotary base 10⁶ as in its published weights.
 #
-# Legend: B sample, T sequence, C hidden, E experts, k experts that a token visits, V = B·T·k visits.
-#
 #     x ─► router ─► top k ─► sort by expert ─► down(silu(gate) · up) of each expert ─► back in order ─► weighted sum ─►
 
 
-@dataclass(frozen=True, kw_only=True)
-class MixtralConfig(LlamaConfig):
-    """Sizes of one model."""
-
-    experts: int
-    visited: int
-    """Experts that each token visits."""
-
-
-class Mixture(nn.Module):
-    """Experts of equal load: each is visited by V / E tokens, as a router that is balanced sends them."""
-
-    def __init__(self, config: MixtralConfig) -> None:
-        super().__init__()
-        self.experts, self.visited = config.experts, config.visited
-        self.router = nn.Linear(config.hidden, config.experts, bias=False)
-        into = (config.experts, config.hidden, config.intermediate)
-        self.gate, self.up = nn.Parameter(torch.empty(into)), nn.Parameter(torch.empty(into))
-        self.down = nn.Parameter(torch.empty(config.experts, config.intermediate, config.hidden))
-
-    def forward(self, x: Tensor) -> Tensor:
-        scores, chosen = self.router(x).topk(self.visited)
-        order = chosen.flatten().argsort()
-        visits = x.flatten(0, 1)[order // self.visited]  # (V, C), in the order of the experts
-        inner = F.silu(self._each(visits, self.gate)) * self._each(visits, self.up)
-        experts = self._each(inner, self.down)[order.argsort()] * scores.softmax(-1).flatten()[:, None]
-        return experts.view(*x.shape[:2], self.visited, -1).sum(2)
-
-    def _each(self, visits: Tensor, weights: Tensor) -> Tensor:
-        """(V, K) times the weights of the expert visited, (E, K, C): (V, C)."""
-        return torch.bmm(visits.view(self.experts, -1, visits.shape[-1]), weights).flatten(0, 1)
-
-
-class MixtralLayer(nn.Module):
+class MixtralLayer(Layer):
     """Attention, then the mixture, each with its residual."""
 
-    def __init__(self, config: MixtralConfig) -> None:
-        super().__init__()
-        self.attention_norm = nn.RMSNorm(config.hidden)
-        self.attention = Attention(config)
-        self.mixture_norm = nn.RMSNorm(config.hidden)
-        self.mixture = Mixture(config)
+    def add_feed_forward(self, sizes: DecoderSizes, number: int) -> None:
+        self.mixture_norm = _norm(sizes, sizes.hidden)
+        self.mixture = Mixture(sizes)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), cos, sin)
-        return x + self.mixture(self.mixture_norm(x))
+    def fed_forward(self, x: Tensor) -> Tensor:
+        return self.mixture(self.mixture_norm(x))
 
 
 class Mixtral(Llama):
@@ -183,8 +281,8 @@ class Mixtral(Llama):
 
 
 def mixtral(**sizes: Any) -> Mixtral:
-    """Return the network of these fields of :class:`MixtralConfig`."""
-    return Mixtral(MixtralConfig(**sizes))
+    """Return the network of these sizes, as :func:`llama` takes them, with ``experts`` and ``visited``."""
+    return Mixtral(**sizes)
 
 
 # GPT-2 and GPT-3, which is wider and deeper.
@@ -197,20 +295,20 @@ def mixtral(**sizes: Any) -> Mixtral:
 class Gpt2Layer(nn.Module):
     """Causal self-attention and a feed-forward layer of four times the width, normalised before each."""
 
-    def __init__(self, hidden: int, heads: int) -> None:
+    def __init__(self, sizes: DecoderSizes, _number: int) -> None:
         super().__init__()
-        self.heads = heads
+        hidden, self.heads = sizes.hidden, sizes.heads
         self.norm1 = nn.LayerNorm(hidden)
         self.qkv = nn.Linear(hidden, 3 * hidden)
         self.projection = nn.Linear(hidden, hidden)
         self.dropout1 = nn.Dropout(0.1)
         self.norm2 = nn.LayerNorm(hidden)
-        self.up = nn.Linear(hidden, 4 * hidden)
+        self.up = nn.Linear(hidden, sizes.ffn)
         self.gelu = nn.GELU(approximate="tanh")
-        self.down = nn.Linear(4 * hidden, hidden)
+        self.down = nn.Linear(sizes.ffn, hidden)
         self.dropout2 = nn.Dropout(0.1)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, _cos: Tensor, _sin: Tensor) -> Tensor:
         # (B, T, 3C) to three of (B, H, T, D)
         q, k, v = self.qkv(self.norm1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=0.1, is_causal=True)
@@ -218,32 +316,11 @@ class Gpt2Layer(nn.Module):
         return x + self.dropout2(self.down(self.gelu(self.up(self.norm2(x)))))
 
 
-class GPT2(nn.Module):
+class GPT2(Decoder):
     """Tokens (B, T) to logits (B, T, vocabulary); the output layer is the token table."""
 
-    def __init__(self, *, layers: int, hidden: int, heads: int, vocabulary: int = 50_257, context: int = 1024) -> None:
-        super().__init__()
-        self.context = context
-        self.tokens = nn.Embedding(vocabulary, hidden)
-        self.positions = nn.Embedding(context, hidden)
-        self.dropout = nn.Dropout(0.1)
-        self.layers = nn.Sequential(*(Gpt2Layer(hidden, heads) for _ in range(layers)))
-        self.norm = nn.LayerNorm(hidden)
-        self.head = nn.Linear(hidden, vocabulary, bias=False)
-        self.head.weight = self.tokens.weight
+    layer = Gpt2Layer
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        positions = torch.arange(tokens.shape[1], device=tokens.device)
-        x = self.dropout(self.tokens(tokens) + self.positions(positions))
-        return self.head(self.norm(self.layers(x)))
-
-    def example_inputs(self, batch: int, sequence_length: int | None = None) -> tuple[Tensor]:
-        """Return tokens (batch, sequence), by default as many as the table of positions has.
-
-        Raises:
-            ValueError: the sequence is longer than the table of positions.
-        """
-        sequence = sequence_length or self.context
-        if sequence > self.context:
-            raise ValueError(f"sequence length {sequence} exceeds the context of {self.context} tokens")
-        return (torch.zeros(batch, sequence, dtype=torch.long),)
+    def __init__(self, *, hidden: int, vocabulary: int = 50_257, context: int = 1024, **sizes: Any) -> None:
+        tables = {"vocabulary": vocabulary, "sequence_length": context, "table_length": context, "tied": True}
+        super().__init__(DecoderSizes(hidden=hidden, ffn=4 * hidden, rotary=False, dropout=0.1, **tables, **sizes))
