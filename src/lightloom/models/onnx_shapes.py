@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -35,110 +34,53 @@ _EVALUATED = frozenset(_EVALUATED_WORDS.split())
 
 
 class Constants:
-    """Constants of a model by name, as far as they are known."""
+    """Constants of a model by name: its initializers, and what nodes compute of them."""
 
-    def __init__(self, onnx: Message, model: Message, largest: int = LARGEST) -> None:
-        """Begin with the initializers of at most ``largest`` elements whose data are in the file."""
-        self._onnx, self._largest = onnx, largest
+    def __init__(self, onnx: Message, model: Message, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """``shapes`` are those of all tensors, as far as they are known when a constant is asked for."""
+        self._onnx, self._shapes = onnx, shapes
         self._imports, self._version = list(model.opset_import), model.ir_version
-        self._makers = {name: node for node in model.graph.node for name in node.output if name}
-        self.values: dict[str, Array] = {}
-        for each in model.graph.initializer:
-            if math.prod(each.dims) <= largest and each.data_location != onnx.TensorProto.EXTERNAL:
-                self._keep(each.name, lambda each=each: onnx.numpy_helper.to_array(each))
+        self._makers = {node.output[0]: node for node in model.graph.node if node.output}
+        self._given = {each.name: each for each in model.graph.initializer}
+        self._values: dict[tuple[str, int], Array | None] = {}
 
-    def add(self, node: Message, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Evaluate a node where all that it reads is known; ``shapes`` are those of tensors, known or not."""
-        if node.op_type in ("Shape", "Size"):
-            self._add_size(node, shapes)
-            return
-        read = [name for name in node.input if name]
-        if node.op_type not in _EVALUATED or any(name not in self.values for name in read):
-            return
-        self._keep(node.output[0], lambda: self._evaluated(node, read))
+    def value(self, name: str, largest: int = LARGEST) -> Array | None:
+        """Return a constant of at most ``largest`` elements; None for what is none, or cannot be computed.
 
-    def evaluate(self, name: str, shapes: Mapping[str, tuple[int, ...]], largest: int) -> Array | None:
-        """Return a constant of at most ``largest`` elements; None for what is none, or cannot be evaluated.
-
-        What it is made of is evaluated first, under the same limit; the constants kept here stay as they are.
+        What it is made of is computed first, under the same limit.
         """
-        larger = copy(self)
-        larger._largest, larger.values = largest, dict(self.values)
-        waiting = [name]
-        tried = set[str]()
-        while waiting:
-            node = self._makers.get(waiting[-1])
-            missing = [each for each in node.input if each and each not in larger.values] if node is not None else []
-            if node is None or waiting[-1] in larger.values or waiting[-1] in tried:
-                waiting.pop()
-            elif node.op_type in ("Shape", "Size") or not missing:
-                tried.add(waiting.pop())
-                larger.add(node, shapes)
-            elif any(each in tried or each not in self._makers for each in missing):
-                return None
-            else:
-                waiting += missing
-        return larger.values.get(name)
+        if (name, largest) not in self._values:
+            try:
+                with np.errstate(all="ignore"):
+                    value = self._computed(name, largest)
+            except Exception:  # of any class: what needs the constant is then without a shape, and named
+                value = None
+            small = value is not None and value.dtype != object and value.size <= largest
+            self._values[name, largest] = value if small else None
+        return self._values[name, largest]
 
-    def tensors(self, node: Message) -> dict[str, Message]:
-        """Return those inputs of a node whose values are known, as tensors of ONNX by name."""
-        return {
-            name: self._onnx.numpy_helper.from_array(self.values[name], name)
-            for name in node.input
-            if name in self.values
-        }
-
-    def _add_size(self, node: Message, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Keep the result of a ``Shape`` or ``Size``, of whole numbers, where the shape of what it reads is known."""
-        shape = shapes.get(node.input[0])
-        if shape is not None:
-            ends = {each.name: each.i for each in node.attribute}
+    def _computed(self, name: str, largest: int) -> Array | None:
+        """Return the value of an initializer in the file, or the result of a node as ONNX's reference computes it."""
+        given, node = self._given.get(name), self._makers.get(name)
+        if given is not None:
+            in_file = given.data_location != self._onnx.TensorProto.EXTERNAL and math.prod(given.dims) <= largest
+            return np.asarray(self._onnx.numpy_helper.to_array(given)) if in_file else None
+        if node is None:
+            return None
+        if node.op_type in ("Shape", "Size"):
+            shape, ends = self._shapes[node.input[0]], {each.name: each.i for each in node.attribute}
             part = shape[ends.get("start", 0) : ends.get("end", len(shape))]
-            self.values[node.output[0]] = np.array(part if node.op_type == "Shape" else math.prod(shape), np.int64)
-
-    def _elements(self, node: Message) -> int:
-        """Return how many elements the result of a node has, at most; all inputs must be known."""
-        read = [self.values[name] for name in node.input if name]
-        if node.op_type == "ConstantOfShape":
-            return math.prod(max(int(size), 0) for size in read[0].reshape(-1))
-        if node.op_type == "Range":
-            start, end, step = (float(each.reshape(-1)[0]) for each in read)
-            return math.ceil(abs((end - start) / step)) if step else self._largest + 1
-        if node.op_type == "OneHot":
-            return read[0].size * int(read[1].reshape(-1)[0])
-        if node.op_type == "Gather":
-            return read[0].size * read[1].size
-        if node.op_type == "Concat":
-            return sum(each.size for each in read)
-        try:
-            wanted = tuple(int(size) for size in read[1].reshape(-1)) if node.op_type == "Expand" else ()
-            shapes = [each.shape for each in read[: 1 if wanted else None]]
-            return math.prod(np.broadcast_shapes(*shapes, wanted))
-        except ValueError:  # operands that are not combined element by element
-            return max((each.size for each in read), default=0)
-
-    def _evaluated(self, node: Message, read: list[str]) -> Array | None:
-        """Return the first result of a node as ONNX's reference computes it; None if it would have too many
-        elements."""
-        if self._elements(node) > self._largest:
+            return np.array(part if node.op_type == "Shape" else math.prod(shape), np.int64)
+        if node.op_type not in _EVALUATED or math.prod(self._shapes[name]) > largest:
+            return None
+        read = {each: self.value(each, largest) for each in node.input if each}
+        if any(value is None for value in read.values()):
             return None
         make = self._onnx.helper
-        inputs = [make.make_tensor_value_info(name, 0, None) for name in dict.fromkeys(read)]
-        graph = make.make_graph([node], "node", inputs, [make.make_tensor_value_info(node.output[0], 0, None)])
+        inputs = [make.make_tensor_value_info(each, 0, None) for each in read]
+        graph = make.make_graph([node], "node", inputs, [make.make_tensor_value_info(name, 0, None)])
         model = make.make_model(graph, opset_imports=self._imports, ir_version=self._version)
-        return np.asarray(
-            self._onnx.reference.ReferenceEvaluator(model).run(None, {n: self.values[n] for n in read})[0]
-        )
-
-    def _keep(self, name: str, compute: Any) -> None:
-        """Keep a constant that can be computed; one that cannot stays unknown, and with it the shapes that need it."""
-        try:
-            with np.errstate(all="ignore"):
-                value = np.asarray(compute())
-        except Exception:
-            return
-        if value.dtype != object and value.size <= self._largest:
-            self.values[name] = value
+        return np.asarray(self._onnx.reference.ReferenceEvaluator(model).run(None, read)[0])
 
 
 INSTALL = "needs the package onnx, which is not installed: pip install 'lightloom[onnx]'"
@@ -227,7 +169,7 @@ def shaped_model(path: Path, *, batch: int, sequence_length: int | None, definit
         inputs=tuple(each.name for each in inputs),
         initializers=frozenset(given),
         outputs=tuple(each.name for each in model.graph.output),
-        constants=Constants(onnx, model),
+        constants=Constants(onnx, model, {name: value.shape for name, value in values.items()}),
         batch=max(first[0] if first else 1, 1),
     )
 
@@ -378,35 +320,25 @@ def _completed(onnx: Message, model: Message) -> Iterator[tuple[str, Value]]:
     for each in model.graph.initializer:
         types[each.name] = onnx.helper.make_tensor_type_proto(each.data_type, each.dims)
     shapes = {name: value.shape for name, value in _known_values(model)}
+    constants = Constants(onnx, model, shapes)
+    imports = {"opset_imports": list(model.opset_import), "ir_version": model.ir_version}
     versions = {each.domain: each.version for each in model.opset_import}
-    constants = Constants(onnx, model)
     for node in model.graph.node:
-        if any(name and name not in shapes for name in node.output):
-            known = {name: types[name] for name in node.input if name in types}
-            for name, kind in _outputs(onnx, model, node, versions, known, constants).items():
-                types[name] = kind
-                value = _value(kind)
-                if value is not None:
-                    shapes[name] = value.shape
-                    yield name, value
-        constants.add(node, shapes)
-
-
-def _outputs(
-    onnx: Message,
-    model: Message,
-    node: Message,
-    versions: Mapping[str, int],
-    known: Mapping[str, Message],
-    constants: Constants,
-) -> Mapping[str, Message]:
-    """Return the types of the results of one node by name; none where they cannot be inferred."""
-    version = {"opset_imports": list(model.opset_import), "ir_version": model.ir_version}
-    try:
-        schema = onnx.defs.get_schema(node.op_type, versions.get(node.domain, 1), node.domain)
-        return dict(onnx.shape_inference.infer_node_outputs(schema, node, known, constants.tensors(node), **version))
-    except Exception:  # of any class: what is then without a shape is named
-        return {}
+        if all(name in shapes for name in node.output if name):
+            continue
+        read = ((name, constants.value(name)) for name in node.input)
+        tensors = {name: onnx.numpy_helper.from_array(value, name) for name, value in read if value is not None}
+        known = {name: types[name] for name in node.input if name in types}
+        try:
+            schema = onnx.defs.get_schema(node.op_type, versions.get(node.domain, 1), node.domain)
+            made = onnx.shape_inference.infer_node_outputs(schema, node, known, tensors, **imports)
+        except Exception:  # of any class: what is then without a shape is named
+            continue
+        types |= made
+        for name, value in ((name, _value(kind)) for name, kind in made.items()):
+            if value is not None:
+                shapes[name] = value.shape
+                yield name, value
 
 
 def _without_shape(model: Message, values: Mapping[str, Value]) -> Iterator[tuple[Message, str]]:
@@ -484,7 +416,6 @@ class _Merger:
             for name in node.input:
                 self._readers.setdefault(name, set()).add(place)
         self._outputs = set(model.outputs)
-        self._shapes = {name: value.shape for name, value in model.values.items()}
         self._known: dict[tuple[str, ...], bool] = {}
 
     def model(self) -> ShapedModel:
@@ -774,7 +705,7 @@ class _Merger:
         score.
         """
         name = operands[0] or operands[-1] if word == "Add" else operands[0] if word == "Where" else ""
-        mask = self._model.constants.evaluate(name, self._shapes, LARGEST_MASK) if name else None
+        mask = self._model.constants.value(name, LARGEST_MASK) if name else None
         if mask is None:
             return None
         return np.asarray(mask > -1e4 if word == "Add" else mask.astype(bool) == (operands[1] == ""))
@@ -877,7 +808,7 @@ class _Merger:
 
     def _number(self, name: str) -> float | None:
         """Return the value of a constant of one element; None for others."""
-        value = self._model.constants.evaluate(name, self._shapes, 1) if self._is_scalar(name) and name else None
+        value = self._model.constants.value(name, 1) if self._is_scalar(name) and name else None
         return None if value is None else float(value.reshape(-1)[0])
 
     def _channels(self, node: Message) -> list[str]:
