@@ -51,6 +51,7 @@ from lightloom.collectives.registry import (
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.core.arrays import Effort, Floats, Ints
+from lightloom.core.caches import cached_method
 from lightloom.core.errors import BoundError, UnsupportedError
 from lightloom.core.files import LOG, cache_directory, read_entry, write_entry
 from lightloom.core.results import Document, content_hash
@@ -551,7 +552,6 @@ class LibraryPrices(CostedPrices):
         self.model: CostModel = model
         self._library = fabric.library
         self._carried = fabric.as_carried()
-        self._entry = cache(self._priced)  # type: ignore[method-assign]
 
     def seconds(self, kind: Kind, nbytes: Floats) -> Floats:
         """Return the seconds of collectives among all ranks of the group by the library's closed form: [sizes], as
@@ -559,7 +559,8 @@ class LibraryPrices(CostedPrices):
         ranks = np.full(len(nbytes), self.fabric.ranks)
         return self._library.seconds(kind, ranks, np.ones_like(ranks), nbytes)
 
-    def _priced(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
+    @cached_method()
+    def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
         """Return the price by the closed form and the proved lower bound; BoundError where the price lies below the
         bound by more than rounding."""
         group = np.array([self.fabric.ranks]), np.ones(1, np.int64)
@@ -675,13 +676,11 @@ class CheapestPrices(CostedPrices):
     def __init__(self, candidates: Callable[[Kind], Sequence[tuple[CollectivePrices, LowerPrice]]]) -> None:
         """``candidates`` are the prices that may serve a kind of collective, each with a lower bound."""
         self._candidates = candidates
-        self._choices: dict[tuple[Kind, float], CollectivePrices] = {}
 
+    @cached_method()
     def choice(self, kind: Kind, nbytes: float) -> CollectivePrices:
         """Return the prices of the algorithm that carries this collective in the least time, its circuits in place."""
-        if (kind, nbytes) not in self._choices:
-            self._choices[kind, nbytes] = _cheapest(self._candidates(kind), kind, nbytes)
-        return self._choices[kind, nbytes]
+        return _cheapest(self._candidates(kind), kind, nbytes)
 
     def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
         """Return the price and the bound of the algorithm that :meth:`choice` picks."""
@@ -782,7 +781,6 @@ class ExchangePrices(CostedPrices):
     """Distance between its ranks."""
     in_network: bool
     """True where the fabric adds up light on its way."""
-    _costs: dict[tuple[Kind, float], tuple[Priced, Bound]] = field(default_factory=dict)
 
     def choice(self, kind: Kind, nbytes: float) -> CollectivePrices | ExchangePrices:
         """Return these prices for a collective that the method carries in at least one phase, otherwise those of the
@@ -859,10 +857,9 @@ class ExchangePrices(CostedPrices):
         if kind not in self.element_bytes:
             plain = self.plain(self.ranks, self.stride)
             return plain(kind, nbytes), plain.cost(kind, nbytes)[1]
-        if (kind, nbytes) not in self._costs:
-            self._costs[kind, nbytes] = self._price(kind, nbytes)
-        return self._costs[kind, nbytes]
+        return self._price(kind, nbytes)
 
+    @cached_method()
     def _price(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
         """Return a step's share of the sums over all phases, coding included, and of the sum of their bounds; named by
         the algorithm of the largest phase, the bound by what sets the slowest one."""

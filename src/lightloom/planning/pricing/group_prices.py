@@ -17,6 +17,7 @@ from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.registry import Refusal, algorithms, attempt, find
 from lightloom.core.arrays import Effort, Mask
+from lightloom.core.caches import cached_method
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.machines.fabrics.fabric import AxisShare, Fabric
@@ -108,13 +109,10 @@ class GroupPrices(Pricing):
         self._named = bool(choices)
         self._most_rows = most_rows if fabric.ranks <= _ALL_LISTED else min(most_rows, MOST_ROWS)
         self._choices = [*map(carrier, choices)] or [each for each in algorithms().values() if not each.by_size]
-        self._parts: dict[tuple[int, int], Fabric | None] = {}
         self._keys: dict[int, tuple[Fabric, str]] = {}
         """By identity of a fabric, which is held so that no other one takes it over."""
         self._plain: dict[tuple[str, str], CollectivePrices] = {}
         self._coded: dict[tuple[str, str, int], SchedulePrices] = {}
-        self._prices: dict[tuple[str, int, int, int], CheapestPrices] = {}
-        self._phases: dict[tuple[str, int, int, int], ExchangePrices] = {}
         self._others: dict[str, GroupPrices] = {}
         """These prices on other fabrics."""
         self._usable: dict[tuple[Kind, str, str], str | None] = {}
@@ -198,25 +196,21 @@ class GroupPrices(Pricing):
         """Return the number of the method, 0 where this kind of collective carries no gradients."""
         return exchange if kind in self.element_bytes else 0
 
+    @cached_method()
     def _cheapest(self, algorithm: str, ranks: int, exchange: int, stride: int) -> CheapestPrices:
         """Return the prices, cached, of the cheapest algorithm in a group."""
-        key = algorithm, ranks, exchange, stride
-        if key not in self._prices:
-            self._prices[key] = CheapestPrices(partial(self._bounded, *key))
-        return self._prices[key]
+        return CheapestPrices(partial(self._bounded, algorithm, ranks, exchange, stride))
 
+    @cached_method()
     def _phased(self, algorithm: str, ranks: int, exchange: int, stride: int) -> ExchangePrices:
         """Return the prices, cached, of a method with phases of its own in a group."""
-        key = algorithm, ranks, exchange, stride
-        if key not in self._phases:
 
-            def plain(members: int, apart: int) -> CheapestPrices:
-                return self._cheapest(algorithm, members, 0, apart)
+        def plain(members: int, apart: int) -> CheapestPrices:
+            return self._cheapest(algorithm, members, 0, apart)
 
-            part, method = self._part(ranks, stride), self._exchanges[exchange]
-            light = part is not None and part.in_network_reduction
-            self._phases[key] = ExchangePrices(method, plain, self.element_bytes, ranks, stride, in_network=light)
-        return self._phases[key]
+        part, method = self._part(ranks, stride), self._exchanges[exchange]
+        light = part is not None and part.in_network_reduction
+        return ExchangePrices(method, plain, self.element_bytes, ranks, stride, in_network=light)
 
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
@@ -359,13 +353,10 @@ class GroupPrices(Pricing):
             among = [each for each in straight if each.refusal(kind, part, self.model) is None][:1] or straight
         return among
 
+    @cached_method()
     def _part(self, ranks: int, stride: int) -> Fabric | None:
         """Return the fabric of a group, cached; None where the fabric has no such part."""
-        if ranks == self.fabric.ranks:
-            return self.fabric
-        if (ranks, stride) not in self._parts:
-            self._parts[ranks, stride] = self.fabric.group(ranks, stride)
-        return self._parts[ranks, stride]
+        return self.fabric if ranks == self.fabric.ranks else self.fabric.group(ranks, stride)
 
     def _key(self, part: Fabric) -> str:
         """Return the JSON text of a fabric, by which prices of equal fabrics are shared."""
@@ -559,15 +550,12 @@ class DividedChannels:
     """The channels that each axis of a strategy has, and prices on them."""
 
     def __init__(self, prices: GroupPrices, division: Division) -> None:
-        self._prices = prices
-        self.division = division
-        self._of_axis: dict[Axis, GroupPrices] = {}
+        self._prices, self.division = prices, division
 
+    @cached_method()
     def pricing(self, axis: Axis) -> Pricing:
         """Return the prices of the collectives of an axis on its own share of the channels, cached."""
-        if axis not in self._of_axis:
-            self._of_axis[axis] = self._prices.on(self.fabric(axis))
-        return self._of_axis[axis]
+        return self._prices.on(self.fabric(axis))
 
     def fabric(self, axis: Axis) -> Fabric:
         """Return a group of an axis as a fabric; the whole fabric for an axis that has no groups of its own."""

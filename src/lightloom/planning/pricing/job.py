@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints, Mask
+from lightloom.core.caches import cached_method
 from lightloom.core.errors import ConfigError
 from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES, Accelerator, Precision
 from lightloom.machines.accelerators.calibrated import Calibration
@@ -186,10 +187,8 @@ class DividedModel:
         """Tables that several operators read."""
         return tied_tables(self.graph)
 
-    @cached_property
-    def memory(self) -> dict[tuple[object, ...], Floats]:
-        """Bytes of the fullest rank that were found, by the strategies and what else decides them."""
-        return {}
+    memory: dict[tuple[object, ...], Floats] = field(default_factory=dict, compare=False)
+    """Bytes of the fullest rank that were found, by the strategies and what else decides them."""
 
     @cached_property
     def starts(self) -> Ints:
@@ -240,6 +239,7 @@ class DividedModel:
         same stages and chunks."""
         return self.stages(int(rows.pp[0] * rows.virtual_stages[0]))
 
+    @cached_method()
     def stages(self, count: int) -> Ints:
         """Return the first operator of each of ``count`` parts and, last, the number of operators: [count + 1]. Parts
         have the blocks that the settings state, equally many where they say so, or are balanced by seconds at the batch
@@ -248,25 +248,17 @@ class DividedModel:
         Raises:
             ConfigError: the settings state more or fewer blocks than there are.
         """
-        if count not in self._stages:
-            blocks, operators = self.settings.stage_blocks, len(self.graph.operators)
-            if isinstance(blocks, tuple) and len(blocks) == count:
-                if sum(blocks) != len(self.starts):
-                    raise ConfigError(
-                        f"training.stage_blocks {', '.join(map(str, blocks))}: {sum(blocks)} blocks, expected the "
-                        f"{len(self.starts)} of {self.graph.name}"
-                    )
-                self._stages[count] = stated_cuts(self.starts, operators, blocks)
-            elif blocks == "equal":
-                self._stages[count] = stated_cuts(self.starts, operators, equal_blocks(len(self.starts), count))
-            else:
-                self._stages[count] = cuts(self._work, self.starts, count)
-        return self._stages[count]
-
-    @cached_property
-    def _stages(self) -> dict[int, Ints]:
-        """Cuts that were made so far, by the number of parts."""
-        return {}
+        blocks, operators = self.settings.stage_blocks, len(self.graph.operators)
+        if isinstance(blocks, tuple) and len(blocks) == count:
+            if sum(blocks) != len(self.starts):
+                raise ConfigError(
+                    f"training.stage_blocks {', '.join(map(str, blocks))}: {sum(blocks)} blocks, expected the "
+                    f"{len(self.starts)} of {self.graph.name}"
+                )
+            return stated_cuts(self.starts, operators, blocks)
+        if blocks == "equal":
+            return stated_cuts(self.starts, operators, equal_blocks(len(self.starts), count))
+        return cuts(self._work, self.starts, count)
 
     @cached_property
     def _work(self) -> Floats:
@@ -327,22 +319,19 @@ class DividedModel:
         """Bytes of the units that sharded data parallelism alone holds gathered at once."""
         return make_plan("fsdp", self.graph, 2, self.settings).memory.gathered
 
-    @cached_property
-    def _data_parallel_plans(self) -> dict[tuple[object, ...], ParallelPlan]:
-        """Plans of data parallelism alone so far, by sharding, dp, samples and recomputation."""
-        return {}
-
     def data_parallel_plan(self, strategy: Strategy) -> ParallelPlan:
         """Return the plan (exchanges, memory) of a strategy that is data parallelism alone, cached; whatever its
         algorithm and codec."""
-        key = strategy.sharding, strategy.dp, strategy.samples, strategy.recomputation
-        if key not in self._data_parallel_plans:
-            settings = self.settings.model_copy(update={"batch_per_rank": strategy.samples})
-            plan = make_plan(KIND_OF_SHARDING[strategy.sharding], self.graph, strategy.dp, settings)
-            repeated = repeated_operators(self.graph, strategy.recomputation)
-            names = frozenset(self.graph.operators[index].name for index in np.flatnonzero(repeated))
-            self._data_parallel_plans[key] = replace(plan, recomputed=names)
-        return self._data_parallel_plans[key]
+        return self._data_parallel_plan(strategy.sharding, strategy.dp, strategy.samples, strategy.recomputation)
+
+    @cached_method()
+    def _data_parallel_plan(self, sharding: str, dp: int, samples: int, recomputation: str) -> ParallelPlan:
+        """Return :meth:`data_parallel_plan` of so many replicas and of ``samples`` a rank."""
+        settings = self.settings.model_copy(update={"batch_per_rank": samples})
+        plan = make_plan(KIND_OF_SHARDING[sharding], self.graph, dp, settings)
+        repeated = repeated_operators(self.graph, recomputation)
+        names = frozenset(self.graph.operators[index].name for index in np.flatnonzero(repeated))
+        return replace(plan, recomputed=names)
 
 
 _latest: list[DividedModel] = []
@@ -445,22 +434,19 @@ class Job:
         """The links of the fabric that exchanges of one step have in common, and so take in turns."""
         return LinkTurns.on(self.fabric)
 
-    @cached_property
-    def _computing(self) -> dict[tuple[object, ...], list[Task]]:
-        """Computing tasks of data parallelism alone so far, by sharding, dp, samples and recomputation."""
-        return {}
-
     def computing(self, strategy: Strategy) -> list[Task]:
-        """Return what a rank computes in a step of a strategy that is data parallelism alone, task by task, whatever
-        its algorithm and codec.
+        """Return what a rank computes in a step of a strategy that is data parallelism alone, task by task, cached
+        whatever its algorithm and codec.
 
         Raises:
             UnsupportedError: the accelerator has no rate for the job's precision.
         """
-        key = strategy.sharding, strategy.dp, strategy.samples, strategy.recomputation
-        if key not in self._computing:
-            self._computing[key] = compute_tasks(self.model.data_parallel_plan(strategy), self.accelerator)
-        return self._computing[key]
+        return self._computing(strategy._replace(algorithm="", exchange=0))
+
+    @cached_method()
+    def _computing(self, strategy: Strategy) -> list[Task]:
+        """Return :meth:`computing` of a strategy without its algorithm and codec."""
+        return compute_tasks(self.model.data_parallel_plan(strategy), self.accelerator)
 
     def data_parallel_plan(self, strategy: Strategy) -> ParallelPlan:
         """Return the plan of a strategy that is data parallelism alone, with its exchanges.

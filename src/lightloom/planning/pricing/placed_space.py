@@ -61,6 +61,12 @@ class PlacedChoice(NamedTuple):
         """Samples of a group's micro-batch."""
         return self.global_batch // (self.l * self.micro_batches)
 
+    @property
+    def group(self) -> PlacedChoice:
+        """One micro-batch alone, whatever cuts its operators and codes its gradients."""
+        samples = self.l * self.samples
+        return self._replace(quantum=0.0, global_batch=samples, most_exchanging=0, ratio=1.0, micro_batches=1)
+
 
 def state_bytes(settings: TrainingSettings) -> int:
     """Return the bytes of one parameter with its gradient and optimizer state, nothing shared."""

@@ -15,7 +15,7 @@ buckets or units instead: exchange k cannot start before its data exists, and al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ import numpy as np
 
 from lightloom.collectives.collective import Kind
 from lightloom.core.arrays import Effort, Floats, Ints, Mask, packed
+from lightloom.core.caches import cached_method
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.parallelism.circuits.circuits import GroupCircuits
@@ -227,8 +228,6 @@ class PriceLines:
     """True where groups have no more than a share of the channels, and bytes count once."""
     proved: bool = False
     """True where bounds of the collectives stand for those of their schedules."""
-    _lines: dict[tuple[Kind, Group], list[LowerPrice]] = field(default_factory=dict)
-    _tables: dict[tuple[Kind, tuple[Group, ...]], _LineTable] = field(default_factory=dict)
 
     def __call__(
         self, kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats
@@ -240,13 +239,15 @@ class PriceLines:
         """
         groups, row = unique_groups(algorithm, ranks, stride, exchange)
         shape = row.shape + (1,) * (nbytes.ndim - row.ndim)
-        key = kind, tuple(groups)
-        if key not in self._tables:
-            slopes = np.array([self._slope(kind, group) for group in groups])
-            self._tables[key] = _LineTable.of([self._of_group(kind, group) for group in groups], slopes)
-        bound = self._tables[key].column(row.reshape(shape), nbytes)
+        bound = self._table(kind, *groups).column(row.reshape(shape), nbytes)
         alone = (ranks == 1).reshape(np.shape(ranks) + (1,) * (nbytes.ndim - np.ndim(ranks)))
         return np.where((nbytes > 0) & ~alone, bound, 0.0)
+
+    @cached_method()
+    def _table(self, kind: Kind, *groups: Group) -> _LineTable:
+        """Return the lower bounds of several groups as a table."""
+        slopes = np.array([self._slope(kind, group) for group in groups])
+        return _LineTable.of([self._of_group(kind, group) for group in groups], slopes)
 
     def _slope(self, kind: Kind, group: Group) -> float:
         """Return the seconds for each byte that no share of the channels beats; 0 where groups have all of them."""
@@ -256,20 +257,18 @@ class PriceLines:
         assert isinstance(self.pricing, GroupPrices)
         return slope(self.pricing, kind, ranks, exchange, stride)
 
+    @cached_method()
     def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
         """Return the lower bounds, cached, of the algorithms that may serve a group, without those above others; none
         for one rank."""
-        if group[1] == 1:
+        algorithm, ranks, stride, exchange = group
+        if ranks == 1:
             return []
-        if (kind, group) not in self._lines:
-            algorithm, ranks, stride, exchange = group
-            name = self.algorithms[algorithm]
-            lines_of = self.pricing.lines
-            if self.proved and isinstance(self.pricing, GroupPrices):
-                lines_of = self.pricing.proved_lines
-            lines = lines_of(kind, name, ranks, exchange, stride, hidden_setup=self.hidden_setup)
-            self._lines[kind, group] = undominated(lines)
-        return self._lines[kind, group]
+        lines_of = self.pricing.lines
+        if self.proved and isinstance(self.pricing, GroupPrices):
+            lines_of = self.pricing.proved_lines
+        name = self.algorithms[algorithm]
+        return undominated(lines_of(kind, name, ranks, exchange, stride, hidden_setup=self.hidden_setup))
 
 
 class _LineTable(NamedTuple):

@@ -1,18 +1,18 @@
 """The plans of a search on one cluster as rows: what is left out and why, their bounds, what simulating one gives."""
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from lightloom.collectives.registry import algorithms
 from lightloom.core.arrays import Effort, Floats, Ints, Mask
+from lightloom.core.caches import cached_method
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.units import format_size
-from lightloom.machines.clusters.cluster import Cluster, TrainingSettings
+from lightloom.machines.clusters.cluster import Cluster
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.economics.estimate import ClusterGoodput, goodput_of
 from lightloom.planning.economics.ledger import ClusterLedger, StepLedger
@@ -156,8 +156,6 @@ def _space(job: Job, request: SearchRequest, batches: tuple[int, ...]) -> tuple[
 # structure   busiest device, longest path with transfers at the best rate, bytes through each port and ring link
 # circuits    the same at the rates of the pipes that were granted, and the bytes of each pipe over its rate
 
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 _KEPT: Effort = 16
 """Plans kept for the rows that may ask for them again."""
 _KEPT_PARTITIONS: Effort = 4
@@ -178,14 +176,6 @@ class PlacedPlans:
         self._regrants = regrants
         self._in_line = in_line or {}
         self._table = PartTable(job.model)
-        self._graphs: dict[int, ComputeGraph] = {}
-        """Graphs of a rank by its samples."""
-        self._partitions: OrderedDict[tuple[int, int, str], Partitions] = OrderedDict()
-        """By groups, samples of a micro-batch, and recomputation."""
-        self._balanced: OrderedDict[tuple[int | float | str, ...], BalancedGraph] = OrderedDict()
-        self._plans: OrderedDict[BalancedGraph, HybridPlan | str] = OrderedDict()
-        """The plan of each partition, or why it has none."""
-        self._circuits: OrderedDict[HybridPlan, GroupCircuits] = OrderedDict()
         self.partitions = 0
         """Number of partitions made so far."""
         self.placements = 0
@@ -194,17 +184,19 @@ class PlacedPlans:
     def plan(self, choice: PlacedChoice) -> HybridPlan:
         """Return the plan of a choice, cached, placed without the search around the best start; choices that cut all
         operators alike share one plan."""
-        balanced = self._partition(choice)
-        if balanced not in self._plans:
-            self.partitions += 1
-            try:
-                _keep(self._plans, balanced, self._placed(balanced, choice, effort=0))
-            except UnsupportedError as error:
-                _keep(self._plans, balanced, str(error))
-        plan = self._plans[balanced]
+        plan = self._first_placed(self._partition(choice), choice.group)
         if isinstance(plan, str):
             raise UnsupportedError(plan)
         return plan
+
+    @cached_method(most=_KEPT)
+    def _first_placed(self, balanced: BalancedGraph, group: PlacedChoice) -> HybridPlan | str:
+        """Return the plan of a partition of a group's micro-batch, or why it has none."""
+        self.partitions += 1
+        try:
+            return self._placed(balanced, group, effort=0)
+        except UnsupportedError as error:
+            return str(error)
 
     def identity(self, choice: PlacedChoice) -> object:
         """Return a key of a plan and its step: the choice, and how it cuts every operator, whatever limits lead to
@@ -240,10 +232,12 @@ class PlacedPlans:
 
     def circuits(self, choice: PlacedChoice) -> GroupCircuits:
         """Return the circuits, cached, that are granted to the plan."""
-        plan = self.plan(choice)
-        if plan not in self._circuits:
-            _keep(self._circuits, plan, grant(plan, self._job.fabric))
-        return self._circuits[plan]
+        return self._granted(self.plan(choice))
+
+    @cached_method(most=_KEPT)
+    def _granted(self, plan: HybridPlan) -> GroupCircuits:
+        """Return the circuits that the fabric grants a plan."""
+        return grant(plan, self._job.fabric)
 
     def simulate(self, choice: PlacedChoice) -> PlacedStep:
         """Return one simulated step of the plan of a choice, over the circuits that are granted to it."""
@@ -278,7 +272,7 @@ class PlacedPlans:
             step = step.after(earlier, choice.micro_batches - 1)
         if choice.recomputation == "none":
             return step
-        again = repeated_memory(self._graph(choice), plan.balanced, plan.placement.device, plan.k)
+        again = repeated_memory(self._graph(choice.samples), plan.balanced, plan.placement.device, plan.k)
         return replace(step, memory=step.memory + again)
 
     def _ratio(self, circuits: GroupCircuits, k: int, ratio: float) -> float:
@@ -294,31 +288,28 @@ class PlacedPlans:
 
     def _partition(self, choice: PlacedChoice) -> BalancedGraph:
         """Return the cut and balanced graph of a choice, cached by what decides it."""
-        cut = choice.k, choice.quantum, choice.most_exchanging
-        key = choice.l, choice.samples, choice.recomputation, *cut
-        if key not in self._balanced:
-            _keep(self._balanced, key, self._partitions_of(choice)(*cut))
-        return self._balanced[key]
+        return self._cut(choice.group, choice.quantum, choice.most_exchanging)
 
-    def _partitions_of(self, choice: PlacedChoice) -> Partitions:
-        """Return the function that partitions the graph of a group's micro-batch, cached; its memory follows the number
-        of groups."""
-        key = choice.l, choice.samples, choice.recomputation
-        if key not in self._partitions:
-            job, settings, one = self._job, self._settings(choice), np.ones(1, np.int64)
-            repeated = one * RECOMPUTATIONS.index(choice.recomputation)
-            durations = np.concatenate(job.operators.kernels(choice.samples * one, repeated)).T
-            rules = PartitionRules(
-                loss=True,
-                state_bytes=state_bytes(settings),
-                shared_state_bytes=shared_state_bytes(settings, float(choice.l)),
-                gradient_bytes=settings.gradient_bytes,
-            )
-            graph = self._graph(choice)
-            graph = graph if choice.recomputation == "none" else kept_graph(graph)
-            seconds = self._table.part_seconds(job.operators, choice.samples, choice.recomputation)
-            _keep(self._partitions, key, Partitions(graph, durations, rules, seconds), _KEPT_PARTITIONS)
-        return self._partitions[key]
+    @cached_method(most=_KEPT)
+    def _cut(self, group: PlacedChoice, quantum: float, most_exchanging: int) -> BalancedGraph:
+        """Return the graph of a group's micro-batch, cut to a quantum and balanced."""
+        return self._partitions_of(group)(group.k, quantum, most_exchanging)
+
+    @cached_method(most=_KEPT_PARTITIONS)
+    def _partitions_of(self, group: PlacedChoice) -> Partitions:
+        """Return the function that partitions the graph of a group's micro-batch; its memory follows the number of
+        groups."""
+        settings, times, rows = self._job.settings, self._job.operators, PlacedRows.of([group])
+        durations = np.concatenate(times.kernels(rows.samples, rows.recomputation)).T
+        rules = PartitionRules(
+            loss=True,
+            state_bytes=state_bytes(settings),
+            shared_state_bytes=shared_state_bytes(settings, float(group.l)),
+            gradient_bytes=settings.gradient_bytes,
+        )
+        graph = self._graph(group.samples)
+        graph = graph if group.recomputation == "none" else kept_graph(graph)
+        return Partitions(graph, durations, rules, self._table.part_seconds(times, group.samples, group.recomputation))
 
     def _launched(self, balanced: BalancedGraph, placement: Placement, choice: PlacedChoice) -> BalancedGraph:
         """Return the graph with passes stretched evenly on each device until its host has launched every part that it
@@ -334,15 +325,11 @@ class PlacedPlans:
             stretched.append(seconds * np.maximum(factor, 1.0)[device])
         return replace(balanced, forward=stretched[0], backward=stretched[1])
 
-    def _graph(self, choice: PlacedChoice) -> ComputeGraph:
+    @cached_method()
+    def _graph(self, samples: int) -> ComputeGraph:
         """Return the graph with the samples of a group's micro-batch."""
-        if choice.samples not in self._graphs:
-            self._graphs[choice.samples] = local_graph(self._job.graph, self._settings(choice))
-        return self._graphs[choice.samples]
-
-    def _settings(self, choice: PlacedChoice) -> TrainingSettings:
-        """Return the settings with the samples of a group's micro-batch as the batch of a rank."""
-        return self._job.settings.model_copy(update={"batch_per_rank": choice.samples})
+        settings = self._job.settings.model_copy(update={"batch_per_rank": samples})
+        return local_graph(self._job.graph, settings)
 
 
 def _earlier_bound(plan: HybridPlan, choice: PlacedChoice) -> float:
@@ -351,13 +338,6 @@ def _earlier_bound(plan: HybridPlan, choice: PlacedChoice) -> float:
     passes = plan.balanced.forward + plan.balanced.backward
     busiest = float(np.bincount(plan.placement.device, passes, plan.k).max())
     return ROUNDING * (choice.micro_batches - 1) * busiest
-
-
-def _keep(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int = _KEPT) -> None:
-    """Store a value and drop the oldest entry where more than ``most`` are kept."""
-    kept[key] = value
-    if len(kept) > most:
-        kept.popitem(last=False)
 
 
 _PLACED = KINDS.index("placed")

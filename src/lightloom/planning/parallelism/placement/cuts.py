@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from lightloom.core.arrays import Column, Floats, Int32s, Ints, Mask
+from lightloom.core.caches import cached_method
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.planning.parallelism.operators import logits_of, loss_bytes
 from lightloom.planning.parallelism.placement.placement import BalancedGraph, crossing_edges
@@ -399,8 +400,6 @@ class Cuts:
         ]
         """By operator: the number of its sort."""
         self._of_sorts: dict[tuple[int, Cut, int, Cut, int], tuple[Transfers, float]] = {}
-        self._exchanges: dict[tuple[Layout, Need, int], tuple[Transfers, float]] = {}
-        self._parts: dict[tuple[int, Cut], _CutOperator] = {}
 
     def exchange(
         self, source: int, produced: Cut, reader: int, consumed: Cut, position: int
@@ -411,12 +410,14 @@ class Cuts:
         if key not in self._of_sorts:
             wanted = need(self.operators[reader], *consumed, position)
             producer = self.operators[source]
-            shapes = layout(producer, *produced), wanted, axis_size(producer, wanted.axis)
-            if shapes not in self._exchanges:
-                sent = exchange(*shapes)
-                self._exchanges[shapes] = (sent, exchanged_fraction(shapes[0], wanted, sent))
-            self._of_sorts[key] = self._exchanges[shapes]
+            self._of_sorts[key] = self._exchange(layout(producer, *produced), wanted, axis_size(producer, wanted.axis))
         return self._of_sorts[key]
+
+    @cached_method()
+    def _exchange(self, produced: Layout, consumed: Need, size: int) -> tuple[Transfers, float]:
+        """Return :func:`exchange` of these shapes, and its :func:`exchanged_fraction`."""
+        sent = exchange(produced, consumed, size)
+        return sent, exchanged_fraction(produced, consumed, sent)
 
     def exchanged_bytes(self, number: int, cut: Cut, cuts: Sequence[Cut]) -> float:
         """Return the bytes that a cut of an operator makes its parts exchange, in both directions, given the ``cuts``
@@ -432,7 +433,8 @@ class Cuts:
             nbytes += 2.0 * (cut.parts - 1) * operator.parameters * self.rules.gradient_bytes
         return nbytes
 
-    def balanced(self, cuts: Sequence[Cut]) -> BalancedGraph:
+    @cached_method()
+    def balanced(self, cuts: tuple[Cut, ...]) -> BalancedGraph:
         """Return the balanced graph of all parts, given the cut of every operator."""
         parts = np.array([cut.parts for cut in cuts], dtype=np.int64)
         first = np.concatenate(([0], np.cumsum(parts)))
@@ -443,7 +445,7 @@ class Cuts:
             if source >= 0
         ]
         parent_start, parent, nbytes, content = self._edges(edges, first)
-        columns = [self._parts_of(number, cut) for number, cut in enumerate(cuts)]
+        columns = [self._parts_of(sort, cut) for sort, cut in zip(self.sort, cuts, strict=True)]
         seconds = np.concatenate([self._seconds(number, cut) for number, cut in enumerate(cuts)] or [np.empty((0, 2))])
         return BalancedGraph(
             name=self.name,
@@ -464,18 +466,17 @@ class Cuts:
             gradient_bytes=self.rules.gradient_bytes,
         )
 
-    def _parts_of(self, number: int, cut: Cut) -> _CutOperator:
-        """Return the columns of the parts of an operator, computed once for each sort and cut."""
-        key = self.sort[number], cut
-        if key not in self._parts:
-            self._parts[key] = _cut_operator(self.operators[number], cut, self.rules, self.loss_bytes[number])
-        return self._parts[key]
+    @cached_method()
+    def _parts_of(self, sort: int, cut: Cut) -> _CutOperator:
+        """Return the columns of the parts of the operators of a sort under a cut."""
+        first = self.sort.index(sort)
+        return _cut_operator(self.operators[first], cut, self.rules, self.loss_bytes[first])
 
     def _seconds(self, number: int, cut: Cut) -> Floats:
         """Return the seconds of the parts of an operator forward and backward: [parts, 2]."""
         if cut.split is not None and cut.parts > 1 and self._part_seconds is not None:
             return self._part_seconds(self._placed[number], cut.split, cut.parts)
-        shares: Floats = self._parts_of(number, cut).share[:, None] * self.durations[number]
+        shares: Floats = self._parts_of(self.sort[number], cut).share[:, None] * self.durations[number]
         return shares
 
     def _edges(self, blocks: list[tuple[Transfers, int, int]], first: Ints) -> tuple[Ints, Int32s, Floats, Ints]:

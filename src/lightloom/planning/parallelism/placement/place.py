@@ -416,7 +416,6 @@ class Partitions:
             )
         self._cuts = Cuts(graph, seconds, self.rules, part_seconds)
         self._forward: list[float] = self._cuts.durations[:, 0].tolist()
-        self._balanced: dict[tuple[Cut, ...], BalancedGraph] = {}
         self._chosen: dict[object, Cut] = {}
         """By all that decides: the sort of an operator, the wish, the limit, sorts and cuts of its producers."""
 
@@ -430,10 +429,8 @@ class Partitions:
         """
         if k < 1 or not quantum >= 0:
             raise ConfigError(f"k = {k} and quantum = {quantum}: expected at least 1 device and at least 0 s")
-        cuts = self._choose_all(k, quantum, self.rules.most_exchanging if most_exchanging is None else most_exchanging)
-        if cuts not in self._balanced:
-            self._balanced[cuts] = self._cuts.balanced(cuts)
-        return self._balanced[cuts]
+        most_exchanging = self.rules.most_exchanging if most_exchanging is None else most_exchanging
+        return self._cuts.balanced(self._choose_all(k, quantum, most_exchanging))
 
     def _choose_all(self, k: int, quantum: float, most_exchanging: int | None) -> tuple[Cut, ...]:
         """Return the cut of every operator, producers first."""

@@ -1,0 +1,36 @@
+"""Results of methods, kept with the object that computed them."""
+
+from collections.abc import Callable
+from functools import wraps
+from math import inf
+from typing import ParamSpec, TypeVar
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def cached_method(most: float = inf) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
+    """Return a decorator that keeps the results of a method in its object, by arguments, which must be hashable.
+
+    Errors are not kept. The object needs a ``__dict__``; ``functools.cache`` would keep the object itself alive.
+
+    Args:
+        most: results that are kept, the latest ones.
+    """
+
+    def decorated(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+        name = f"{method.__qualname__} results"
+
+        @wraps(method)
+        def cached(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+            results: dict[object, _Result] = vars(args[0]).setdefault(name, {})
+            key = (*args[1:], *options.items())
+            if key not in results:
+                results[key] = method(*args, **options)
+                if len(results) > most:
+                    del results[next(iter(results))]
+            return results[key]
+
+        return cached
+
+    return decorated
