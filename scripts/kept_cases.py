@@ -455,7 +455,6 @@ OF_NETWORK = {
     "link.levels": "onn link net.npz --calibration levels --loss 0.2 --crosstalk 0.01 --draws 3 --words 2000 "
     "--rate-only",
     "link.rows": "onn link net.npz --calibration rows --unit clip --draws 3 --words 2000 --rate-only",
-    "link.saturable": "onn link net.npz --unit saturable --draws 3 --words 2000 --rate-only",
     "link.sweep": "onn link net.npz --sweep full-scale=0.1mW..10mW:3 --draws 2 --words 1000 --rate-only",
     "link.phase-lock": "onn link net.npz --phase-lock 0.1rad --seed 3 --draws 3 --words 2000 --rate-only",
     "link.refused": "onn link net.npz --gain none",

@@ -40,7 +40,7 @@ made = ll.compare_reducers(4)
 made.verdict, made.rivals["digit-sum"].energy, made.turns[0].constant.name
 ```
 
-![Energy of eight reducers for 4 servers by part with ranges; what single constants do to the saving of digit-sum against a reducer chip](../pictures/onn-reducers.png)
+![Energy of seven reducers for 4 servers by part with ranges; what single constants do to the saving of digit-sum against a reducer chip](../pictures/onn-reducers.png)
 
 *4 servers, 8 bits, 50 GBd. Left: energy of a bit that a server sends and gets back as a mean, in 90 % of draws of all constants.
 Right: what `digit-sum` saves against `reducer-asic` when one constant goes from the least to the greatest value that it may have.*
@@ -54,7 +54,6 @@ _RIVALS = """
 
 | name | what it is | counted besides the servers' ends |
 | --- | --- | --- |
-| `paper-network` | the paper's network: one gain a matrix, amplifiers in the light, units that nobody has built | amplifiers, heaters, lasers for its full scale; **not** its units |
 | `row-gain-network` | a gain for each row, [components](meshes.md) as meshes of their own, limiting homodyne units | units, local oscillators, carriers, heaters, phase locks |
 | `digit-sum`, `-nrz` | a wavelength for each server, added by a photodiode a digit (PAM4, or on-off), digital carries | multiplexers, converters, adders, transmitters split to servers |
 | `homodyne-sum` | fields of both signs of lasers locked in phase, added, detected against a local oscillator, digital carries | the same, local oscillators, phase locks |
@@ -77,7 +76,8 @@ _MEANING = """
 
 * **No network of interferometers wins on energy.** Units and lasers cost more than the receivers, adders and transmitters
   that they replace. The one with a gain for each row comes near a reducer chip for 4 servers only where all constants
-  favour it at once.
+  favour it at once. The paper's own, with one gain a matrix and units that nobody has built, took 1,000 times a chip's
+  energy or more without these units, and is not listed since version 0.3.
 * **The earlier estimate of a third is refuted once lasers count.** A sum in the light needs more light a lane than a plain
   lane: no error correction, more noise, a multiplexer. With 2 pJ/bit for a plain lane's laser (an assumption) PAM4 sums
   cost more than a chip; below the break-even in the table they save, and at 0.3 pJ/bit with powers levelled to 0.3 % a

@@ -209,11 +209,11 @@ def test_a_search_prints_its_front(onn: Command) -> None:
 
 
 def test_reducers_are_compared_and_drawn(onn: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rivals, "network_design", lambda servers, bits, rows, ports: DESIGN)
+    monkeypatch.setattr(rivals, "network_design", lambda servers, bits, ports: DESIGN)
     options = ["compare-reducers", "--servers", "2", "--draws", "20", "--set", "laser=1"]
     found = onn.json(*options, "--pair", "digit-sum-nrz,broadcasting-asic", "--figure", "r.png")
     assert (onn.folder / "r.png").stat().st_size > 20_000
-    assert found["pair"] == ["digit-sum-nrz", "broadcasting-asic"] and len(found["rivals"]) == 8
+    assert found["pair"] == ["digit-sum-nrz", "broadcasting-asic"] and len(found["rivals"]) == 7
     assert found["digit_sum"]["wrong"] == 0
     text = onn.text(*options)
     assert "verdict" in text and "what averaging in the light forfeits" in text and "1 given" in text

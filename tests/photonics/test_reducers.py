@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from math import inf
 
@@ -30,7 +29,6 @@ from lightloom.machines.reducers.rivals import (
     digit_sum,
     homodyne_sum,
     packet_switch,
-    paper_network,
     reducer_asic,
     row_gain_network,
 )
@@ -44,7 +42,6 @@ DESIGN = Design(
     columns=126,
     hidden=4,
     units=34,
-    gains=((40.0, 1), (2.0, 1)),
     lane_share=0.25,
     full_scale=4e-4,
 )
@@ -53,8 +50,7 @@ DESIGN = Design(
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks of known size, so that nothing is simulated."""
-    made = {True: DESIGN, False: replace(DESIGN, lane_share=1.0, full_scale=0.5)}
-    monkeypatch.setattr(rivals, "network_design", lambda servers, bits, rows, ports: made[rows])
+    monkeypatch.setattr(rivals, "network_design", lambda servers, bits, ports: DESIGN)
 
 
 @pytest.fixture
@@ -173,19 +169,16 @@ def test_plain_lanes_need_more_light_for_more_noise() -> None:
 
 def test_networks_add_up(stand_in: None) -> None:
     setting, sent = Setting(servers=4), 4 * 8 * 50e9
-    rows, paper = row_gain_network(setting, VALUES), paper_network(setting, VALUES)
+    rows = row_gain_network(setting, VALUES)
     assert rows.energy["heaters"] == pytest.approx(333 * 1.5 * 21.4e-3 / sent)
     assert rows.energy["units"] == pytest.approx(34 * 2 * 3.6e-12 * 50e9 / sent)
-    assert paper.energy["amplifiers"] == pytest.approx((2 + 1) * 0.54 / sent)
-    assert paper.energy["lasers"] > 1000 * rows.energy["lasers"]
-    assert any("no unit is known" in limit for limit in paper.limits)
     assert "fragile" not in " ".join(rows.limits)
 
 
 def test_the_comparison_ranks_and_judges(compared: ReducerComparison) -> None:
     energies = [rival.energy_per_bit for rival in compared.rivals.values()]
     assert energies == sorted(energies) and set(compared.rivals) == set(RIVALS)
-    assert set(compared.best_cases) == {"row-gain-network", "paper-network"}
+    assert set(compared.best_cases) == {"row-gain-network"}
     for name, ratio in compared.best_cases.items():
         own = compared.rivals[name].energy_per_bit / compared.rivals["reducer-asic"].energy_per_bit
         assert 0 < ratio < own
@@ -218,8 +211,8 @@ def test_servers_without_a_network_have_the_other_rivals(monkeypatch: pytest.Mon
     monkeypatch.setattr(compare, "_TRIED_SUMS", 1000)
     monkeypatch.setattr(compare, "_SIZES", (2, 3))
     made = compare_reducers(17, draws=20)
-    assert set(made.refused) == {"paper-network", "row-gain-network"}
-    assert "more than 16 servers" in made.refused["paper-network"]
+    assert set(made.refused) == {"row-gain-network"}
+    assert "more than 16 servers" in made.refused["row-gain-network"]
 
 
 @pytest.mark.parametrize(
@@ -258,10 +251,8 @@ def test_real_networks_lose_at_every_size(servers: int) -> None:
     # 0.944 for 4 servers, where every constant favours the network; above 1 elsewhere.
     assert min(made.best_cases.values()) > (0.9 if servers == 4 else 1)
     assert made.ranges["row-gain-network"].sooner["reducer-asic"] == 0
-    assert made.ranges["paper-network"].sooner["reducer-asic"] == 0
 
 
 @pytest.mark.slow
 def test_stored_designs_are_what_is_constructed_and_simulated() -> None:
-    for rows in (True, False):
-        assert designs.network_design(4, 8, rows) == designs.make_design(4, 8, rows)
+    assert designs.network_design(4, 8) == designs.make_design(4, 8)

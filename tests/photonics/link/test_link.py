@@ -225,9 +225,3 @@ def test_averagers_of_one_chip_differ_in_noise_alone() -> None:
     one, other = (LinkAverager(network, arguments, Link(), seed) for seed in (0, 1))
     assert np.array_equal(one.made.layers[0].matrix, other.made.layers[0].matrix)
     assert np.array_equal(one(codes), codes.sum(axis=0, dtype=int) // 2)
-
-
-@pytest.mark.parametrize("unit", ["electro-optic", "saturable"])
-def test_units_that_see_powers_cannot_average(unit: str) -> None:
-    right = 1 - word_errors(chip_of(4, 4), replace(IDEAL, unit=unit), words=2000, fabrications=1).rate  # type: ignore[arg-type]
-    assert right < 0.1

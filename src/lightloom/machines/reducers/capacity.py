@@ -15,7 +15,7 @@ from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedErro
 from lightloom.machines.reducers.built import SYMBOL_RATE, Averaging, BuiltAverager
 from lightloom.machines.reducers.compare import RIVALS
 from lightloom.machines.reducers.constants import constants, drawn, network_design, nominal
-from lightloom.machines.reducers.rivals import NETWORKS, Rival, Setting
+from lightloom.machines.reducers.rivals import NETWORK, Rival, Setting
 from lightloom.photonics.chip.wavelengths import spacing_in_metres
 
 SPACING = 100e9
@@ -42,7 +42,7 @@ def instances_for(bandwidth: float, bits: int, symbol_rate: float) -> int:
 
 def most_wavelengths(servers: int, bits: int, ports: int | None = None, spacing: float = SPACING) -> int:
     """Return how many wavelengths ``spacing`` hertz apart may share meshes of a network with a gain for each row."""
-    window = network_design(servers, bits, True, ports).window
+    window = network_design(servers, bits, ports).window
     return 1 + floor(2 * window / spacing_in_metres(spacing) + 1e-9)
 
 
@@ -79,7 +79,7 @@ def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
     symbol_rate = averaging.symbol_rate or SYMBOL_RATE
     if reducer not in RIVALS:
         raise UnknownNameError("reducer", reducer, RIVALS)
-    network = reducer in NETWORKS
+    network = reducer == NETWORK
     ports = averaging.servers if network else None
     setting = Setting(servers=servers, bits=bits, symbol_rate=symbol_rate, ports=ports)
     if wavelengths > 1:
@@ -92,7 +92,7 @@ def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
     meshes = ceil(count / wavelengths) if network else 0
     draws = [_watts(RIVALS[reducer](setting, values), setting, count, wavelengths) for values in drawn(chosen, _DRAWS)]
     totals = np.sort([sum(watts.values()) for watts in draws])
-    made = network_design(servers, bits, reducer == "row-gain-network", setting.ports) if network else None
+    made = network_design(servers, bits, setting.ports) if network else None
     return Capacity(
         reducer=reducer,
         instances=count,
@@ -113,7 +113,7 @@ def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
 
 def _check_wavelengths(reducer: str, setting: Setting, wavelengths: int) -> None:
     """Raise ConfigError unless the reducer has meshes to share, and so many wavelengths can share one."""
-    if reducer != "row-gain-network":
+    if reducer != NETWORK:
         raise ConfigError(f"wavelengths = {wavelengths}: expected 1, since {reducer} has no mesh that they could share")
     most = most_wavelengths(setting.servers, setting.bits, setting.ports)
     if wavelengths > most:

@@ -13,7 +13,7 @@ from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedErro
 from lightloom.core.results import Document, Result, plain, provenance
 from lightloom.machines.reducers.constants import Constant, Values, constants, drawn, nominal
 from lightloom.machines.reducers.rivals import (
-    NETWORKS,
+    NETWORK,
     Lanes,
     Rival,
     Setting,
@@ -21,7 +21,6 @@ from lightloom.machines.reducers.rivals import (
     digit_sum,
     homodyne_sum,
     packet_switch,
-    paper_network,
     reducer_asic,
     row_gain_network,
 )
@@ -129,7 +128,7 @@ class ReducerComparison(Result):
     turns: tuple[Turn, ...]
     """Change of the pair's saving with each constant alone."""
     best_cases: Mapping[str, float]
-    """Energy of each network over the reducer chip's with every constant at the end of its range that favours it."""
+    """Energy of the network over the reducer chip's with every constant at the end of its range that favours it."""
     most_servers: Mapping[str, int]
     """Largest tried number of servers up to which sums stay within all limits, by rival; 0 for none."""
     tried_sums: tuple[int, int]
@@ -239,8 +238,8 @@ _NO_LIGHT = "cannot be had with any power of light"
 
 
 def verdict(made: ReducerComparison) -> tuple[str, ...]:
-    """Return the verdict's sentences: who needs the least, networks, sums, and an earlier estimate."""
-    return (_least(made), *_networks(made), *_sums(made), _turning(made), _earlier(made))
+    """Return the verdict's sentences: who needs the least, the network, sums, and an earlier estimate."""
+    return (_least(made), *_network(made), *_sums(made), _turning(made), _earlier(made))
 
 
 def _least(made: ReducerComparison) -> str:
@@ -253,28 +252,23 @@ def _least(made: ReducerComparison) -> str:
     )
 
 
-def _networks(made: ReducerComparison) -> list[str]:
-    """Return sentences that set the networks against the reducer chip; none where no network is compared."""
-    present = [made.rivals[name] for name in NETWORKS if name in made.rivals]
-    if not present:
+def _network(made: ReducerComparison) -> list[str]:
+    """Return the sentence that sets the network against the reducer chip; none where no network is compared."""
+    if NETWORK not in made.rivals:
         return []
-    asic = made.rivals["reducer-asic"]
-    parts = []
-    for rival in present:
-        less = made.ranges[rival.name].sooner["reducer-asic"]
-        share = "in no draw" if less == 0 else f"in {100 * less:.0f} % of draws"
-        ratio = rival.energy_per_bit / asic.energy_per_bit
-        takes = f"takes {ratio:.3g} times the reducer chip's energy" if ratio < inf else _NO_LIGHT
-        best = made.best_cases[rival.name]
-        least = (
-            f"{best:.3g} times with every constant at the end of its range that favours it"
-            if best < inf
-            else "no light suffices at either end of any range"
-        )
-        parts.append(f"{rival.name} {takes}, less than the chip {share} ({least})")
-    wins = any(made.ranges[rival.name].sooner["reducer-asic"] > 0.5 for rival in present)
-    lead = "A network of interferometers wins on energy" if wins else "No network of interferometers wins on energy"
-    return [f"{lead}: {'; '.join(parts)}."]
+    less, best = made.ranges[NETWORK].sooner["reducer-asic"], made.best_cases[NETWORK]
+    share = "in no draw" if less == 0 else f"in {100 * less:.0f} % of draws"
+    ratio = made.rivals[NETWORK].energy_per_bit / made.rivals["reducer-asic"].energy_per_bit
+    takes = f"takes {ratio:.3g} times the reducer chip's energy" if ratio < inf else _NO_LIGHT
+    least = (
+        f"{best:.3g} times with every constant at the end of its range that favours it"
+        if best < inf
+        else "no light suffices at either end of any range"
+    )
+    which = "A" if less > 0.5 else "No"
+    return [
+        f"{which} network of interferometers wins on energy: {NETWORK} {takes}, less than the chip {share} ({least})."
+    ]
 
 
 def _sums(made: ReducerComparison) -> list[str]:
@@ -343,8 +337,7 @@ def _pj(joules: float) -> str:
 
 
 RIVALS: Mapping[str, Callable[[Setting, Values], Rival]] = {
-    "paper-network": paper_network,
-    "row-gain-network": row_gain_network,
+    NETWORK: row_gain_network,
     "digit-sum": digit_sum,
     "digit-sum-nrz": partial(digit_sum, levels=2),
     "homodyne-sum": homodyne_sum,
@@ -410,7 +403,7 @@ def compare_reducers(
         draws=draws,
         pair=pair,
         turns=tuple(tornado(saving, chosen)),
-        best_cases={name: _best_case(name, setting, chosen) for name in NETWORKS if name in rivals},
+        best_cases={NETWORK: _best_case(NETWORK, setting, chosen)} if NETWORK in rivals else {},
         most_servers={name: _most_servers(name, setting, nominal(chosen)) for name in SUMS},
         tried_sums=DigitSum(servers=servers, bits=bits, rounding="floor").try_sums(_TRIED_SUMS),
     )

@@ -1,6 +1,5 @@
 """The constants of the comparison, their ranges and sources (`constants.yaml`)."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
@@ -23,7 +22,7 @@ from lightloom.photonics.chip.wavelengths import Dispersion, at_wavelength
 from lightloom.photonics.link.settings import Link, ideal
 from lightloom.photonics.link.simulate import design_chip
 from lightloom.photonics.link.word_errors import word_errors
-from lightloom.photonics.meshes.mapping import BALANCED, MeshMapping
+from lightloom.photonics.meshes.mapping import BALANCED
 
 _SCALES: Mapping[str, float] = {
     **dict.fromkeys(("", "bits", "pi", "rad", "dB", "dB/Hz"), 1.0),
@@ -151,8 +150,6 @@ MOST_SERVERS = 16
 """Servers beyond which no network is constructed here."""
 TRIED_ERRORS = 3e-3
 """Share of wrong words for which full scales are simulated."""
-_PAPERS = MeshMapping(gains="common")
-"""The paper's mapping, but for interferometers that no light reaches: one gain for all outputs of a matrix."""
 _WORDS, _STEPS = 16_000, 14
 _FAINTEST, _BRIGHTEST = 1e-5, 1e2
 _FILE = Path(__file__).with_name("designs.yaml")
@@ -174,8 +171,6 @@ class Design:
     """Number of hidden layers of the network."""
     units: int
     """Units of all hidden layers and the outputs."""
-    gains: tuple[tuple[float, int], ...]
-    """Amplitude gains behind the outputs of all layers, the largest first, and how many outputs have each."""
     lane_share: float
     """Power of a server's lane at P, of full scale."""
     full_scale: float
@@ -188,13 +183,12 @@ class Design:
 
 
 @lru_cache(maxsize=32)
-def network_design(servers: int, bits: int, rows: bool, ports: int | None = None) -> Design:
-    """Return the network with a gain for each row and homodyne units, or else the paper's, with one gain a matrix.
+def network_design(servers: int, bits: int, ports: int | None = None) -> Design:
+    """Return the network with a gain for each row and homodyne units.
 
     Args:
         servers: number of servers.
         bits: bits of a code.
-        rows: whether there is a gain for each row.
         ports: servers of one averager; beyond, two levels. None: one averager for all.
 
     Raises:
@@ -202,22 +196,21 @@ def network_design(servers: int, bits: int, rows: bool, ports: int | None = None
         ConfigError: two levels do not reach all servers.
     """
     two = ports if ports is not None and servers > ports else None
-    stored = _stored().get(_design_name(servers, bits, rows, two))
+    stored = _stored().get(_design_name(servers, bits, two))
     if stored is not None:
         full_scale = float("inf") if stored["full_scale"] is None else float(stored["full_scale"])
-        gains = tuple((gain, count) for gain, count in stored["gains"])
-        return Design(**{**stored, "gains": gains, "full_scale": full_scale})
-    return make_design(servers, bits, rows) if two is None else make_cascade(servers, bits, rows, two)
+        return Design(**{**stored, "full_scale": full_scale})
+    return make_design(servers, bits) if two is None else make_cascade(servers, bits, two)
 
 
-def make_cascade(servers: int, bits: int, rows: bool, ports: int) -> Design:
+def make_cascade(servers: int, bits: int, ports: int) -> Design:
     """Construct two levels; their full scale is that of one level, scaled by the noise that they must bear.
 
     Raises:
         UnsupportedError: no cascade bears the noise.
         ConfigError: two levels do not reach all servers.
     """
-    alone = network_design(ports, bits, rows)
+    alone = network_design(ports, bits)
     made = averager_for(servers, bits, servers=ports, noise=CASCADE_NOISE, nonlinearity="clipped")
     borne = NOISES[0] if alone.noise is None else alone.noise
     assert borne is not None
@@ -229,14 +222,13 @@ def make_cascade(servers: int, bits: int, rows: bool, ports: int) -> Design:
         columns=sum(level.columns for level in made.levels),
         hidden=sum(len(level.layers) - 2 for level in made.levels),
         units=sum(level.averagers * sum(level.layers[1:]) for level in made.levels),
-        gains=tuple((gain, count * sum(level.averagers for level in made.levels)) for gain, count in alone.gains),
         full_scale=float(f"{alone.full_scale * (borne / CASCADE_NOISE) ** 2:.3g}"),
         window=0.0,
         levels=len(made.levels),
     )
 
 
-def make_design(servers: int, bits: int, rows: bool) -> Design:
+def make_design(servers: int, bits: int) -> Design:
     """Construct, map and simulate a network.
 
     Raises:
@@ -246,9 +238,8 @@ def make_design(servers: int, bits: int, rows: bool) -> Design:
         raise UnsupportedError(f"no network is constructed here for more than {MOST_SERVERS} servers")
     made, noise = sturdiest(servers, bits)
     arguments = FunctionArguments(servers=servers, bits=bits)
-    mapped = map_averager(made.network, arguments, BALANCED if rows else _PAPERS)
+    mapped = map_averager(made.network, arguments, BALANCED)
     layers = made.network.layers
-    gains = Counter(float(f"{gain:.4g}") for matrix in mapped.layers.matrices for gain in matrix.gains)
     return Design(
         construction=made.name,
         noise=noise,
@@ -256,10 +247,9 @@ def make_design(servers: int, bits: int, rows: bool) -> Design:
         columns=mapped.depth,
         hidden=len(layers) - 2,
         units=sum(layers[1:]),
-        gains=tuple(sorted(gains.items(), reverse=True)),
         lane_share=float(f"{float(mapped.preprocessing.gains.max()) ** 2:.6g}"),
-        full_scale=_full_scale(made, arguments, rows),
-        window=_window(mapped.layers, made) if rows else 0.0,
+        full_scale=_full_scale(made, arguments),
+        window=_window(mapped.layers, made),
     )
 
 
@@ -293,17 +283,11 @@ def sturdiest(servers: int, bits: int) -> tuple[Construction, float | None]:
     raise AssertionError("the last noise is None")
 
 
-def _full_scale(made: Construction, arguments: FunctionArguments, rows: bool) -> float:
+def _full_scale(made: Construction, arguments: FunctionArguments) -> float:
     """Return the least watts of full scale for the tried share of wrong words, to 0.1 %; infinite if none do."""
-    chip = design_chip(made.network, arguments, BALANCED if rows else _PAPERS.but(components=True))
+    chip = design_chip(made.network, arguments)
     defaults = Link()
-    link = replace(
-        ideal(defaults),
-        gain="electrical" if rows else "optical",
-        amplifier_noise=True,
-        shot_noise=True,
-        noise_density=defaults.noise_density,
-    )
+    link = replace(ideal(defaults), shot_noise=True, noise_density=defaults.noise_density)
     low, high = _FAINTEST, _BRIGHTEST
     for _ in range(_STEPS):
         middle = (low * high) ** 0.5
@@ -312,10 +296,10 @@ def _full_scale(made: Construction, arguments: FunctionArguments, rows: bool) ->
     return float(f"{high:.3g}") if high < _BRIGHTEST else float("inf")
 
 
-def _design_name(servers: int, bits: int, rows: bool, ports: int | None) -> str:
+def _design_name(servers: int, bits: int, ports: int | None) -> str:
     """Return the key of a design in ``designs.yaml``; ``ports`` are those of averagers of two levels."""
     levels = "" if ports is None else f", two levels of {ports}"
-    return f"{servers} servers, {bits} bits, {'a gain a row' if rows else 'a gain a matrix'}{levels}"
+    return f"{servers} servers, {bits} bits{levels}"
 
 
 @cache
@@ -330,12 +314,9 @@ def main() -> None:
 
     document = {}
     for servers, bits, ports in _STORED:
-        for rows in (True, False):
-            made = make_design(servers, bits, rows) if ports is None else make_cascade(servers, bits, rows, ports)
-            entry = asdict(made)
-            entry["gains"] = [list(pair) for pair in made.gains]
-            entry["full_scale"] = None if entry["full_scale"] == float("inf") else entry["full_scale"]
-            document[_design_name(servers, bits, rows, ports)] = entry
+        made = make_design(servers, bits) if ports is None else make_cascade(servers, bits, ports)
+        full_scale = None if made.full_scale == float("inf") else made.full_scale
+        document[_design_name(servers, bits, ports)] = asdict(made) | {"full_scale": full_scale}
     _FILE.write_text(
         "# Made by python -m lightloom.machines.reducers.constants; watts of full scale, null beyond 100 W.\n"
         + yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=118)

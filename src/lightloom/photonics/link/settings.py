@@ -19,7 +19,7 @@ from lightloom.photonics.devices import LARGEST, NonIdealities
 Modulation = Literal["field", "intensity"]
 Gain = Literal["electrical", "optical"]
 Calibration = Literal["words", "levels", "rows", "none"]
-Unit = Literal["limiting", "clip", "electro-optic", "saturable"]
+Unit = Literal["limiting", "clip"]
 _CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "modulation": get_args(Modulation),
@@ -289,7 +289,7 @@ OPTIONS: Mapping[str, LinkOption] = MappingProxyType(
         "detector-bandwidth": LinkOption(
             "detector_bandwidth", "Hz", "Of every detector: of shot, thermal and lasers' noise."
         ),
-        "unit": LinkOption("unit", "name", "Behind a mesh: limiting, clip (ideal), electro-optic or saturable."),
+        "unit": LinkOption("unit", "name", "Behind a mesh: limiting or clip (ideal)."),
         "swing": LinkOption("swing", "rad", "Of the modulators that keep values; bits swing by half a wave."),
         "bias-error": LinkOption("bias_error", "share", "Of every bias."),
         "gain-error": LinkOption("gain_error", "share", "Of every gain."),

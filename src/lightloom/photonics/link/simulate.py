@@ -35,7 +35,7 @@ from lightloom.photonics.devices import NonIdealities, amplifier_noise
 from lightloom.photonics.link.settings import AMPLIFIER_LIMIT, Calibration, Link
 from lightloom.photonics.meshes.disturb import disturb
 from lightloom.photonics.meshes.mapping import BALANCED, MeshMapping, decibels
-from lightloom.photonics.nonlinear import ElectroOptic, LimitingHomodyne, SaturableAbsorber
+from lightloom.photonics.nonlinear import LimitingHomodyne
 
 # Senders: levels of PAM4 to fields at the chip.
 #
@@ -161,8 +161,6 @@ class Units:
 
         The arguments may be overwritten.
         """
-        if link.unit in ("electro-optic", "saturable"):
-            return _behind_a_carrier(arguments, all_optical_unit(link))
         np.maximum(arguments, 0, out=arguments)
         if link.unit == "clip":
             return np.minimum(arguments, self.ceilings[:, None], out=arguments) if self.saturates else arguments
@@ -202,25 +200,6 @@ def units_of(network: LayeredNetwork, function: AveragingFunction, light_units: 
         ceilings = np.ones(len(decides)) if saturates else np.maximum(network.full_scale[layer], 1e-9)
         units.append(Units(decides, (ceilings / light_units[layer]).astype(np.float32), saturates))
     return units
-
-
-def all_optical_unit(link: Link) -> ElectroOptic | SaturableAbsorber:
-    """Return the unit without a homodyne detector, scaled so that it is half open at the carrier's power."""
-    power = link.full_scale
-    if link.unit == "saturable":
-        return SaturableAbsorber(saturation_power=power)
-    return ElectroOptic(gain=math.pi / (4 * power))
-
-
-def _behind_a_carrier(arguments: NDArray[np.float32], unit: ElectroOptic | SaturableAbsorber) -> NDArray[np.float32]:
-    """Return what a unit makes of arguments on a carrier of full scale, shifted and scaled so that 0 and 1 are kept.
-
-    Without a carrier a unit that sees powers cannot tell a field from its opposite.
-    """
-    power = math.pi / (4 * unit.gain) if isinstance(unit, ElectroOptic) else unit.saturation_power
-    root = math.sqrt(power)
-    low, high = np.abs(unit.transfer(np.array([1.0, 2.0]) * root))
-    return np.asarray((np.abs(unit.transfer((arguments + 1) * root)) - low) / (high - low), np.float32)
 
 
 # Words that are tried: half of them uniform, half near-equal, as the gradients of similar batches are.
@@ -522,7 +501,7 @@ class FabricatedLink:
             if layer.noise.any():
                 arguments += layer.noise * rng.standard_normal(arguments.shape, np.float32)
             signals = chip.units[index].transfer(arguments, link) if index < len(chip.units) else arguments
-        if link.gain == "electrical" and link.unit in ("clip", "limiting"):
+        if link.gain == "electrical":
             # Modulators send on what homodyne units detect; amplified light goes on as it is.
             signals = sent_on(signals, link)
         return self._decided(signals, codes.shape, rng)

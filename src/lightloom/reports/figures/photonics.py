@@ -374,7 +374,7 @@ def noise_figure(
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     "servers": ("server transmitters", "server receivers"),
-    "reducer": ("reducer receivers", "reducer transmitters", "units", "amplifiers", "heaters"),
+    "reducer": ("reducer receivers", "reducer transmitters", "units", "heaters"),
     "light": ("lasers", "local oscillators", "carriers of units", "phase locks", "multiplexers"),
     "converters": ("converters",),
     "logic": ("logic",),

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from rich.table import Table
 
-from lightloom.app.cli.onn.files import POINTS, chosen_mapping, mapping_words, sweep_parts, sweep_values
-from lightloom.app.cli.options import (
-    Components,
-    Gains,
-    Json,
-    MeshKind,
-    Network,
-    check_outputs,
-    count_option,
-    draw,
-    figure_option,
-    option,
-    print_result,
-)
+from lightloom.app.cli.derived import Options
+from lightloom.app.cli.onn.files import POINTS, Mapping, mapping_words, sweep_parts, sweep_values
+from lightloom.app.cli.options import Json, check_outputs, draw, print_result
 from lightloom.core.errors import ConfigError
+from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_quantity
 from lightloom.photonics.averaging.networks import load_network, network_hash
@@ -33,22 +24,17 @@ from lightloom.photonics.link.settings import (
     Link,
     erring,
     find_option,
-    ideal,
     read_value,
     show_value,
     sources,
 )
+from lightloom.photonics.link.settings import ideal as ideal_link
 from lightloom.photonics.link.simulate import Chip, design_chip, light
 from lightloom.photonics.link.word_errors import contributions, word_errors
 from lightloom.photonics.meshes.mapping import BALANCED
-from lightloom.photonics.nonlinear import NO_AVERAGER
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.figures.photonics import link_figure
 from lightloom.reports.progress import progress
-
-if TYPE_CHECKING:
-    from typer.models import OptionInfo
-
 
 # Sweeps of ``lightloom onn link``: word error rate against one option of the link.
 
@@ -90,100 +76,70 @@ def link_at(link: Link, name: str, value: float) -> Link:
     return replace(link, **{option.field: setting})
 
 
-def _link_option(name: str) -> OptionInfo:
-    row = OPTIONS[name]
-    return option(row.help, "NAME" if row.unit == "name" else row.unit.upper(), name=f"--{name}")
+def read_link(*, ideal: bool = False, **texts: str) -> Link:
+    """Return the link that the texts of options state.
 
-
-_Sweep = Annotated[
-    list[str] | None,
-    option(
-        "Word error rate against an option of the link; repeatable. Steps are equal ratios, equal from 0.",
-        "NAME=LOW..HIGH[:POINTS]",
-    ),
-]
-_Ideal = Annotated[bool, option("Every part that no option mentions is ideal.", name="--ideal")]
-_RateOnly = Annotated[bool, option("Leave out the table of parts.", name="--rate-only")]
-_Form = Annotated[
-    str | None, option("svd, economy or compact, as in `onn map`; unless the file stores a mapping: svd of components.")
-]
-_Words = Annotated[int, count_option("--words", "Words sent through each fabrication, half near-equal.", least=1)]
-
-
-def link(
-    *,
-    network: Network,
-    full_scale: Annotated[str | None, _link_option("full-scale")] = None,
-    path_loss: Annotated[str | None, _link_option("path-loss")] = None,
-    modulation: Annotated[str | None, _link_option("modulation")] = None,
-    rin: Annotated[str | None, _link_option("rin")] = None,
-    phase_lock: Annotated[str | None, _link_option("phase-lock")] = None,
-    power_error: Annotated[str | None, _link_option("power-error")] = None,
-    polarisation: Annotated[str | None, _link_option("polarisation")] = None,
-    skew: Annotated[str | None, _link_option("skew")] = None,
-    gain: Annotated[str | None, _link_option("gain")] = None,
-    noise_figure: Annotated[str | None, _link_option("noise-figure")] = None,
-    bandwidth: Annotated[str | None, _link_option("bandwidth")] = None,
-    local_oscillator: Annotated[str | None, _link_option("local-oscillator")] = None,
-    responsivity: Annotated[str | None, _link_option("responsivity")] = None,
-    noise_density: Annotated[str | None, _link_option("noise-density")] = None,
-    detector_bandwidth: Annotated[str | None, _link_option("detector-bandwidth")] = None,
-    unit: Annotated[str | None, _link_option("unit")] = None,
-    swing: Annotated[str | None, _link_option("swing")] = None,
-    bias_error: Annotated[str | None, _link_option("bias-error")] = None,
-    gain_error: Annotated[str | None, _link_option("gain-error")] = None,
-    threshold_error: Annotated[str | None, _link_option("threshold-error")] = None,
-    calibration: Annotated[str | None, _link_option("calibration")] = None,
-    phase_error: Annotated[str | None, _link_option("phase-error")] = None,
-    coupler_error: Annotated[str | None, _link_option("coupler-error")] = None,
-    loss: Annotated[str | None, _link_option("loss")] = None,
-    loss_spread: Annotated[str | None, _link_option("loss-spread")] = None,
-    crossing_loss: Annotated[str | None, _link_option("crossing-loss")] = None,
-    crosstalk: Annotated[str | None, _link_option("crosstalk")] = None,
-    dac_bits: Annotated[str | None, _link_option("dac-bits")] = None,
-    ideal: _Ideal = False,
-    words: _Words = 20_000,
-    draws: Annotated[int, count_option("--draws", "Fabrications behind each rate.", least=1)] = 20,
-    sweep: _Sweep = None,
-    rate_only: _RateOnly = False,
-    form: _Form = None,
-    mesh: MeshKind = None,
-    gains: Gains = None,
-    components: Components = None,
-    seed: Annotated[int, count_option("--seed", "Of fabrications, words and noise.")] = 0,
-    figure: Annotated[Path | None, figure_option("Draw the parts and the sweeps")] = None,
-    as_json: Json = False,
-) -> None:
-    """Send words through an averager in watts: word error rate, what causes it, lasers, peaks."""
-    given = {name: value for name, value in locals().items() if name.replace("_", "-") in OPTIONS and value is not None}
-    settings = _settings({name.replace("_", "-"): str(value) for name, value in given.items()}, ideal)
-    sweeps = [read_sweep(text, settings) for text in sweep or []]
-    check_outputs([figure])
-    weights, arguments = load_network(network)
-    given_mapping = {"form": form, "mesh": mesh, "gains": gains, "components": components}
-    mapping = chosen_mapping(network, BALANCED, given_mapping)
-    chip = design_chip(weights, arguments, mapping)
-    tried = {"words": words, "fabrications": draws, "seed": seed}
-    configuration = [network_hash(weights, arguments), asdict(settings), mapping.to_json(), tried, sweep, rate_only]
-    document = _measured(chip, settings, sweeps, tried, rate_only) | mapping.to_json()
-    document["provenance"] = provenance(configuration, seed)
-    drawn = draw(figure, lambda: link_figure(document), document)
-    print_result(document, as_json, _tables(document, settings, network), {"drawn": drawn})
-
-
-def _settings(texts: Mapping[str, str], others_ideal: bool) -> Link:
-    values = {OPTIONS[name].field: read_value(name, text) for name, text in texts.items()}
-    if not others_ideal:
+    Args:
+        ideal: Every part that no option mentions is ideal.
+        **texts: options of the link by name, with underscores.
+    """
+    names = {name.replace("_", "-"): text for name, text in texts.items()}
+    values = {OPTIONS[name].field: read_value(name, text) for name, text in names.items()}
+    if not ideal:
         return Link(**values)
     noisy: Document = {"shot_noise": "local_oscillator" in values, "amplifier_noise": "noise_figure_db" in values}
     if "swing" in values:
         noisy["unit"] = "limiting"
-    return Link(**{**asdict(ideal(Link())), **noisy, **values})
+    return Link(**{**asdict(ideal_link(Link())), **noisy, **values})
 
 
-def _measured(
-    chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: Mapping[str, Any], rate_only: bool
-) -> Document:
+_TEXTS = {
+    name.replace("-", "_"): ("NAME" if row.unit == "name" else row.unit.upper(), row.help)
+    for name, row in OPTIONS.items()
+}
+
+
+def link(
+    network: Path,
+    *,
+    settings: Annotated[partial[Link], Options(read_link, texts=_TEXTS)],
+    words: Count = 20_000,
+    draws: Count = 20,
+    sweep: list[str] | None = None,
+    rate_only: bool = False,
+    mapping: Mapping,
+    seed: int = 0,
+    figure: Path | None = None,
+    as_json: Json = False,
+) -> None:
+    """Send words through an averager in watts: word error rate, what causes it, lasers, peaks.
+
+    Args:
+        network (NET.npz): As `onn build` and `onn train` write it.
+        words: Words sent through each fabrication, half near-equal.
+        draws: Fabrications behind each rate.
+        sweep (NAME=LOW..HIGH[:POINTS]): Word error rate against an option of the link; repeatable. Steps are equal
+            ratios, equal from 0.
+        rate_only: Leave out the table of parts.
+        form: svd, economy or compact, as in `onn map`; unless the file stores a mapping: svd of components.
+        seed: Of fabrications, words and noise.
+        figure: Draw the parts and the sweeps (.svg, .png, .pdf).
+    """
+    stated = settings()
+    sweeps = [read_sweep(text, stated) for text in sweep or []]
+    check_outputs([figure])
+    weights, arguments = load_network(network)
+    chosen = mapping(network, BALANCED)
+    chip = design_chip(weights, arguments, chosen)
+    tried = {"words": words, "fabrications": draws, "seed": seed}
+    configuration = [network_hash(weights, arguments), asdict(stated), chosen.to_json(), tried, sweep, rate_only]
+    document = _measured(chip, stated, sweeps, tried, rate_only) | chosen.to_json()
+    document["provenance"] = provenance(configuration, seed)
+    drawn = draw(figure, lambda: link_figure(document), document)
+    print_result(document, as_json, _tables(document, stated, network), {"drawn": drawn})
+
+
+def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[str, int], rate_only: bool) -> Document:
     """Return word errors of the link as it is, and of every sweep, as ``--json`` prints them."""
     parts = 0 if rate_only else 2 * len(erring(settings))
     points = sum(len(values) for _, values in sweeps)
@@ -216,7 +172,7 @@ def _measured(
         **together.to_json(),
         "light": light(chip, settings, together.peaks, together.raised),
         "contributions": compared,
-        "note": NO_AVERAGER if settings.unit in ("electro-optic", "saturable") else None,
+        "note": None,  # of units that cannot average, which are gone
         "sweeps": rows,
     }
 
@@ -233,8 +189,6 @@ def _tables(document: Document, settings: Link, network: Path) -> Iterator[Table
     yield plain_table(["option", "value", "source"], rows, title=title, left=["option", "value", "source"])
     yield ""
     yield facts_table(_facts(document, network))
-    if document["note"]:
-        yield document["note"]
     if document["contributions"] is not None:
         yield ""
         yield _parts_table(document["contributions"])
