@@ -1,13 +1,12 @@
-"""The methods that lightloom has, one file a kind; none needs torch."""
+"""The methods that lightloom has: what each sends and computes, and how its options are written; none needs torch."""
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil, prod
-from types import MappingProxyType
 from typing import Any
 
 from lightloom.core.errors import ConfigError, UnknownNameError
@@ -28,19 +27,65 @@ from lightloom.exchange.method import (
     whole,
 )
 
+
+class BuiltInExchange(ExchangeMethod):
+    """A method of a built-in family, whose name follows from the options of that family."""
+
+    __slots__ = ()
+    family: str
+    """Name of the family, under which ``BUILT_IN`` describes it."""
+
+    @property
+    def name(self) -> str:
+        """Name with all options, as ``find`` reads it: ``topk:share=0.01,feedback``."""
+        return _spelled(self)
+
+
+@cache
+def _spelled(method: BuiltInExchange) -> str:
+    """Return the name of a method: its family, then each option as it writes its value."""
+    options = _OPTIONS[method.family].items()
+    words = [option.spell(key, getattr(method, option.attribute or key)) for key, option in options]
+    return ":".join(filter(None, [method.family, ",".join(filter(None, words))]))
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a built-in family: how it is read and written, and what it means."""
+
+    read: Callable[[str], Any]
+    """Reads its value; raises ValueError for a text that is none."""
+    default: str
+    """Text that stands for it in names that leave it out."""
+    meaning: str
+    """One line that says what it does, with its default."""
+    attribute: str = ""
+    """Attribute of the method that holds the value, where it has another name than the option."""
+    write: Callable[[Any], str] = lambda value: written(str(value))
+    """Writes a value as ``read`` reads it."""
+
+    def spell(self, key: str, value: Any) -> str:
+        """Return the option as names have it: ``key=value``, for a flag ``key``, or ``key=no`` where that is not the
+        default; empty for a flag that is off by default."""
+        if self.read is not flag:
+            return f"{key}={self.write(value)}"
+        return key if value else f"{key}=no" if self.default == "yes" else ""
+
+
+def written(text: str) -> str:
+    """Return a text as the value of an option: in parentheses where it holds a comma or a colon."""
+    return f"({text})" if "," in text or ":" in text else text
+
+
 # Gradients as they are: the all-reduce that a framework runs without any hook.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlainExchange(ExchangeMethod):
+class PlainExchange(BuiltInExchange):
     """The plain exchange: one all-reduce of float32 values, nothing coded."""
 
+    family = "float32"
     scale_free = True
-
-    @property
-    def name(self) -> str:
-        """Name as ``find`` reads it, ``float32``."""
-        return "float32"
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
         """Return one all-reduce of the whole gradient, 4 bytes a value."""
@@ -69,19 +114,19 @@ class Width:
     block: int
     """Default number of values that share a scale; 0 where values have no scale."""
     summary: str
-    feedback: bool
-    """True if error feedback is the default: without it, the loss grows visibly (docs/exchange.md)."""
+    feedback: str = "yes"
+    """``yes`` if error feedback is the default: without it, the loss grows visibly (docs/exchange.md)."""
 
 
 WIDTHS = (
-    Width(name="bf16", bits=16, block=0, feedback=False, summary="bfloat16"),
-    Width(name="fp16", bits=16, block=0, feedback=False, summary="IEEE half precision; overflows at 65,504"),
-    Width(name="fp8", bits=8, block=256, feedback=False, summary="8-bit floats (e4m3), a scale a block"),
-    Width(name="int8", bits=8, block=256, feedback=False, summary="8-bit integers, a scale a block"),
-    Width(name="int4", bits=4, block=128, feedback=True, summary="4-bit integers, a scale a block"),
-    Width(name="int3", bits=3, block=128, feedback=True, summary="3-bit integers, a scale a block"),
-    Width(name="lloyd2", bits=2, block=64, feedback=True, summary="2 bits at the Lloyd-Max levels of a Gaussian"),
-    Width(name="sign", bits=1, block=256, feedback=True, summary="signs and a mean size a block"),
+    Width(name="bf16", bits=16, block=0, feedback="no", summary="bfloat16"),
+    Width(name="fp16", bits=16, block=0, feedback="no", summary="IEEE half precision; overflows at 65,504"),
+    Width(name="fp8", bits=8, block=256, feedback="no", summary="8-bit floats (e4m3), a scale a block"),
+    Width(name="int8", bits=8, block=256, feedback="no", summary="8-bit integers, a scale a block"),
+    Width(name="int4", bits=4, block=128, summary="4-bit integers, a scale a block"),
+    Width(name="int3", bits=3, block=128, summary="3-bit integers, a scale a block"),
+    Width(name="lloyd2", bits=2, block=64, summary="2 bits at the Lloyd-Max levels of a Gaussian"),
+    Width(name="sign", bits=1, block=256, summary="signs and a mean size a block"),
 )
 
 SCALE_BYTES = 2
@@ -89,7 +134,7 @@ SCALE_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlockExchange(ExchangeMethod):
+class BlockExchange(BuiltInExchange):
     """All-to-all and all-gather of a narrow format."""
 
     width: Width
@@ -97,13 +142,9 @@ class BlockExchange(ExchangeMethod):
     """Values that share a scale; 0 where values have none."""
 
     @property
-    def name(self) -> str:
-        """Name with its options: ``block=`` where the format has scales, ``feedback`` where it is on, ``feedback=no``
-        where it is off against the default."""
-        block = [f"block={self.block}"] if self.width.block else []
-        off = ["feedback=no"] if self.width.feedback else []
-        options = ",".join([*block, *(["feedback"] if self.feedback else off)])
-        return f"{self.width.name}:{options}" if options else self.width.name
+    def family(self) -> str:  # type: ignore[override]
+        """Name of the format."""
+        return self.width.name
 
     @property
     def scale_free(self) -> bool:
@@ -125,7 +166,7 @@ class BlockExchange(ExchangeMethod):
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
         """Return an all-to-all and an all-gather, each of the codes of all tensors, every tensor in blocks of its
         own."""
-        nbytes = float(sum(self.nbytes(Gradient((shape,)).values) for shape in gradient.shapes))
+        nbytes = float(sum(self.nbytes(prod(shape)) for shape in gradient.shapes))
         return (Phase(kind="all-to-all", nbytes=nbytes), Phase(kind="all-gather", nbytes=nbytes))
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
@@ -158,18 +199,14 @@ PAIR_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopKExchange(ExchangeMethod):
+class TopKExchange(BuiltInExchange):
     """All-gather of the largest values and their indices."""
 
+    family = "topk"
     scale_free = True
     fused = False
     share: float
     """Values of each tensor that are sent, as a share of all; at least one."""
-
-    @property
-    def name(self) -> str:
-        """Name with share and feedback: ``topk:share=0.01,feedback``."""
-        return f"topk:share={self.share!r},{'feedback' if self.feedback else 'feedback=no'}"
 
     def kept(self, values: int) -> int:
         """Return the number of values that are sent of a tensor of ``values`` values: ``share`` of them, rounded up, at
@@ -178,13 +215,13 @@ class TopKExchange(ExchangeMethod):
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
         """Return one all-gather of what all ``ranks`` ranks keep, 8 bytes a value that is kept."""
-        kept = sum(self.kept(Gradient((shape,)).values) for shape in gradient.shapes)
+        kept = sum(self.kept(prod(shape)) for shape in gradient.shapes)
         return (Phase(kind="all-gather", nbytes=float(ranks * PAIR_BYTES * kept)),)
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
         """Return a rank's work: every value is looked at once, in one message; what all ranks sent, ``ranks`` messages,
         is added up."""
-        kept = sum(self.kept(Gradient((shape,)).values) for shape in gradient.shapes)
+        kept = sum(self.kept(prod(shape)) for shape in gradient.shapes)
         return Work(
             encoded_values=gradient.values, decoded_values=ranks * kept, encoded_messages=1, decoded_messages=ranks
         )
@@ -199,18 +236,14 @@ class TopKExchange(ExchangeMethod):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PowerSgdExchange(ExchangeMethod):
+class PowerSgdExchange(BuiltInExchange):
     """All-reduces of the factors of each matrix."""
 
+    family = "powersgd"
     scale_free = False
     """It would take an orthogonalisation whose rounding does not depend on the scale."""
     rank: int
     """Columns of each factor."""
-
-    @property
-    def name(self) -> str:
-        """Name with rank and feedback: ``powersgd:rank=2,feedback``."""
-        return f"powersgd:rank={self.rank},{'feedback' if self.feedback else 'feedback=no'}"
 
     def factors(self, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
         """Return (rows, columns, rank) of a tensor's factors, all dimensions but the first being columns; None for a
@@ -265,17 +298,18 @@ STREAM_BYTES = 32
 FRAME_BYTES, FRAME_VALUES = 8, 1 << 16
 LENGTH_BYTES = 4
 """Scaled, a message is a stream for each tensor, behind its length, so that scales do not depend on DDP's buckets."""
-_LARGEST_BITS = 34.0
-"""Bits of a value that INCEPTIONN sends as it is, tag included."""
 _MOST_EXPONENT = 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RingCodecExchange(ExchangeMethod):
+class RingCodecExchange(BuiltInExchange):
     """All-reduce around a ring whose hops carry coded partial sums."""
 
-    scaled: bool = False
-    """True if every message is scaled by a power of two of its own before it is coded."""
+    @property
+    def scaled(self) -> bool:
+        """True if every message is scaled by a power of two of its own before it is coded; False unless a subclass says
+        so."""
+        return False
 
     @property
     def codec(self) -> str:
@@ -319,15 +353,14 @@ class RingCodecExchange(ExchangeMethod):
 class InceptionnExchange(RingCodecExchange):
     """INCEPTIONN's codec around its ring; scaled, its bound is relative to the root mean square of each message."""
 
+    family = "inceptionn"
     needs_values = True
+    largest_bits = 34.0
+    """Bits of a value that is sent as it is, tag included."""
     exponent: int
     """k of the bound 2^-k."""
-
-    @property
-    def name(self) -> str:
-        """Name with bound, ``scaled`` where messages are scaled, and feedback: ``inceptionn:bound=2^-10,feedback``."""
-        flags = ["scaled"] * self.scaled + ["feedback" if self.feedback else "feedback=no"]
-        return f"inceptionn:bound=2^-{self.exponent},{','.join(flags)}"
+    scaled: bool = False
+    """True if every message is scaled by a power of two of its own before it is coded."""
 
     @property
     def codec(self) -> str:
@@ -339,23 +372,14 @@ class InceptionnExchange(RingCodecExchange):
         """True where messages are scaled, so that the bound is relative."""
         return self.scaled
 
-    @property
-    def largest_bits(self) -> float:
-        """Bits of a value that is sent as it is: 34, tag included."""
-        return _LARGEST_BITS
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncatedExchange(RingCodecExchange):
     """Float32 without its low bits, around a ring."""
 
+    family = "truncate"
     bits: int
     """Low bits that are cut off each value, as the paper counts them: 16b-T, 22b-T, 24b-T."""
-
-    @property
-    def name(self) -> str:
-        """Name with the bits cut off, and ``feedback`` where it is on: ``truncate:bits=16``."""
-        return f"truncate:bits={self.bits}" + (",feedback" if self.feedback else "")
 
     @property
     def codec(self) -> str:
@@ -378,16 +402,12 @@ class TruncatedExchange(RingCodecExchange):
 class CodecExchange(RingCodecExchange):
     """Any registered codec around a ring, those of plug-ins too."""
 
+    family = "codec"
     scale_free = False
     """Nothing is known of other people's codecs."""
     needs_values = True
     coder: str
     """Full name of the codec."""
-
-    @property
-    def name(self) -> str:
-        """Name with the codec, and ``feedback`` where it is on: ``codec:name=block-fixed-point:8``."""
-        return f"codec:name={self.coder}" + (",feedback" if self.feedback else "")
 
     @property
     def codec(self) -> str:
@@ -404,6 +424,11 @@ def _read_bound(text: str) -> int:
     if mantissa != 0.5 or not 1 <= 1 - exponent <= _MOST_EXPONENT:
         raise ValueError(f"expected a power of two from 2^-1 to 2^-{_MOST_EXPONENT}")
     return 1 - exponent
+
+
+def _read_codec(text: str) -> str:
+    """Return the full name of the codec of that name; raises what ``compression.registry.find`` does."""
+    return find_codec(text).name
 
 
 def _read_dropped(text: str) -> int:
@@ -423,21 +448,16 @@ def _read_dropped(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpticalExchange(ExchangeMethod):
+class OpticalExchange(BuiltInExchange):
     """All-reduce of codes that share a power-of-two scale in each block."""
 
+    family = "optical"
     averager: str
     """Name of the averager, as :func:`lightloom.photonics.registry.find_averager` reads it."""
     bits: int
     """Bits of a code."""
     block: int
     """Values that share a scale; no block spans two tensors."""
-
-    @property
-    def name(self) -> str:
-        """Name with averager, bits of a code and block: ``optical:averager=ideal,bits=16,block=256``."""
-        averager = f"({self.averager})" if any(mark in self.averager for mark in ",:=") else self.averager
-        return f"optical:averager={averager},bits={self.bits},block={self.block}"
 
     @property
     def scale_free(self) -> bool:
@@ -448,7 +468,7 @@ class OpticalExchange(ExchangeMethod):
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
         """Return an all-gather of one byte of exponent a block from all ranks, and an all-reduce of codes of ``bits``
         bits a value."""
-        blocks = sum(-(-Gradient((shape,)).values // self.block) for shape in gradient.shapes)
+        blocks = sum(-(-prod(shape) // self.block) for shape in gradient.shapes)
         return (
             Phase(kind="all-gather", nbytes=float(ranks * blocks)),
             Phase(kind="all-reduce", nbytes=gradient.values * self.bits / 8),
@@ -474,7 +494,7 @@ def _read_averager(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OuterExchange(ExchangeMethod):
+class OuterExchange(BuiltInExchange):
     """A method around another one, which codes the values."""
 
     @property
@@ -498,24 +518,13 @@ class OuterExchange(ExchangeMethod):
         return self.coded_by.coding
 
 
-def written(method: ExchangeMethod) -> str:
-    """Return the name of a method as the value of an option: in parentheses where it holds a comma or a colon."""
-    return f"({method.name})" if "," in method.name or ":" in method.name else method.name
-
-
-def inner_reader(find: Find) -> Find:
-    """Return a reader of methods that are options, which finds them with ``find``.
-
-    It raises ValueError for one that does not average the same gradient on all ranks at every step.
-    """
-
-    def read_inner(text: str) -> ExchangeMethod:
-        method = find(text)
-        if not method.synchronous:
-            raise ValueError("expected a method that exchanges at every step, not localsgd or diloco")
-        return method
-
-    return read_inner
+def _read_inner(text: str) -> ExchangeMethod:
+    """Return the method of a name; raises ValueError for one that does not average the same gradient on all ranks at
+    every step."""
+    method = find(text)
+    if not method.synchronous:
+        raise ValueError("expected a method that exchanges at every step, not localsgd or diloco")
+    return method
 
 
 # Float32 inside a node, where links are fast, and another method between nodes.
@@ -532,15 +541,13 @@ def inner_reader(find: Find) -> Find:
 class TwoLevelExchange(OuterExchange):
     """Reduce-scatter and all-gather in a node around a method between nodes."""
 
+    family = "two-level"
+    inside: str = "float32"
+    """Name of the method in a node."""
     between: ExchangeMethod
     """Method that averages each slot between the nodes."""
     node: int
     """Ranks of a node."""
-
-    @property
-    def name(self) -> str:
-        """Name with the method between nodes and the ranks of a node; inside is always ``float32``."""
-        return f"two-level:inside=float32,between={written(self.between)},node={self.node}"
 
     @property
     def coded_by(self) -> ExchangeMethod:
@@ -598,18 +605,15 @@ def _read_inside(text: str) -> str:
     return text
 
 
-def _between_reader(find: Find) -> Find:
-    """Return a reader of methods between nodes, which refuses (ValueError) two-level, PowerSGD, LocalSGD and DiLoCo."""
-
-    def read_between(text: str) -> ExchangeMethod:
-        method = inner_reader(find)(text)
-        if isinstance(method, TwoLevelExchange):
-            raise ValueError("expected a method of one level")
-        if isinstance(method, PowerSgdExchange):
-            raise ValueError("expected a method that needs no matrices: a slot cuts tensors anywhere")
-        return method
-
-    return read_between
+def _read_between(text: str) -> ExchangeMethod:
+    """Return the method of a name; raises ValueError for two-level, PowerSGD, LocalSGD and DiLoCo, which cannot run
+    between nodes."""
+    method = _read_inner(text)
+    if isinstance(method, TwoLevelExchange):
+        raise ValueError("expected a method of one level")
+    if isinstance(method, PowerSgdExchange):
+        raise ValueError("expected a method that needs no matrices: a slot cuts tensors anywhere")
+    return method
 
 
 # Methods that exchange weights every so many steps, in between each rank trains alone.
@@ -621,27 +625,19 @@ def _between_reader(find: Find) -> Find:
 # These do other training than data parallelism: fewer exchanges at equal steps, another loss.
 # Sources: Stich, Local SGD (ICLR 2019); Douillard et al., DiLoCo (2023) and Streaming DiLoCo (2025).
 
-_MOST_STEPS = 100_000
+_steps = whole(1, 100_000)
+"""Reads a number of steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalSgdExchange(ExchangeMethod):
+class LocalSgdExchange(BuiltInExchange):
     """All-reduce of the weights every so many steps."""
 
+    family = "localsgd"
     scale_free = True
     synchronous = False
-    steps: int
-    """Steps from one exchange to the next."""
-
-    @property
-    def name(self) -> str:
-        """Name with the steps between exchanges: ``localsgd:every=20``."""
-        return f"localsgd:every={self.steps}"
-
-    @property
-    def every(self) -> int:
-        """Number of steps from one average of the weights to the next."""
-        return self.steps
+    every: int = field()
+    """Steps from one average of the weights to the next."""
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
         """Return one float32 all-reduce of the weights, which cannot run behind the backward pass."""
@@ -656,8 +652,9 @@ class LocalSgdExchange(ExchangeMethod):
 class DiLoCoExchange(OuterExchange):
     """Pseudo-gradients averaged by another method, an outer optimizer on every rank."""
 
+    family = "diloco"
     synchronous = False
-    steps: int
+    every: int = field()
     """Inner steps from one exchange of a fragment to its next."""
     inner: ExchangeMethod
     """Method that averages the pseudo-gradients."""
@@ -666,22 +663,9 @@ class DiLoCoExchange(OuterExchange):
     outer_momentum: float
 
     @property
-    def name(self) -> str:
-        """Name with all options: steps, inner method, fragments, outer learning rate and momentum."""
-        return (
-            f"diloco:every={self.steps},inner={written(self.inner)},fragments={self.fragments},"
-            f"outer_lr={self.outer_lr!r},outer_momentum={self.outer_momentum!r}"
-        )
-
-    @property
     def coded_by(self) -> ExchangeMethod:
         """The inner method, which averages the pseudo-gradients."""
         return self.inner
-
-    @property
-    def every(self) -> int:
-        """Number of inner steps from one exchange of a fragment to its next."""
-        return self.steps
 
     @property
     def state_values(self) -> float:
@@ -696,9 +680,8 @@ class DiLoCoExchange(OuterExchange):
     def parts(self, gradient: Gradient) -> tuple[Gradient, ...]:
         """Return the fragments, one gradient each: consecutive tensors, about equally many values each, none empty;
         fewer than ``fragments`` where there are fewer tensors."""
-        shapes, sums = gradient.shapes, [0]
-        for shape in gradient.shapes:
-            sums.append(sums[-1] + Gradient((shape,)).values)
+        shapes = gradient.shapes
+        sums = list(accumulate(map(prod, shapes), initial=0))
         count, ends = min(self.fragments, len(shapes)), [0]
         for fragment in range(1, count):
             nearest = bisect_left(sums, sums[-1] * fragment / count)
@@ -708,7 +691,7 @@ class DiLoCoExchange(OuterExchange):
     def turn(self, fragment: int) -> int:
         """Return the step within a round of ``every`` steps, from 1 on, after which fragment number ``fragment`` (from
         0 on) is exchanged."""
-        return self.steps * (fragment + 1) // self.fragments
+        return self.every * (fragment + 1) // self.fragments
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
         """Return the inner method's collectives for all fragments of a round, fragment by fragment, none of which can
@@ -723,65 +706,47 @@ class DiLoCoExchange(OuterExchange):
         return Work(**{field.name: sum(getattr(work, field.name) for work in works) for field in fields(Work)})
 
 
-# All methods that lightloom has: what each does, its options with what reads them, and how it is built.
+# All methods that lightloom has: what each does, its options, and how it is built.
 
-Options = Mapping[str, tuple[Callable[[str], Any], str]]
-"""By option, what reads its value, and what it means with its default."""
+_OPTIONS: dict[str, dict[str, Option]] = {}
+"""Options of each built-in family by name, in the order in which names spell them."""
 
 
 def _family(
     name: str,
     summary: str,
     make: Callable[..., ExchangeMethod],
-    options: Options = MappingProxyType({}),
     compared: tuple[str, ...] | None = None,
+    /,
+    **options: Option,
 ) -> Family:
-    """Return a family whose methods ``make`` builds from the options that a name gives, each read by its reader."""
-    readers = {option: read for option, (read, _) in options.items()}
+    """Return a family and keep its options; ``make`` makes its methods of their values, by attribute."""
+    _OPTIONS[name] = options
 
     def build(text: str, given: dict[str, str], _find: Find) -> ExchangeMethod:
-        return make(**read_options(text, given, readers))
+        readers = {key: option.read for key, option in options.items()}
+        texts = {key: option.default for key, option in options.items()} | given
+        if "fragments" in options:  # at most as many as there are steps between two exchanges of one
+            readers["fragments"] = whole(1, read_options(text, {"every": texts["every"]}, readers)["every"])
+        values = read_options(text, texts, readers)
+        return make(**{options[key].attribute or key: value for key, value in values.items()})
 
-    words = tuple((option, meaning) for option, (_, meaning) in options.items())
+    words = tuple((key, option.meaning) for key, option in options.items())
     return Family(name=name, summary=summary, options=words, build=build, compared=compared)
 
 
-def _feedback(default: str, words: str = "add the error of each encoding to the") -> Options:
-    """Return the option ``feedback``, described with its default (``on`` or ``off``)."""
-    return {"feedback": (flag, f"{words} next gradient, {default} by default")}
+def _feedback(default: str, words: str = "add the error of each encoding to the") -> Option:
+    """Return the option ``feedback``, ``yes`` or ``no`` by default; ``words`` say what it does to the next gradient."""
+    return Option(flag, default, f"{words} next gradient, {'on' if default == 'yes' else 'off'} by default")
 
 
 def _narrow(width: Width) -> Family:
     """Return the family of a narrow format; ``block`` is an option only where the format has scales."""
-    block: Options = {"block": (_power_of_two, f"values that share a scale, {width.block} by default")}
-    return _family(
-        width.name,
-        f"{width.summary}; sums in float32",
-        partial(BlockExchange, width=width, block=width.block, feedback=width.feedback),
-        {**(block if width.block else {}), **_feedback("on" if width.feedback else "off")},
-    )
-
-
-def _two_level(text: str, options: dict[str, str], find: Find) -> TwoLevelExchange:
-    """Build a two-level method from the options of a name; ``int4`` between nodes of 8 ranks by default."""
-    readers = {"inside": _read_inside, "between": _between_reader(find), "node": whole(2, 4096)}
-    values = read_options(text, options, readers)
-    return TwoLevelExchange(between=values.get("between") or find("int4"), node=values.get("node", 8))
-
-
-def _diloco(text: str, options: dict[str, str], find: Find) -> DiLoCoExchange:
-    """Build DiLoCo from the options of a name; ``every`` is read first, as there are at most so many fragments."""
-    every = read_options(text, {"every": options.get("every", "50")}, {"every": whole(1, _MOST_STEPS)})["every"]
-    readers = {
-        "every": whole(1, _MOST_STEPS),
-        "inner": inner_reader(find),
-        "fragments": whole(1, every),
-        "outer_lr": real(0.0, 10.0),
-        "outer_momentum": real(0.0, 0.9999),
-    }
-    defaults = {"fragments": 1, "outer_lr": 0.7, "outer_momentum": 0.9}
-    values = defaults | {"inner": None} | read_options(text, options, readers) | {"every": every}
-    return DiLoCoExchange(steps=values.pop("every"), inner=values.pop("inner") or find("float32"), **values)
+    make, options = partial(BlockExchange, width=width, block=0), {"feedback": _feedback(width.feedback)}
+    if width.block:
+        meaning = f"values that share a scale, {width.block} by default"
+        options = {"block": Option(_power_of_two, str(width.block), meaning)} | options
+    return _family(width.name, f"{width.summary}; sums in float32", make, **options)
 
 
 BUILT_IN: tuple[Family, ...] = (
@@ -790,88 +755,87 @@ BUILT_IN: tuple[Family, ...] = (
     _family(
         "codec",
         "any codec that `lightloom catalog` lists, plug-ins too, around a ring",
-        lambda name="block-fixed-point:8", feedback=False: CodecExchange(coder=name, feedback=feedback),
-        {"name": (lambda name: find_codec(name).name, "the codec, block-fixed-point:8 by default"), **_feedback("off")},
-        compared=(),
+        CodecExchange,
+        (),
+        name=Option(_read_codec, "block-fixed-point:8", "the codec, block-fixed-point:8 by default", "coder", str),
+        feedback=_feedback("no"),
     ),
     _family(
         "inceptionn",
         "INCEPTIONN around a ring: 0, 8, 16 or 32 bits a value, more for larger gradients and sums",
-        lambda bound=10, feedback=True, **scaled: InceptionnExchange(exponent=bound, feedback=feedback, **scaled),
-        {
-            "bound": (_read_bound, "largest error of an encoding, a power of two from 2^-1 to 2^-14; 2^-10 by default"),
-            "scaled": (flag, "scale each message by a power of two first; off by default: an absolute bound"),
-            **_feedback("on"),
-        },
-        compared=("inceptionn", "inceptionn:scaled"),
+        InceptionnExchange,
+        ("inceptionn", "inceptionn:scaled"),
+        bound=Option(
+            _read_bound,
+            "2^-10",
+            "largest error of an encoding, a power of two from 2^-1 to 2^-14; 2^-10 by default",
+            "exponent",
+            "2^-{}".format,
+        ),
+        scaled=Option(flag, "no", "scale each message by a power of two first; off by default: an absolute bound"),
+        feedback=_feedback("yes"),
     ),
     _family(
         "truncate",
         "float32 without its low bits, around a ring",
-        partial(TruncatedExchange, bits=16),
-        {"bits": (_read_dropped, "low bits that are cut off: 16 (the default), 22 or 24"), **_feedback("off")},
+        TruncatedExchange,
+        bits=Option(_read_dropped, "16", "low bits that are cut off: 16 (the default), 22 or 24"),
+        feedback=_feedback("no"),
     ),
     _family(
         "topk",
         "the largest values of each tensor with their indices, gathered from all ranks",
-        partial(TopKExchange, share=0.01, feedback=True),
-        {
-            "share": (real(1e-6, 1.0), "values that are sent, from 1e-6 to 1; 0.01 by default"),
-            **_feedback("on", "keep what is not sent for the"),
-        },
+        TopKExchange,
+        share=Option(real(1e-6, 1.0), "0.01", "values that are sent, from 1e-6 to 1; 0.01 by default"),
+        feedback=_feedback("yes", "keep what is not sent for the"),
     ),
     _family(
         "powersgd",
         "each gradient matrix as a product of two narrow ones, which are averaged",
-        partial(PowerSgdExchange, rank=2, feedback=True),
-        {
-            "rank": (whole(1, 1024), "columns of the narrow matrices, from 1 to 1024; 2 by default"),
-            **_feedback("on", "add what the product leaves out to the"),
-        },
+        PowerSgdExchange,
+        rank=Option(whole(1, 1024), "2", "columns of the narrow matrices, from 1 to 1024; 2 by default"),
+        feedback=_feedback("yes", "add what the product leaves out to the"),
     ),
     _family(
         "localsgd",
         "weights averaged every so many steps; other training than data parallelism",
-        lambda every=20: LocalSgdExchange(steps=every),
-        {"every": (whole(1, _MOST_STEPS), "steps from one average to the next; 20 by default")},
+        LocalSgdExchange,
+        every=Option(_steps, "20", "steps from one average to the next; 20 by default"),
     ),
-    Family(
-        name="diloco",
-        summary="what weights moved by averaged every so many steps, with an outer optimizer; other training",
-        options=(
-            ("every", "inner steps from one exchange to the next; 50 by default"),
-            ("inner", "method that averages what weights moved by, in parentheses; float32 by default"),
-            ("fragments", "parts of the model that take turns, at most the steps; 1 by default"),
-            ("outer_lr", "learning rate of the outer optimizer; 0.7 by default"),
-            ("outer_momentum", "Nesterov momentum of the outer optimizer; 0.9 by default"),
+    _family(
+        "diloco",
+        "what weights moved by averaged every so many steps, with an outer optimizer; other training",
+        DiLoCoExchange,
+        ("diloco:every=20",),
+        every=Option(_steps, "50", "inner steps from one exchange to the next; 50 by default"),
+        inner=Option(
+            _read_inner, "float32", "method that averages what weights moved by, in parentheses; float32 by default"
         ),
-        build=_diloco,
-        compared=("diloco:every=20",),
+        fragments=Option(_steps, "1", "parts of the model that take turns, at most the steps; 1 by default"),
+        outer_lr=Option(real(0.0, 10.0), "0.7", "learning rate of the outer optimizer; 0.7 by default"),
+        outer_momentum=Option(real(0.0, 0.9999), "0.9", "Nesterov momentum of the outer optimizer; 0.9 by default"),
     ),
-    Family(
-        name="two-level",
-        summary="float32 inside a node, another method between nodes",
-        options=(
-            ("inside", "float32, what ranks of a node exchange"),
-            ("between", "method between nodes, in parentheses; int4 by default"),
-            ("node", "ranks of a node; 8 by default"),
-        ),
-        build=_two_level,
-        compared=(),
+    _family(
+        "two-level",
+        "float32 inside a node, another method between nodes",
+        TwoLevelExchange,
+        (),
+        inside=Option(_read_inside, "float32", "float32, what ranks of a node exchange"),
+        between=Option(_read_between, "int4", "method between nodes, in parentheses; int4 by default"),
+        node=Option(whole(2, 4096), "8", "ranks of a node; 8 by default"),
     ),
     _family(
         "optical",
         "integer codes with a scale a block, averaged by light",
-        partial(OpticalExchange, averager="ideal", bits=16, block=256),
-        {
-            "averager": (
-                _read_averager,
-                "ideal (the default) or another averager, in parentheses; see docs/photonics/averaging.md",
-            ),
-            "bits": (whole(2, 32), "bits of a code, from 2 to 32; 16 by default"),
-            "block": (whole(1, 1 << 20), "values that share a scale; 256 by default"),
-        },
-        compared=(),
+        OpticalExchange,
+        (),
+        averager=Option(
+            _read_averager,
+            "ideal",
+            "ideal (the default) or another averager, in parentheses; see docs/photonics/averaging.md",
+        ),
+        bits=Option(whole(2, 32), "16", "bits of a code, from 2 to 32; 16 by default"),
+        block=Option(whole(1, 1 << 20), "256", "values that share a scale; 256 by default"),
     ),
 )
 
