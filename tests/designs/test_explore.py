@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import count, permutations
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -56,9 +57,19 @@ def space(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("site", [{}, {"host_price": "$ 1000"}], ids=["host without a price", "host of $ 1000"])
-def test_the_pruned_front_is_that_of_all_designs(space: Path, site: dict[str, object]) -> None:
-    pruned, every = (ll.design(MODEL, ranks=8, batch=4, space=space, site=site, prune=prune) for prune in (True, False))
+@cache
+def explored(*, prune: bool = True, host_price: float | None = None) -> DesignFront:
+    """Designs of the space above among 8 ranks, found once for all tests that only look at them."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "space.yaml"
+        path.write_text(SPACE)
+        site = {} if host_price is None else {"host_price": host_price}
+        return ll.design(MODEL, ranks=8, batch=4, space=path, site=site, prune=prune)
+
+
+@pytest.mark.parametrize("price", [None, 5000.0], ids=["host without a price", "host of $ 5000"])
+def test_the_pruned_front_is_that_of_all_designs(price: float | None) -> None:
+    pruned, every = (explored(prune=prune, host_price=price) for prune in (True, False))
     assert [row["name"] for row in pruned.rows() if row["on_front"]] == [
         row["name"] for row in every.rows() if row["on_front"]
     ]
@@ -72,12 +83,8 @@ def test_the_pruned_front_is_that_of_all_designs(space: Path, site: dict[str, ob
 
 def test_what_leads_at_some_host_price_stays_where_nothing_states_it(space: Path) -> None:
     """A missing price is not nothing, neither for the front nor for a ratio or a break-even price."""
-
-    def found(**site: object) -> DesignFront:
-        return ll.design(MODEL, ranks=8, batch=4, space=space, site=site, prune=False)
-
-    unknown = found()
-    fronts = [{row["name"] for row in each.rows() if row["on_front"]} for each in (unknown, found(host_price=0.0))]
+    unknown, free = explored(prune=False), explored(prune=False, host_price=0.0)
+    fronts = [{row["name"] for row in each.rows() if row["on_front"]} for each in (unknown, free)]
     assert fronts[1] <= fronts[0]
     pair = [unknown.exploration.best(technology, 0, known=True) for technology in ("optical", "electrical")]
     assert pair[0] is not None and pair[1] is not None
@@ -92,7 +99,7 @@ def test_what_leads_at_some_host_price_stays_where_nothing_states_it(space: Path
     assert crossings >= 2
     assert told.limit is not None and told.least != pytest.approx(told.limit)
     for price in (5000.0, 40_000.0):
-        stated = found(host_price=price)
+        stated = explored(prune=False, host_price=price)
         names = {row["name"] for row in stated.rows() if row["on_front"]}
         assert names <= fronts[0]
         same = [
@@ -107,7 +114,8 @@ def test_what_leads_at_some_host_price_stays_where_nothing_states_it(space: Path
         assert not stated.exploration.candidates[0].worth.alike
     lines = [line for line in verdict_lines(unknown) if line.startswith("samples per dollar")]
     assert lines and all("if the price of host-hgx-h100 is nothing" in line for line in lines)
-    hashes = [each.to_json()["provenance"]["configuration"] for each in (unknown, found(), stated)]
+    again = ll.design(MODEL, ranks=8, batch=4, space=space, prune=False)
+    hashes = [each.to_json()["provenance"]["configuration"] for each in (unknown, again, stated)]
     assert hashes[0] == hashes[1] != hashes[2]
 
 
@@ -298,8 +306,7 @@ def test_all_designs_of_the_default_space_at_64_ranks_give_the_same_front() -> N
 
 
 def test_results_say_which_designs_pay_for_a_library(space: Path) -> None:
-    found = ll.design(MODEL, ranks=8, batch=4, space=space)
-    said = "\n".join(found.to_json()["assumptions"])
+    said = "\n".join(explored().to_json()["assumptions"])
     assert "electrical designs are carried by nccl-hopper" in said
     assert "optical designs are carried by ideal software" in said
     assert "lead is an upper bound" in said
