@@ -15,8 +15,8 @@ from lightloom.core.errors import WorkloadError
 from lightloom.models import operator_words
 from lightloom.models.graph import ComputeGraph, Operator, has_samples
 from lightloom.models.onnx_shapes import ShapedModel, Value, merged, shaped_model
-from lightloom.models.operator_words import VIEWS, Product, Shape, experts_dimensions, has_rule
-from lightloom.models.traces.calls import convolution_sizes, named_axes
+from lightloom.models.operator_words import VIEWS, Product, Shape, has_rule
+from lightloom.models.traces.calls import named_sizes
 from lightloom.models.traces.operators import TraceReading, numbered
 
 # Kinds and FLOPs of ONNX operators, from the table of operators, into whose words they are translated.
@@ -281,7 +281,7 @@ class _OnnxGraph:
             yield Operator(
                 name=f"input.{name}",
                 kind="input",
-                dimensions=_without_empty(named_axes("input", shape, self._model.batch)),
+                dimensions=named_sizes("input", shape, self._model.batch, (), None),
                 activation_bytes=self._model.values[name].elements * _ELEMENT_BYTES,
             )
 
@@ -331,7 +331,7 @@ class _OnnxGraph:
             name=name,
             kind=kind,
             inputs=sources,
-            dimensions=self._dimensions(node, kind, product, values, output, sampled),
+            dimensions=self._dimensions(node, kind, product, values, output.shape, sampled),
             forward_flops=forward,
             backward_flops=multiplied * _factors(node, needing) if multiplied else forward * bool(needing),
             parameters=fresh,
@@ -376,36 +376,17 @@ class _OnnxGraph:
         kind: str,
         product: Product | None,
         values: Sequence[Value | None],
-        output: Value,
+        shape: Shape,
         sampled: bool,
     ) -> dict[str, int]:
-        """Return the named sizes of an operator; ``sample`` only if it is ``sampled``, none of 0."""
-        shape = output.shape
-        found = named_axes(kind, shape, self._model.batch if sampled else None)
-        weight = values[weight_place(node)] if kind == "conv" and len(values) > weight_place(node) else None
-        if weight is not None and values[0] is not None:
-            found |= convolution_sizes(values[0].shape, weight.shape, shape)
-        elif kind == "experts" and product is not None and values[1] is not None:
-            found = experts_dimensions(
-                shape, self._model.batch if sampled else None, values[1].shape[0], product.summed
-            )
-        elif kind == "attention":
-            found = self._heads(node, found)
-        elif kind in ("linear", "matmul") and product is not None:
-            found["in_channel"] = product.summed
-            if kind == "linear":
-                found["channel"] = shape[-1]
-        return _without_empty(found)
-
-    def _heads(self, node: Node, found: dict[str, int]) -> dict[str, int]:
-        """Return the sizes of attention of (sample, head, T, D); of other forms those of the axes."""
-        q, k = (self._model.values[name].shape for name in node.input[:2])
-        if len(q) != 4 or len(k) != 4:
-            return found
-        sizes = {"head": q[1], "sequence": q[2], "key_sequence": k[2], "head_dim": q[3]}
-        if k[1] < q[1]:
-            sizes["key_head"] = k[1]
-        return {name: size for name, size in found.items() if name == "sample"} | sizes
+        """Return the named sizes of an operator with this output shape; ``sample`` only if it is ``sampled``."""
+        batch = self._model.batch if sampled else None
+        places = (0, weight_place(node)) if kind == "conv" else (0, 1)
+        factors = [value.shape for place in places if place < len(values) and (value := values[place]) is not None]
+        if kind == "attention":  # of queries and keys as (sample, head, T, D); axes of other forms have no names
+            factors = [(batch or 1, *factor[1:]) for factor in factors] if {len(f) for f in factors} == {4} else []
+        summed = None if product is None or kind in ("recurrent", "attention") else product.summed
+        return named_sizes(kind, shape, batch, factors, summed)
 
 
 def _factors(node: Node, needing: Sequence[str]) -> int:
@@ -417,8 +398,3 @@ def _factors(node: Node, needing: Sequence[str]) -> int:
         return 2 * any(name in needing for name in node.input[:3])
     places = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "LSTM": 2, "GRU": 2, "RNN": 2}
     return sum(name in needing for name in node.input[: places.get(node.op_type, len(node.input))])
-
-
-def _without_empty(sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return the sizes without those of 0."""
-    return {name: size for name, size in sizes.items() if size > 0}

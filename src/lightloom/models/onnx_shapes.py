@@ -1,7 +1,7 @@
 """An ONNX model with the shape of every tensor, as ``onnx.shape_inference`` finds them; weights are never loaded."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.models.norms import NormFinder
 
 # Values of small constants of an ONNX model, from which shapes follow that ``onnx.shape_inference`` leaves open.
 #
@@ -387,6 +388,8 @@ _ACTIVATIONS = {"Erf": "Gelu", "Tanh": "Gelu", "Sigmoid": "Swish"}
 """Kind of activation by the node that only it contains."""
 _VIEWS = ("Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
 _CASTS = ("Cast", "Identity")
+_NORM_WORDS = {"Cast": "to", "Clip": "clamp", "Max": "maximum", "ReduceMean": "mean"}
+"""Words of norms by the node, where they are others."""
 _DEEPEST = 12
 """Most parts of an activation."""
 
@@ -420,18 +423,18 @@ class _Merger:
 
     def model(self) -> ShapedModel:
         """Merge one kind of kernel after the other, and return the model with the nodes that are left."""
-        for rewrite in (
-            self._simplify,
-            self._merge_norm,
-            self._merge_activation,
-            self._merge_attention,
-            self._merge_product,
-        ):
-            for place in list(self._nodes):
-                if place in self._nodes:
-                    rewrite(place, self._nodes[place])
+        self._rewrite(self._simplify)
+        self._merge_norms()
+        for merge in (self._merge_activation, self._merge_attention, self._merge_product):
+            self._rewrite(merge)
         nodes = [each for place in sorted(self._nodes) for each in (*self._aliases.get(place, ()), self._nodes[place])]
         return replace(self._model, nodes=tuple(nodes), values=self._values)
+
+    def _rewrite(self, rewrite: Callable[[int, Message], None]) -> None:
+        """Rewrite the node at each place that still has one."""
+        for place in list(self._nodes):
+            if place in self._nodes:
+                rewrite(place, self._nodes[place])
 
     def _simplify(self, place: int, node: Message) -> None:
         """Make a view of a node that computes nothing, and a copy of a view that no strides can express.
@@ -441,17 +444,17 @@ class _Merger:
         name = node.input[0] if node.input else ""
         if node.op_type == "Dropout" and (node.input[1:] or node.attribute):
             ratios = [each.f for each in node.attribute if each.name == "ratio"]
-            if 0 in (*map(self._number, node.input[1:]), *ratios):
+            if 0 in (*map(self.number, node.input[1:]), *ratios):
                 self._view(place)
         elif node.op_type == "Cast":
             read, made = self._values.get(name), self._values.get(node.output[0])
             if read is not None and made is not None and read.data_type == made.data_type:
                 self._view(place)
         elif node.op_type == "Gather":  # what is taken at one constant index of an axis
-            if name not in self._constant and self._is_scalar(node.input[1]):
+            if name not in self._constant and self.is_scalar(node.input[1]):
                 self._view(place, "Squeeze")
         elif node.op_type == "Reshape" and name not in self._constant:
-            source = self._made_by(name, "Transpose")
+            source = self.made_by(name, "Transpose")
             if source is not None:
                 before, after = (self._values[each].shape for each in (self._nodes[source].input[0], node.output[0]))
                 order = _attribute(self._nodes[source], "perm") or list(range(len(before)))[::-1]
@@ -467,74 +470,17 @@ class _Merger:
 
     # Norms
 
-    def _merge_norm(self, place: int, root: Message) -> None:
-        """Make one norm of the parts around a square root, if they are those of a layer norm or an RMS norm."""
-        if root.op_type != "Sqrt":
-            return
-        parts, name = {place}, root.input[0]
-        while (source := self._made_by(name, "Add", "Clip", "Max", *_CASTS)) is not None:
-            parts.add(source)
-            name = self._varying(self._nodes[source])
-        mean = self._made_by(name, "ReduceMean")
-        square = None if mean is None else self._made_by(self._nodes[mean].input[0], "Pow", "Mul")
-        if mean is None or square is None or not self._squares(self._nodes[square]):
-            return
-        values = self._nodes[square].input[0]
-        parts |= {mean, square}
-        scale, end = root.output[0], self._only_reader(root.output[0])
-        if end is not None and self._is_reciprocal_of(self._nodes[end], scale):
-            parts.add(end)
-            end = self._only_reader(self._nodes[end].output[0])
-        if end is None or self._nodes[end].op_type not in ("Mul", "Div") or values not in self._nodes[end].input:
-            return
-        parts.add(end)
-        end, weights = self._with_channels(parts, end)
-        centred, values = self._before_norm(parts, values)
-        kind = "LayerNormalization" if centred or len(weights) > 1 else "RMSNormalization"
-        self._replace(parts, end, kind, [values, *weights])
-
-    def _with_channels(self, parts: set[int], end: int) -> tuple[int, list[str]]:
-        """Add weight and bias of the channels, which follow, to ``parts``; return the last part, and their names."""
-        weights: list[str] = []
-        while (follower := self._only_reader(self._nodes[end].output[0])) is not None:
-            node = self._nodes[follower]
-            channels = self._channels(node) if node.op_type in ("Mul", "Add") else []
-            if len(channels) == 1:
-                weights += channels
-            elif node.op_type not in _CASTS:
-                break
-            parts.add(follower)
-            end = follower
-        return end, weights
-
-    def _before_norm(self, parts: set[int], values: str) -> tuple[bool, str]:
-        """Add to ``parts`` the casts of what a norm reads, and what takes away the mean.
-
-        Returns whether the mean is taken away, and the name of the tensor that the norm then reads.
-        """
-        centred, source = False, self._made_by(values, "Sub")
-        mean = None if source is None else self._made_by(self._nodes[source].input[1], "ReduceMean")
-        if source is not None and mean is not None and self._readers[values] <= parts:
-            centred, values = True, self._nodes[source].input[0]
-            parts |= {source, mean}
-        source = self._made_by(values, *_CASTS)
-        if source is not None and self._readers[values] <= parts:
-            parts.add(source)
-            values = self._nodes[source].input[0]
-        return centred, values
-
-    def _squares(self, node: Message) -> bool:
-        """Return whether a ``Pow`` has the exponent 2, or another node (a ``Mul``) reads one tensor twice."""
-        if node.op_type == "Pow":
-            return self._number(node.input[1]) == 2
-        return len(set(node.input)) == 1
-
-    def _is_reciprocal_of(self, node: Message, name: str) -> bool:
-        """Return whether a node is the reciprocal of the tensor ``name``, or a constant of one element divided by
-        it."""
-        if node.op_type == "Reciprocal":
-            return True
-        return node.op_type == "Div" and bool(node.input[1] == name) and self._is_scalar(node.input[0])
+    def _merge_norms(self) -> None:
+        """Make one norm of the parts of each, a layer norm of those that take away a mean or add a bias."""
+        for norm in _Norms(self._nodes, self).norms():
+            nodes = [self._nodes[place] for place in norm]
+            inside = {name for node in nodes for name in node.output}
+            read = [name for node in nodes for name in self.varying(node) if name not in inside]
+            sums = [node for node in nodes if node.op_type in ("Mul", "Add")]
+            weights = [name for node in sums for name in self.channels(node) if not self.is_scalar(name)]
+            centred = any(node.op_type == "Sub" for node in nodes)
+            kind = "LayerNormalization" if centred or len(weights) > 1 else "RMSNormalization"
+            self._replace(set(norm), norm[-1], kind, [*dict.fromkeys(read), *weights])
 
     # Activations
 
@@ -560,7 +506,7 @@ class _Merger:
                     continue
                 seen.add(name)
                 yield name
-                if (maker := self._made_by(name, *_POINTWISE)) is not None:
+                if (maker := self.made_by(name, *_POINTWISE)) is not None:
                     waiting.append(maker)
 
     def _region(self, place: int, argument: str) -> set[int]:
@@ -577,8 +523,8 @@ class _Merger:
                 return set()
             region.add(at)
             for name in self._nodes[at].input:
-                if name != argument and not self._is_scalar(name):
-                    if (maker := self._made_by(name)) is None:
+                if name != argument and not self.is_scalar(name):
+                    if (maker := self.made_by(name)) is None:
                         return set()
                     waiting.append(maker)
         while len(region) < _DEEPEST:
@@ -588,10 +534,10 @@ class _Merger:
                 break
             inner = {name for at in region for name in self._nodes[at].output}
             outer = [name for name in self._nodes[follower].input if name not in inner | {argument}]
-            others = [name for name in outer if not self._is_scalar(name)]
-            beside = {maker for name in others if (maker := self._made_by(name, *_POINTWISE)) is not None}
+            others = [name for name in outer if not self.is_scalar(name)]
+            beside = {maker for name in others if (maker := self.made_by(name, *_POINTWISE)) is not None}
             read = [name for at in beside for name in self._nodes[at].input if name != argument]
-            if len(beside) < len(others) or not all(map(self._is_scalar, read)):
+            if len(beside) < len(others) or not all(map(self.is_scalar, read)):
                 break
             region |= {follower, *beside}
         return region if self._closed(region) else set()
@@ -605,16 +551,16 @@ class _Merger:
         if any(each.name == "axis" and each.i not in (-1, 3) for each in softmax.attribute):
             return
         parts, masks, name = {place}, list[tuple[str, ...]](), softmax.input[0]
-        while (source := self._made_by(name, "Add", "Mul", "Div", "Where", *_CASTS)) is not None:
+        while (source := self.made_by(name, "Add", "Mul", "Div", "Where", *_CASTS)) is not None:
             node = self._nodes[source]
-            varying = [each for each in node.input if each not in self._constant]
+            varying = self.varying(node)
             if len(varying) != 1:
                 return
-            if not all(self._is_scalar(each) for each in node.input if each in self._constant):
+            if not all(self.is_scalar(each) for each in node.input if each in self._constant):
                 masks.append((node.op_type, *("" if each in varying else each for each in node.input)))
             parts.add(source)
             name = varying[0]
-        scores = self._made_by(name, "MatMul")
+        scores = self.made_by(name, "MatMul")
         if scores is None:
             return
         parts.add(scores)
@@ -622,7 +568,7 @@ class _Merger:
         while end is not None and self._nodes[end].op_type in ("Dropout", *_CASTS):
             parts.add(end)
             end = self._only_reader(self._nodes[end].output[0])
-        if end is None or self._nodes[end].op_type != "MatMul" or self._made_by(self._nodes[end].input[0]) not in parts:
+        if end is None or self._nodes[end].op_type != "MatMul" or self.made_by(self._nodes[end].input[0]) not in parts:
             return
         parts.add(end)
         q, k = (self._unscaled(parts, each) for each in self._nodes[scores].input)
@@ -644,17 +590,17 @@ class _Merger:
 
     def _unscaled(self, parts: set[int], name: str) -> str:
         """Return the name of an operand before its scaling by scalars, and add the scaling to ``parts``."""
-        while (source := self._made_by(name, "Mul", "Div")) is not None:
-            if self._readers[name] - parts or not any(self._is_scalar(each) for each in self._nodes[source].input):
+        while (source := self.made_by(name, "Mul", "Div")) is not None:
+            if self._readers[name] - parts or not any(self.is_scalar(each) for each in self._nodes[source].input):
                 break
             parts.add(source)
-            name = self._varying(self._nodes[source])
+            name = next(iter(self.varying(self._nodes[source])), "")
         return name
 
     def _keys(self, name: str) -> str:
         """Return the name of keys (sample, head, T, D) of keys (sample, head, D, T); empty if no transposition made
         them."""
-        source = self._made_by(name, "Transpose")
+        source = self.made_by(name, "Transpose")
         if source is None or len(self._values[name].shape) != 4:
             return ""
         samples, heads, size, tokens = self._values[name].shape
@@ -670,7 +616,7 @@ class _Merger:
         """
         first = name
         for kind in ("Reshape", "Expand", "Unsqueeze"):
-            source = self._made_by(first, kind)
+            source = self.made_by(first, kind)
             if source is None:
                 return name
             first = str(self._nodes[source].input[0])
@@ -768,10 +714,10 @@ class _Merger:
         The name is empty where the tensor is not chosen so.
         """
         parts: set[int] = set()
-        while (source := self._made_by(name, "Transpose", *_CASTS)) is not None:
+        while (source := self.made_by(name, "Transpose", *_CASTS)) is not None:
             parts.add(source)
             name = self._nodes[source].input[0]
-        source = self._made_by(name, "Gather")
+        source = self.made_by(name, "Gather")
         if source is None or len(self._values[name].shape) != 3:
             return parts, ""
         stack, chosen = self._nodes[source].input
@@ -783,13 +729,13 @@ class _Merger:
         weight, follower = product.input[1], self._only_reader(product.output[0])
         if follower is None or self._nodes[follower].op_type != "Add" or weight not in self._constant:
             return
-        bias = self._channels(self._nodes[follower])
+        bias = self.channels(self._nodes[follower])
         if len(bias) == 1 and len(self._values[weight].shape) == 2:
             self._replace({place, follower}, follower, "Gemm", [*product.input, *bias], name=product.name)
 
     # What nodes are
 
-    def _made_by(self, name: str, *kinds: str) -> int | None:
+    def made_by(self, name: str, *kinds: str) -> int | None:
         """Return the place of the node that makes a tensor; of any kind without ``kinds``.
 
         None if no node makes it, or one of another kind.
@@ -797,21 +743,26 @@ class _Merger:
         place = self._made.get(name, -1)
         return place if place in self._nodes and (not kinds or self._nodes[place].op_type in kinds) else None
 
-    def _varying(self, node: Message) -> str:
-        """Return the name of the first input of a node that is no constant; empty if all are."""
-        return next((name for name in node.input if name not in self._constant), "")
+    def varying(self, node: Message) -> list[str]:
+        """Return the names of the inputs of a node that are no constants."""
+        return [name for name in node.input if name and name not in self._constant]
 
-    def _is_scalar(self, name: str) -> bool:
+    def readers(self, node: Message) -> set[int]:
+        """Return the places of the nodes that read what a node makes; -1 stands for a result of the model."""
+        found = {-1} if not self._outputs.isdisjoint(node.output) else set[int]()
+        return found.union(*(self._readers.get(name, ()) for name in node.output))
+
+    def is_scalar(self, name: str) -> bool:
         """Return whether a name is a constant of one element; True for the empty name of an input that is left out."""
         value = self._values.get(name)
         return not name or (name in self._constant and value is not None and value.elements == 1)
 
-    def _number(self, name: str) -> float | None:
+    def number(self, name: str) -> float | None:
         """Return the value of a constant of one element; None for others."""
-        value = self._model.constants.value(name, 1) if self._is_scalar(name) and name else None
+        value = self._model.constants.value(name, 1) if self.is_scalar(name) and name else None
         return None if value is None else float(value.reshape(-1)[0])
 
-    def _channels(self, node: Message) -> list[str]:
+    def channels(self, node: Message) -> list[str]:
         """Return the names of constants that a node reads and that hold one number for each channel of its result.
 
         Channels are the last axis; only floating-point constants count.
@@ -863,6 +814,29 @@ class _Merger:
         self._nodes[end] = node
         for read in inputs:
             self._readers.setdefault(read, set()).add(end)
+
+
+class _Norms(NormFinder):
+    """Finder of norms written in parts among the nodes of a model; their reads and sources leave constants out."""
+
+    def __init__(self, nodes: Mapping[int, Message], merger: _Merger) -> None:
+        self._nodes, self._merger = nodes, merger
+        self.words = {place: self._word(node) for place, node in nodes.items()}
+        self.reads = {place: merger.varying(node) for place, node in nodes.items()}
+        self.sources = {place: [merger.made_by(name) for name in names] for place, names in self.reads.items()}
+        self.readers = {place: merger.readers(node) for place, node in nodes.items()}
+
+    def _word(self, node: Message) -> str:
+        """Return the word of a node in norms; a power other than the square, and a division of a number, have their
+        own."""
+        if node.op_type == "Pow":
+            return "square" if self._merger.number(node.input[1]) == 2 else "power"
+        if node.op_type == "Div" and self._merger.is_scalar(node.input[0]):
+            return "reciprocal"
+        return _NORM_WORDS.get(node.op_type, node.op_type.lower())
+
+    def weighs(self, place: int, last: int) -> bool:
+        return len(self._merger.channels(self._nodes[place])) == 1
 
 
 def _attribute(node: Message, name: str) -> list[int]:

@@ -183,6 +183,30 @@ def experts_dimensions(shape: Sequence[int], batch: int | None, experts: int, su
     return ({} if batch is None else {"sample": batch}) | sizes
 
 
+def attention_sizes(queries: Shape, keys: Shape, batch: int | None) -> dict[str, int]:
+    """Return the sizes of attention by name, from shapes (..., head, T, D); leading axes that are no samples count as
+    heads.
+
+    ``sample`` is left out where ``batch`` is None.
+    """
+    heads = max(1, math.prod(queries[:-2]) // (batch or 1))
+    sizes = {"head": heads, "sequence": queries[-2], "key_sequence": keys[-2], "head_dim": queries[-1]}
+    if min(len(queries), len(keys)) > 2 and keys[-3] < queries[-3]:
+        sizes["key_head"] = keys[-3]
+    return ({} if batch is None else {"sample": batch}) | sizes
+
+
+def convolution_sizes(inputs: Shape, weight: Shape, outputs: Shape) -> dict[str, int]:
+    """Return ``in_channel`` (the channels of the input), kernel sizes by axis, and ``groups``, from three shapes."""
+    in_channel = inputs[1] if len(inputs) == len(weight) else inputs[0]
+    out_channel = outputs[1] if len(outputs) == len(weight) else outputs[0]
+    transposed = weight[0] == in_channel and weight[0] != out_channel
+    groups = out_channel // weight[1] if transposed else in_channel // weight[1]
+    names = {3: ("length",), 4: ("height", "width")}.get(len(weight), ("depth", "height", "width"))
+    kernel = {f"kernel_{name}": size for name, size in zip(names, weight[2:], strict=False)}
+    return {"in_channel": in_channel, **kernel, "groups": max(1, groups)}
+
+
 def heads_first(name: str, shape: Shape) -> Shape:
     """Return the shape of an operand of a call of attention as (..., head, T, D), transposed where the call has T
     first."""

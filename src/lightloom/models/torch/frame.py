@@ -1,6 +1,5 @@
 """The state of a recorder: the origin of each storage, and the torch function in progress."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lightloom.models.graph import TENSOR_KINDS, Operator
-from lightloom.models.operator_words import Product, experts_dimensions, plain_word
+from lightloom.models.operator_words import Product, attention_sizes, convolution_sizes, experts_dimensions, plain_word
 
 # From a traced call to an operator's word and named dimensions.
 #
@@ -101,15 +100,6 @@ def attention_call(arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[
     order = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = {**dict(zip(order, arguments, strict=False)), **named}
     return given["query"], given["key"], given.get("attn_mask"), bool(given.get("is_causal", False))
-
-
-def attention_dimensions(q: Tensor, k: Tensor, batch: int | None) -> dict[str, int]:
-    """q (B, H, T, D), k (B, key H, key T, D); leading axes other than B count as heads."""
-    heads = max(1, math.prod(q.shape[:-2]) // (batch or 1))
-    sizes = {"head": heads, "sequence": q.shape[-2], "key_sequence": k.shape[-2], "head_dim": q.shape[-1]}
-    if q.dim() > 2 and k.dim() > 2 and k.shape[-3] < q.shape[-3]:
-        sizes["key_head"] = k.shape[-3]
-    return ({} if batch is None else {"sample": batch}) | {name: int(size) for name, size in sizes.items()}
 
 
 class Call(NamedTuple):
@@ -285,7 +275,7 @@ def dimensions(
     output = outputs[0]
     if kind == "attention":
         query, key, _, _ = attention_call(frame.arguments, frame.named)
-        return attention_dimensions(query, key, batch), None
+        return attention_sizes(tuple(query.shape), tuple(key.shape), batch), None
     if kind == "linear":
         return linear_dimensions(output.shape, batch, frame.products[-1][1].summed)
     if kind == "experts":
@@ -296,14 +286,8 @@ def dimensions(
     axes = _inherited_axes(kind, sources, output)
     sizes, axes = output_dimensions(output.shape, batch, axes)
     if kind == "conv":
-        weight, transposed, groups = next(
-            (call.args[1], call.args[6], int(call.args[8])) for call, _ in frame.products if call.name == "convolution"
-        )
-        in_channel = weight.shape[0] if transposed else weight.shape[1] * groups
-        kernel = {
-            f"kernel_{name}": int(size) for name, size in zip(_SPATIAL[weight.dim() - 2], weight.shape[2:], strict=True)
-        }
-        sizes |= {"in_channel": int(in_channel), **kernel, "groups": groups}
+        call = next(call for call, _ in frame.products if call.name == "convolution")
+        sizes |= convolution_sizes(*(tuple(tensor.shape) for tensor in (*call.args[:2], call.outputs[0])))
     elif frame.products and kind in TENSOR_KINDS:
         sizes["in_channel"] = frame.products[-1][1].summed
     return sizes, axes

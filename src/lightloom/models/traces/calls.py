@@ -24,7 +24,19 @@ import numpy as np
 from lightloom.core.documents import MOST_TRACE_BYTES, load_json
 from lightloom.core.errors import WorkloadError
 from lightloom.models import operator_words
-from lightloom.models.operator_words import KIND_OF_WORD, VIEWS, Product, has_rule, is_move, plain_word
+from lightloom.models.graph import TENSOR_KINDS
+from lightloom.models.operator_words import (
+    KIND_OF_WORD,
+    VIEWS,
+    Product,
+    Shape,
+    attention_sizes,
+    convolution_sizes,
+    experts_dimensions,
+    has_rule,
+    is_move,
+    plain_word,
+)
 from lightloom.models.traces.operators import TracedExchange, kind_of_kernel
 
 Entry: TypeAlias = dict[str, Any]
@@ -651,7 +663,7 @@ def _kind(call: Call) -> str:
     return _SAME.get(word, word)
 
 
-# Named axes of the outputs of an execution trace, which records shapes alone.
+# Named axes of the outputs of traces and ONNX files, which record shapes alone.
 
 _SPATIAL = ("height", "width", "depth")
 _IMAGES = ("conv", "pool", "batch_norm", "activation", "add")
@@ -677,12 +689,24 @@ def named_axes(kind: str, shape: tuple[int, ...], batch: int | None) -> dict[str
     return {"sample": batch} | dict(zip(names, sizes, strict=False))
 
 
-def convolution_sizes(inputs: tuple[int, ...], weight: tuple[int, ...], outputs: tuple[int, ...]) -> dict[str, int]:
-    """Return ``in_channel`` (the channels of the input), kernel sizes by axis, and ``groups``, from three shapes."""
-    in_channel = inputs[1] if len(inputs) == len(weight) else inputs[0]
-    out_channel = outputs[1] if len(outputs) == len(weight) else outputs[0]
-    transposed = weight[0] == in_channel and weight[0] != out_channel
-    groups = out_channel // weight[1] if transposed else in_channel // weight[1]
-    names = {3: ("length",), 4: ("height", "width")}.get(len(weight), ("depth", "height", "width"))
-    kernel = {f"kernel_{name}": size for name, size in zip(names, weight[2:], strict=False)}
-    return {"in_channel": in_channel, **kernel, "groups": max(1, groups)}
+def named_sizes(
+    kind: str, shape: Shape, batch: int | None, factors: Sequence[Shape], summed: int | None
+) -> dict[str, int]:
+    """Return the named sizes of an operator, none of 0; ``sample`` only where ``batch`` is given.
+
+    Args:
+        shape: of its output.
+        factors: shapes of what it multiplies: inputs and weights, queries and keys.
+        summed: length of the sums of its product; None where that is not named.
+    """
+    sizes = named_axes(kind, shape, batch)
+    if kind == "attention" and len(factors) >= 2 and min(map(len, factors[:2])) >= 3:
+        sizes = attention_sizes(factors[0], factors[1], batch)
+    elif kind == "conv" and len(factors) >= 2:
+        sizes |= convolution_sizes(factors[0], factors[1], shape)
+    elif kind == "experts" and summed is not None:
+        experts = [factor[0] for factor in factors if len(factor) == 3] or [shape[0]]
+        sizes = experts_dimensions(shape, batch, experts[-1], summed)
+    elif kind in TENSOR_KINDS and summed is not None:
+        sizes |= {"in_channel": summed} | ({"channel": shape[-1]} if kind == "linear" else {})
+    return {name: size for name, size in sizes.items() if size > 0}

@@ -18,7 +18,8 @@ from pathlib import Path
 from lightloom.core.errors import WorkloadError
 from lightloom.core.units import format_time
 from lightloom.models.graph import TENSOR_KINDS, ComputeGraph, MeasuredTimes, Operator, has_samples, without_loss
-from lightloom.models.operator_words import NO_RULE, experts_dimensions, heads_first, plain_word
+from lightloom.models.norms import NormFinder
+from lightloom.models.operator_words import NO_RULE, heads_first, plain_word
 from lightloom.models.traces.calls import (
     BACKWARD,
     Call,
@@ -26,14 +27,13 @@ from lightloom.models.traces.calls import (
     StepParts,
     TraceStep,
     TraceTensor,
-    convolution_sizes,
     cut_steps,
     guessed,
     is_causal,
     kind_of,
     made,
-    named_axes,
     named_parameters,
+    named_sizes,
     other_flops,
     product_flops,
     products,
@@ -53,142 +53,61 @@ from lightloom.models.traces.operators import (
     numbered,
 )
 
-# Normalisations that a library has written in parts, each as one call, as modules of them are traced.
-#
-#     x ──► [to] ──► pow ──► mean ──► add ──► rsqrt ──► mul ──► [to] ──► mul ──► y        one call: rms_norm(x, weight)
-#             └─────────────────────────────────────────┘                └── weight
-#
-# A trace names no modules. What tells such a norm is its arithmetic: a tensor is multiplied by the reciprocal root of
-# the mean of its own squares, which nothing else reads. Accelerators run it as one kernel
-# (``workloads/torch/saved.py``).
-
-_CASTS = frozenset({"to", "to_copy", "type_as", "float"})
-_ROOTS = {"rsqrt": "mul", "sqrt": "div"}
-"""Call that scales a tensor by a root, by the call that takes the root."""
-_BETWEEN = _CASTS | {"add", "clamp", "clamp_min", "maximum"}
-"""Calls between the mean of squares and the root: adding epsilon, and casts."""
-
 
 def with_whole_norms(calls: Sequence[Call]) -> list[Call]:
     """Return the calls of a forward pass, the parts of each norm as one call in the place of the last of them."""
-    return list(_Norms(calls).merged())
+    finder, merged = _Norms(calls), dict(enumerate(calls))
+    for norm in finder.norms():
+        for place in norm:
+            del merged[place]
+        merged[norm[-1]] = finder.as_call(norm)
+    return [merged[place] for place in sorted(merged)]
 
 
-class _Norms:
-    """Finder of norms written in parts among the calls of a forward pass, which it names by their places."""
+class _Norms(NormFinder):
+    """Finder of norms written in parts among the calls of a forward pass."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self._calls = calls
-        self._words = [plain_word(call.name) for call in calls]
-        self._sources: list[list[int | None]] = []
-        """For each call the place of the call that computed each tensor that it reads; None for those that none did."""
-        self._readers: list[set[int]] = [set() for _ in calls]
+        self.words = {place: plain_word(call.name) for place, call in enumerate(calls)}
+        self.reads = {place: [_elements_of(tensor) for tensor in call.reads] for place, call in enumerate(calls)}
+        sources: dict[int, list[int | None]] = {}
+        readers: dict[int, set[int]] = {place: set() for place in self.words}
         producer: dict[int, int] = {}
         for place, call in enumerate(calls):
-            self._sources.append([producer.get(tensor.storage) for tensor in call.reads])
+            sources[place] = [producer.get(tensor.storage) for tensor in call.reads]
             results = made(call)
-            for source in self._sources[place] if results else ():  # views share what they are of
+            for source in sources[place] if results else ():  # views share what they are of
                 if source is not None:
-                    self._readers[source].add(place)
+                    readers[source].add(place)
             producer.update((tensor.storage, place) for tensor in results)
+        self.sources, self.readers = sources, readers
 
-    def merged(self) -> Iterator[Call]:
-        """Yield the calls in order, each norm as one call in the place of its last part."""
-        norms: dict[int, Call] = {}
-        parts: set[int] = set()
-        for place in range(len(self._calls)):
-            norm = self._norm(place)
-            if norm and parts.isdisjoint(norm):
-                norms[max(norm)] = self._whole(sorted(norm))
-                parts |= norm
-        for place, call in enumerate(self._calls):
-            if place in norms:
-                yield norms[place]
-            elif place not in parts:
-                yield call
+    def weighs(self, place: int, last: int) -> bool:
+        channels = self._calls[last].returns[0].shape[-1:]
+        return any(t.shape[-1:] == channels and t.elements == channels[0] for t in self._calls[place].reads[:2])
 
-    def _norm(self, root: int) -> set[int]:
-        """Return the places of the parts of the norm with a root at that place; none if it is of none."""
-        if self._words[root] not in _ROOTS:
-            return set()
-        chain = [root]
-        while (source := self._first(chain[-1])) is not None and self._words[source] in _BETWEEN:
-            chain.append(source)
-        square = None if source is None or self._words[source] != "mean" else self._first(source)
-        scaled = self._only_reader(root)
-        if source is None or square is None or scaled is None or not self._squares(square):
-            return set()
-        values = self._calls[square].reads[0]
-        if self._words[scaled] != _ROOTS[self._words[root]] or not any(_same(values, t) for t in self._read(scaled)):
-            return set()
-        norm = self._with_what_follows({*chain, source, square, scaled}, scaled)
-        self._add_what_precedes(norm)
-        inside = norm - {max(norm)}
-        return norm if all(self._readers[place] <= norm for place in inside) else set()
+    def joins(self, place: int) -> bool:
+        """Return whether a call before a norm can be a part, a sum with its weight among them."""
+        one_axis = len(self._calls[place].returns[0].shape) == 1
+        return super().joins(place) or (self.words[place] == "add" and one_axis)
 
-    def _with_what_follows(self, norm: set[int], last: int) -> set[int]:
-        """Add casts, and weight and bias of the channels, that follow ``last``, to ``norm``, and return it."""
-        while (follower := self._only_reader(last)) is not None:
-            channels = self._calls[last].returns[0].shape[-1:]
-            read = self._read(follower)[:2]
-            weighs = any(t.shape[-1:] == channels and t.elements == channels[0] for t in read)
-            if self._words[follower] not in _CASTS and not (self._words[follower] in ("mul", "add") and weighs):
-                break
-            norm.add(follower)
-            last = follower
-        return norm
-
-    def _add_what_precedes(self, norm: set[int]) -> None:
-        """Add to ``norm`` casts of what it reads, one plus its weight, and what takes away the mean."""
-        waiting = list(norm)
-        while waiting:
-            for source in self._sources[waiting.pop()]:
-                if source is not None and source not in norm and self._readers[source] <= norm and self._joins(source):
-                    norm.add(source)
-                    waiting.append(source)
-
-    def _joins(self, place: int) -> bool:
-        """Return whether a call before a norm can be a part: a cast, a mean, a subtraction of it, or a sum with the
-        weight."""
-        word, shape = self._words[place], self._calls[place].returns[0].shape
-        if word == "sub":
-            return any(len(t.shape) == len(shape) and t.shape[-1:] == (1,) for t in self._read(place))
-        return word in _CASTS or word == "mean" or (word == "add" and len(shape) == 1)
-
-    def _squares(self, place: int) -> bool:
-        """Return whether a call squares a tensor: ``square``, any ``pow``, or a product of it with itself."""
-        read, word = self._read(place), self._words[place]
-        return word in ("pow", "square") or (word == "mul" and len(read) == 2 and _same(*read))
-
-    def _read(self, place: int) -> list[TraceTensor]:
-        """Return the tensors that the call at a place reads."""
-        return self._calls[place].reads
-
-    def _first(self, place: int) -> int | None:
-        """Return the place of the call that computed the first tensor read; None if none did."""
-        return next(iter(self._sources[place]), None)
-
-    def _only_reader(self, place: int) -> int | None:
-        """Return the place of the one call that reads a result and computes; None if several or none do."""
-        readers = self._readers[place]
-        return next(iter(readers)) if len(readers) == 1 else None
-
-    def _whole(self, norm: list[int]) -> Call:
+    def as_call(self, norm: Sequence[int]) -> Call:
         """Return one call ``aten::rms_norm`` that holds the parts, and reads what they read from outside."""
         calls = [self._calls[place] for place in norm]
         reads = [
             tensor
             for place in norm
-            for source, tensor in zip(self._sources[place], self._calls[place].reads, strict=True)
+            for source, tensor in zip(self.sources[place], self._calls[place].reads, strict=True)
             if source not in norm
         ]
         last = calls[-1]
         return Call(last.id, "aten::rms_norm", last.schema, -1, reads, last.returns, [], calls=calls)
 
 
-def _same(one: TraceTensor, other: TraceTensor) -> bool:
-    """Return whether two tensors are the same elements: storage, offset and shape, whatever the strides."""
-    return (one.storage, one.offset, one.shape) == (other.storage, other.offset, other.shape)
+def _elements_of(tensor: TraceTensor) -> tuple[int, int, tuple[int, ...]]:
+    """Return what tells tensors of the same elements: storage, offset and shape, whatever the strides."""
+    return tensor.storage, tensor.offset, tensor.shape
 
 
 LOSS_LEFT_OUT = "the loss is left out: plans price the cross entropy of the last outputs, as of a model without one"
@@ -392,7 +311,7 @@ class _TraceGraph:
         if any(len(shape) > 1 for shape in weights):
             self._guessed += [f"{name}: {what} {NO_RULE}" for what in dict.fromkeys(guessed(call))]
         written = sum(tensor.elements for tensor in computed)
-        inputs = {(tensor.storage, tensor.offset, tensor.shape): tensor for tensor in call.reads}
+        inputs = {_elements_of(tensor): tensor for tensor in call.reads}
         shared = sum(t.elements for t in inputs.values() if t.storage in self._parameters and kind != "embedding")
         read = sum(t.elements for t in inputs.values() if t.storage not in self._parameters) + shared
         read += written if kind == "embedding" else 0
@@ -460,26 +379,10 @@ class _TraceGraph:
 
     def _dimensions(self, call: Call, kind: str, shape: tuple[int, ...], sampled: bool) -> dict[str, int]:
         """Return the named sizes of an operator with this output shape; ``sample`` only if it is ``sampled``."""
-        dimensions = named_axes(kind, shape, self._batch if sampled else None)
-        tensors = call.reads
-        if kind == "attention" and len(tensors) >= 2 and min(len(t.shape) for t in tensors[:2]) >= 3:
-            q, k = (heads_first(call.name, tensor.shape) for tensor in tensors[:2])
-            heads = max(1, tensors[0].elements // (q[-1] * q[-2] * self._batch)) if tensors[0].elements else 1
-            sizes = {"head": heads, "sequence": q[-2], "key_sequence": k[-2], "head_dim": q[-1]}
-            if k[-3] < q[-3]:
-                sizes["key_head"] = k[-3]
-            dimensions = {"sample": self._batch, **sizes} if sampled else sizes
-        elif kind == "conv" and len(tensors) >= 2:
-            dimensions |= convolution_sizes(tensors[0].shape, tensors[1].shape, shape)
-        elif kind in TENSOR_KINDS:
-            _, cost = products(call)[-1]
-            if kind == "experts":
-                experts = [tensor.shape[0] for tensor in tensors if len(tensor.shape) == 3] or [shape[0]]
-                return experts_dimensions(shape, self._batch if sampled else None, experts[-1], cost.summed)
-            dimensions["in_channel"] = cost.summed
-            if kind == "linear":
-                dimensions["channel"] = shape[-1]
-        return {name: size for name, size in dimensions.items() if size > 0}
+        factors = [heads_first(call.name, tensor.shape) for tensor in call.reads]
+        multiplied = products(call) if kind in TENSOR_KINDS else []
+        summed = multiplied[-1][1].summed if multiplied else None
+        return named_sizes(kind, shape, self._batch if sampled else None, factors, summed)
 
 
 def _begins_model(call: Call) -> bool:
