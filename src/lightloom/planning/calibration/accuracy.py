@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import log
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import yaml
 
+from lightloom.core.arrays import Floats, Ints
 from lightloom.core.configfile import catalog_file, read_yaml, validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
@@ -28,6 +29,7 @@ from lightloom.planning.calibration.fit import (
     Fit,
     Predictions,
     Scores,
+    error_statistics,
     fit,
     model_folds,
     predict_held_out,
@@ -339,17 +341,42 @@ def calibrate(steps: MeasuredSteps, accelerator: str, advance: Callable[[int], N
         advance(1)
     folds = random_folds(jobs.rows)
     unseen = predict_held_out(jobs, priors, fitted, folds, advance)
-    scores = scores_of(steps.steps, unseen)
+    rows = CalibrationRows(table=steps.name, sha256=steps.sha256, count=len(steps))
+    inside = (unseen.low <= jobs.measured) & (jobs.measured <= unseen.high)
+    statistics = error_statistics(unseen.seconds / jobs.measured - 1, inside)
+    return calibration_of(
+        accelerator, rows, fitted, priors, unseen.log_seconds - np.log(jobs.measured), statistics, folds
+    )
+
+
+def calibration_of(
+    accelerator: str,
+    rows: CalibrationRows,
+    fitted: Fit,
+    priors: Priors,
+    errors: Floats,
+    statistics: Mapping[str, float],
+    folds: Ints,
+) -> Calibration:
+    """Return the calibration that a fit to rows gives.
+
+    Args:
+        accelerator: a name of the catalog, or a YAML file.
+        rows: what was fitted to.
+        fitted: all parameters.
+        priors: where they started.
+        errors: logarithm of predicted over measured seconds of each row, by fits that had not seen it: [rows].
+        statistics: of these errors (:func:`error_statistics`).
+        folds: the fold of each row: [rows].
+    """
+    counted = f"the {rows.count} rows" if rows.kind == "steps" else f"{rows.count} {rows.kind}"
     return Calibration(
-        description=f"{accelerator}, calibrated on the {len(steps)} rows of {steps.name}",
+        description=f"{accelerator}, calibrated on {counted} of {rows.table}",
         accelerator=accelerator,
-        rows=CalibrationRows(table=steps.name, sha256=steps.sha256, count=len(steps)),
-        cross_validated=CrossValidatedError(
-            folds=int(folds.max()) + 1,
-            **{name: getattr(scores, name) for name in CrossValidatedError.model_fields if name != "folds"},
-        ),
+        rows=rows,
+        cross_validated=CrossValidatedError(folds=int(folds.max()) + 1, **statistics),
         noise=fitted.noise,
-        scatter=scatter_of(unseen.log_seconds - np.log(jobs.measured)),
+        scatter=scatter_of(errors),
         parameters=parameters_of(fitted, priors),
         covariance=fitted.covariance.tolist(),
     )

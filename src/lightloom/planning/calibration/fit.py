@@ -57,12 +57,8 @@ def predicted(jobs: Jobs, priors: Priors, logarithms: Floats) -> tuple[Floats, J
 def sensitivity(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
     """Return how the logarithm of each row's seconds changes with that of each parameter: [rows, parameters]."""
     center, chosen = predicted(jobs, priors, logarithms)
-    columns = []
-    for index in range(len(logarithms)):
-        moved = logarithms.copy()
-        moved[index] += _STEP
-        columns.append((log_seconds(chosen, priors, moved) - center) / _STEP)
-    return np.stack(columns, axis=1)
+    moved = (log_seconds(chosen, priors, logarithms + _STEP * row) for row in np.eye(len(logarithms)))
+    return np.stack([(values - center) / _STEP for values in moved], axis=1)
 
 
 def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats | None = None) -> Fit:
@@ -105,8 +101,7 @@ def _independent_share(jobs: Jobs) -> float:
     Rows of one model size share what the model gets wrong about it, and so count together as one. How near the fit
     comes to the rows does not depend on this, only how certain its parameters are.
     """
-    models = {step.model for step in jobs.steps}
-    return len(models) / jobs.rows
+    return len({step.model for step in jobs.steps}) / jobs.rows
 
 
 def _robust_noise(errors: Floats, rows: int) -> float:

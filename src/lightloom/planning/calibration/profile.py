@@ -8,23 +8,23 @@ their priors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal, NamedTuple, cast, get_args
 
 import numpy as np
 
 from lightloom.collectives.collective import KINDS, Kind
-from lightloom.core.arrays import Floats, Mask
+from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES, PRECISIONS, Accelerator, Precision
-from lightloom.machines.accelerators.calibrated import Calibration, CalibrationRows, CrossValidatedError
+from lightloom.machines.accelerators.calibrated import Calibration, CalibrationRows
 from lightloom.machines.accelerators.kernels import KernelKind, KernelModel, KernelShapes, Rates
 from lightloom.machines.clusters.cluster import Cluster
-from lightloom.models.traces.calls import BACKWARD, Call, leaves
+from lightloom.models.traces.calls import BACKWARD, leaves, walk
 from lightloom.models.traces.kineto import Busy, Profile, TimedCall, busy
 from lightloom.models.traces.operators import TracedExchange, kind_of_words
-from lightloom.planning.calibration.accuracy import parameters_of
+from lightloom.planning.calibration.accuracy import calibration_of
 from lightloom.planning.calibration.fit import LEAST_NOISE, error_statistics, prior_fit, random_folds, scatter_of
 from lightloom.planning.calibration.rows import kernel_model, kernels_with, priors_of
 from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
@@ -236,7 +236,7 @@ def operators_of(profile: Profile) -> list[ProfiledOperator]:
         operator = operators.setdefault(key, ProfiledOperator(key, kernel_of(call)))
         operator.calls += 1
         operator.seconds += seconds
-        operator.kernels |= dict.fromkeys(_kernel_names(call))
+        operator.kernels |= dict.fromkeys(name for inner in _with_inner_calls(call) for name in inner.kernels)
     return sorted(operators.values(), key=lambda operator: -operator.seconds)
 
 
@@ -267,11 +267,9 @@ def _device_seconds(call: TimedCall, whole: bool | str) -> float:
     return call.device_seconds + (sum(_device_seconds(entry, True) for entry in inner) if whole else 0.0)
 
 
-def _kernel_names(call: TimedCall) -> Iterator[str]:
-    """Yield the names of the GPU's kernels that a call and its inner calls launched."""
-    yield from call.kernels
-    for inner in cast("list[TimedCall]", call.calls):
-        yield from _kernel_names(inner)
+def _with_inner_calls(call: TimedCall) -> Iterator[TimedCall]:
+    """Yield a call, and then all calls inside it at any depth."""
+    return cast("Iterator[TimedCall]", walk([call]))
 
 
 def predicted_seconds(
@@ -408,20 +406,13 @@ def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) 
     indices = [priors.names.index(parameter) for parameter in FITTED]
     center, spread = priors.center[indices], priors.spread[indices]
     logarithms, covariance, noise = _fit_parameters(rows, center, spread, center)
-    errors, inside, folds = _held_out(rows, center, spread, logarithms)
-    whole = prior_fit(priors)
+    folds = random_folds(len(rows.operators))
+    errors, inside = _held_out(rows, center, spread, logarithms, folds)
+    whole = replace(prior_fit(priors), noise=noise)
     whole.logarithms[indices] = logarithms
     whole.covariance[np.ix_(indices, indices)] = covariance
-    return Calibration(
-        description=f"{name}, calibrated on {len(rows.operators)} operators of {profile.name}",
-        accelerator=name,
-        rows=CalibrationRows(table=profile.name, sha256=profile.sha256, count=len(rows.operators), kind="operators"),
-        cross_validated=CrossValidatedError(folds=folds, **error_statistics(np.expm1(errors), inside)),
-        noise=noise,
-        scatter=scatter_of(errors),
-        parameters=parameters_of(whole, priors),
-        covariance=whole.covariance.tolist(),
-    )
+    fitted_to = CalibrationRows(table=profile.name, sha256=profile.sha256, count=len(rows.operators), kind="operators")
+    return calibration_of(name, fitted_to, whole, priors, errors, error_statistics(np.expm1(errors), inside), folds)
 
 
 def _fit_parameters(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Floats, Floats, float]:
@@ -456,10 +447,9 @@ def _fit_parameters(rows: _Rows, center: Floats, spread: Floats, start: Floats) 
     return logarithms, np.linalg.inv(information).astype(np.float64), noise
 
 
-def _held_out(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Floats, Mask, int]:
-    """Return the errors of operators that a fit had not seen (logarithms of predicted over measured), whether each lies
-    in its interval, and the number of folds."""
-    fold = random_folds(len(rows.operators))
+def _held_out(rows: _Rows, center: Floats, spread: Floats, start: Floats, fold: Ints) -> tuple[Floats, Mask]:
+    """Return the errors of operators that a fit to the other folds had not seen (logarithms of predicted over
+    measured), and whether each lies in its interval."""
     errors, half = np.zeros(len(fold)), np.zeros(len(fold))
     for number in range(int(fold.max()) + 1):
         out = fold == number
@@ -467,8 +457,7 @@ def _held_out(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tup
         tested = rows.subset(out)
         errors[out] = tested.predicted(logarithms) - tested.measured
         half[out] = half_widths(tested.slopes(logarithms), covariance, 0.0)
-    inside: Mask = np.abs(errors) <= np.hypot(half, scatter_of(errors))
-    return errors, inside, int(fold.max()) + 1
+    return errors, np.abs(errors) <= np.hypot(half, scatter_of(errors))
 
 
 # A profiled step beside its prediction: computing, exchanges, idle time, and what makes the difference.
@@ -585,12 +574,11 @@ def _step_parts(
 def _window(profile: Profile) -> tuple[float, float]:
     """Return the begin and end of the steps in seconds; without marks those of the whole trace. Work that the last
     marked step launched belongs to it."""
-    ends = [call.end for call in profile.calls] + [piece.end for piece in profile.work]
-    begins = [call.begin for call in profile.calls] + [piece.begin for piece in profile.work]
     if profile.marks:
         last = [piece.end for piece in profile.work] if profile.on_device else []
         return profile.marks[0][0], max([profile.marks[-1][1], *last])
-    return min(begins, default=0.0), max(ends, default=0.0)
+    pieces = (*profile.calls, *profile.work)
+    return min((piece.begin for piece in pieces), default=0.0), max((piece.end for piece in pieces), default=0.0)
 
 
 def _intervals(profile: Profile) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
@@ -603,8 +591,7 @@ def _intervals(profile: Profile) -> tuple[list[tuple[float, float]], list[tuple[
             (computing if piece.exchange is None else exchanging).append((piece.begin, piece.end))
     else:
         for call in _host_calls(profile):
-            communicates = call.name.startswith(COMMUNICATION)
-            (exchanging if communicates else computing).append((call.begin, call.end))
+            (exchanging if call.name.startswith(COMMUNICATION) else computing).append((call.begin, call.end))
     return computing, exchanging
 
 
@@ -627,13 +614,6 @@ def _traced_exchanges(profile: Profile) -> Iterator[TracedExchange]:
             nbytes = max((sum(tensor.nbytes for tensor in inner.reads) for inner in _with_inner_calls(call)), default=0)
             kind = next((kind for inner in _with_inner_calls(call) if (kind := kind_of_words(inner.name))), "unknown")
             yield TracedExchange(kind, nbytes or None, seconds=call.seconds)
-
-
-def _with_inner_calls(call: Call) -> Iterator[Call]:
-    """Yield a call, and then all calls inside it at any depth."""
-    yield call
-    for inner in call.calls:
-        yield from _with_inner_calls(inner)
 
 
 def _exchange_rows(profile: Profile, cluster: Cluster | None) -> Iterator[ExchangeRow]:

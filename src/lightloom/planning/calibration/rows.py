@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property, partial
 from io import StringIO
+from itertools import product
 from math import log
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -404,16 +405,15 @@ def read_steps(name: Path | str) -> MeasuredSteps:
 def _check_accelerator(step: MeasuredStep, place: str) -> None:
     """Raise ConfigError, which names the column, where a row's accelerator cannot be loaded, lacks a kernel model or
     node bandwidth, or has no rate for the precision."""
+    column = "accelerator"
     try:
         accelerator = load_accelerator(step.accelerator)
         kernel_model(accelerator)
         node_link(accelerator)
-    except InputError as error:
-        raise ConfigError(f"{place}: column 'accelerator': {error}") from error
-    try:
+        column = "precision"
         accelerator.peak_rate(step.precision)
     except InputError as error:
-        raise ConfigError(f"{place}: column 'precision': {error}") from error
+        raise ConfigError(f"{place}: column {column!r}: {error}") from error
 
 
 # Measured rows as jobs of the planner: one for each row, or several where a row does not say everything.
@@ -423,7 +423,7 @@ def _check_accelerator(step: MeasuredStep, place: str) -> None:
 # the same strategy with everything pinned.
 
 _MICRO_BATCHES = (1, 2, 4, 8, 16)
-_VIRTUAL_STAGES = (1, 2, 3, 4, 5, 6, 8)
+_VIRTUAL_STAGES = (2, 3, 4, 5, 6, 8)
 _NETWORK_EFFICIENCY = 0.97
 """Part of a network's bandwidth that data reach: 388 to 390 of 400 Gb/s, as in the catalog's DGX systems."""
 
@@ -595,30 +595,17 @@ def _open_choices(step: MeasuredStep) -> list[MeasuredStep]:
     where none is. ConfigError where no choice fits."""
     if step.micro_batch is not None and step.virtual_stages is not None:
         return [step]
-    choices = [
-        step.model_copy(update={"micro_batch": micro, "virtual_stages": virtual})
-        for micro in ([step.micro_batch] if step.micro_batch else _MICRO_BATCHES)
-        for virtual in _virtual_stages(step, micro)
-        if step.micro_batch or step.global_batch % (step.dp * micro) == 0
-    ]
+    micro_batches = (step.micro_batch,) if step.micro_batch else _MICRO_BATCHES
+    usual = [1, *(number for number in _VIRTUAL_STAGES if step.pp > 1 and step.layers % (step.pp * number) == 0)]
+    choices = []
+    for micro, virtual in product(micro_batches, [step.virtual_stages] if step.virtual_stages else usual):
+        # Interleaved stages take as many micro-batches at a time as there are stages.
+        at_a_time = step.dp * micro * (step.pp if virtual > 1 else 1)
+        if step.global_batch % at_a_time == 0 or (virtual == 1 and step.micro_batch):
+            choices.append(step.model_copy(update={"micro_batch": micro, "virtual_stages": virtual}))
     if not choices:
         raise ConfigError(f"row {step.row}: column 'micro_batch': not published, and dp does not divide global_batch")
     return choices
-
-
-def _virtual_stages(step: MeasuredStep, micro: int) -> Iterator[int]:
-    """Yield the chunks a stage that are possible with a micro-batch of ``micro`` sequences: the row's own, or every
-    usual number that divides the layers; more than 1 only where pp divides the micro-batches."""
-    # Interleaved stages take as many micro-batches at a time as there are stages.
-    in_turns = step.global_batch % (step.dp * micro * step.pp) == 0
-    if step.virtual_stages is not None:
-        if step.virtual_stages == 1 or in_turns:
-            yield step.virtual_stages
-        return
-    for virtual in _VIRTUAL_STAGES if step.pp > 1 else (1,):
-        divides = step.layers % (step.pp * virtual) == 0
-        if virtual == 1 or (divides and in_turns):
-            yield virtual
 
 
 # Seconds of measured steps' jobs for given parameters: each priced as ``lightloom plan`` prices the same strategy.
