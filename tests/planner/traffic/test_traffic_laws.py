@@ -267,8 +267,10 @@ def test_a_plan_has_an_exchange_of_each_sort_that_takes_time(busy: tuple[int, ..
     step: Any = SimpleNamespace(exchanges=[made[name] for name in uses])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(exchanges_module, "_busy", lambda *_: dict(zip(SORTS, map(float, busy), strict=True)))
-        patched.setattr(exchanges_module, "_usage", lambda job, strategy, use, part: (use, "rate"))
-        patched.setattr(exchanges_module, "_send_usage", lambda *_: ("sends", "rate"))
+        patched.setattr(
+            exchanges_module, "_group_exchange", lambda sort, own, job, strategy, use, part: (sort, own, use)
+        )
+        patched.setattr(exchanges_module, "_send_exchange", lambda own, strategy, part: (SENDS, own, "sends"))
         found = plan_exchanges(None, strategy, step, None)  # type: ignore[arg-type]
     firsts = {
         PASSES: next((made[name] for name in uses if name != "data"), None),
@@ -276,7 +278,7 @@ def test_a_plan_has_an_exchange_of_each_sort_that_takes_time(busy: tuple[int, ..
         SENDS: "sends",
     }
     expected = [(sort, own, firsts[sort]) for sort, own in zip(SORTS, busy, strict=True) if own and firsts[sort]]
-    assert [tuple(each) for each in found] == [(*each, "rate") for each in expected]
+    assert found == expected
 
 
 @given(st.integers(1, 4), st.sampled_from(["all-reduce", "all-to-all"]), st.integers(1, 4), st.integers(1, 2))
@@ -291,7 +293,7 @@ def test_all_ranks_send_to_the_next_stage_at_once(stride: int, ranks: int) -> No
     ring = load_fabric("ring", 8, {"bandwidth": "1GB/s"})
     part = PartFabric.on(ring, range(0, 8, 8 // ranks))
     strategy: Any = SimpleNamespace(replicas=stride, tp=1)
-    found, flow_rate = exchanges_module._send_usage(strategy, part)
+    _, _, found, flow_rate = exchanges_module._send_exchange(1.0, strategy, part)
     load = np.zeros(ring.links)
     for rank in range(ranks):
         one, to = (np.array([each]) for each in (rank, (rank + stride) % ranks))
@@ -319,7 +321,7 @@ def test_a_collective_uses_links_for_the_share_of_its_time_in_which_it_sends() -
                 )
             )
             strategy: Any = SimpleNamespace(algorithm="auto", exchange=0)
-            found, _ = exchanges_module._usage(job, strategy, use, ring)
+            found = exchanges_module._group_exchange("data", 1.0, job, strategy, use, ring).usage
             assert asked == [("auto", ranks, 0, stride)]
             assert found == pytest.approx(np.minimum(seconds / time, 1.0)) and found.max() == min(1, 1 / longer)
 

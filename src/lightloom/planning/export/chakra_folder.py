@@ -13,9 +13,10 @@ lightloom.json          what was exported, the plan's own times, and what these 
 import json
 import shutil
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,49 +41,35 @@ from lightloom.planning.simulation.engine import Task, run
 def replayed_seconds(traces: StepTraces, *, one_at_a_time: bool = True) -> float:
     """Return the seconds of the step when every rank has one communication at a time; sends go on beside collectives
     where not ``one_at_a_time``."""
-    listed = [
-        ((stage, place), operation)
-        for stage, operations in enumerate(traces.stages)
-        for place, operation in enumerate(operations)
-    ]
-    index = {key: number for number, (key, _) in enumerate(listed)}
-    sources = {operation.tag: index[key] for key, operation in listed if operation.verb == "send"}
+    listed = [(stage, *placed) for stage, operations in enumerate(traces.stages) for placed in enumerate(operations)]
+    first = np.cumsum([0, *map(len, traces.stages)]).tolist()
+    sources = {operation.tag: number for number, (_, _, operation) in enumerate(listed) if operation.verb == "send"}
     after: list[list[int]] = []
-    joined: dict[tuple[object, ...], list[int]] = {}
-    for (stage, _), operation in listed:
-        after.append([index[stage, before] for before in (*operation.data, *operation.control)])
-        if operation.stages:
-            joined.setdefault((operation.use, operation.stages), []).extend(after[-1])
+    # A collective of several stages begins when all of them are there.
+    joined: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+    for stage, _, operation in listed:
+        after.append([first[stage] + before for before in (*operation.data, *operation.control)])
         if operation.verb == "receive":
             after[-1] = [sources[operation.tag]]
+        elif operation.stages:
+            joined[operation.use, operation.stages] += after[-1]
+            after[-1] = joined[operation.use, operation.stages]
     tasks = []
-    for (key, operation), before in zip(listed, after, strict=True):
-        # A collective of several stages begins when all of them are there.
-        waits_for = joined[operation.use, operation.stages] if operation.stages else before
-        tasks.append(_task(traces, one_at_a_time, key, operation, tuple(waits_for)))
+    for (stage, place, operation), before in zip(listed, after, strict=True):
+        seconds, resource = operation.seconds, f"{operation.verb} {stage}"
+        if operation.use is not None:
+            seconds = traces.carriers[operation.use].seconds
+        elif operation.verb == "send":
+            line = traces.network.dimensions[-1].line
+            seconds, resource = line.latency + operation.nbytes / line.rate, f"link {stage} to {operation.peer}"
+        elif operation.verb == "receive":
+            resource = f"receive {stage} {place}"
+        if operation.verb == "collective" or (operation.verb == "send" and one_at_a_time):
+            resource = f"communication {stage}"
+        task: dict[str, Any] = {"category": "forward" if operation.verb == "compute" else "transmission"}
+        task |= {"name": operation.name, "resource": resource, "duration": seconds, "priority": place}
+        tasks.append(Task(**task, after=tuple(before)))
     return run(tasks).step_time
-
-
-def _task(
-    traces: StepTraces, one_at_a_time: bool, key: tuple[int, int], operation: Operation, after: tuple[int, ...]
-) -> Task:
-    """Return an operation of a stage as a task on the resource that it keeps busy: computing, a link, or the stage's
-    communication; ``key`` is its stage and place."""
-    stage, place = key
-    seconds, resource = operation.seconds, f"{operation.verb} {stage}"
-    if operation.use is not None:
-        seconds = traces.carriers[operation.use].seconds
-    elif operation.verb == "send":
-        line = traces.network.dimensions[-1].line
-        seconds, resource = line.latency + operation.nbytes / line.rate, f"link {stage} to {operation.peer}"
-    elif operation.verb == "receive":
-        resource = f"receive {stage} {place}"
-    if operation.verb == "collective" or (operation.verb == "send" and one_at_a_time):
-        resource = f"communication {stage}"
-    category = "forward" if operation.verb == "compute" else "transmission"
-    return Task(
-        name=operation.name, resource=resource, category=category, duration=seconds, after=after, priority=place
-    )
 
 
 # Operations of stages as nodes of every rank's trace.

@@ -200,9 +200,9 @@ def _counts(exchanges: StageExchanges) -> dict[str, list[int]]:
         "forward": exchanges.forward,
         "backward": exchanges.backward,
         "token gradients": exchanges.token_gradients,
+        "parameters": replicas.gather,
+        "gradients": replicas.exchange,
     }
-    columns |= {"parameters": replicas.gather, "gradients": replicas.exchange}
-    columns["token gradients"] = exchanges.token_gradients
     for unit in ("first", "other"):
         columns |= {f"{name} of {unit}": column for name, column in getattr(replicas, unit)._asdict().items()}
         if replicas.unit_exchange is not None:

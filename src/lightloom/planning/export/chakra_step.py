@@ -310,33 +310,33 @@ def step_traces(job: Job, choice: Strategy | PlacedChoice, step: StrategyStep | 
         )
     if choice.exchange:
         raise UnsupportedError("its method of exchange has phases that are not written: expected no --exchange")
-    return _plain(job, choice, step) if choice.plain else _staged(job, choice, step)
-
-
-def _plain(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
-    """Return the traces of a step of data parallelism alone."""
-    carriers, ranks = dict[CollectiveUse, CarriedCollective](), job.fabric.ranks
-    operations = plain_operations(job, step, job.computing(strategy))
-    assert step.prices is not None
-    for operation in operations:
-        if operation.use is not None and operation.use not in carriers:
-            carriers[operation.use] = carried(step.prices, operation.use)
-    often = _count_collectives([operations])
-    lines = {"data": [(use.nbytes * often[use], carrier.line) for use, carrier in carriers.items()]}
-    return _traces(ranks, [operations], carriers, [("data", ranks)], lines, around=goes_around(carriers, ranks))
-
-
-def _traces(
-    ranks: int,
-    stages: Sequence[Sequence[Operation]],
-    carriers: dict[CollectiveUse, CarriedCollective],
-    sizes: Sequence[tuple[str, int]],
-    lines: Mapping[str, Sequence[tuple[float, Line]]],
-    *,
-    around: bool,
-) -> StepTraces:
-    """Return the traces of stages with their network and notes; ``sizes``, ``lines`` and ``around`` as in
-    :func:`network_of`."""
+    shared: dict[CollectiveUse, float]
+    staged = None
+    if step.stages is None:
+        stages = [plain_operations(job, step, job.computing(choice))]
+        shared = {operation.use: 1.0 for operation in stages[0] if operation.use is not None}
+    else:
+        job = on_divided_channels(job, choice)
+        staged = StagedOperations(job, choice, step.stages)
+        stages = [staged.of_stage(stage) for stage in range(choice.pp)]
+        divided = {payload.use: payload.shared for payload in staged.payloads}
+        shared = {use: divided.get(use, 1.0) for use in (*divided, *staged.gathered_sends)}
+    often = Counter(operation.use for operations in stages for operation in operations)
+    carriers, lines = dict[CollectiveUse, CarriedCollective](), defaultdict[str, list[tuple[float, Line]]](list)
+    for use, groups in shared.items():
+        carriers[use] = carried(step.prices or _price(job, choice, use), use, groups)
+        lines[_OF_AXIS.get(use.axis, use.axis)].append((use.nbytes * max(often[use], 1), carriers[use].line))
+    around = staged is None and goes_around(carriers, job.fabric.ranks)
+    sent = [operation.nbytes for operations in stages for operation in operations if operation.verb == "send"]
+    if sent:
+        rates, latencies = send_rate(job, Strategies.of(choice))
+        lines["pipeline"].append((sum(sent), Line(float(rates[0]), float(latencies[0]), max(sent))))
+    for table in () if staged is None else staged.tied:
+        use = tied_use(table)
+        rate, latency = job.tied_pair(choice.replicas * choice.tp)
+        carriers[use] = CarriedCollective("ring", float(table.seconds[0]), Line(rate, latency, use.nbytes / use.ranks))
+        lines["pipeline"].append((use.nbytes, carriers[use].line))
+    sizes = [("tensor", choice.tp), ("data", choice.replicas), ("pipeline", choice.pp)]
     network, notes = network_of(sizes, lines, around=around)
     without = {carrier.algorithm for carrier in carriers.values() if carrier.schedule is None}
     if "library" in without:
@@ -346,39 +346,8 @@ def _traces(
         )
     if "ring" in without:
         notes.append("tied tables are added up by ASTRA-sim's own ring among their stages")
-    listed = tuple(tuple(operations) for operations in stages)
-    return StepTraces(ranks=ranks, stages=listed, carriers=carriers, network=network, notes=tuple(notes))
-
-
-def _staged(job: Job, strategy: Strategy, step: StrategyStep) -> StepTraces:
-    """Return the traces of a step of stages."""
-    assert step.stages is not None
-    job = on_divided_channels(job, strategy)
-    staged = StagedOperations(job, strategy, step.stages)
-    stages = [staged.of_stage(stage) for stage in range(strategy.pp)]
-    carriers: dict[CollectiveUse, CarriedCollective] = {}
-    shared = {payload.use: payload.shared for payload in staged.payloads}
-    lines, often = defaultdict[str, list[tuple[float, Line]]](list), _count_collectives(stages)
-    for use in dict.fromkeys([*shared, *staged.gathered_sends]):
-        carriers[use] = carried(_price(job, strategy, use), use, shared.get(use, 1.0))
-        lines[_OF_AXIS.get(use.axis, use.axis)].append((use.nbytes * max(often[use], 1), carriers[use].line))
-    per_stage = strategy.replicas * strategy.tp
-    sent = [operation.nbytes for stage in stages for operation in stage if operation.verb == "send"]
-    if sent:
-        rates, latencies = send_rate(job, Strategies.of(strategy))
-        lines["pipeline"].append((sum(sent), Line(float(rates[0]), float(latencies[0]), max(sent))))
-    for table in staged.tied:
-        use = tied_use(table)
-        rate, latency = job.tied_pair(per_stage)
-        carriers[use] = CarriedCollective("ring", float(table.seconds[0]), Line(rate, latency, use.nbytes / use.ranks))
-        lines["pipeline"].append((use.nbytes, carriers[use].line))
-    sizes = [("tensor", strategy.tp), ("data", strategy.replicas), ("pipeline", strategy.pp)]
-    return _traces(job.fabric.ranks, stages, carriers, sizes, lines, around=False)
-
-
-def _count_collectives(stages: Sequence[Sequence[Operation]]) -> Counter[CollectiveUse]:
-    """Return how often each collective occurs, one rank a stage."""
-    return Counter(operation.use for stage in stages for operation in stage if operation.use is not None)
+    listed = tuple(map(tuple, stages))
+    return StepTraces(ranks=job.fabric.ranks, stages=listed, carriers=carriers, network=network, notes=tuple(notes))
 
 
 def _price(job: Job, strategy: Strategy, use: CollectiveUse) -> Price:

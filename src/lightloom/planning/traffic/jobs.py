@@ -19,7 +19,7 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.switches import PartFabric
 from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.collective_prices import LowerPrice
-from lightloom.planning.pricing.group_prices import Pricing
+from lightloom.planning.pricing.group_prices import Pricing, divisions
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.strategy_step import ExchangeUse, StrategyStep
 from lightloom.planning.simulation.engine import Price, Priced
@@ -176,33 +176,20 @@ def neighbours(jobs: Sequence[TrafficJob], fabric: Fabric) -> list[list[int]]:
     by way of others; each job alone where light is not routed by wavelength."""
     if not fabric.wavelength_routed:
         return [[number] for number in range(len(jobs))]
-    links = [set(held_links(job, fabric).tolist()) for job in jobs]
-    left, parts = set(range(len(jobs))), []
-    while left:
-        part, found = set(), {min(left)}
-        while found:
-            part |= found
-            reached = set().union(*(links[number] for number in part))
-            found = {number for number in left - part if links[number] & reached}
-        parts.append(sorted(part))
-        left -= part
-    return parts
+    from scipy.sparse.csgraph import connected_components
+
+    held = np.zeros((len(jobs), fabric.links), np.int64)
+    for row, job in zip(held, jobs, strict=True):
+        row[held_links(job, fabric)] = 1
+    count, group = connected_components(held @ held.T, directed=False)
+    return [np.flatnonzero(group == number).tolist() for number in range(count)]
 
 
 def splits(total: int, jobs: int, most: int = 8) -> Iterator[tuple[int, ...]]:
     """Yield the ways to share out all of ``total`` channels among jobs, in parts of equally many channels, at most
     ``most`` parts, at least one for each job: channels by job; the last job takes what does not divide."""
     parts = min(total, most)
-
-    def compose(left: int, count: int) -> Iterator[tuple[int, ...]]:
-        if count == 1:
-            yield (left,)
-            return
-        for first in range(1, left - count + 2):
-            for rest in compose(left - first, count - 1):
-                yield (first, *rest)
-
-    for counts in compose(parts, jobs):
+    for counts in divisions(parts, jobs):
         channels = [count * total // parts for count in counts]
         channels[-1] += total - sum(channels)
         yield tuple(channels)
@@ -226,6 +213,11 @@ class Exchange(NamedTuple):
     flow_rate: Floats
     """Bytes per second of each of its flows on a link meanwhile: [link]; 0 where there are none."""
 
+    @classmethod
+    def of(cls, sort: str, busy: float, usage: Floats, flows: Floats | Ints, fabric: Fabric) -> Exchange:
+        """Return an exchange from its share of each link and the number of its flows there, [link] each."""
+        return cls(sort, busy, usage, usage * fabric.link_bandwidth() / np.maximum(flows, 1))
+
 
 def link_load(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
     """Return the seconds in which each link carries the bytes of a schedule on a packet fabric, and how many flows
@@ -248,19 +240,12 @@ def link_load(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
     return chunks * pieces * schedule.chunk_nbytes / lit, weighted / np.maximum(chunks, 1)
 
 
-def _flow_rate(usage: Floats, flows: Floats, fabric: Fabric) -> Floats:
-    """Return the bytes per second of a flow on each link, of which it takes a share of ``usage`` with others of its
-    exchange."""
-    rate: Floats = usage * fabric.link_bandwidth() / np.maximum(flows, 1)
-    return rate
-
-
 def collective_exchange(evaluation: Evaluation, fabric: Fabric, seconds: float) -> Exchange:
     """Return the exchange of a collective of ``seconds`` that repeats without a pause; its sort is "data"."""
     if not seconds:
         return Exchange(DATA, seconds, np.zeros(fabric.links), np.zeros(fabric.links))
     busy, flows = link_load(evaluation.schedule, fabric)
-    return Exchange(DATA, seconds, busy / seconds, _flow_rate(busy / seconds, flows, fabric))
+    return Exchange.of(DATA, seconds, busy / seconds, flows, fabric)
 
 
 def plan_exchanges(job: Job, strategy: Strategy, step: StrategyStep, part: Fabric) -> list[Exchange]:
@@ -271,9 +256,9 @@ def plan_exchanges(job: Job, strategy: Strategy, step: StrategyStep, part: Fabri
     for sort in (PASSES, DATA):
         uses = [use for use in step.exchanges if sort_of(strategy, use.kind, use.ranks, use.stride) == sort]
         if uses and busy[sort] > 0:
-            exchanges.append(Exchange(sort, busy[sort], *_usage(job, strategy, uses[0], part)))
+            exchanges.append(_group_exchange(sort, busy[sort], job, strategy, uses[0], part))
     if busy[SENDS] > 0:
-        exchanges.append(Exchange(SENDS, busy[SENDS], *_send_usage(strategy, part)))
+        exchanges.append(_send_exchange(busy[SENDS], strategy, part))
     return exchanges
 
 
@@ -298,30 +283,27 @@ def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
     return {PASSES: passes / stages, DATA: data / stages, SENDS: sends / stages}
 
 
-def _usage(job: Job, strategy: Strategy, use: ExchangeUse, part: Fabric) -> tuple[Floats, Floats]:
-    """Return the share of its time that a collective keeps each link busy, at most 1, and the bytes per second of one
-    of its flows there: [link] each."""
+def _group_exchange(sort: str, busy: float, job: Job, strategy: Strategy, use: ExchangeUse, part: Fabric) -> Exchange:
+    """Return exchanges of a sort that load each link for the share of their time that a collective of groups does, at
+    most 1."""
     group = part if use.ranks == part.ranks else part.group(use.ranks, use.stride)
     assert group is not None
     schedule = build(find(use.algorithm), Collective(use.kind, use.ranks, use.nbytes), group)
     prices = job.pricing.price(strategy.algorithm, use.ranks, strategy.exchange, use.stride)
     seconds = prices(use.kind, use.nbytes).cost.time
-    busy, flows = link_load(schedule, group)
-    usage: Floats = np.minimum(busy / seconds, 1.0)
-    return usage, _flow_rate(usage, flows, group)
+    loaded, flows = link_load(schedule, group)
+    return Exchange.of(sort, busy, np.minimum(loaded / seconds, 1.0), flows, group)
 
 
-def _send_usage(strategy: Strategy, part: Fabric) -> tuple[Floats, Floats]:
-    """Return the load of each link while every rank sends to the next stage, over that of the most loaded, and the
-    bytes per second of one flow there: [link] each."""
+def _send_exchange(busy: float, strategy: Strategy, part: Fabric) -> Exchange:
+    """Return the sends of every rank to the next stage, which load each link in proportion to the most loaded."""
     stride = strategy.replicas * strategy.tp
     source = np.arange(part.ranks)
     destination = (source + stride) % part.ranks
     _, link = links_of(part.footprint(source, destination, part.route(source, destination)))
     flows = np.bincount(link, minlength=part.links)
     load = flows / part.link_bandwidth()
-    usage: Floats = load / load.max()
-    return usage, _flow_rate(usage, flows.astype(np.float64), part)
+    return Exchange.of(SENDS, busy, load / load.max(), flows, part)
 
 
 class SlowedPrices(Pricing):

@@ -82,10 +82,7 @@ def verify_jobs(works: Sequence[Work], fabric: Fabric) -> Schedule:
         channel = joint.fibre.astype(np.int64) * local.fibre_channels + joint.first_wavelength + begin
         parts.append(
             {
-                **{
-                    name: getattr(joint, name).astype(np.int64)
-                    for name in ("route", "wavelength_count", "chunk", "reduces")
-                },
+                **{name: getattr(joint, name).astype(np.int64) for name in _KEPT_COLUMNS},
                 "step": joint.step + steps,
                 "dependencies": joint.dependencies.astype(np.int64) + steps,
                 "lightpath": joint.lightpath + paths,
@@ -333,15 +330,15 @@ def _mean_slowdowns(works: Sequence[Work], shares: Sequence[Floats]) -> list[dic
         raise ConfigError(f"{len(works)} jobs have more than {_MOST_STATES} states together: expected fewer jobs")
     slowdowns: list[dict[str, float]] = []
     for number, work in enumerate(works):
-        others = [other for other in range(len(works)) if other != number]
+        states = [
+            list(zip(shares[other], (*works[other].exchanges, None), strict=True))
+            for other in range(len(works))
+            if other != number
+        ]
         mean = dict.fromkeys((each.sort for each in work.exchanges), 0.0)
-        for state in product(*(range(len(shares[other])) for other in others)):
-            chance = float(np.prod([shares[other][at] for other, at in zip(others, state, strict=True)]))
-            active = [
-                works[other].exchanges[at]
-                for other, at in zip(others, state, strict=True)
-                if at < len(works[other].exchanges)
-            ]
+        for state in product(*states):
+            chance = float(np.prod([share for share, _ in state]))
+            active = [exchange for _, exchange in state if exchange is not None]
             for each in work.exchanges if chance > 0 else ():
                 usage = np.stack([one.usage for one in (each, *active)])
                 flow_rates = np.stack([one.flow_rate for one in (each, *active)])
