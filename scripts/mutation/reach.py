@@ -17,6 +17,8 @@ LEFT_OUT = ("sweeps", "benchmarks", "studies", "docs", "examples", "mutation")
 """Folders of tests about whole pages, papers and runs of minutes: slow, and reached by no single function."""
 SECONDS_OF_A_FILE = 3600
 """CPU seconds that the tests of one file may take."""
+SECONDS_BETWEEN_WRITES = 60
+"""The map is tens of megabytes: it is kept so often."""
 COMPILED = (".pyc", ".so", ".nbi", ".nbc")
 
 
@@ -48,6 +50,7 @@ def measure(modules: dict[str, Module], workers: int, path: Path, keep: bool) ->
     code = {each.name: reaching_code(each.text, each.path, each.name) for each in modules.values()}
     pending = sorted((file for file in files if file not in record), key=lambda file: file != KEPT_RESULTS)
     running: dict[str, Child] = {}
+    written = time.monotonic()
     while pending or running:
         while pending and len(running) < workers:
             running[pending[0]] = start(Task((pending[0],), code, cpu_seconds=SECONDS_OF_A_FILE, reaching=True))
@@ -57,7 +60,9 @@ def measure(modules: dict[str, Module], workers: int, path: Path, keep: bool) ->
             if outcome is not None:
                 del running[file]
                 record[file] = _entry(file, outcome, digests)
-                _write(record, path)
+        if time.monotonic() > written + SECONDS_BETWEEN_WRITES or not running:
+            _write(record, path)
+            written = time.monotonic()
         time.sleep(0.05)
     times = {test: spent for of_file in record.values() for test, spent in of_file["tests"].items()}
     reached = {test: names for of_file in record.values() for test, names in of_file["reached"].items()}
