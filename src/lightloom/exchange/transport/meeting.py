@@ -5,20 +5,20 @@ rank that was hung up on, because the machine was busy for longer than a handsha
 deadline.
 """
 
-import errno
+import asyncio
 import hmac
 import ipaddress
 import os
 import secrets
-import selectors
 import socket
 import struct
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from lightloom.exchange.transport.channel import NO_STAMP, Channel, Payload, TransportError
 from lightloom.exchange.transport.channel_group import DEFAULT_TIMEOUT, ChannelGroup
@@ -139,32 +139,19 @@ _REMEDY = (
 )
 
 
-@dataclass(slots=True, eq=False)
-class _Conversation:
-    """One connection on which a handshake is under way."""
-
-    sock: socket.socket
-    steps: Steps
-    deadline: float
-    call: Introduction | None
-    """Connection that this rank calls for; None where it answers."""
-    connecting: bool = False
-    wanted: int = 0
-    received: bytearray = field(default_factory=bytearray)
-
-
 class Meeting:
-    """The connections of one rank while they are made."""
+    """The connections of one rank while they are made, each call and each answer in a task of its own."""
 
     def __init__(self, rank: int, size: int, handshakes: Handshakes, deadline: float) -> None:
         """Begin without connections; ``size`` is the number of ranks, ``deadline`` is on ``time.monotonic``."""
         self._rank, self._size, self._handshakes, self._deadline = rank, size, handshakes, deadline
-        self._selector = selectors.DefaultSelector()
-        self._conversations: dict[socket.socket, _Conversation] = {}
-        self._connected: dict[Introduction, socket.socket] = {}
-        self._due: dict[Introduction, float] = {}
-        """When each missing call is to be made."""
         self._addresses: Mapping[int, Address] = {}
+        self._outgoing: list[Introduction] = []
+        self._incoming: list[Introduction] = []
+        self._connected: dict[Introduction, socket.socket] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._unproved: list[asyncio.Task[Any]] = []
+        """Tasks that listen to callers of whom nothing is known yet, the oldest first."""
         self._faults: dict[int, str] = {}
         self._refused = 0
 
@@ -178,23 +165,20 @@ class Meeting:
             TransportError: a rank did not call in time, cannot be reached, or disagrees about who calls whom.
         """
         size, own = self._size, self._rank
-        outgoing = [Introduction(own, peer, channel, size) for peer in calls for channel in (DATA, CONTROL)]
-        incoming = [Introduction(peer, own, channel, size) for peer in answers for channel in (DATA, CONTROL)]
         self._addresses = calls
-        self._due = dict.fromkeys(outgoing, time.monotonic())
+        self._outgoing = [Introduction(own, peer, channel, size) for peer in calls for channel in (DATA, CONTROL)]
+        self._incoming = [Introduction(peer, own, channel, size) for peer in answers for channel in (DATA, CONTROL)]
+        listener.setblocking(False)
         try:
-            listener.setblocking(False)
-            self._selector.register(listener, selectors.EVENT_READ)
-            while len(self._connected) < len(outgoing) + len(incoming):
-                self._turn(listener, incoming)
+            if asyncio._get_running_loop() is None:
+                asyncio.run(self._meet(listener))
+            else:  # this thread runs an event loop already, as in a notebook
+                with ThreadPoolExecutor(1) as thread:
+                    thread.submit(asyncio.run, self._meet(listener)).result()
         except BaseException:
             for sock in self._connected.values():
                 sock.close()
             raise
-        finally:
-            for conversation in list(self._conversations.values()):
-                self._hang_up(conversation)
-            self._selector.close()
         return {peer: self._pair(own, peer) for peer in calls}, {peer: self._pair(peer, own) for peer in answers}
 
     def _pair(self, caller: int, answerer: int) -> Pair:
@@ -202,156 +186,110 @@ class Meeting:
         data, control = (Introduction(caller, answerer, channel, self._size) for channel in (DATA, CONTROL))
         return self._connected[data], self._connected[control]
 
-    def _turn(self, listener: socket.socket, incoming: Sequence[Introduction]) -> None:
-        """Make the calls that are due, wait for what comes next, and act on it; raises TransportError at the
-        deadline."""
-        now = time.monotonic()
-        if now >= self._deadline:
-            raise TransportError(self._absence(incoming))
-        for who in [who for who, due in self._due.items() if due <= now]:
-            del self._due[who]
-            self._call(who)
-        times = [self._deadline, *self._due.values(), *(c.deadline for c in self._conversations.values())]
-        for key, _ in self._selector.select(max(min(times) - now, 0.0)):
-            if key.fileobj is listener:
-                self._accept(listener)
-            elif (conversation := self._conversations.get(key.fileobj)) is not None:  # type: ignore[call-overload]
-                self._serve(conversation, incoming)
-        # What had come by now has been served: a handshake that is late on a busy machine is not cut off at its end.
-        for conversation in [c for c in self._conversations.values() if c.deadline <= now]:
-            self._hang_up(conversation)
-            if conversation.call is None:
-                self._refused += 1
-            else:
-                self._call_again(conversation.call, TimeoutError("no answer in time"))
+    async def _meet(self, listener: socket.socket) -> None:
+        """Call and answer until all are connected; raises TransportError for the first fault that cannot pass, and at
+        the deadline."""
+        self._complete = asyncio.get_running_loop().create_future()
+        for work in (self._answer(listener), *map(self._call, self._outgoing)):
+            self._start(work)
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                await self._complete
+        except TimeoutError:
+            raise TransportError(self._absence()) from None
 
-    def _accept(self, listener: socket.socket) -> None:
-        """Begin the handshake of a caller, if one waits; where too many are unproved, the oldest of them is hung up
-        on."""
-        with suppress(BlockingIOError, InterruptedError, ConnectionError):
-            sock, _ = listener.accept()
-            unproved = [c for c in self._conversations.values() if c.call is None]
-            if len(unproved) >= MOST_CALLERS:
-                self._hang_up(unproved[0])
-                self._refused += 1
-            deadline = time.monotonic() + HANDSHAKE_SECONDS
-            self._begin(_Conversation(sock, self._handshakes.answering(), deadline, None))
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task, whose error ends the meeting."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._end)
 
-    def _call(self, who: Introduction) -> None:
-        """Begin to connect to a rank, or have the call repeated; raises TransportError where its address cannot be
-        used."""
+    def _end(self, task: asyncio.Task[None]) -> None:
+        """End the meeting where a task ended with an error, or all are connected."""
+        self._tasks.discard(task)
+        fault = None if task.cancelled() else task.exception()
+        if self._complete.done():
+            return
+        if fault is not None:
+            self._complete.set_exception(fault)
+        elif len(self._connected) == len(self._outgoing) + len(self._incoming):
+            self._complete.set_result(None)
+
+    async def _call(self, who: Introduction) -> None:
+        """Call a rank until it accepts, again a little later where a fault may pass; raises TransportError where no
+        later call can succeed."""
         host, port = self._addresses[who.answerer]
+        while who not in self._connected:
+            try:
+                family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+                sock = socket.socket(family, kind, protocol)
+            except OSError as error:
+                raise self._unreachable(who.answerer, error.strerror or str(error)) from error
+            sock.setblocking(False)
+            try:
+                # A full queue of the other end's listener drops a connection without a word: the call is made again.
+                async with asyncio.timeout(2 * HANDSHAKE_SECONDS):
+                    await asyncio.get_running_loop().sock_connect(sock, address)
+                    self._keep(await _converse(sock, self._handshakes.calling(who)), sock)
+            except (OSError, RefusedError) as fault:
+                number = getattr(fault, "errno", None)
+                words = os.strerror(number) if number else str(fault) or "no answer in time"
+                if not isinstance(fault, ConnectionError | TimeoutError | RefusedError):
+                    raise self._unreachable(who.answerer, words) from fault
+                self._faults[who.answerer] = words
+            finally:
+                if self._connected.get(who) is not sock:
+                    sock.close()
+            if who not in self._connected:
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _answer(self, listener: socket.socket) -> None:
+        """Answer the next caller, and leave the one after it to a task of its own; where too many are unproved, the
+        oldest of them is hung up on. Raises TransportError for a caller that is proved and not expected."""
+        sock = None
+        while sock is None:
+            with suppress(ConnectionError):
+                sock, _ = await asyncio.get_running_loop().sock_accept(listener)
+        self._start(self._answer(listener))
+        own, who = asyncio.current_task(), None
+        assert own is not None
+        self._unproved.append(own)
+        if len(self._unproved) > MOST_CALLERS:
+            self._unproved[0].cancel()
         try:
-            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            sock = socket.socket(family, kind, protocol)
-        except OSError as error:
-            raise self._unreachable(who.answerer, error.strerror or str(error)) from error
-        sock.setblocking(False)
-        fault = sock.connect_ex(address)
-        if fault not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
-            sock.close()
-            self._call_again(who, OSError(fault, os.strerror(fault)))
-            return
-        # A full queue of the other end's listener drops a connection without a word, so that a call is made again.
-        deadline = min(self._deadline, time.monotonic() + 2 * HANDSHAKE_SECONDS)
-        conversation = _Conversation(sock, self._handshakes.calling(who), deadline, who, connecting=True)
-        self._conversations[sock] = conversation
-        self._selector.register(sock, selectors.EVENT_WRITE)
-
-    def _call_again(self, who: Introduction, fault: Exception) -> None:
-        """Have a call repeated a little later, if its fault may pass.
-
-        Raises:
-            TransportError: no later call can succeed.
-        """
-        words = getattr(fault, "strerror", None) or str(fault)
-        if not isinstance(fault, ConnectionError | TimeoutError | RefusedError):
-            raise self._unreachable(who.answerer, words) from fault
-        self._faults[who.answerer] = words
-        self._due[who] = time.monotonic() + _RETRY_SECONDS
-
-    def _serve(self, conversation: _Conversation, incoming: Sequence[Introduction]) -> None:
-        """Go on with a handshake; one that fails is ended, and repeated if this rank called. Raises TransportError
-        where no later call can succeed."""
-        sock = conversation.sock
-        try:
-            if conversation.connecting:
-                if fault := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                    raise OSError(fault, os.strerror(fault))
-                self._selector.unregister(sock)
-                conversation.connecting = False
-                self._begin(conversation)
-                return
-            piece = sock.recv(conversation.wanted - len(conversation.received))
-            if not piece:
-                raise ConnectionResetError("it hung up during the handshake")
-            conversation.received += piece
-            if len(conversation.received) == conversation.wanted:
-                self._advance(conversation, bytes(conversation.received), incoming)
-        except (BlockingIOError, InterruptedError):
-            return
-        except (OSError, RefusedError) as fault:
-            self._hang_up(conversation)
-            if conversation.call is None:
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                who = await _converse(sock, self._handshakes.answering())
+        except (OSError, RefusedError):
+            pass
+        finally:
+            self._unproved.remove(own)
+            if who not in self._incoming:
+                sock.close()
                 self._refused += 1
-            else:
-                self._call_again(conversation.call, fault)
+        if who is not None:
+            if who not in self._incoming:
+                raise self._disagreement(who)
+            self._keep(who, sock)
 
-    def _begin(self, conversation: _Conversation) -> None:
-        """Listen to a connection on which the handshake starts, and send its first bytes; a caller that is gone by then
-        is hung up on."""
-        conversation.sock.setblocking(False)
-        self._conversations[conversation.sock] = conversation
-        self._selector.register(conversation.sock, selectors.EVENT_READ)
-        try:
-            outgoing, conversation.wanted = next(conversation.steps)
-            _send(conversation.sock, outgoing)
-        except ConnectionError:
-            self._hang_up(conversation)
-
-    def _advance(self, conversation: _Conversation, message: bytes, incoming: Sequence[Introduction]) -> None:
-        """Pass a whole message to the handshake, send what it answers, and keep the socket after the last step. Raises
-        TransportError for a caller that is not expected."""
-        conversation.received.clear()
-        try:
-            outgoing, conversation.wanted = conversation.steps.send(message)
-            _send(conversation.sock, outgoing)
-            if conversation.wanted == 0:
-                conversation.steps.send(b"")
-        except StopIteration as ended:
-            who: Introduction = ended.value
-            if conversation.call is None and who not in incoming:
-                raise self._disagreement(who, incoming) from None
-            self._keep(conversation, who)
-
-    def _keep(self, conversation: _Conversation, who: Introduction) -> None:
+    def _keep(self, who: Introduction, sock: socket.socket) -> None:
         """Keep the socket of a handshake that ended well, in place of an earlier one of the same connection, which is
         closed."""
-        self._selector.unregister(conversation.sock)
-        del self._conversations[conversation.sock]
         if (earlier := self._connected.pop(who, None)) is not None:
             earlier.close()  # the rank called again: it has not heard that this rank accepted
-        self._connected[who] = conversation.sock
-
-    def _hang_up(self, conversation: _Conversation) -> None:
-        """Close the socket of a handshake and forget it."""
-        self._selector.unregister(conversation.sock)
-        del self._conversations[conversation.sock]
-        conversation.sock.close()
+        self._connected[who] = sock
 
     def _unreachable(self, peer: int, reason: str) -> TransportError:
         """Return the error of a rank that this one cannot reach, with a remedy."""
         host, port = self._addresses[peer]
         return TransportError(f"rank {self._rank} cannot reach rank {peer} at {host} port {port}: {reason}; {_REMEDY}")
 
-    def _absence(self, incoming: Sequence[Introduction]) -> str:
+    def _absence(self) -> str:
         """Return in words the missing connection of the lowest rank at the deadline, first among those this rank
         calls."""
-        missing = {c.call for c in self._conversations.values() if c.call is not None} | set(self._due)
-        if missing:
-            peer = min(who.answerer for who in missing)
+        if missing := [who.answerer for who in self._outgoing if who not in self._connected]:
+            peer = min(missing)
             return str(self._unreachable(peer, self._faults.get(peer, "no answer in time")))
-        peer = min(who.caller for who in incoming if who not in self._connected)
+        peer = min(who.caller for who in self._incoming if who not in self._connected)
         strangers = (
             f" ({self._refused} callers that did not know the secret of this job were hung up on)"
             if self._refused
@@ -359,21 +297,32 @@ class Meeting:
         )
         return f"rank {self._rank}: rank {peer} did not come in time{strangers}; {_REMEDY}"
 
-    def _disagreement(self, who: Introduction, incoming: Sequence[Introduction]) -> TransportError:
+    def _disagreement(self, who: Introduction) -> TransportError:
         """Return the error of a caller that is proved and not one of those expected, or knows another number of
         ranks."""
-        expected = ", ".join(map(str, sorted({other.caller for other in incoming})))
+        expected = ", ".join(map(str, sorted({other.caller for other in self._incoming})))
         return TransportError(
             f"rank {self._rank} of {self._size} expects rank {expected} of {self._size}, rank {who.caller} of "
             f"{who.size} called"
         )
 
 
-def _send(sock: socket.socket, message: bytes) -> None:
-    """Send a short message whole, or nothing if it is empty; raises ConnectionResetError where the buffer has no
-    room."""
-    if message and sock.send(message) != len(message):
-        raise ConnectionResetError("a handshake does not fit the socket's buffer")
+async def _converse(sock: socket.socket, steps: Steps) -> Introduction:
+    """Run one side of a handshake over a socket and return who called; raises RefusedError, or OSError for a lost
+    connection."""
+    loop, (outgoing, wanted) = asyncio.get_running_loop(), next(steps)
+    while True:
+        await loop.sock_sendall(sock, outgoing)
+        message = b""
+        while len(message) < wanted:
+            if not (piece := await loop.sock_recv(sock, wanted - len(message))):
+                raise ConnectionResetError("it hung up during the handshake")
+            message += piece
+        try:
+            outgoing, wanted = steps.send(message)
+        except StopIteration as ended:
+            who: Introduction = ended.value
+            return who
 
 
 # The address at which a rank listens for others, when the user gives none: that from which it reaches the store.
