@@ -274,22 +274,18 @@ def saved(
     return figures
 
 
-@dataclass(frozen=True, slots=True)
-class Savings:
-    """Per cent saved in each case: time and EDP at 100 and 400 Gb/s, by ``"100"`` and ``"400"``."""
+Savings = Mapping[tuple[str, str], Figures]
+"""Percentages saved in each case, by quantity, ``time`` or ``edp``, and Gb/s, ``100`` or ``400``."""
 
-    time: Mapping[str, Figures]
-    edp: Mapping[str, Figures]
 
-    def headlines(self) -> dict[str, float]:
-        """The ten percentages, by the names of :data:`~lightloom.papers.dadiannao.paper.HEADLINE`."""
-        percentages = {}
-        for speed in ("100", "400"):
-            for what, figures in (("time", self.time[speed]), ("edp", self.edp[speed])):
-                percentages[f"{what}_average_{speed}"] = mean(figures)
-                percentages[f"{what}_best_{speed}"] = max(figures.values())
-            percentages[f"time_batch256_{speed}"] = mean(self.time[speed], batch=256)
-        return percentages
+def headlines(percentages: Savings) -> dict[str, float]:
+    """Return the ten percentages, by the names of :data:`~lightloom.papers.dadiannao.paper.HEADLINE`."""
+    figures = {}
+    for what in HEADLINE:
+        quantity, kind, speed = what.split("_")
+        cases = percentages[quantity, speed]
+        figures[what] = max(cases.values()) if kind == "best" else mean(cases, 256 if kind == "batch256" else None)
+    return figures
 
 
 def savings(
@@ -301,15 +297,12 @@ def savings(
 ) -> Savings:
     """Return the savings of both optical systems over the electrical one in all 27 cases."""
     electrical, *optical = links(bandwidths).values()
-    by_speed = dict(zip(("100", "400"), optical, strict=True))
-
-    def figures(quantity: Literal["time", "edp"]) -> dict[str, Figures]:
-        return {
-            speed: saved(quantity, link, electrical, constants, hops=(hops, hops), networks=networks)
-            for speed, link in by_speed.items()
-        }
-
-    return Savings(figures("time"), figures("edp"))
+    quantities: tuple[Literal["time", "edp"], ...] = ("time", "edp")
+    return {
+        (quantity, speed): saved(quantity, link, electrical, constants, hops=(hops, hops), networks=networks)
+        for quantity in quantities
+        for speed, link in zip(("100", "400"), optical, strict=True)
+    }
 
 
 def mean(figures: Figures, batch: int | None = None) -> float:
@@ -324,7 +317,7 @@ def mean(figures: Figures, batch: int | None = None) -> float:
 
 def misfit(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops) -> float:
     """Return the root mean square of ours − paper over the ten headlines, in points."""
-    ours = savings(constants, bandwidths, hops=hops).headlines()
+    ours = headlines(savings(constants, bandwidths, hops=hops))
     return sqrt(sum((ours[what] - paper) ** 2 for what, paper in HEADLINE.items()) / len(HEADLINE))
 
 
@@ -357,7 +350,7 @@ def calibrated(what: str, bandwidths: Bandwidths = MIXED) -> Constants:
     from scipy.optimize import brentq
 
     def error(passes: float) -> float:
-        return savings(Constants(passes=passes), bandwidths).headlines()[what] - HEADLINE[what]
+        return headlines(savings(Constants(passes=passes), bandwidths))[what] - HEADLINE[what]
 
     return Constants(passes=float(brentq(error, 1, 40, xtol=1e-3)))
 

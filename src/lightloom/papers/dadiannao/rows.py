@@ -29,6 +29,7 @@ from lightloom.papers.dadiannao.model import (
     chip,
     chips_needed,
     equation_3_claims,
+    headlines,
     link_of,
     links,
     mean,
@@ -83,11 +84,12 @@ def _winners() -> Iterator[Claim]:
     """Yield the ten headlines with fitted constants, and the networks of the best values."""
     for suffix, constants in (("", FITTED), ("_one_constant", ONE_FITTED)):
         why = f"fitted: R = {constants.passes:g}, β = {constants.synapse:g}; {_HEADLINE_UNITS}"
-        ours = savings(constants).headlines()
+        ours = headlines(savings(constants))
         yield from (_headline_row("{what}{suffix}", what, ours, why=why, suffix=suffix) for what in HEADLINE)
     fitted = savings(FITTED)
     for speed, paper in BEST.items():
-        for what, figures in (("time", fitted.time[speed]), ("edp", fitted.edp[speed])):
+        for what in ("time", "edp"):
+            figures = fitted[what, speed]
             (name, batch) = max(figures, key=lambda case: figures[case])
             values = {"what": what, "speed": speed, "batch": batch}
             values |= {"vgg16": figures["VGG16", 1], "vgg19": figures["VGG19", 1]}
@@ -110,7 +112,7 @@ def _consistent() -> Iterator[Claim]:
         ("_one_direction", ONE_DIRECTION, "3.2, 12.5 and 50 GB/s"),
         ("_both_directions", BOTH_DIRECTIONS, _TABLE_1),
     ):
-        yield from _averages(suffix, savings(FITTED, bandwidths).headlines(), why=why.format(rates), basis="stand-in")
+        yield from _averages(suffix, headlines(savings(FITTED, bandwidths)), why=why.format(rates), basis="stand-in")
 
 
 def _unfitted() -> Iterator[Claim]:
@@ -118,10 +120,10 @@ def _unfitted() -> Iterator[Claim]:
         ("_peak_mixed", MIXED, _HEADLINE_UNITS),
         ("_peak_table1", BOTH_DIRECTIONS, _TABLE_1),
     ):
-        ours = savings(PEAK, bandwidths).headlines()
+        ours = headlines(savings(PEAK, bandwidths))
         yield from _averages(suffix, ours, "time_average_{speed}{suffix}", rates=rates)
     why = "the fitted constants with sizes counted from the graphs, Inception-v3 as published"
-    yield from _averages("_counted", savings(FITTED, networks=all_counted()).headlines(), why=why, basis="stand-in")
+    yield from _averages("_counted", headlines(savings(FITTED, networks=all_counted())), why=why, basis="stand-in")
 
 
 # Figure 2: share of communication in a step on electrical links.
@@ -148,7 +150,7 @@ def _figure_2() -> tuple[Claim, ...]:
 
 def _dominant(name: str, batch: int) -> Claim:
     ours, at_peak = share(name, batch), share(name, batch, PEAK)
-    implied = savings(PEAK).headlines()["time_average_400"]
+    implied = headlines(savings(PEAK))["time_average_400"]
     values = {"network": name.lower(), "batch": batch, "ours_percent": 100 * ours, "at_peak_percent": 100 * at_peak}
     verdict = "dominant" if ours > 0.5 else "not dominant"
     return PAPER.claim("figure2.communication_{network}_batch{batch}", verdict, implied=implied, **values)
@@ -171,15 +173,15 @@ def worse(changes: Savings) -> list[str]:
     """Return the cases whose EDP rises, as text."""
     return [
         f"{name}, batch {batch}, {speed} Gb/s"
-        for speed, figures in changes.edp.items()
+        for (quantity, speed), figures in changes.items()
         for (name, batch), value in figures.items()
-        if value < 0
+        if quantity == "edp" and value < 0
     ]
 
 
 def _with_batch(changes: Savings) -> Iterator[Claim]:
     for speed in ("100", "400"):
-        data_parallel = {case: value for case, value in changes.time[speed].items() if case[0] != "AlexNet"}
+        data_parallel = {case: value for case, value in changes["time", speed].items() if case[0] != "AlexNet"}
         means = [mean(data_parallel, batch) for batch in BATCHES]
         falls = [a - b for a, b in pairwise(means)]
         shape = "falls, ever less" if falls[0] > falls[1] > 0 else "otherwise"
@@ -188,7 +190,7 @@ def _with_batch(changes: Savings) -> Iterator[Claim]:
 
 
 def _every_network(changes: Savings) -> Claim:
-    by_network = {name: fmean(changes.time["400"][name, batch] for batch in BATCHES) for name in printed()}
+    by_network = {name: fmean(changes["time", "400"][name, batch] for batch in BATCHES) for name in printed()}
     gaining = f"all {sum(value > 0 for value in by_network.values())}"
     text = ", ".join(f"{name} {value:.0f}" for name, value in by_network.items())
     return PAPER.claim("figure5.every_network_gains", gaining, saved=text)
@@ -377,7 +379,7 @@ def _row_beyond_the_paper(what: str, figures: Figures) -> Claim:
 def claims() -> tuple[Claim, ...]:
     """Return all rows, in the order of the paper."""
     changes = savings(FITTED)
-    edp = PAPER.claim("figure5.edp_worse", "; ".join(worse(changes)), value=changes.edp["400"]["DenseNet121", 256])
+    edp = PAPER.claim("figure5.edp_worse", "; ".join(worse(changes)), value=changes["edp", "400"]["DenseNet121", 256])
     return (
         *(*_chip_of_table_1(), *_decoder_latency(), _floorplan(), *_rack()),
         *(claim for name in TABLE_2 for claim in _rows_of_table_2(name, stored()[name])),

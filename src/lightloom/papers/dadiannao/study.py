@@ -53,9 +53,7 @@ def floorplan(package: Package | None = None) -> Figure:
     axes.annotate("", (0, -0.8), (edge, -0.8), arrowprops={"arrowstyle": "<->", "color": INK}, annotation_clip=False)
     name = f"silicon optical interposer, {edge:g} mm; {package.fibres} fibres leave it"
     axes.text(edge / 2, -1.2, name, ha="center", va="top", fontsize=9)
-    axes.set_xlim(-0.5, edge + 0.5)
-    axes.set_ylim(-2.4, edge + 0.5)
-    axes.set_aspect("equal")
+    axes.set(xlim=(-0.5, edge + 0.5), ylim=(-2.4, edge + 0.5), aspect="equal")
     axes.axis("off")
     return figure
 
@@ -141,18 +139,17 @@ def times() -> Figure:
 def energy_delay() -> Figure:
     """Figure 5, EDP: a panel for each batch."""
     figure, panels = canvas(1, 3, size=(10, 7))
-    edp = savings(FITTED).edp
+    edp = savings(FITTED)
     for axes, batch in zip(panels, BATCHES, strict=True):
         for side, (speed, colour) in zip((-0.2, 0.2), _SPEEDS.items(), strict=True):
-            values = {name: 1 - edp[speed][name, batch] / 100 for name in printed()}
+            values = {name: 1 - edp["edp", speed][name, batch] / 100 for name in printed()}
             colours = [RED if value > 1 else colour for value in values.values()]
             bars = axes.bar([i + side for i in range(len(values))], list(values.values()), 0.38, color=colours)
             plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
             axes.bar_label(bars, [f"{value:.2f}" for value in values.values()], fontsize=7, padding=2, bbox=plate)
         axes.axhline(1, color=INK, lw=0.8, ls="--", zorder=0.5)
         axes.set_xticks(range(len(printed())), list(printed()), fontsize=8)
-        axes.set_ylim(0, 1.18)
-        axes.set_ylabel(f"EDP / 25-E's, B = {batch}")
+        axes.set(ylim=(0, 1.18), ylabel=f"EDP / 25-E's, B = {batch}")
     key = [(f"{speed} Gb/s", colour) for speed, colour in _SPEEDS.items()]
     legend(figure, [*key, ("worse than 25-E", RED)])
     return figure
@@ -162,7 +159,7 @@ def saved_by_network() -> Figure:
     """Improvement by network, at both speeds."""
     figure, (axes,) = canvas(size=(10, 4.4))
     for side, (speed, colour) in zip((-0.2, 0.2), _SPEEDS.items(), strict=True):
-        values = savings(FITTED).time[speed]
+        values = savings(FITTED)["time", speed]
         each = {name: [values[name, batch] for batch in BATCHES] for name in printed()}
         places = [i + side for i in range(len(each))]
         axes.bar(places, [sum(v) / len(v) for v in each.values()], 0.38, color=colour, label=f"{speed} Gb/s")
@@ -186,16 +183,14 @@ def proof() -> Figure:
         bound = largest_ratio(bandwidths)
         axes.plot(ends, [bound * end for end in ends], color=colour, lw=1.5, label=f"at most {bound:.3f}: {label}")
         shape: dict[str, Any] = {"marker": "o", "s": 18, "facecolor": "none", "edgecolor": colour, "linewidth": 1}
-        time_saved = savings(FITTED, bandwidths).time
-        axes.scatter(list(time_saved["100"].values()), list(time_saved["400"].values()), **shape)
+        time_saved = [list(savings(FITTED, bandwidths)["time", speed].values()) for speed in _SPEEDS]
+        axes.scatter(*time_saved, **shape)
     for what, label in (("time_average", "mean"), ("time_batch256", "mean, B = 256")):
         x, y = HEADLINE[f"{what}_100"], HEADLINE[f"{what}_400"]
         axes.plot(x, y, "*", color=ORANGE, mec=INK, ms=13, label="the paper's means" if label == "mean" else None)
         axes.annotate(label, (x, y), (-8, 6), ha="right", **_NOTE)
-    axes.set_xlim(0, 65)
-    axes.set_ylim(0, 85)
-    axes.set_xlabel("% of time saved at 100 Gb/s")
-    axes.set_ylabel("% of time saved at 400 Gb/s")
+    axes.set(xlim=(0, 65), ylim=(0, 85))
+    axes.set(xlabel="% of time saved at 100 Gb/s", ylabel="% of time saved at 400 Gb/s")
     axes.legend(frameon=False, loc="lower right", fontsize=8)
     return figure
 
@@ -219,8 +214,7 @@ def faster_links() -> Figure:
         axes.minorticks_off()
         axes.set_xlabel("Gb/s of a link, each way")
         axes.set_title("all 27 cases" if batch is None else f"batch {batch}", fontsize=10)
-    panels[0].set_ylabel("% of time saved against 25-E")
-    panels[0].set_ylim(0, 44)
+    panels[0].set(ylim=(0, 44), ylabel="% of time saved against 25-E")
     panels[1].axhline(0, color=INK, lw=0.8)
     panels[0].legend(frameon=False, loc="lower right")
     return figure

@@ -37,10 +37,8 @@ _MIB = 2**20
 
 def study() -> Study:
     """Return the study with all rows and figures."""
-    return PAPER.study(
-        claims=rows.claims(),
-        figures=tuple(PAPER.figure(draw) for draw in (depth_figure, nodes_figure, wavelengths_figure)),
-    )
+    figures = tuple(map(PAPER.figure, (depth_figure, nodes_figure, wavelengths_figure)))
+    return PAPER.study(claims=rows.claims(), figures=figures)
 
 
 def depth_figure() -> Figure:
@@ -58,11 +56,8 @@ def depth_figure() -> Figure:
             aside = (place - 1.5) * 0.07 if axes is inset else 0.0
             points = [(k + aside, tree[1] / lowest) for k in depths if (tree := constructed(n, k))]
             axes.plot(*zip(*points, strict=True), "o", ms=5, mfc="white", mec=colour, zorder=3)
-        axes.set_xticks(list(depths))
-        axes.set_xlabel("depth k (stages)")
-    whole.set_yscale("log")
-    whole.set_ylabel("time / lowest time by Theorem 1")
-    whole.set_title("all depths")
+        axes.set(xticks=list(depths), xlabel="depth k (stages)")
+    whole.set(yscale="log", ylabel="time / lowest time by Theorem 1", title="all depths")
     inset.set_title("the inset, depths 5 to 9")
     handles = [*whole.get_lines()[::2]]
     handles += [

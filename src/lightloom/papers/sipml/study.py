@@ -80,8 +80,7 @@ def _draw_passes(axes: Axes) -> None:
     axes.set_yticks(range(1, rows.K + 1), [f"GPU {row}" for row in range(1, rows.K + 1)])
     axes.invert_yaxis()
     axes.grid(visible=False)
-    axes.set_xlabel("µs")
-    axes.set_title("forward pass of a group")
+    axes.set(xlabel="µs", title="forward pass of a group")
 
 
 def _draw_peers(axes: Axes) -> None:
@@ -105,11 +104,8 @@ def _draw_peers(axes: Axes) -> None:
     axes.plot([], [], color=INK, label="model parallelism")
     axes.plot([], [], color=RED, label="data parallelism")
     axes.legend(frameon=False, loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.12))
-    axes.set_xlim(-1.6, 5.2)
-    axes.set_ylim(-1.9, 1.9)
-    axes.set_aspect("equal")
+    axes.set(xlim=(-1.6, 5.2), ylim=(-1.9, 1.9), aspect="equal", title="circuits of all eight GPUs")
     axes.axis("off")
-    axes.set_title("circuits of all eight GPUs")
 
 
 def ring_figure() -> Figure:
@@ -128,13 +124,10 @@ def ring_figure() -> Figure:
             for left, right in [(start, start + length)] if over <= 0 else [(start, nodes), (0, over)]:
                 axes.barh(channel + 1, right - left, left=left, height=0.8, color=colours[a], edgecolor="white", lw=1.5)
                 axes.text((left + right) / 2, channel + 1, f"{a}→{b}", ha="center", va="center", fontsize=7.5)
-        axes.set_xlim(0, nodes)
         axes.set_xticks(range(nodes + 1), [str(node % nodes) for node in range(nodes + 1)])
-        axes.set_xlabel("node")
         axes.grid(visible=False)
-        axes.set_title("clockwise" if way == CLOCKWISE else "counter-clockwise")
-    panels[0].set_ylabel("wavelength")
-    panels[0].set_yticks(range(1, wavelengths + 1))
+        axes.set(xlim=(0, nodes), xlabel="node", title="clockwise" if way == CLOCKWISE else "counter-clockwise")
+    panels[0].set(ylabel="wavelength", yticks=range(1, wavelengths + 1))
     return figure
 
 
@@ -226,8 +219,7 @@ def _model_panels(
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.set_xlabel(label)
-        axes.set_title(NAMES[model])
+        axes.set(xlabel=label, title=NAMES[model])
     panels[0].set_ylabel(unit)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
