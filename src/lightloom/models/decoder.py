@@ -136,46 +136,45 @@ def _operators(sizes: TransformerSizes, batch: int) -> Iterator[Operator]:
 
     def operator(
         name: str, kind: str, inputs: Sequence[str], width: int, flops: tuple[int, int] = (0, 0), *,
-        read: int | None = None, parameters: int = 0,
+        read: int | None = None, parameters: int = 0, fixed: int | None = None, **sizes: int,
     ) -> Operator:  # fmt: skip
         """Return an operator of (sample, token, ``width``).
 
         Args:
             flops: forward and backward for each element.
             read: elements that it reads for each token; by default each of its inputs once.
+            fixed: elements that it reads of what no batch changes; by default its parameters.
+            sizes: further dimensions.
         """
-        output, weights = tokens * width * _ELEMENT_BYTES, parameters * _ELEMENT_BYTES
-        read = len(inputs) * width if read is None else read
+        per_token = (len(inputs) * width if read is None else read) + width
+        shared = (parameters if fixed is None else fixed) * _ELEMENT_BYTES
         return Operator(
             name=name,
             kind=kind,
             inputs=tuple(inputs),
-            dimensions={"sample": batch, "sequence": sequence, "channel": width},
+            dimensions={"sample": batch, "sequence": sequence, "channel": width, **sizes},
             forward_flops=flops[0] * tokens * width,
             backward_flops=flops[1] * tokens * width,
             parameters=parameters,
-            parameter_bytes=weights,
-            activation_bytes=output,
-            forward_bytes=tokens * read * _ELEMENT_BYTES + output + weights,
-            shared_bytes=weights,
+            parameter_bytes=parameters * _ELEMENT_BYTES,
+            activation_bytes=tokens * width * _ELEMENT_BYTES,
+            forward_bytes=tokens * per_token * _ELEMENT_BYTES + shared,
+            shared_bytes=shared,
             block=name.rpartition(".")[0],
         )
 
-    def linear(name: str, source: str, width: int, channels: int, *, bias: bool = True) -> Operator:
-        parameters = (width + bias) * channels
-        made = operator(name, "linear", [source], channels, (2 * width, 4 * width), read=width, parameters=parameters)
-        return replace(made, dimensions={**made.dimensions, "in_channel": width})
+    def linear(name: str, source: str, width: int, channels: int) -> Operator:
+        flops, weights = (2 * width, 4 * width), (width + 1) * channels
+        return operator(name, "linear", [source], channels, flops, read=width, parameters=weights, in_channel=width)
 
     def norm(name: str, source: str) -> Operator:
         return operator(name, "norm", [source], hidden, (1, 1), parameters=2 * hidden)
 
     samples = {"sample": batch, "sequence": sequence}
     yield Operator(name="input.tokens", kind="input", dimensions=samples, activation_bytes=tokens * _ELEMENT_BYTES)
-    table = operator(
-        "tokens", "embedding", ["input.tokens"], hidden, read=hidden + 1, parameters=sizes.vocabulary * hidden
-    )
     # Rows are looked up: the table is not read as a whole.
-    yield replace(table, forward_bytes=table.forward_bytes - table.shared_bytes, shared_bytes=0)
+    table = sizes.vocabulary * hidden
+    yield operator("tokens", "embedding", ["input.tokens"], hidden, read=hidden + 1, parameters=table, fixed=0)
     yield Operator(
         name="positions",
         kind="embedding",
@@ -186,8 +185,7 @@ def _operators(sizes: TransformerSizes, batch: int) -> Iterator[Operator]:
         forward_bytes=2 * row + sequence * _ELEMENT_BYTES,
         shared_bytes=row + sequence * _ELEMENT_BYTES,
     )
-    total = operator("add", "add", ["tokens", "positions"], hidden, (1, 1), read=hidden)
-    yield replace(total, forward_bytes=total.forward_bytes + row, shared_bytes=row)
+    yield operator("add", "add", ["tokens", "positions"], hidden, (1, 1), read=hidden, fixed=sequence * hidden)
     yield operator("dropout", "dropout", ["add"], hidden, (2, 1))
     last = "dropout"
     for layer in range(sizes.layers):
@@ -211,4 +209,5 @@ def _operators(sizes: TransformerSizes, batch: int) -> Iterator[Operator]:
         last = f"{block}.add#2"
     yield norm("norm", last)
     # The table of tokens is the head's weight, counted where it is first used.
-    yield replace(linear("head", "norm", hidden, sizes.vocabulary, bias=False), parameters=0, parameter_bytes=0)
+    flops = (2 * hidden, 4 * hidden)
+    yield operator("head", "linear", ["norm"], sizes.vocabulary, flops, read=hidden, fixed=table, in_channel=hidden)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from lightloom.core.errors import WorkloadError
 from lightloom.models import operator_words
 from lightloom.models.graph import ComputeGraph, Operator, has_samples
-from lightloom.models.onnx_shapes import ShapedModel, Value, merged, shaped_model
+from lightloom.models.onnx_shapes import ShapedModel, Value, attribute, makes_constants, merged, shaped_model
 from lightloom.models.operator_words import VIEWS, Product, Shape, has_rule
 from lightloom.models.traces.calls import named_sizes
 from lightloom.models.traces.operators import TraceReading, numbered
@@ -23,8 +23,6 @@ from lightloom.models.traces.operators import TraceReading, numbered
 
 Node: TypeAlias = Any
 """A ``NodeProto``; ONNX is optional, so that its types are not imported."""
-Attribute: TypeAlias = Any
-"""The value of an attribute of a node: a number, a text, or a list of these."""
 
 _OPERATORS = {
     "convolution": "Conv ConvInteger QLinearConv DeformConv",
@@ -44,7 +42,6 @@ _OPERATORS = {
     "adaptive_avg_pool2d": "GlobalAveragePool",
     "adaptive_max_pool2d": "GlobalMaxPool",
     "lp_pool2d": "LpPool GlobalLpPool",
-    "prelu": "PRelu",
     "hardswish": "HardSwish",
     "hardsigmoid": "HardSigmoid",
     "hardtanh": "Clip",
@@ -67,7 +64,6 @@ _OPERATORS = {
     "argmin": "ArgMin",
     "to_copy": "Cast CastLike",
     "view": "BitCast",
-    "contiguous": "Contiguous",
     "gather": "GatherElements",
     "index": "GatherND",
     "scatter": "ScatterElements",
@@ -142,7 +138,7 @@ def product_of(node: Node, inputs: Sequence[Value | None], output: Value) -> Pro
         shapes = [_operand(node, inputs, place).shape for place in (0, weight_place(node))]
     elif name == "Einsum":
         shapes = [each.shape for each in inputs if each is not None]
-        values = [_attribute(node, "equation", b"").decode()]
+        values = [attribute(node, "equation", b"").decode()]
     elif name in ("LSTM", "GRU", "RNN"):
         # Weights (directions, gates · H, I) and (directions, gates · H, H), as one matrix each.
         matrices = [_operand(node, inputs, place).shape for place in (1, 2)]
@@ -173,17 +169,17 @@ def weight_place(node: Node) -> int:
 
 def _heads(node: Node, shapes: Sequence[Shape]) -> list[Shape]:
     """Return queries, keys and values as (B, H, T, D), from (B, T, H · D) by the attributes that number the heads."""
-    heads = [_attribute(node, name, 1) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
+    heads = [attribute(node, name, 1) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
     return [
         shape if len(shape) == 4 else (shape[0], count, shape[1], shape[2] // count)
         for shape, count in zip(shapes, heads, strict=True)
     ]
 
 
-def _flipped(node: Node, inputs: Sequence[Value | None], place: int, attribute: str) -> Shape:
+def _flipped(node: Node, inputs: Sequence[Value | None], place: int, flag: str) -> Shape:
     """Return the shape of a matrix operand, transposed if that attribute of the node is set."""
     shape = _operand(node, inputs, place).shape
-    return shape[::-1] if _attribute(node, attribute, 0) else shape
+    return shape[::-1] if attribute(node, flag, 0) else shape
 
 
 def _operand(node: Node, inputs: Sequence[Value | None], place: int) -> Value:
@@ -194,20 +190,12 @@ def _operand(node: Node, inputs: Sequence[Value | None], place: int) -> Value:
     return value
 
 
-def _attribute(node: Node, name: str, default: Attribute) -> Attribute:
-    """Return the value of an attribute of a node, the default where it has none."""
-    import onnx
-
-    return next((onnx.helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)
-
-
 _ELEMENT_BYTES = 4
 _TRACED = 13
 """Samples where the first axis is dynamic: a prime that no layer size has."""
 _STATISTICS = {"BatchNormalization": (3, 4)}
 _TABLES = frozenset({"Cos", "Sin", "Range", "Trilu", "Where", "CumSum"})
 """Nodes that make constants from positions, such as rotation tables and masks, which are no parameters."""
-_MAKES_CONSTANTS = ("Constant", "ConstantOfShape", "Shape", "Size", "Range", "EyeLike", "RandomNormal", "RandomUniform")
 
 
 def read_onnx(
@@ -289,7 +277,7 @@ class _OnnxGraph:
         """Yield an operator for each node but views and what only makes constants, which are counted and followed."""
         for node in self._model.nodes:
             read = [name for name in node.input if name]
-            if node.op_type in _MAKES_CONSTANTS or all(name in self._constants for name in read):
+            if makes_constants(node, self._constants):
                 self._constants.update(node.output)
                 viewed = read[:1] if word_of(node) in VIEWS else []
                 if node.op_type in _TABLES or not self._tables.isdisjoint(viewed or read):
@@ -340,7 +328,7 @@ class _OnnxGraph:
             forward_bytes=(read + output.elements) * _ELEMENT_BYTES,
             shared_bytes=shared * _ELEMENT_BYTES,
             block=node.name.strip("/").rpartition("/")[0].replace("/", "."),
-            causal=node.op_type == "Attention" and bool(_attribute(node, "is_causal", 0)),
+            causal=node.op_type == "Attention" and bool(attribute(node, "is_causal", 0)),
         )
 
     def _parameters(self, node: Node, values: Sequence[Value | None]) -> list[str]:

@@ -1,8 +1,9 @@
 """An ONNX model with the shape of every tensor, as ``onnx.shape_inference`` finds them; weights are never loaded."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -69,8 +70,8 @@ class Constants:
         if node is None:
             return None
         if node.op_type in ("Shape", "Size"):
-            shape, ends = self._shapes[node.input[0]], {each.name: each.i for each in node.attribute}
-            part = shape[ends.get("start", 0) : ends.get("end", len(shape))]
+            shape = self._shapes[node.input[0]]
+            part = shape[attribute(node, "start", 0) : attribute(node, "end", len(shape))]
             return np.array(part if node.op_type == "Shape" else math.prod(shape), np.int64)
         if node.op_type not in _EVALUATED or math.prod(self._shapes[name]) > largest:
             return None
@@ -87,6 +88,7 @@ class Constants:
 INSTALL = "needs the package onnx, which is not installed: pip install 'lightloom[onnx]'"
 _DOMAINS = ("", "ai.onnx")
 _CONTROL = ("If", "Loop", "Scan", "SequenceMap")
+_MAKES_CONSTANTS = ("Constant", "ConstantOfShape", "Shape", "Size", "Range", "EyeLike", "RandomNormal", "RandomUniform")
 _FLOATS = (1, 10, 11, 16, 17, 18, 19, 20)
 """``TensorProto.DataType`` of float, float16, double, bfloat16 and the float8 formats."""
 _SEQUENCE_NAMES = ("seq", "token", "length")
@@ -342,6 +344,19 @@ def _completed(onnx: Message, model: Message) -> Iterator[tuple[str, Value]]:
                 yield name, value
 
 
+def attribute(node: Message, name: str, default: Any) -> Any:
+    """Return the value of an attribute of a node (a number, a text, or a list of these), the default where it has
+    none."""
+    from onnx.helper import get_attribute_value
+
+    return next((get_attribute_value(each) for each in node.attribute if each.name == name), default)
+
+
+def makes_constants(node: Message, constants: Set[str]) -> bool:
+    """Return whether a node makes constants: from nothing, from shapes, or of ``constants`` alone."""
+    return node.op_type in _MAKES_CONSTANTS or all(name in constants for name in node.input if name)
+
+
 def _without_shape(model: Message, values: Mapping[str, Value]) -> Iterator[tuple[Message, str]]:
     """Yield nodes, each with the name of a result that something reads and whose shape is not known."""
     read = {name for node in model.graph.node for name in node.input} | {each.name for each in model.graph.output}
@@ -410,9 +425,7 @@ class _Merger:
         self._made = {name: place for place, node in self._nodes.items() for name in node.output if name}
         self._constant = set(model.initializers)
         for node in model.nodes:
-            if node.op_type in ("Constant", "ConstantOfShape", "Shape", "Range") or (
-                node.input and all(name in self._constant for name in node.input if name)
-            ):
+            if makes_constants(node, self._constant):
                 self._constant.update(node.output)
         self._readers: dict[str, set[int]] = {}
         for place, node in self._nodes.items():
@@ -425,7 +438,7 @@ class _Merger:
         """Merge one kind of kernel after the other, and return the model with the nodes that are left."""
         self._rewrite(self._simplify)
         self._merge_norms()
-        for merge in (self._merge_activation, self._merge_attention, self._merge_product):
+        for merge in (self._merge_activation, self._merge_attention, self._merge_experts, self._merge_bias):
             self._rewrite(merge)
         nodes = [each for place in sorted(self._nodes) for each in (*self._aliases.get(place, ()), self._nodes[place])]
         return replace(self._model, nodes=tuple(nodes), values=self._values)
@@ -442,9 +455,8 @@ class _Merger:
         Such views are a dropout of ratio 0, a cast to the same type, and a ``Gather`` at one constant index.
         """
         name = node.input[0] if node.input else ""
-        if node.op_type == "Dropout" and (node.input[1:] or node.attribute):
-            ratios = [each.f for each in node.attribute if each.name == "ratio"]
-            if 0 in (*map(self.number, node.input[1:]), *ratios):
+        if node.op_type == "Dropout":
+            if 0 in (attribute(node, "ratio", 1), *map(self.number, node.input[1:])):
                 self._view(place)
         elif node.op_type == "Cast":
             read, made = self._values.get(name), self._values.get(node.output[0])
@@ -457,7 +469,7 @@ class _Merger:
             source = self.made_by(name, "Transpose")
             if source is not None:
                 before, after = (self._values[each].shape for each in (self._nodes[source].input[0], node.output[0]))
-                order = _attribute(self._nodes[source], "perm") or list(range(len(before)))[::-1]
+                order = attribute(self._nodes[source], "perm", None) or range(len(before))[::-1]
                 if not is_view(before, order, after):
                     self._view(place, "Contiguous")
 
@@ -491,7 +503,12 @@ class _Merger:
         """
         if seed.op_type not in _ACTIVATIONS:
             return
-        regions = [(self._region(place, name), name) for name in self._arguments(place)]
+        regions = [
+            (region, name)
+            for name in self._arguments(place)
+            for region in self._functions_of(name)
+            if place in region and len(region) <= _DEEPEST and self._closed(region)
+        ]
         largest, source = max(regions, key=lambda region: len(region[0]), default=(set[int](), ""))
         if len(largest) > 1:
             self._replace(largest, max(largest), _ACTIVATIONS[seed.op_type], [source])
@@ -509,38 +526,20 @@ class _Merger:
                 if (maker := self.made_by(name, *_POINTWISE)) is not None:
                     waiting.append(maker)
 
-    def _region(self, place: int, argument: str) -> set[int]:
-        """Return the places of the nodes that compute an element from one of ``argument``, and from scalars.
-
-        Empty if another tensor enters, if there are too many, or if others read what its nodes make before the last.
-        """
-        region, waiting = set[int](), [place]
+    def _functions_of(self, argument: str) -> Iterable[set[int]]:
+        """Return for each node that computes an element from one of ``argument``, and from scalars, the places of all
+        nodes that it takes: its own, and those of such nodes whose results it reads."""
+        found: dict[int, set[int]] = {}
+        waiting = sorted(self._readers.get(argument, ()))
         while waiting:
-            at = waiting.pop()
-            if at in region:
-                continue
-            if self._nodes[at].op_type not in _POINTWISE or len(region) >= _DEEPEST:
-                return set()
-            region.add(at)
-            for name in self._nodes[at].input:
-                if name != argument and not self.is_scalar(name):
-                    if (maker := self.made_by(name)) is None:
-                        return set()
-                    waiting.append(maker)
-        while len(region) < _DEEPEST:
-            last = max(region)
-            follower = self._only_reader(self._nodes[last].output[0])
-            if follower is None or self._nodes[follower].op_type not in _POINTWISE:
-                break
-            inner = {name for at in region for name in self._nodes[at].output}
-            outer = [name for name in self._nodes[follower].input if name not in inner | {argument}]
-            others = [name for name in outer if not self.is_scalar(name)]
-            beside = {maker for name in others if (maker := self.made_by(name, *_POINTWISE)) is not None}
-            read = [name for at in beside for name in self._nodes[at].input if name != argument]
-            if len(beside) < len(others) or not all(map(self.is_scalar, read)):
-                break
-            region |= {follower, *beside}
-        return region if self._closed(region) else set()
+            at = heappop(waiting)
+            node = self._nodes[at]
+            makers = [self._made.get(name) for name in node.input if name != argument and not self.is_scalar(name)]
+            if at not in found and node.op_type in _POINTWISE and all(maker in found for maker in makers):
+                found[at] = {at}.union(*(found[maker] for maker in makers if maker is not None))
+                for reader in self.readers(node) - {-1}:
+                    heappush(waiting, reader)
+        return found.values()
 
     # Attention
 
@@ -548,7 +547,7 @@ class _Merger:
         """Make one attention of two products around a softmax over the last of four axes, if every mask is causal."""
         if softmax.op_type != "Softmax" or len(self._values[softmax.output[0]].shape) != 4:
             return
-        if any(each.name == "axis" and each.i not in (-1, 3) for each in softmax.attribute):
+        if attribute(softmax, "axis", -1) not in (-1, 3):
             return
         parts, masks, name = {place}, list[tuple[str, ...]](), softmax.input[0]
         while (source := self.made_by(name, "Add", "Mul", "Div", "Where", *_CASTS)) is not None:
@@ -605,7 +604,7 @@ class _Merger:
             return ""
         samples, heads, size, tokens = self._values[name].shape
         node = self._nodes[source]
-        if _attribute(node, "perm") == [0, 1, 3, 2]:
+        if attribute(node, "perm", None) == [0, 1, 3, 2]:
             return str(node.input[0])
         return self._viewed(source, node.input[0], (samples, heads, tokens, size))
 
@@ -658,21 +657,13 @@ class _Merger:
 
     # Products
 
-    def _merge_product(self, place: int, product: Message) -> None:
-        """Make one product of the rows of experts out of one for each row, or of a product and its bias.
-
-        Only a ``MatMul`` is looked at, and changed only where the parts fit.
-        """
-        if product.op_type == "MatMul":
-            self._merge_experts(place, product)
-            if self._nodes.get(place) is product:
-                self._merge_bias(place, product)
-
     def _merge_experts(self, place: int, product: Message) -> None:
         """Make one product of the rows of experts out of one for each row, which copies the weights of its expert.
 
         Rows of one product lie by expert; a copy puts them back into the order of the tokens.
         """
+        if product.op_type != "MatMul":
+            return
         for side, name in enumerate(product.input):
             parts, weights = self._chosen(name)
             if not weights or len(self._values[name].shape) != 3:
@@ -726,6 +717,8 @@ class _Merger:
 
     def _merge_bias(self, place: int, product: Message) -> None:
         """Make one ``Gemm`` of a product with a constant matrix and the addition of one bias that alone reads it."""
+        if product.op_type != "MatMul":
+            return
         weight, follower = product.input[1], self._only_reader(product.output[0])
         if follower is None or self._nodes[follower].op_type != "Add" or weight not in self._constant:
             return
@@ -837,8 +830,3 @@ class _Norms(NormFinder):
 
     def weighs(self, place: int, last: int) -> bool:
         return len(self._merger.channels(self._nodes[place])) == 1
-
-
-def _attribute(node: Message, name: str) -> list[int]:
-    """Return the whole numbers of an attribute that is a list; empty where the node has none."""
-    return next((list(each.ints) for each in node.attribute if each.name == name), [])

@@ -183,6 +183,16 @@ def experts_dimensions(shape: Sequence[int], batch: int | None, experts: int, su
     return ({} if batch is None else {"sample": batch}) | sizes
 
 
+def flattened_sizes(shape: Sequence[int], batch: int) -> dict[str, int]:
+    """Return the sizes by name where samples are merged with another axis, (B·T, C), or gone, as in a mean loss."""
+    merged: tuple[str, ...] = ()
+    if shape and shape[0] and shape[0] % batch == 0:
+        merged = ("sequence", "channel") if len(shape) == 2 else ("sequence",)
+        shape = (shape[0] // batch, *shape[1:])
+    names = [*merged, *(f"axis_{axis}" for axis in range(1, len(shape) - len(merged) + 1))]
+    return {"sample": batch} | {name: int(size) for name, size in zip(names, shape, strict=True) if size > 0}
+
+
 def attention_sizes(queries: Shape, keys: Shape, batch: int | None) -> dict[str, int]:
     """Return the sizes of attention by name, from shapes (..., head, T, D); leading axes that are no samples count as
     heads.

@@ -132,13 +132,11 @@ def resolve(spec: str) -> Any:
             f"{spec!r} is no file here and names no factory: expected package.module:factory or path/file.py:factory"
         )
     try:
-        with search_path(spec), contextlib.redirect_stdout(sys.stderr):
+        with search_path(spec), needing_torch(spec), contextlib.redirect_stdout(sys.stderr):
             module = _import_file(spec, Path(place)) if is_file else importlib.import_module(place)
     except WorkloadError:
         raise
     except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-            raise WorkloadError(f"{spec}: {INSTALL_TORCH}") from error
         text = (str(error).strip() or "no message").splitlines()[0]
         raise WorkloadError(f"{spec}: cannot import {place!r}: {type(error).__name__}: {text}") from error
     value: Any = module
@@ -217,13 +215,13 @@ def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) 
     if entry is not None:
         return _load_zoo(entry, sequence_length).with_batch(batch)
     if _is_factory(spec):
-        factory, trace = resolve(spec), _tracer(spec)
+        factory, trace = resolve(spec), tracer(spec)
         with search_path(spec):
             return trace(factory, name=spec, batch=batch, sequence_length=sequence_length)
     plugins = load_plugins("models")
     if spec not in plugins:
         raise UnknownNameError("model", spec, [*ZOO, *plugins], f"or a file: {expected_forms('model')}")
-    return _tracer(spec)(plugins[spec], name=spec, batch=batch, sequence_length=sequence_length)
+    return tracer(spec)(plugins[spec], name=spec, batch=batch, sequence_length=sequence_length)
 
 
 def is_model_name(spec: str) -> bool:
@@ -262,7 +260,7 @@ def trace_zoo(entry: ZooEntry, sequence_length: int | None = None) -> ComputeGra
     Raises:
         WorkloadError: PyTorch is missing.
     """
-    trace, request = _tracer(entry.name), {"sequence_length": sequence_length, "arguments": entry.arguments}
+    trace, request = tracer(entry.name), {"sequence_length": sequence_length, "arguments": entry.arguments}
     return trace(resolve(entry.path), name=entry.name, batch=TRACE_BATCH, **request)
 
 
@@ -283,13 +281,20 @@ def _source_hash() -> str:
     return digest.hexdigest()
 
 
-def _tracer(name: str) -> Callable[..., ComputeGraph]:
+def tracer(name: str) -> Callable[..., ComputeGraph]:
     """Return the function that traces with PyTorch, imported only now; WorkloadError with ``name`` if PyTorch is
     missing."""
-    try:
+    with needing_torch(name):
         from lightloom.models.torch.trace import trace_factory
+    return trace_factory
+
+
+@contextlib.contextmanager
+def needing_torch(name: str) -> Iterator[None]:
+    """Raise WorkloadError, with the name of what needs it, where an import in the context finds no PyTorch."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise WorkloadError(f"{name}: {INSTALL_TORCH}") from error
-    return trace_factory

@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from math import gcd
 
-from lightloom.core.errors import INSTALL_TORCH, WorkloadError
 from lightloom.machines.clusters.cluster import StageBlocks
 from lightloom.models.decoder import DecoderSizes
 from lightloom.models.graph import ComputeGraph
-from lightloom.models.zoo import TRACE_BATCH
+from lightloom.models.zoo import TRACE_BATCH, needing_torch, tracer
 
 LINE = "the shell line"
 """Name of a model that is given as a line, in messages."""
@@ -97,15 +96,10 @@ def trace_decoder(sizes: DecoderSizes, *, name: str, batch: int) -> ComputeGraph
     Raises:
         WorkloadError: PyTorch is missing, or the decoder cannot be traced.
     """
-    try:
-        from lightloom.models.torch.trace import trace_factory
+    with needing_torch(name):
         from lightloom.models.torch.zoo.llama import Decoder
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise WorkloadError(f"{name}: {INSTALL_TORCH}") from error
     samples = TRACE_BATCH
     if sizes.experts:  # visits divide evenly among the experts
         visits = sizes.sequence_length * sizes.visited
         samples *= sizes.experts // gcd(visits, sizes.experts)
-    return trace_factory(lambda: Decoder(sizes), name=name, batch=samples).with_batch(batch)
+    return tracer(name)(lambda: Decoder(sizes), name=name, batch=samples).with_batch(batch)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lightloom.core.documents import MOST_TRACE_BYTES, load_json
-from lightloom.core.errors import INSTALL_TORCH, ConfigError, WorkloadError
+from lightloom.core.errors import ConfigError, WorkloadError
 from lightloom.core.forms import recognise
 from lightloom.models.decoder import MOST_LAYERS
 from lightloom.models.files.megatron import read_megatron
@@ -18,6 +18,7 @@ from lightloom.models.traces.execution_trace import read_execution_trace
 from lightloom.models.traces.kineto_workload import read_kineto_workload
 from lightloom.models.traces.layer_file import read_layer_file
 from lightloom.models.traces.operators import TraceReading, check_step
+from lightloom.models.zoo import needing_torch
 
 # ``config.json`` of ``transformers``: the model is built on the meta device by that library, and traced.
 
@@ -33,12 +34,8 @@ def read_transformers(path: Path, request: FileRequest) -> ModelReading:
     if not isinstance(fields, dict):
         raise ConfigError(f"{path}: expected an object with the fields of a configuration")
     _check_counts(fields, path)
-    try:
+    with needing_torch(str(path)):
         from lightloom.models.torch.pretrained import trace_configuration
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise WorkloadError(f"{path}: {INSTALL_TORCH}") from error
     model = trace_configuration(fields, name=str(path), batch=request.batch, sequence_length=request.sequence_length)
     lines, unused = ["loss and optimizer: a configuration has none"], model.graph.unused_parameters
     lines += [f"{unused:,} parameters that its forward pass does not use are counted"] if unused else []

@@ -7,6 +7,7 @@ batch was ``batch_size`` before ``local_batch_size``.
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,17 +56,13 @@ _LLAMA = DecoderSizes(
 )
 
 
-def _llama(layers: int, hidden: int, heads: int, keys: int | None, ffn: int, vocabulary: int = 128_256) -> DecoderSizes:
-    return replace(_LLAMA, layers=layers, hidden=hidden, heads=heads, key_heads=keys, ffn=ffn, vocabulary=vocabulary)
+def _sizes(layers: int, hidden: int, heads: int, ffn: int, **more: Any) -> DecoderSizes:
+    return replace(_LLAMA, layers=layers, hidden=hidden, heads=heads, ffn=ffn, **more)
 
 
-def _qwen(layers: int, hidden: int, heads: int, ffn: int, *, keys: int = 8, tied: bool = False) -> DecoderSizes:
-    sizes = _llama(layers, hidden, heads, keys, ffn, 151_936)
-    return replace(sizes, head_width=128, head_norms=True, tied=tied)
-
-
-def _qwen_mixture(sizes: DecoderSizes, experts: int, expert_ffn: int) -> DecoderSizes:
-    return replace(sizes, experts=experts, visited=8, expert_ffn=expert_ffn)
+_llama = partial(_sizes, vocabulary=128_256)
+_llama2 = partial(_sizes, vocabulary=32_000)
+_qwen = partial(_sizes, vocabulary=151_936, key_heads=8, head_width=128, head_norms=True)
 
 
 def _deepseek(
@@ -78,8 +75,12 @@ def _deepseek(
     """
     number, visited, width, shared = experts
     latent = LatentAttention(query_rank=query_rank, key_rank=512, plain_width=128, rotated_width=64, value_width=128)
-    return replace(
-        _llama(layers, hidden, heads, None, ffn, vocabulary),
+    return _sizes(
+        layers,
+        hidden,
+        heads,
+        ffn,
+        vocabulary=vocabulary,
         experts=number,
         visited=visited,
         expert_ffn=width,
@@ -94,15 +95,15 @@ _FLAVORS: dict[str, dict[str, DecoderSizes]] = {
     "llama3": {
         "debugmodel": _LLAMA,
         "debugmodel_flex_attn": _LLAMA,
-        "8B": _llama(32, 4096, 32, 8, _gated_width(4096, 1024, 1.3)),
-        "70B": _llama(80, 8192, 64, 8, _gated_width(8192, 4096, 1.3)),
-        "405B": _llama(126, 16384, 128, 8, _gated_width(16384, 4096, 1.2)),
+        "8B": _llama(32, 4096, 32, _gated_width(4096, 1024, 1.3), key_heads=8),
+        "70B": _llama(80, 8192, 64, _gated_width(8192, 4096, 1.3), key_heads=8),
+        "405B": _llama(126, 16384, 128, _gated_width(16384, 4096, 1.2), key_heads=8),
     },
     "llama2": {
         "debugmodel": replace(_LLAMA, layers=8, vocabulary=32_000),
-        "7B": _llama(32, 4096, 32, None, _gated_width(4096, 256), 32_000),
-        "13B": _llama(40, 5120, 40, None, _gated_width(5120, 256), 32_000),
-        "70B": _llama(80, 8192, 64, 8, _gated_width(8192, 4096, 1.3), 32_000),
+        "7B": _llama2(32, 4096, 32, _gated_width(4096, 256)),
+        "13B": _llama2(40, 5120, 40, _gated_width(5120, 256)),
+        "70B": _llama2(80, 8192, 64, _gated_width(8192, 4096, 1.3), key_heads=8),
     },
     "qwen3": {
         "0.6B": _qwen(28, 1024, 16, 3072, tied=True),
@@ -111,9 +112,9 @@ _FLAVORS: dict[str, dict[str, DecoderSizes]] = {
         "8B": _qwen(36, 4096, 32, 12288),
         "14B": _qwen(40, 5120, 40, 17408),
         "32B": _qwen(64, 5120, 64, 25600),
-        "debugmodel_moe": _qwen_mixture(_qwen(28, 1024, 16, 3072), 64, 768),
-        "30B-A3B": _qwen_mixture(_qwen(48, 2048, 32, 6144, keys=4), 128, 768),
-        "235B-A22B": _qwen_mixture(_qwen(94, 4096, 64, 12288, keys=4), 128, 1536),
+        "debugmodel_moe": _qwen(28, 1024, 16, 3072, experts=64, visited=8, expert_ffn=768),
+        "30B-A3B": _qwen(48, 2048, 32, 6144, key_heads=4, experts=128, visited=8, expert_ffn=768),
+        "235B-A22B": _qwen(94, 4096, 64, 12288, key_heads=4, experts=128, visited=8, expert_ffn=1536),
     },
     "deepseek_v3": {
         "debugmodel": _deepseek(6, 256, 16, 1024, (8, 3, 256, 2), vocabulary=2048),

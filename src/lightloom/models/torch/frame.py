@@ -9,7 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from lightloom.models.graph import TENSOR_KINDS, Operator
-from lightloom.models.operator_words import Product, attention_sizes, convolution_sizes, experts_dimensions, plain_word
+from lightloom.models.operator_words import (
+    Product,
+    attention_sizes,
+    convolution_sizes,
+    experts_dimensions,
+    flattened_sizes,
+    plain_word,
+)
 
 # From a traced call to an operator's word and named dimensions.
 #
@@ -58,18 +65,8 @@ def output_dimensions(
         named = {1: ("sample",), 2: ("sample", "channel"), 3: ("sample", "sequence", "channel")}
         names = named[rank] if at == 0 and rank in named else (*numbered[:at], "sample", *numbered[at + 1 :])
     else:
-        return _flattened(shape, batch), None
+        return flattened_sizes(shape, batch), None
     return _named_sizes(names, shape), tuple(names)
-
-
-def _flattened(shape: Sequence[int], batch: int) -> dict[str, int]:
-    """Samples merged with another axis, (B·T, C), or gone, as in a mean loss."""
-    merged: tuple[str, ...] = ()
-    if shape and shape[0] and shape[0] % batch == 0:
-        merged = ("sequence", "channel") if len(shape) == 2 else ("sequence",)
-        shape = (shape[0] // batch, *shape[1:])
-    names = [*merged, *(f"axis_{axis}" for axis in range(1, len(shape) - len(merged) + 1))]
-    return {"sample": batch} | _named_sizes(names, shape)
 
 
 def _named_sizes(names: Sequence[str], shape: Sequence[int]) -> dict[str, int]:

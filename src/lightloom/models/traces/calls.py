@@ -33,6 +33,7 @@ from lightloom.models.operator_words import (
     attention_sizes,
     convolution_sizes,
     experts_dimensions,
+    flattened_sizes,
     has_rule,
     is_move,
     plain_word,
@@ -603,11 +604,8 @@ def product_flops(call: Call) -> int:
 
 
 def _innermost(call: Call) -> Iterator[Call]:
-    """Yield the calls inside a call that made no others; the call itself if it made none."""
-    for inner in call.calls:
-        yield from _innermost(inner)
-    if not call.calls:
-        yield call
+    """Return the calls inside a call that made no others; the call itself if it made none."""
+    return (inner for inner in walk([call]) if not inner.calls)
 
 
 # Forward and backward passes among calls without nesting, as Chakra's converters of 2023 wrote them.
@@ -676,17 +674,14 @@ def named_axes(kind: str, shape: tuple[int, ...], batch: int | None) -> dict[str
     """
     if batch is None:
         return {f"axis_{axis}": size for axis, size in enumerate(shape)}
-    numbered = tuple(f"axis_{axis}" for axis in range(1, len(shape) + 1))
-    if not shape or shape[0] % batch:
-        names, sizes = numbered, shape
-    elif shape[0] != batch:
-        names = ("sequence", "channel") if len(shape) == 2 else ("sequence", *numbered)
-        sizes = (shape[0] // batch, *shape[1:])
-    elif kind in _IMAGES and 4 <= len(shape) <= 5:
-        names, sizes = ("channel", *_SPATIAL), shape[1:]
-    else:
-        names, sizes = {2: ("channel",), 3: ("sequence", "channel")}.get(len(shape), numbered), shape[1:]
-    return {"sample": batch} | dict(zip(names, sizes, strict=False))
+    if not shape or shape[0] != batch:
+        return flattened_sizes(shape, batch)
+    names = {2: ("channel",), 3: ("sequence", "channel")}.get(
+        len(shape), tuple(f"axis_{i}" for i in range(1, len(shape)))
+    )
+    if kind in _IMAGES and 4 <= len(shape) <= 5:
+        names = ("channel", *_SPATIAL)
+    return {"sample": batch} | dict(zip(names, shape[1:], strict=False))
 
 
 def named_sizes(

@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from lightloom.models.torch.zoo.resnet import ImageModel
+from lightloom.models.torch.zoo.resnet import ImageChain
 
 
 def _linear(*widths: int) -> list[nn.Module]:
@@ -60,16 +60,14 @@ def lenet(channels: int = 1, side: int = 28, classes: int = 10) -> DigitModel:
     return DigitModel([*layers, nn.Flatten(), *_linear(16 * left**2, 128, classes)], (channels, side, side))
 
 
-class ConvolutionalChain(ImageModel):
+class ConvolutionalChain(ImageChain):
     """Convolutions and pooling, then three fully connected layers."""
 
     def __init__(self, features: list[nn.Module], classifier: list[nn.Module]) -> None:
         super().__init__()
         self.features = nn.Sequential(*features)
+        self.flatten = nn.Flatten()
         self.classifier = nn.Sequential(*classifier)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.classifier(self.features(images).flatten(1))
 
 
 def alexnet(*, published: bool = False) -> ConvolutionalChain:

@@ -84,7 +84,7 @@ def _block_e(channels: int) -> nn.Module:
     )
 
 
-class AuxiliaryHead(nn.Module):
+class AuxiliaryHead(nn.Sequential):
     """A second classifier on the last 17 x 17 grid, used in training only."""
 
     def __init__(self, channels: int) -> None:
@@ -92,10 +92,8 @@ class AuxiliaryHead(nn.Module):
         self.body = nn.Sequential(
             nn.AvgPool2d(5, 3), Convolution(channels, 128, 1), Convolution(128, 768, 5), nn.AdaptiveAvgPool2d(1)
         )
+        self.flatten = nn.Flatten()
         self.fc = nn.Linear(768, 1000)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.fc(self.body(x).flatten(1))
 
 
 class InceptionV3(ImageModel):
@@ -175,21 +173,18 @@ class Inception(nn.Module):
         return torch.cat([self.branch1(x), self.branch2(x), self.branch3(x), self.branch4(x)], 1)
 
 
-class GooglenetAuxiliaryHead(nn.Module):
+class GooglenetAuxiliaryHead(nn.Sequential):
     """A second classifier on an inner layer, used in training only."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.pool = nn.AdaptiveAvgPool2d(4)
         self.conv = Convolution(channels, 128, 1)
+        self.flatten = nn.Flatten()
         self.fc1 = nn.Linear(128 * 16, 1024)
         self.relu = nn.ReLU(inplace=True)
         self.dropout = nn.Dropout(0.7)
         self.fc2 = nn.Linear(1024, 1000)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.conv(self.pool(x)).flatten(1)
-        return self.fc2(self.dropout(self.relu(self.fc1(x))))
 
 
 class GoogLeNet(ImageModel):

@@ -21,7 +21,14 @@ class ImageModel(nn.Module):
         return (torch.empty(batch, 3, self.image_size, self.image_size),)
 
 
-class Convolution(nn.Module):
+class ImageChain(ImageModel, nn.Sequential):
+    """A model of images whose parts run one after the other."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images)
+
+
+class Convolution(nn.Sequential):
     """Convolution, batch normalisation, ReLU; without ``norm`` a convolution with bias and a ReLU."""
 
     def __init__(
@@ -38,9 +45,6 @@ class Convolution(nn.Module):
         self.conv = nn.Conv2d(in_channels, out_channels, kernel, stride, padding, bias=not norm)
         self.norm = nn.BatchNorm2d(out_channels, eps=1e-3) if norm else nn.Identity()
         self.relu = nn.ReLU(inplace=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.relu(self.norm(self.conv(x)))
 
 
 EXPANSION = 4
@@ -71,7 +75,7 @@ class Bottleneck(nn.Module):
         return self.relu(self.norm3(self.conv3(x)) + shortcut)
 
 
-class ResNet(ImageModel):
+class ResNet(ImageChain):
     """A stem, four stages of bottlenecks, global average pooling, one fully connected layer; by default ResNet-50.
 
     Args:
@@ -94,13 +98,8 @@ class ResNet(ImageModel):
                 channels = width * EXPANSION
             setattr(self, f"layer{stage + 1}", nn.Sequential(*parts))
         self.pool = nn.AdaptiveAvgPool2d(1)
+        self.flatten = nn.Flatten()
         self.fc = nn.Linear(channels, 1000)
-
-    def forward(self, images: Tensor) -> Tensor:
-        x = self.stem(images)
-        for stage in range(1, 5):
-            x = getattr(self, f"layer{stage}")(x)
-        return self.fc(self.pool(x).flatten(1))
 
 
 # DenseNet. Source: Huang et al., "Densely connected convolutional networks" (arXiv 1608.06993), Table 1.
@@ -126,7 +125,7 @@ class DenseLayer(nn.Module):
         return torch.cat([x, new], 1)
 
 
-class DenseNet(ImageModel):
+class DenseNet(ImageChain):
     """Dense blocks with transitions between them that halve channels and image."""
 
     def __init__(self, blocks: tuple[int, ...], growth: int = 32) -> None:
@@ -147,7 +146,5 @@ class DenseNet(ImageModel):
                 channels //= 2
         self.features = nn.Sequential(*layers)
         self.pool = nn.AdaptiveAvgPool2d(1)
+        self.flatten = nn.Flatten()
         self.classifier = nn.Linear(channels, 1000)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.classifier(self.pool(self.features(images)).flatten(1))
