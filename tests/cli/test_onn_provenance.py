@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightloom.app.cli.onn.disturb import disturb
+from lightloom.app.cli.main import COMMANDS, load_command
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.networks import FunctionArguments, save_network
 from tests.cli.commands import lightloom
@@ -126,10 +125,11 @@ def test_every_option_that_decides_a_result_changes_its_hash(
 def test_disturbing_has_no_option_that_its_hash_does_not_know(folder: Path) -> None:
     """A new option fails here until the cases above have it; the hash alone differs, the seed included."""
     known = {word for options in dict(map(_named, OPTIONS))["disturb"] for word in options if word.startswith("--")}
-    parameters = {f"--{name.replace('_', '-')}" for name in inspect.signature(disturb).parameters}
+    options = load_command("disturb", COMMANDS["onn"].commands["disturb"]).params
+    parameters = {f"--{option.name.replace('_', '-')}" for option in options}
     assert parameters - known == {"--network", "--figure", "--train", "--data", "--iterations", "--folder", "--as-json"}
     chosen = [[], *dict(map(_named, OPTIONS))["disturb"]]
-    hashes = [stamp([*DISTURB, *options], folder)[0] for options in chosen]
+    hashes = [stamp([*DISTURB, *given], folder)[0] for given in chosen]
     assert len(set(hashes)) == len(hashes)
 
 

@@ -90,9 +90,9 @@ def accuracy(
 
     Args:
         rows: tables of measured steps, files or names in the folder ``LIGHTLOOM_MEASURED``.
-        calibration: parameters of the predictions; the priors without it.
-        cross_validate: ``rows`` or ``models``: predict each tenth of the rows, or each model size, by a calibration on
-            the others.
+        calibration: parameters that `calibrate` wrote; the priors without it.
+        cross_validate (WHAT): ``rows`` or ``models``: predict each tenth of the rows, or each model size, by a
+            calibration on the others.
 
     Raises:
         ConfigError: a file is missing, or a row cannot be expressed (names file, row and column); or the rows are of

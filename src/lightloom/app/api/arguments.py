@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Annotated, TypeAlias, cast
 
 import numpy as np
+from pydantic import Field
 
 from lightloom.collectives.collective import RULES, Collective, Kind, Sizes, read_permutation, read_sizes
 from lightloom.core.arrays import Floats
@@ -15,6 +16,12 @@ from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.fabrics import load as fabrics
 from lightloom.machines.fabrics.fabric import Fabric
 
+Natural = Annotated[int, Field(ge=0)]
+"""A whole number, 0 or more."""
+Number = Annotated[float, Field(ge=0)]
+"""A number, 0 or more."""
+Share = Annotated[float, Field(ge=0, le=1)]
+"""A number from 0 to 1; as an option also in per cent."""
 Quantity: TypeAlias = str | float
 """``"64MiB"``, ``"25us"``, or a number in SI units."""
 Permutation: TypeAlias = str | Sequence[int]

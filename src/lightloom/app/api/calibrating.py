@@ -379,9 +379,9 @@ def collective_accuracy(
 
     Args:
         tables: files, or names in the folder ``LIGHTLOOM_MEASURED``; ``cluster`` and ``transport`` may be columns.
-        cluster: what was measured, where a table does not say it: a name of the catalog, or a YAML file.
-        transport: a transport of the catalog, or a YAML file, where a table does not say it.
-        gpus: number of GPUs, where a file does not say it.
+        cluster: what timed collectives were measured on, if a table lacks it: a name of the catalog, or a YAML file.
+        transport: their transport, if a table lacks it: a name such as nccl-hopper, or a file that `calibrate` wrote.
+        gpus: number of GPUs of the collectives, if a file does not say it.
 
     Raises:
         ConfigError: a file is missing, or a row cannot be read (names file, row and column).
@@ -483,11 +483,12 @@ def calibrate(
         rows: a table of measured steps, a file or a name in the folder ``LIGHTLOOM_MEASURED``.
         accelerator: what was measured on: a name of the catalog, or a YAML file.
         collectives: timed collectives instead of steps: a table, or what nccl-tests prints.
-        cluster: what the collectives were measured on, where they leave a node: a name of the catalog, or a YAML file.
-        transport: what carries them, where it is not the one that the accelerators name.
+        cluster: what the collectives were measured on, where they leave a node, in place of ``accelerator``: a name of
+            the catalog, or a YAML file.
+        transport: what carries the collectives (such as nccl-hopper), if not what the accelerator names.
         profile: a profile of ``torch.profiler`` instead (.json, .json.gz): its operators beside predictions, and the
             parameters of the kernel model that they determine.
-        gpus: number of GPUs of the collectives, where their file does not say it.
+        gpus: number of GPUs of the collectives, if their file does not say it.
 
     Raises:
         ConfigError: a file is missing, or a row cannot be expressed (names file, row and column); or collectives are

@@ -310,13 +310,14 @@ def collective(
         fabric: a name of the catalog, a YAML file, or a fabric.
         ranks: number of ranks; may be left out for a fabric that is given as an object.
         nbytes: what every rank holds in the end (all-gather, broadcast) or at the start (all others), on average
-            where sizes differ; what the root holds (gather, scatter); what all ranks together send (permute).
+            where sizes differ; the root (gather, scatter); all ranks together (permute).
         nbytes_per_rank: the same, divided by the number of ranks.
-        permutation: to whom each rank sends in a permute (:data:`Permutation`); by default to the next.
-        sizes: of the parts of an all-to-all-v, [source, destination], or a reduce-scatter-v, [rank]
-            (:data:`SizesLike`); a file of bytes may stand for ``nbytes``.
+        permutation: to whom each rank sends in a permute: shift:K, reverse, or ranks as 1,0,3,2; to the next without
+            it.
+        sizes: sizes of the parts of an all-to-all-v, by source and destination, or of a reduce-scatter-v, by rank:
+            zipf:EXPONENT[:SEED], or a .csv file of bytes, which states ``nbytes`` too.
         algorithm: one algorithm by name, or ``all`` that the fabric admits.
-        cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
+        cost_model: ``physical`` (circuits change when needed) or ``paper`` (every step costs d/B + a).
         site: what turns the fabric's parts and watts into dollars, as of :func:`plan`.
         set: fields of the fabric and their values.
         fields: fields of the fabric by keyword.
@@ -364,7 +365,15 @@ def synthesize(
 
     >>> synthesize("all-gather", fabric="wdm-ring", ranks=64, nbytes="64MiB").save("all-gather.json")
 
-    Arguments are those of :func:`collective`.
+    Args:
+        kind: kind of the collective, or a ``Collective``; all others are as of :func:`collective`.
+        nbytes: what every rank holds in the end (all-gather, broadcast) or at the start (all others), on average
+            where sizes differ; the root (gather, scatter); all ranks together (permute).
+        permutation: to whom each rank sends in a permute: shift:K, reverse, or ranks as 1,0,3,2; to the next without
+            it.
+        sizes: sizes of the parts of an all-to-all-v, by source and destination, or of a reduce-scatter-v, by rank:
+            zipf:EXPONENT[:SEED], or a .csv file of bytes, which states ``nbytes`` too.
+        algorithm: an algorithm by name.
 
     Raises:
         UnsupportedError: the algorithm cannot serve this.
@@ -390,7 +399,8 @@ def verify(
 
     Args:
         schedule: a schedule, or a file: .json, .parquet, .arrow, .et (Chakra) or .xml (MSCCL).
-        fabric: where it runs; may be left out where the file or the object names it.
+        fabric: fabric that it runs on, of the catalog or a YAML file; may be left out where the file or the object
+            names it.
         ranks: number of ranks of a fabric that is given by name; the schedule's own without it.
         nbytes: size of the collective, for a program of MSCCL, which states none.
         set: fields of the fabric and their values.

@@ -11,6 +11,7 @@ from typing import Any
 
 from lightloom.app.api.planning import ModelLike, trace
 from lightloom.core.errors import ConfigError, InputError
+from lightloom.core.fields import Count
 from lightloom.core.results import Document, Result, provenance
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.fabrics.fabric import Fabric
@@ -152,7 +153,7 @@ def design(
     budget_watts: float | None = None,
     accelerator: str = "h100-calibrated",
     space: str | Path | None = None,
-    batch: int | None = None,
+    batch: Count | None = None,
     site: Site | Mapping[str, object] | None = None,
     prune: bool = True,
     workers: Workers | None = None,
@@ -165,16 +166,17 @@ def design(
 
     Args:
         model: whatever ``plan`` takes.
-        ranks: one number or several; without it powers of two that the budget may pay.
+        ranks: number of ranks, or several; powers of two within the budget without it; repeatable.
         budget_dollars: most dollars of all boards, hosts and parts of the fabric, as far as prices are known.
         budget_watts: most watts at the meter.
-        accelerator: a name of the catalog or a YAML file, the same in every design.
-        space: a YAML file of designs (docs/economics.md); the catalog's fabrics without it.
+        accelerator: what every rank computes on: a name of the catalog or a YAML file, the same in every design.
+        space (FILE): a YAML file of designs (docs/economics.md); the catalog's fabrics without it.
         batch: samples of a step for each rank; the largest power of two up to 32 that fits without it.
         site: electricity, PUE, amortisation; see :class:`~lightloom.planning.economics.ledger.Site`.
         prune: False evaluates designs that bounds leave out as well.
         workers: processes or a cluster that evaluate designs; this process alone without it.
-        folder: keeps what was found of each design, so that the same call resumes; nothing is kept without it.
+        folder (FOLDER): folder that keeps what was found of each design, so that the same call resumes; nothing is kept
+            without it.
         advance: called with the number of designs that are done since the last call.
 
     Raises:

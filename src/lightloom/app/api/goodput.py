@@ -4,9 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lightloom.app.api.arguments import ClusterLike, FabricLike, Settings, load_cluster, load_fabric
+from lightloom.app.api.arguments import (
+    ClusterLike,
+    FabricLike,
+    Natural,
+    Number,
+    Settings,
+    Share,
+    load_cluster,
+    load_fabric,
+)
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError
+from lightloom.core.fields import Count
 from lightloom.core.results import Document, Result, plain, provenance
 from lightloom.core.units import format_time
 from lightloom.machines.clusters import load as clusters
@@ -160,13 +170,13 @@ def goodput(
     cluster: ClusterLike,
     *,
     ranks: int | None = None,
-    months: float = 1.0,
+    months: Number = 1.0,
     slices: Sequence[int] = (),
-    block: int | None = None,
-    host_availability: float | None = None,
+    block: Count | None = None,
+    host_availability: Share | None = None,
     simulate: bool | World = False,
-    runs: int = 8,
-    seed: int = 0,
+    runs: Count = 8,
+    seed: Natural = 0,
     set: Settings | None = None,
     **options: object,
 ) -> Goodput:
@@ -176,17 +186,30 @@ def goodput(
 
     Args:
         cluster: a name of the catalog, a YAML file or a cluster.
-        ranks: ranks of the job in the place of the cluster's, with as many parts for each; they may be more than a
-            cluster can have.
-        months: months of 30 days for which interruptions are counted and training is simulated.
+        ranks: ranks of the job, with the cluster's parts for each; they may be more than a cluster can have.
+        months (N): months of 30 days for which interruptions are counted and training is simulated.
         slices: sizes of slices in ranks, of which the share that can run is computed.
-        block: ranks of a block of slices; None: those that circuit switches join, or a node.
-        host_availability: share of the time that a host works, for slices; None: from rates and repairs.
+        block: ranks of a block of slices; those that circuit switches join, or a node, without it.
+        host_availability (SHARE): share of the time that a host works, for slices; from rates and repairs without it.
         simulate: whether months of training are played event by event, or what they are to have beside the closed form.
         runs: how often the months are played.
-        seed: of the simulation.
+        seed: seed of the simulation.
         set: fields of the cluster by their path, ``{"fabric.wavelengths": 16}``.
-        **options: fields of :class:`lightloom.planning.economics.job.GoodputOptions`.
+        interval (TIME): useful time between checkpoints; the optimum without it.
+        restart (TIME): time of every restart.
+        rates (NAME): log of interruptions for all causes: llama-3, rsc-1, rsc-2 or a YAML file.
+        interruption_time (TIME): time between interruptions of the whole job.
+        spares: spare nodes; as many as pay for themselves without it.
+        repair (TIME): time until a failed node works again.
+        node_ranks: ranks that fail together; those of a host without it.
+        remedy (NAME): what follows a failed link: restart, rewire or damaged; the best without it.
+        spare_channels: spare wavelengths or ports of every rank.
+        communication (SHARE): share of a step that waits for communication, as 30% or 0.3; all of it without it.
+        damage_slowdown (TIMES): times as long as collectives take around a failed link; as `damage` prices it without
+            it.
+        node_price (PRICE): price of a node in use, e.g. 300 k$; from the bill without it.
+        spare_price (PRICE): price of a spare node; that of a node in use without it.
+        **options: these from ``interval`` on and others of :class:`lightloom.planning.economics.job.GoodputOptions`.
 
     Raises:
         InputError: an option that cannot be read, is out of range or contradicts another.

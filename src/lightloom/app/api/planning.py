@@ -9,9 +9,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from lightloom.app.api.arguments import ClusterLike, Quantity, Settings, load_cluster
+from lightloom.app.api.arguments import ClusterLike, Natural, Quantity, Settings, load_cluster
 from lightloom.collectives.cost.stepped import known_cost_model
 from lightloom.core.errors import INSTALL_TORCH, ConfigError, WorkloadError
+from lightloom.core.fields import Count
 from lightloom.core.forms import looks_like_file
 from lightloom.core.results import Document, plain, provenance
 from lightloom.core.units import format_energy, format_rate, format_size, format_time, parse
@@ -317,20 +318,20 @@ def plan(
     batch: int | Literal["max"] | None = None,
     global_batch: int | Sequence[int] | None = None,
     sequence_length: int | None = None,
-    step: int | None = None,
+    step: Natural | None = None,
     define: Settings | None = None,
     model_only: bool = False,
     measured_on: str | None = None,
     strategy: str | Sequence[str] = ALL,
     algorithm: str | Sequence[str] = ALL,
-    dp: int | None = None,
-    tp: int | None = None,
-    pp: int | None = None,
-    ep: int | None = None,
-    cp: int | None = None,
-    micro_batches: int | None = None,
-    micro_batch: int | None = None,
-    virtual_stages: int | None = None,
+    dp: Count | None = None,
+    tp: Count | None = None,
+    pp: Count | None = None,
+    ep: Count | None = None,
+    cp: Count | None = None,
+    micro_batches: Count | None = None,
+    micro_batch: Count | None = None,
+    virtual_stages: Count | None = None,
     recompute: Literal["full", "selective", "none"] | None = None,
     sharding: Literal["none", "zero-1", "zero-2", "zero-3", "hybrid", "ddp", "fsdp"] | None = None,
     sequence_parallel: bool | None = None,
@@ -343,7 +344,7 @@ def plan(
     exchange_engine: str | None = None,
     compression: str | None = None,
     compression_ratio: str | float | None = None,
-    compression_profile: str | Path | None = None,
+    compression_profile: str | None = None,
     compression_engine: str | None = None,
     reconfigure_in_step: bool = False,
     site: Site | Settings | None = None,
@@ -358,39 +359,44 @@ def plan(
         model: what :func:`lightloom.trace` takes.
         cluster: a name of the catalog, a YAML file or a cluster; of several, all plans are ranked together.
         batch: samples for each rank, or ``max``: each plan's most; up to 32 without it.
-        global_batch: samples for all ranks together, or several of them, in place of ``batch``.
+        global_batch: samples of a step on all ranks, or several of them, in place of ``batch``; repeatable.
         sequence_length: tokens in a sample, for models that take tokens.
-        step: which step of an execution trace; its first whole one without it.
+        step: step of an execution trace, as its profiler counts; the first whole one without it.
         define: values that a model's file leaves open, by their names there: variables of a script, dimensions.
-        model_only: whether the strategy and the batch that a model's file states are left out.
-        measured_on: what the durations of a trace were measured on, where it does not say or another rule is wanted: an
-            accelerator, ``unscaled``, or ``none``.
-        strategy: some of ``ddp``, ``fsdp``, ``tensor-pipeline`` and ``placed``, or ``all``.
-        algorithm: names of collective algorithms among which exchanges choose, or ``all`` that the fabric admits.
+        model_only: takes the model of a file and not the strategy and the batch that it states.
+        measured_on: what the durations of a trace were measured on, if it does not say: an accelerator, ``unscaled``
+            (as on the cluster's), or ``none`` (price all operators).
+        strategy: some of ``ddp``, ``fsdp``, ``tensor-pipeline`` and ``placed``, or ``all``; repeatable.
+        algorithm: collective algorithms among which exchanges choose, or ``all`` that the fabric admits, as without
+            it; repeatable.
         dp: pins the data-parallel degree.
         tp: pins the tensor-parallel degree.
         pp: pins the number of pipeline stages.
         ep: pins the expert-parallel degree.
         cp: pins the slices of a sample's tokens (context parallelism).
-        micro_batches: pins the micro-batches of a step, which divide a replica's batch.
-        micro_batch: pins the samples of a micro-batch.
+        micro_batches: pins the micro-batches of a step: divisors of a replica's batch.
+        micro_batch: pins the samples of a micro-batch; the last may be smaller.
         virtual_stages: pins the chunks of the model that a stage holds.
-        recompute: pins which activations the backward pass computes again.
-        sharding: pins what replicas shard.
-        sequence_parallel: pins whether tensor-parallel ranks share activations along the sequence.
-        quantum: durations in seconds below which placed plans cut no operator.
-        cost_model: ``physical`` (circuits change when they have to) or ``paper`` (every step costs d/B + a).
-        overlap: whether data parallelism communicates while computing.
-        exchange: methods by which replicas exchange gradients (``lightloom.exchange``); plans are ranked with
-            gradients as they are, and with each.
-        exchange_profile: a file that ``lightloom compress profile`` wrote, with ratios of codecs.
-        exchange_ratio: ratio of a codec, in place of a profile's.
-        exchange_engine: what encodes: ``local`` (this host's kernels) or another engine of ``lightloom plan --help``.
+        recompute: pins activation recomputation: ``full``, ``selective`` or ``none``.
+        sharding: pins what replicas shard: ``none``, ``zero-1``, ``zero-2``, ``zero-3`` (also: ``fsdp``) or ``hybrid``.
+        sequence_parallel: pins slices of the sequence in tensor groups, or none.
+        quantum: durations below which placed plans cut no operator, e.g. 10us; repeatable.
+        cost_model: ``physical`` (circuits change when needed) or ``paper`` (every step costs d/B + a; ddp and fsdp
+            only).
+        overlap: communicates while computing; without it ddp and fsdp only.
+        exchange (METHOD): methods by which replicas exchange gradients, e.g. int4:block=128 (`lightloom exchange
+            list`); plans are ranked with gradients as they are, and with each; repeatable.
+        exchange_profile: a file that `lightloom compress profile` wrote, for inceptionn; else the profile of the model
+            that it has kept.
+        exchange_ratio (X): a ratio of your own, for inceptionn, in place of a profile's.
+        exchange_engine: what encodes: ``accelerator`` (an assumed rate; the default), ``local`` (this host's kernels as
+            measured), ``nic`` (the INCEPTIONN paper's), or a .yaml file.
         compression: refused, as the next three are, with what to give instead.
         compression_ratio: refused.
         compression_profile: refused.
         compression_engine: refused.
-        reconfigure_in_step: whether circuits are set anew between the phases of a step where that is faster.
+        reconfigure_in_step: shares out the planes of a circuit switch among the groups of a plan, and sets them anew
+            between the phases of a step where that is faster; grants placed plans circuits anew from what waits.
         site: what turns parts and watts into dollars, ``{"pue": 1.1, "electricity": "8 ct/kWh", "amortisation": "5
             years", "host_price": "5 k$", "prices": {"wdm-engine": "$ 120"}, "choices": {"switches": "whole"}}``:
             fields of :class:`~lightloom.planning.economics.ledger.Site`; decides no ranking.

@@ -3,22 +3,12 @@
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.app.cli.options import (
-    Json,
-    Wavelengths,
-    check_outputs,
-    count_option,
-    draw,
-    figure_option,
-    option,
-    print_result,
-    read_settings,
-)
+from lightloom.app.cli.options import Json, Wavelengths, check_outputs, draw, print_result, read_settings
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import MAXIMUM_RANKS
@@ -97,25 +87,29 @@ _TAPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 
 def budget(
     *,
-    ranks: Annotated[int, count_option("--ranks", "Nodes on the ring.")] = 64,
+    ranks: int = 64,
     wavelengths: Wavelengths = None,
-    settings: Annotated[
-        list[str] | None, option("field=value of the budget, losses in dB; repeatable.", name="--set")
-    ] = None,
-    taps: Annotated[int, count_option("--taps", "Most destinations of one lightpath.", "T")] = 10,
-    cluster: Annotated[
-        str | None, option("Instead of a ring: what the averager of a cluster takes (optinc-4, or a file).", "CLUSTER")
-    ] = None,
-    figure: Annotated[Path | None, figure_option("Draw the power along the longest lightpath")] = None,
+    set: list[str] | None = None,
+    taps: int = 10,
+    cluster: str | None = None,
+    figure: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs."""
+    """Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs.
+
+    Args:
+        ranks: Nodes on the ring.
+        set: field=value of the budget, losses in dB; repeatable.
+        taps (T): Most destinations of one lightpath.
+        cluster (CLUSTER): Instead of a ring: what the averager of a cluster takes (optinc-4, or a file).
+        figure: Draw the power along the longest lightpath (.svg, .png, .pdf).
+    """
     if cluster is not None:
         if figure is not None or wavelengths is not None:
             raise ConfigError("--cluster takes --set and --json alone")
-        averager_budget(cluster, read_settings(settings), as_json)
+        averager_budget(cluster, read_settings(set), as_json)
         return
-    chosen = read_settings(settings, wavelengths)
+    chosen = read_settings(set, wavelengths)
     if not 2 <= ranks <= MAXIMUM_RANKS:
         raise ConfigError(f"--ranks {ranks}: expected 2 to {MAXIMUM_RANKS} nodes")
     if not 1 <= taps < ranks:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from shutil import get_terminal_size
 from textwrap import fill
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 import yaml
@@ -85,13 +85,12 @@ _RANKS = 4
 """Ranks for which a fabric's derived values are shown, since a fabric of the catalog states none."""
 
 
-def catalog(
-    name: Annotated[
-        str | None, typer.Argument(help="Show all of one entry, with the source of each value; or list parts alone.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """List models, clusters, fabrics, accelerators, parts, codecs, algorithms; or show one entry with its sources."""
+def catalog(name: str | None = None, *, as_json: Json = False) -> None:
+    """List models, clusters, fabrics, accelerators, parts, codecs, algorithms; or show one entry with its sources.
+
+    Args:
+        name: Show all of one entry, with the source of each value; or list parts alone.
+    """
     if name == "parts":
         list_parts(as_json)
         return

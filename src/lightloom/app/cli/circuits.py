@@ -5,23 +5,13 @@ import math
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
-import typer
 from rich.table import Table
 
-from lightloom.app.cli.options import (
-    Json,
-    Settings,
-    check_outputs,
-    draw,
-    figure_option,
-    option,
-    print_result,
-    read_count,
-    read_settings,
-)
+from lightloom.app.cli.derived import read_count
+from lightloom.app.cli.options import Json, Settings, check_outputs, draw, print_result, read_settings
 from lightloom.core.array_files import read_npy
 from lightloom.core.arrays import Effort
 from lightloom.core.documents import read_number
@@ -251,24 +241,36 @@ def _bytes(path: Path, row: int, column: int, cell: str) -> float:
 
 
 def circuits(
+    traffic: Path,
     *,
-    traffic: Annotated[Path, typer.Argument(help="Bytes between ranks: CSV of N rows and columns, or .npy.")],
-    fabric: Annotated[str, option("A wdm-ring or circuit-switch of the catalog, or a YAML file.")],
-    settings: Settings = None,
-    solver: Annotated[str, option("fast, or milp (exact, small cases).")] = "fast",
-    time_limit: Annotated[str | None, option("Wall time of the milp; 10s without it.")] = None,
-    holds: Annotated[str, option("Holds of the cycle, or auto.", "N")] = "auto",
-    objective: Annotated[str, option("max-min or throughput (circuit switches).")] = "max-min",
-    hold: Annotated[str | None, option("How long circuits stand; 10 reconfigurations without it.")] = None,
-    reconfiguration: Annotated[str | None, option("How long setting takes; the fabric's time without it.")] = None,
-    figure: Annotated[Path | None, figure_option("Draw traffic beside circuits")] = None,
+    fabric: str,
+    set: Settings = None,
+    solver: str = "fast",
+    time_limit: str | None = None,
+    holds: str = "auto",
+    objective: str = "max-min",
+    hold: str | None = None,
+    reconfiguration: str | None = None,
+    figure: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Assign circuits to a traffic matrix, verify them, and play the traffic through them."""
+    """Assign circuits to a traffic matrix, verify them, and play the traffic through them.
+
+    Args:
+        traffic: Bytes between ranks: CSV of N rows and columns, or .npy.
+        fabric: A wdm-ring or circuit-switch of the catalog, or a YAML file.
+        solver: fast, or milp (exact, small cases).
+        time_limit: Wall time of the milp; 10s without it.
+        holds (N): Holds of the cycle, or auto.
+        objective: max-min or throughput (circuit switches).
+        hold: How long circuits stand; 10 reconfigurations without it.
+        reconfiguration: How long setting takes; the fabric's time without it.
+        figure: Draw traffic beside circuits (.svg, .png, .pdf).
+    """
     request = read_request(solver, time_limit, holds, objective)
     check_outputs([figure])
     demands = read_traffic(traffic)
-    fields = read_settings(settings)
+    fields = read_settings(set)
     ranks = fields.get("ranks", demands.ranks)
     if ranks != demands.ranks:
         raise ConfigError(f"--set ranks={ranks}: the matrix is of {demands.ranks} ranks: expected the same number")

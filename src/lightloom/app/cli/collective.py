@@ -5,34 +5,22 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
 from lightloom.app.api.arguments import collective_of
-from lightloom.app.api.collectives import ALL, CollectiveRanking
-from lightloom.app.api.collectives import collective as rank
+from lightloom.app.api.collectives import CollectiveRanking
+from lightloom.app.api.collectives import collective as rank_algorithms
+from lightloom.app.cli.derived import Options
 from lightloom.app.cli.options import (
-    Amortisation,
-    Electricity,
     FabricName,
     Json,
     Kind,
-    Maintenance,
-    Nbytes,
-    NbytesPerRank,
-    Permutation,
-    Pue,
     Ranks,
     Settings,
-    Sizes,
     Wavelengths,
-    arguments,
     check_outputs,
-    count_option,
     draw,
-    figure_option,
-    option,
     print_result,
     read_settings,
     site_inputs,
@@ -52,34 +40,29 @@ from lightloom.reports.figures.comparisons import damage_figure
 from lightloom.reports.progress import progress
 from lightloom.reports.report import CollectiveRow
 
-_CostModel = Annotated[str, option("physical (change circuits when needed) or paper (every step costs d/B + a).")]
+_BOARDS = ("board_price", "host_power", "host_price", "fabric_price", "price")
+"""Prices that a fabric alone does not pay, or that its fields state."""
 
 
 def collective(
-    *,
     kind: Kind,
+    *,
     fabric: FabricName,
     ranks: Ranks,
     wavelengths: Wavelengths = None,
-    nbytes: Nbytes = None,
-    nbytes_per_rank: NbytesPerRank = None,
-    permutation: Permutation = None,
-    sizes: Sizes = None,
-    settings: Settings = None,
-    algorithm: Annotated[str, option("One algorithm, or all that the fabric admits.")] = ALL,
-    cost_model: _CostModel = "physical",
-    pue: Pue = None,
-    electricity: Electricity = None,
-    amortisation: Amortisation = None,
-    maintenance: Maintenance = None,
-    figure: Annotated[Path | None, figure_option("Draw the fastest schedule: wavelength, link, time")] = None,
+    set: Settings = None,
+    rank: Annotated[partial[CollectiveRanking], Options(rank_algorithms)],
+    site: Annotated[partial[Document], Options(site_inputs, without=_BOARDS)],
+    figure: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Build, verify and cost schedules of one collective."""
-    given = locals()
+    """Build, verify and cost schedules of one collective.
+
+    Args:
+        figure: Draw the fastest schedule: wavelength, link, time (.svg, .png, .pdf).
+    """
     check_outputs([figure])
-    own = {"site": site_inputs(given, {}), "set": read_settings(settings, wavelengths)}
-    ranking = rank(**arguments(rank, given | own))
+    ranking = rank(kind, fabric, ranks, site=site({}), set=read_settings(set, wavelengths))
     document = ranking.to_json()
     written = {"drawn": draw(figure, ranking.winner.figure, document)}
     print_result(document, as_json, _collective_parts(ranking), written)
@@ -118,30 +101,39 @@ _PLAYED = ("synthesized", "ring-two-way-striped", "optree-striped", "wrht-stripe
 
 
 def damage(
+    kind: str,
     *,
-    kind: Annotated[str, typer.Argument(help=f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]}.")],
-    ranks: Annotated[int, count_option("--ranks", "Nodes before anything fails.")],
-    fabric: Annotated[str, option("A fabric of the catalog, or a YAML file.")] = "wdm-ring",
+    ranks: int,
+    fabric: str = "wdm-ring",
     wavelengths: Wavelengths = None,
-    nbytes: Annotated[str | None, option("What every rank holds in the end, or at the start.")] = None,
-    nbytes_per_rank: NbytesPerRank = None,
-    settings: Settings = None,
-    kill: Annotated[
-        list[str] | None,
-        option(
-            "wavelength:3, transceiver:9:2, segment:17:clockwise, cable:17, link:3:4, plane:2, node:5 or dark-node:5; "
-            "repeatable."
-        ),
-    ] = None,
-    together: Annotated[bool, option("All failures at once, besides one by one.", name="--together")] = False,
-    late: Annotated[str | None, option("One rank starts so much later.", "TIME")] = None,
-    slow: Annotated[str | None, option("One rank sends so many times slower.", "TIMES")] = None,
-    figure: Annotated[Path | None, figure_option("Draw times and bounds")] = None,
+    nbytes: str | None = None,
+    nbytes_per_rank: str | None = None,
+    set: Settings = None,
+    kill: list[str] | None = None,
+    together: bool = False,
+    late: str | None = None,
+    slow: str | None = None,
+    figure: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Synthesize around failures; every rank's share stays as large as it was."""
+    """Synthesize around failures; every rank's share stays as large as it was.
+
+    Args:
+        kind: all-gather, reduce-scatter, all-reduce, all-to-all, broadcast, reduce, gather, scatter, permute or
+            barrier.
+        ranks: Nodes before anything fails.
+        fabric: A fabric of the catalog, or a YAML file.
+        nbytes: What every rank holds in the end, or at the start.
+        nbytes_per_rank: The same, divided by the number of ranks.
+        kill: wavelength:3, transceiver:9:2, segment:17:clockwise, cable:17, link:3:4, plane:2, node:5 or dark-node:5;
+            repeatable.
+        together: All failures at once, besides one by one.
+        late (TIME): One rank starts so much later.
+        slow (TIMES): One rank sends so many times slower.
+        figure: Draw times and bounds (.svg, .png, .pdf).
+    """
     failures = [Failure.parse(text) for text in kill or []]
-    sound = load_fabric(fabric, ranks, read_settings(settings, wavelengths))
+    sound = load_fabric(fabric, ranks, read_settings(set, wavelengths))
     damaged(sound, [])  # Refuses a fabric whose failures are not modelled.
     if kind in SIZED:
         raise ConfigError(f"{kind} has sizes of its own: expected one of {', '.join(_KINDS)}")

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from lightloom.app.api.comparison import PlanComparison
 from lightloom.app.api.comparison import compare as compare_plans
-from lightloom.app.cli.options import Json, check_outputs, draw, figure_option, option, print_result
+from lightloom.app.cli.options import Json, check_outputs, draw, print_result
 from lightloom.reports.console import plain_table, rows_table
 from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.html import write
@@ -21,14 +19,16 @@ _SHOWN = 15
 
 
 def compare(
-    before: Annotated[Path, typer.Argument(help="What lightloom plan --json printed.", show_default=False)],
-    after: Annotated[Path, typer.Argument(help="The same, later or with other options.", show_default=False)],
-    *,
-    report: Annotated[Path | None, option("Write an HTML page.", name="--report")] = None,
-    figure: Annotated[Path | None, figure_option("Draw where the time of both winners goes")] = None,
-    as_json: Json = False,
+    before: Path, after: Path, *, report: Path | None = None, figure: Path | None = None, as_json: Json = False
 ) -> None:
-    """Compare two saved plans: what was asked differently, which plans changed, and by which part of the step."""
+    """Compare two saved plans: what was asked differently, which plans changed, and by which part of the step.
+
+    Args:
+        before: What lightloom plan --json printed.
+        after: The same, later or with other options.
+        report: Write an HTML page.
+        figure: Draw where the time of both winners goes (.svg, .png, .pdf).
+    """
     check_outputs([figure], [report])
     result = compare_plans(before, after)
     document = result.to_json()

@@ -6,16 +6,17 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from lightloom.app.cli.options import Json, arguments, check_outputs, count_option, option, print_result
+from lightloom.app.cli.options import Json, arguments, check_outputs, print_result
 from lightloom.core.array_files import read_npy
 from lightloom.core.errors import INSTALL_TORCH, CodecError, ConfigError, WorkloadError
+from lightloom.core.fields import Count
 from lightloom.core.files import atomic_file, cannot_read, check_writable, write_atomically
 from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_size, format_time
@@ -71,38 +72,41 @@ def _codec_of(head: bytes, source: Path) -> tuple[Header, FramedCodec]:
     raise CodecError(f"{str(source)!r} is of codec {header.codec} with parameter {header.parameter}, unknown here")
 
 
-compress = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Measure codecs on gradients; compress files of floats."
-)
-
 _DEFAULT = "inceptionn:2^-10"
 _TENSORS = 12
 """Tensors on the terminal; files and JSON hold all."""
 
 
-@compress.command()
 def profile(
+    model: str,
     *,
-    model: Annotated[str, typer.Argument(help="A zoo name, package.module:factory, or file.py:factory.")],
-    codec: Annotated[list[str] | None, option(f"{_DEFAULT} without it; repeatable.")] = None,
-    gradients: Annotated[
-        list[Path] | None, option("Saved gradients (.npy, .npz, .pt) instead of training; one file a step.")
-    ] = None,
-    data: Annotated[
-        Path | None, option("Folder with data sets (MNIST), for models that they fit; else random inputs.")
-    ] = None,
-    steps: Annotated[int, count_option("--steps", "Steps to train.")] = 20,
-    batch: Annotated[int, count_option("--batch", "Samples in a step.")] = 16,
-    sequence_length: Annotated[int | None, count_option("--sequence-length", "Tokens per sample.")] = None,
-    learning_rate: Annotated[float, option("Learning rate of SGD with momentum 0.9.")] = 0.01,
-    sums: Annotated[
-        int, count_option("--sums", "Gradients of the last step that are added up at most, as a ring does.", least=1)
-    ] = 64,
-    seed: Annotated[int, count_option("--seed", "Seed of initialisation, inputs and labels.")] = 0,
-    out: Annotated[Path | None, option("Also write the profile to a file.")] = None,
+    codec: list[str] | None = None,
+    gradients: list[Path] | None = None,
+    data: Path | None = None,
+    steps: int = 20,
+    batch: int = 16,
+    sequence_length: int | None = None,
+    learning_rate: float = 0.01,
+    sums: Count = 64,
+    seed: int = 0,
+    out: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Measure what codecs make of this model's gradients, and keep it for `lightloom plan --exchange`."""
+    """Measure what codecs make of this model's gradients, and keep it for `lightloom plan --exchange`.
+
+    Args:
+        model: A zoo name, package.module:factory, or file.py:factory.
+        codec: inceptionn:2^-10 without it; repeatable.
+        gradients: Saved gradients (.npy, .npz, .pt) instead of training; one file a step.
+        data: Folder with data sets (MNIST), for models that they fit; else random inputs.
+        steps: Steps to train.
+        batch: Samples in a step.
+        sequence_length: Tokens per sample.
+        learning_rate: Learning rate of SGD with momentum 0.9.
+        sums: Gradients of the last step that are added up at most, as a ring does.
+        seed: Seed of initialisation, inputs and labels.
+        out: Also write the profile to a file.
+    """
     given, codecs = locals(), [find(name) for name in dict.fromkeys(codec or [_DEFAULT])]
     check_outputs(files=[out])
     graph = load_workload(model, batch=1, sequence_length=sequence_length)
@@ -195,13 +199,14 @@ def _fit(fit: Any) -> list[str]:
     return [f"{fit.ratio:.2f}", tags, f"{fit.max_error:.2e}", f"{fit.relative_l2_error:.3f}", f"{fit.cosine:.4f}"]
 
 
-@compress.command("file")
-def compress_file(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="float32 values: .npy, or raw little-endian bytes.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="The checked stream.")],
-    codec: Annotated[str, option("E.g. inceptionn:2^-10, truncate:16.")] = _DEFAULT,
-) -> None:
-    """Compress a file of floats."""
+def compress_file(source: Path, target: Path, *, codec: str = _DEFAULT) -> None:
+    """Compress a file of floats.
+
+    Args:
+        source (IN): float32 values: .npy, or raw little-endian bytes.
+        target (OUT): The checked stream.
+        codec: E.g. inceptionn:2^-10, truncate:16.
+    """
     chosen = find(codec)
     if not isinstance(chosen, FramedCodec):
         raise ConfigError(f"codec {codec!r} does not write a stream of frames")
@@ -216,12 +221,13 @@ def compress_file(
     typer.echo(f"{target}: {sizes}, {values.nbytes / written:.2f} times smaller")
 
 
-@compress.command()
-def decompress(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A stream that `compress file` wrote.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="float32 values: .npy, else raw little-endian bytes.")],
-) -> None:
-    """Decompress a file; the stream says which codec made it, and every frame is checked."""
+def decompress(source: Path, target: Path) -> None:
+    """Decompress a file; the stream says which codec made it, and every frame is checked.
+
+    Args:
+        source (IN): A stream that `compress file` wrote.
+        target (OUT): float32 values: .npy, else raw little-endian bytes.
+    """
     check_writable(target)
     try:
         stream = source.open("rb")

@@ -1,33 +1,18 @@
 """``lightloom design``: which fabric, with which fields, trains most samples for a dollar and for a joule."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
 from rich.table import Table
 
 from lightloom.app.api.designing import DesignFront
-from lightloom.app.api.designing import design as search
-from lightloom.app.cli.options import (
-    Amortisation,
-    BoardPrice,
-    Electricity,
-    HostPower,
-    HostPrice,
-    Json,
-    Maintenance,
-    Prices,
-    Pue,
-    arguments,
-    check_outputs,
-    count_option,
-    option,
-    print_result,
-    read_settings,
-    site_inputs,
-)
+from lightloom.app.api.designing import design as search_designs
+from lightloom.app.cli.derived import Options
+from lightloom.app.cli.options import Json, check_outputs, print_result, read_settings, site_inputs
 from lightloom.core.errors import ConfigError, UnitError
+from lightloom.core.results import Document
 from lightloom.core.units import parse
 from lightloom.machines.parts.bill import BillChoices, missing_text
 from lightloom.machines.parts.part import format_amount
@@ -44,60 +29,50 @@ _SHOWN = 12
 
 
 def design(
-    model: Annotated[str, typer.Argument(help="A model, as `plan` takes it.")],
+    model: str,
     *,
-    ranks: Annotated[
-        list[int] | None, count_option("--ranks", "Ranks; repeatable. Powers of two within the budget without it.")
-    ] = None,
-    budget_dollars: Annotated[
-        str | None, option("Most dollars of boards, hosts and fabric, e.g. '5 M$'.", "PRICE")
-    ] = None,
-    budget_watts: Annotated[str | None, option("Most watts at the meter, e.g. 200kW.", "POWER")] = None,
-    accelerator: Annotated[str, option("What every rank computes on.")] = "h100-calibrated",
-    space: Annotated[Path | None, option("A YAML file of designs; the catalog's fabrics without it.", "FILE")] = None,
-    batch: Annotated[int | None, count_option("--batch", "Samples of a step for each rank.", least=1)] = None,
-    pue: Pue = None,
-    electricity: Electricity = None,
-    amortisation: Amortisation = None,
-    maintenance: Maintenance = None,
-    board_price: BoardPrice = None,
-    host_power: HostPower = None,
-    host_price: HostPrice = None,
-    prices: Prices = None,
-    settings: Annotated[
-        list[str] | None, option("A choice of the fabrics' bills (switches=whole); repeatable.", name="--set")
-    ] = None,
-    no_prune: Annotated[bool, option("Evaluate designs that bounds leave out as well.", name="--no-prune")] = False,
-    jobs: Annotated[int | None, count_option("--jobs", "Processes on this machine; one without it.")] = None,
-    dask: Annotated[str | None, option("Compute on the Dask cluster of this scheduler instead.", "ADDRESS")] = None,
-    ray: Annotated[str | None, option("Compute on this Ray cluster instead.", "ADDRESS")] = None,
-    folder: Annotated[
-        Path | None, option("Folder that keeps what is found, so that the same command resumes.", "FOLDER")
-    ] = None,
-    report: Annotated[Path | None, option("Write the page (.html).", "FILE")] = None,
+    search: Annotated[partial[DesignFront], Options(search_designs, without=("advance", "prune"))],
+    budget_dollars: str | None = None,
+    budget_watts: str | None = None,
+    site: Annotated[partial[Document], Options(site_inputs, without=("fabric_price",))],
+    set: list[str] | None = None,
+    no_prune: bool = False,
+    workers: Annotated[partial[Workers], Options(Workers)],
+    report: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Search fabrics and their fields for the most samples per dollar and per joule, after failures."""
-    given = locals()
+    """Search fabrics and their fields for the most samples per dollar and per joule, after failures.
+
+    Args:
+        model: A model, as `plan` takes it.
+        budget_dollars (PRICE): Most dollars of boards, hosts and fabric, e.g. '5 M$'.
+        budget_watts (POWER): Most watts at the meter, e.g. 200kW.
+        set: A choice of the fabrics' bills (switches=whole); repeatable.
+        no_prune: Evaluate designs that bounds leave out as well.
+        jobs: Processes on this machine; one without it.
+        dask (ADDRESS): Compute on the Dask cluster of this scheduler instead.
+        ray (ADDRESS): Compute on this Ray cluster instead.
+        report (FILE): Write the page (.html).
+    """
     check_outputs(files=[report])
-    fields = read_settings(settings)
-    given["site"] = site_inputs(given, fields)
+    fields = read_settings(set)
+    inputs = site(fields)
     if fields:
         raise ConfigError(
             f"--set {min(fields)}: expected a choice of the bill, one of {', '.join(BillChoices.model_fields)}"
         )
-    spread = jobs is not None or dask is not None or ray is not None
-    given |= {
-        "budget_dollars": _amount(budget_dollars, "--budget-dollars", "price"),
-        "budget_watts": _amount(budget_watts, "--budget-watts", "power"),
-        "prune": not no_prune,
-        "workers": Workers(jobs=jobs, dask=dask, ray=ray) if spread else None,
-    }
     with progress(f"designs for {model}", None) as advance:
-        found = search(**arguments(search, given | {"advance": advance}))
-    document = found.to_json()
+        found = search(
+            model,
+            budget_dollars=_amount(budget_dollars, "--budget-dollars", "price"),
+            budget_watts=_amount(budget_watts, "--budget-watts", "power"),
+            site=inputs,
+            prune=not no_prune,
+            workers=workers() if workers.keywords else None,
+            advance=advance,
+        )
     written = {} if report is None else {"report": write(_page(found), report)}
-    print_result(document, as_json, _parts(found), written)
+    print_result(found.to_json(), as_json, _parts(found), written)
 
 
 def _page(found: DesignFront) -> Report:

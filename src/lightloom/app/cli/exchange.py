@@ -4,13 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table
 
-from lightloom.app.cli.main import Entry, lazy_group
-from lightloom.app.cli.options import Json, check_outputs, count_option, draw, figure_option, option, print_result
+from lightloom.app.cli.options import Json, Several, check_outputs, draw, print_result
+from lightloom.core.fields import Count
 from lightloom.core.results import provenance
 from lightloom.core.units import format_bandwidth, format_size, format_time, parse
 from lightloom.exchange.method import Gradient, accuracy_note, evidence_of
@@ -23,32 +22,6 @@ from lightloom.planning.pricing.collective_prices import phase_document
 from lightloom.planning.search.break_even import SetUp, Trial, break_even_bandwidth, set_ups
 from lightloom.reports.console import plain_table
 from lightloom.reports.progress import progress
-
-COMMANDS = {
-    "list": Entry(__name__, "Name all methods.", "list_methods"),
-    "show": Entry(__name__, "Say what a method sends and computes."),
-    "measure": Entry("lightloom.app.cli.exchange_training", "Measure this host's kernels, for plans."),
-    "break-even": Entry(
-        __name__, "Say in how many set-ups of models, link speeds and ranks a method shortens a step.", "break_even"
-    ),
-    "compare": Entry(
-        "lightloom.app.cli.exchange_training",
-        "Train a small task with each exchange, in real processes: bytes against loss, and loss after equal time.",
-    ),
-}
-
-exchange = typer.Typer(
-    cls=lazy_group(COMMANDS),
-    no_args_is_help=True,
-    add_completion=False,
-    help="Compare the ways in which replicas exchange gradients.",
-)
-
-
-@exchange.callback()
-def _group() -> None:
-    """Makes a group of commands that are not registered."""
-
 
 # ``lightloom exchange list`` and ``show``: methods, and what one sends and computes.
 
@@ -72,14 +45,16 @@ def list_methods(*, as_json: Json = False) -> None:
 
 
 def show(
-    *,
-    method: Annotated[str, typer.Argument(help="A method with options, e.g. int4:block=128,feedback.")],
-    ranks: Annotated[int, count_option("--ranks", "Ranks that exchange.", least=2)] = 8,
-    model: Annotated[str | None, option("Tensors of this model, else one vector.")] = None,
-    values: Annotated[int, count_option("--values", "Values of that vector.", least=1)] = 1 << 20,
-    as_json: Json = False,
+    method: str, *, ranks: Several = 8, model: str | None = None, values: Count = 1 << 20, as_json: Json = False
 ) -> None:
-    """Say what a method sends and computes in one exchange."""
+    """Say what a method sends and computes in one exchange.
+
+    Args:
+        method: A method with options, e.g. int4:block=128,feedback.
+        ranks: Ranks that exchange.
+        model: Tensors of this model, else one vector.
+        values: Values of that vector.
+    """
     chosen = find(method)
     gradient = Gradient.flat(values) if model is None else model_gradient(load_workload(model, batch=1))
     sent, plain = (each.sent_bytes(gradient, ranks) for each in (chosen, find("float32")))
@@ -147,19 +122,28 @@ _CLEAR = 1.1
 
 def break_even(
     *,
-    model: Annotated[list[str] | None, option(f"{len(MODELS)} of the zoo without it; repeatable.")] = None,
-    exchange: Annotated[list[str] | None, option("Synchronous methods; repeatable.", "METHOD")] = None,
-    link: Annotated[list[str] | None, option("Speeds of a rank's link, e.g. 10Gbps; repeatable.")] = None,
-    ranks: Annotated[list[int] | None, count_option("--ranks", "Numbers of ranks; repeatable.", least=2)] = None,
-    batch: Annotated[int, count_option("--batch", "Samples of a rank.", least=1)] = 32,
-    cluster: Annotated[
-        str, option("Accelerator and library; its ranks have one link each, in domains of one.")
-    ] = "h100-512-two-tier",
-    engine: Annotated[str, option("What codes, as plan --exchange-engine.")] = "accelerator",
-    figure: Annotated[Path | None, figure_option("Draw the break-even lines of the first model")] = None,
+    model: list[str] | None = None,
+    exchange: list[str] | None = None,
+    link: list[str] | None = None,
+    ranks: list[Several] | None = None,
+    batch: Count = 32,
+    cluster: str = "h100-512-two-tier",
+    engine: str = "accelerator",
+    figure: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Say in how many set-ups of models, link speeds and ranks a method shortens the step of data parallelism."""
+    """Say in how many set-ups of models, link speeds and ranks a method shortens the step of data parallelism.
+
+    Args:
+        model: 7 of the zoo without it; repeatable.
+        exchange (METHOD): Synchronous methods; repeatable.
+        link: Speeds of a rank's link, e.g. 10Gbps; repeatable.
+        ranks: Numbers of ranks; repeatable.
+        batch: Samples of a rank.
+        cluster: Accelerator and library; its ranks have one link each, in domains of one.
+        engine: What codes, as plan --exchange-engine.
+        figure: Draw the break-even lines of the first model (.svg, .png, .pdf).
+    """
     check_outputs([figure])
     names, methods = model or list(MODELS), [find(name) for name in exchange or METHODS]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.table import Table
 
-from lightloom.app.cli.options import Json, check_outputs, count_option, draw, figure_option, option, print_result
+from lightloom.app.cli.options import Json, Several, check_outputs, draw, print_result
+from lightloom.core.fields import Count
 from lightloom.core.files import cache_directory, write_atomically
 from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_time, parse
@@ -118,25 +118,33 @@ class _Comparison:
 
 def compare(
     *,
-    task: Annotated[str, option("mnist, chars (tinyshakespeare) or text (WikiText-2).")] = "chars",
-    methods: Annotated[
-        list[str] | None, option("An exchange, as int4:block=128; repeatable, all by default.", "METHOD", "--method")
-    ] = None,
-    ranks: Annotated[int, count_option("--ranks", "Number of processes.", least=2)] = 4,
-    seeds: Annotated[int, count_option("--seeds", "Runs of each exchange.", least=1)] = 3,
-    steps: Annotated[int | None, count_option("--steps", "Steps; 300, or 400 for mnist, by default.", least=1)] = None,
-    link: Annotated[str, option("Speed at which each rank sends, for equal time.")] = "1Gbps",
-    data: Annotated[Path | None, option("Folder of data sets; $LIGHTLOOM_DATA otherwise.")] = None,
-    folder: Annotated[Path | None, option("Where finished runs are kept; in the cache by default.")] = None,
-    figure: Annotated[Path | None, figure_option("Draw bytes saved against loss")] = None,
-    evidence: Annotated[
-        Path | None, option("Put the differences in loss into this table, as plans read it (evidence.json).")
-    ] = None,
+    task: str = "chars",
+    methods: Annotated[list[str] | None, "--method"] = None,
+    ranks: Several = 4,
+    seeds: Count = 3,
+    steps: Count | None = None,
+    link: str = "1Gbps",
+    data: Path | None = None,
+    folder: Path | None = None,
+    figure: Path | None = None,
+    evidence: Path | None = None,
     as_json: Json = False,
 ) -> None:
     """Train a small task with each exchange, in real processes: bytes against loss, and loss after equal time.
 
     Runs that have finished are not repeated, so that a comparison that was interrupted continues.
+
+    Args:
+        task: mnist, chars (tinyshakespeare) or text (WikiText-2).
+        methods (METHOD): An exchange, as int4:block=128; repeatable, all by default.
+        ranks: Number of processes.
+        seeds: Runs of each exchange.
+        steps: Steps; 300, or 400 for mnist, by default.
+        link: Speed at which each rank sends, for equal time.
+        data: Folder of data sets; $LIGHTLOOM_DATA otherwise.
+        folder: Where finished runs are kept; in the cache by default.
+        figure: Draw bytes saved against loss (.svg, .png, .pdf).
+        evidence: Put the differences in loss into this table, as plans read it (evidence.json).
     """
     check_outputs([figure], [evidence])
     chosen, speed, usual = methods or compared(), float(parse(link, "bandwidth")), default_steps(task, data)
@@ -175,14 +183,12 @@ def _parts(result: _Comparison) -> Iterator[str | Table]:
 # ``lightloom exchange measure``: rates of this host's kernels, which ``plan --exchange-engine local`` prices with.
 
 
-def measure(
-    *,
-    methods: Annotated[
-        list[str] | None, typer.Argument(help="Methods with options; the common ones without any.", metavar="METHOD...")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Time the kernels of methods on one thread of this host, and keep the rates for `lightloom plan`."""
+def measure(methods: list[str] | None = None, *, as_json: Json = False) -> None:
+    """Time the kernels of methods on one thread of this host, and keep the rates for `lightloom plan`.
+
+    Args:
+        methods (METHOD...): Methods with options; the common ones without any.
+    """
     chosen = [find(name) for name in methods or compared()]
     chosen = chosen if methods else [method for method in chosen if measurable(method)]
     rows = []

@@ -1,33 +1,24 @@
 """``lightloom goodput``: how much of a month trains on a cluster, what interrupts it, and what changes are worth."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
 from rich.table import Table
 
+from lightloom.app.api.arguments import Number
 from lightloom.app.api.goodput import Goodput, PricedBill
-from lightloom.app.api.goodput import bill as priced
-from lightloom.app.api.goodput import goodput as estimate
-from lightloom.app.cli.options import (
-    Json,
-    Prices,
-    count_option,
-    option,
-    parsed_option,
-    print_result,
-    read_pairs,
-    read_prices,
-    read_settings,
-)
+from lightloom.app.api.goodput import bill as count_parts
+from lightloom.app.api.goodput import goodput as estimate_goodput
+from lightloom.app.cli.derived import Options, read_number
+from lightloom.app.cli.options import Json, print_result, read_pairs, read_prices, read_settings
 from lightloom.core.errors import ConfigError
+from lightloom.core.fields import Count
 from lightloom.core.results import Document
 from lightloom.core.units import parse
 from lightloom.machines.parts.bill import Total, summed
 from lightloom.machines.parts.part import FigureName, format_amount
-from lightloom.planning.economics.job import World
+from lightloom.planning.economics.job import GoodputOptions, World
 from lightloom.reports.console import plain_table, rows_table
 
 _SHARES = {
@@ -38,121 +29,49 @@ _SHARES = {
     "waiting": "waiting for repairs",
     "slowed": "steps slowed by damage",
 }
-_Pairs = list[str] | None
-
-
-def read_number(text: str, name: str) -> float:
-    """Return a number, 0 or more, given to an option.
-
-    Raises:
-        ConfigError: anything else.
-    """
-    try:
-        number = float(text)
-    except ValueError:
-        number = float("nan")
-    if not number >= 0 or number == float("inf"):
-        raise ConfigError(f"{name} {text!r}: expected a number, 0 or more")
-    return number
-
-
-def read_share(text: str, name: str) -> float:
-    """Return a share between 0 and 1 given to an option, which may be written in per cent.
-
-    Raises:
-        ConfigError: anything else.
-    """
-    share = read_number(text.strip().removesuffix("%"), name) / (100 if text.strip().endswith("%") else 1)
-    if share > 1:
-        raise ConfigError(f"{name} {text!r}: expected 0 to 1, or per cent as 99%")
-    return share
-
-
-number_option, share_option = partial(parsed_option, read_number), partial(parsed_option, read_share)
-
-
-_REWRITTEN = ("settings", "checkpoint", "weibull", "crews", "rack", "as_json")
-"""Options that the function of the API takes in another form."""
 
 
 def goodput(
+    cluster: str,
     *,
-    cluster: Annotated[str, typer.Argument(help="A cluster of the catalog, or a YAML file.")],
-    settings: Annotated[_Pairs, option("field=value of the cluster; repeatable.", name="--set")] = None,
-    ranks: Annotated[
-        int | None, count_option("--ranks", "Ranks of the job, with the cluster's parts for each.")
-    ] = None,
-    months: Annotated[float, number_option("--months", "Months of 30 days that are counted and simulated.", "N")] = 1,
-    checkpoint: Annotated[
-        str | None,
-        option("Time that training stops for one; STALL,SAVE: an asynchronous one, durable SAVE later.", "TIME[,TIME]"),
-    ] = None,
-    interval: Annotated[str | None, option("Useful time between checkpoints; the optimum without it.", "TIME")] = None,
-    restart: Annotated[str | None, option("Time of every restart.", "TIME")] = None,
-    recovery: Annotated[
-        _Pairs,
-        option(
-            "part=time of a restart: detection, network_detection, swap, rewiring, link_up, initialisation, loading; "
-            "repeatable."
-        ),
-    ] = None,
-    rates: Annotated[
-        str | None, option("Log of interruptions for all causes: llama-3, rsc-1, rsc-2 or a YAML file.", "NAME")
-    ] = None,
-    mtbf: Annotated[
-        _Pairs, option("name=time between failures of a part, or of accelerator, host, network, software; repeatable.")
-    ] = None,
-    interruption_time: Annotated[str | None, option("Time between interruptions of the whole job.", "TIME")] = None,
-    spares: Annotated[int | None, count_option("--spares", "Spare nodes; as many as pay without it.", least=0)] = None,
-    repair: Annotated[str | None, option("Time until a failed node works again.", "TIME")] = None,
-    node_ranks: Annotated[int | None, count_option("--node-ranks", "Ranks that fail together.", least=1)] = None,
-    remedy: Annotated[
-        str | None, option("After a failed link: restart, rewire or damaged; the best without it.", "NAME")
-    ] = None,
-    spare_channels: Annotated[
-        int | None, count_option("--spare-channels", "Spare wavelengths or ports of every rank.", least=0)
-    ] = None,
-    communication: Annotated[
-        float | None,
-        share_option("--communication", "Share of a step that waits for communication, as 30% or 0.3.", "SHARE"),
-    ] = None,
-    damage_slowdown: Annotated[
-        float | None,
-        number_option("--damage-slowdown", "Times as long as collectives take around a failed link.", "TIMES"),
-    ] = None,
-    node_price: Annotated[str | None, option("Price of a node in use, e.g. 300 k$.", "PRICE")] = None,
-    spare_price: Annotated[str | None, option("Price of a spare node, beside --node-price.", "PRICE")] = None,
-    slices: Annotated[list[float] | None, number_option("--slice", "Ranks of a slice; repeatable.", "RANKS")] = None,
-    block: Annotated[int | None, count_option("--block", "Ranks of a block of slices.", least=1)] = None,
-    host_availability: Annotated[
-        float | None, share_option("--host-availability", "Share of the time that a host works, for slices.", "SHARE")
-    ] = None,
-    simulate: Annotated[bool, option("Play the months event by event as well.", name="--simulate")] = False,
-    runs: Annotated[int, count_option("--runs", "How often the months are played.", least=1)] = 8,
-    seed: Annotated[int, count_option("--seed", "Seed of the simulation.", least=0)] = 0,
-    weibull: Annotated[
-        float | None, number_option("--weibull", "Shape of the lifetimes that are simulated; 1 is exponential.", "K")
-    ] = None,
-    crews: Annotated[
-        int | None, count_option("--crews", "Repairs at once that are simulated; any number without it.", least=1)
-    ] = None,
-    rack: Annotated[
-        str | None, option("Racks that fail as a whole, simulated: nodes and time between failures.", "NODES,TIME")
-    ] = None,
+    set: list[str] | None = None,
+    checkpoint: str | None = None,
+    recovery: list[str] | None = None,
+    mtbf: list[str] | None = None,
+    slices: Annotated[list[Number] | None, "--slice"] = None,
+    estimate: Annotated[Callable[..., Goodput], Options(estimate_goodput, fields=GoodputOptions)],
+    simulate: bool = False,
+    weibull: Number | None = None,
+    crews: Count | None = None,
+    rack: str | None = None,
     as_json: Json = False,
 ) -> None:
-    """Show how much of a month trains, what interrupts it, and what spares and faster checkpoints are worth."""
-    given: dict[str, Any] = {name: value for name, value in locals().items() if name not in _REWRITTEN}
+    """Show how much of a month trains, what interrupts it, and what spares and faster checkpoints are worth.
+
+    Args:
+        cluster: A cluster of the catalog, or a YAML file.
+        set: field=value of the cluster; repeatable.
+        checkpoint (TIME[,TIME]): Time that training stops for one; STALL,SAVE: an asynchronous one, durable SAVE later.
+        recovery: part=time of a restart: detection, network_detection, swap, rewiring, link_up, initialisation,
+            loading; repeatable.
+        mtbf: name=time between failures of a part, or of accelerator, host, network, software; repeatable.
+        slices (RANKS): Ranks of a slice; repeatable.
+        simulate: Play the months event by event as well.
+        weibull (K): Shape of the lifetimes that are simulated; 1 is exponential.
+        crews: Repairs at once that are simulated; any number without it.
+        rack (NODES,TIME): Racks that fail as a whole, simulated: nodes and time between failures.
+    """
     stall, comma, save = (part.strip() for part in (checkpoint or "").partition(","))
-    given |= {"stall": None if checkpoint is None else stall, "save": save if comma else None}
-    given |= {
-        "slices": [int(ranks) for ranks in slices or ()],
-        "simulate": _world(weibull, crews, rack) or simulate,
-        "recovery": read_pairs(recovery, "--recovery {!r}", "name=time, e.g. loading=60s"),
-        "mtbf": read_pairs(mtbf, "--mtbf {!r}", "name=time, e.g. host=60000h"),
-        "set": read_settings(settings),
-    }
-    result = estimate(**given)
+    result = estimate(
+        cluster,
+        slices=[int(ranks) for ranks in slices or ()],
+        simulate=_world(weibull, crews, rack) or simulate,
+        stall=None if checkpoint is None else stall,
+        save=save if comma else None,
+        recovery=read_pairs(recovery, "--recovery {!r}", "name=time, e.g. loading=60s"),
+        mtbf=read_pairs(mtbf, "--mtbf {!r}", "name=time, e.g. host=60000h"),
+        set=read_settings(set),
+    )
     print_result(result.to_json(), as_json, _parts(result))
 
 
@@ -265,19 +184,24 @@ _COLUMNS: dict[str, FigureName] = {
 
 
 def bill(
-    built: Annotated[str, typer.Argument(metavar="FABRIC|CLUSTER", help="A name of the catalog, or a YAML file.")],
+    built: str,
     *,
-    ranks: Annotated[int | None, count_option("--ranks", "Ranks; a cluster's own without it.")] = None,
-    settings: Annotated[
-        list[str] | None,
-        option("field=value of the fabric, or a choice of the bill (circuit_switch=polatis-7000).", name="--set"),
-    ] = None,
-    prices: Prices = None,
-    explain: Annotated[bool, option("List the formula behind the count of each part.", name="--explain")] = False,
+    ranks: int | None = None,
+    set: list[str] | None = None,
+    price: list[str] | None = None,
+    explain: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks them."""
-    found = priced(built, ranks, set=read_settings(settings), prices=read_prices(prices))
+    """Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks them.
+
+    Args:
+        built (FABRIC|CLUSTER): A name of the catalog, or a YAML file.
+        ranks: Ranks; a cluster's own without it.
+        set: field=value of the fabric, or a choice of the bill (circuit_switch=polatis-7000).
+        price (PART=PRICE): part=price of one part of the fabric, e.g. wdm-engine='$ 120'; repeatable.
+        explain: List the formula behind the count of each part.
+    """
+    found = count_parts(built, ranks, set=read_settings(set), prices=read_prices(price))
     document = found.to_json()
     print_result(document, as_json, _bill_parts(found, document, explain))
 

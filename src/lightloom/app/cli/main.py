@@ -11,7 +11,8 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import version as installed_version
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from types import MappingProxyType
+from typing import Any, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -20,55 +21,18 @@ from typer.main import get_command
 from lightloom.core.errors import InputError
 from lightloom.core.files import visible
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-# Groups of commands that import the module of a command only when that command is called.
+# Commands whose modules are imported only when they are called.
 
 
 class Entry(NamedTuple):
-    """A command that is not imported yet."""
+    """A command that is not imported yet, or a group of such."""
 
     module: str
+    function: str
     help: str
     """First sentence of the help, for the list of commands; equal to the docstring's (a test compares them)."""
-    attribute: str = ""
-    """Name in the module of the function, or of the ``typer.Typer`` with subcommands; the command's without it."""
-
-
-class LazyGroup(TyperGroup):
-    """A group whose commands stand in its table; :func:`lazy_group` makes one."""
-
-    entries: ClassVar[Mapping[str, Entry]] = {}
-
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        for name, entry in self.entries.items():
-            self.add_command(TyperCommand(name=name, help=entry.help), name)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        name, command, rest = super().resolve_command(ctx, args)
-        if name is not None and name in self.entries:
-            command = load_command(name, self.entries[name])
-        return name, command, rest
-
-
-def lazy_group(entries: Mapping[str, Entry]) -> type[LazyGroup]:
-    """Return the class of a group with these commands, for ``typer.Typer(cls=...)``."""
-    return type("LazyCommands", (LazyGroup,), {"entries": entries})
-
-
-def load_command(name: str, entry: Entry) -> Any:
-    """Import a command's module and return the command."""
-    target: Callable[..., None] | typer.Typer = getattr(import_module(entry.module), entry.attribute or name)
-    if not isinstance(target, typer.Typer):
-        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        app.command(name)(target)
-        target = app
-    command = get_command(target)
-    command.name = name
-    return command
+    commands: Mapping[str, Entry] = MappingProxyType({})
+    """Commands of a group, which has no module."""
 
 
 _HELP = {
@@ -99,13 +63,100 @@ _HELP = {
     "onn": "Build, train, verify, map, disturb and calibrate networks that average inside the light (OptINC).",
     "schedule": "Write schedules to files that other tools read, read them back, check them.",
 }
-_MODULES = {"damage": "collective", "execute": "schedule", "bill": "goodput", "calibrate": "accuracy", "onn": "onn.app"}
-"""Modules of commands that have none of their own names."""
-COMMANDS = {name: Entry(f"lightloom.app.cli.{_MODULES.get(name, name)}", words) for name, words in _HELP.items()}
+_GROUPS = {
+    "compress": {
+        "profile": "Measure what codecs make of this model's gradients, and keep it for `lightloom plan --exchange`.",
+        "file": "Compress a file of floats.",
+        "decompress": "Decompress a file; the stream says which codec made it, and every frame is checked.",
+    },
+    "exchange": {
+        "list": "Name all methods by which replicas exchange gradients, with their defaults and what is known of "
+        "accuracy.",
+        "show": "Say what a method sends and computes in one exchange.",
+        "measure": "Time the kernels of methods on one thread of this host, and keep the rates for `lightloom plan`.",
+        "break-even": "Say in how many set-ups of models, link speeds and ranks a method shortens the step of data "
+        "parallelism.",
+        "compare": "Train a small task with each exchange, in real processes: bytes against loss, and loss after equal "
+        "time.",
+    },
+    "onn": {
+        "build": "Write down the smallest network that averages exactly, and prove it.",
+        "train": "Train a network to average; without options scenario 1, every matrix approximated, in some minutes.",
+        "verify": "Try a network on every point of its grid (up to 20 million), or on the hardest ones; prove it if it "
+        "is ours.",
+        "map": "Decompose matrices into MZI meshes: counts, columns, gain, error, phases; or check a file of phases.",
+        "disturb": "Fabricate a network's meshes many times, and count how often the average still comes out right.",
+        "chip": "Lay out a whole averager (P, layers, gains, units, T): footprint, heaters, ports, netlist, GDS.",
+        "calibrate": "Calibrate simulated chips with unknown errors from their output powers, and count the "
+        "measurements.",
+        "compare-reducers": "Compare networks, sums of digits, reducer chips and switches: energy, latency, light, "
+        "limits, the verdict.",
+        "link": "Send words through an averager in watts: word error rate, what causes it, lasers, peaks.",
+    },
+    "schedule": {
+        "export": "Build a schedule, verify it and write it.",
+        "import": "Read a schedule, verify it and write it in another form.",
+        "check": "Read and verify a schedule; of a program of MSCCL without --fabric, what it computes.",
+    },
+}
+_PLACES = {
+    "damage": "collective",
+    "execute": "schedule",
+    "bill": "goodput",
+    "calibrate": "accuracy",
+    "compress file": "compress:compress_file",
+    "exchange list": "exchange:list_methods",
+    "exchange measure": "exchange_training",
+    "exchange compare": "exchange_training",
+    "onn verify": "onn.build",
+    "onn map": "onn.map:map_to_meshes",
+    "onn chip": "onn.map",
+    "schedule import": "schedule:import_",
+}
+"""Modules of commands that have none of their own names, and functions of other names."""
+
+
+def _entry(words: str, help: str) -> Entry:
+    group, _, name = words.rpartition(" ")
+    usual = f"onn.{name}" if group == "onn" else group or name
+    module, _, function = _PLACES.get(words, usual).replace("-", "_").partition(":")
+    commands = {below: _entry(f"{words} {below}", text) for below, text in _GROUPS.get(words, {}).items()}
+    return Entry(f"lightloom.app.cli.{module}", function or name.replace("-", "_"), help, commands)
+
+
+COMMANDS = {name: _entry(name, words) for name, words in _HELP.items()}
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are imported when they are called; without ``entries`` that of all commands."""
+
+    def __init__(self, *, entries: Mapping[str, Entry] = MappingProxyType(COMMANDS), **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.entries = entries
+        for name, entry in entries.items():
+            self.add_command(TyperCommand(name=name, help=entry.help), name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and name in self.entries:
+            command = load_command(name, self.entries[name])
+        return name, command, rest
+
+
+def load_command(name: str, entry: Entry) -> Any:
+    """Return a group of commands, or import a command's module and return the command."""
+    if entry.commands:
+        return LazyGroup(name=name, help=entry.help, entries=entry.commands, no_args_is_help=True)
+    from lightloom.app.cli.derived import with_options
+
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command(name)(with_options(getattr(import_module(entry.module), entry.function)))
+    return get_command(single)
+
 
 app = typer.Typer(
     name="lightloom",
-    cls=lazy_group(COMMANDS),
+    cls=LazyGroup,
     help="From a PyTorch model and a cluster to the collective, the wavelengths, the step time and the energy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -10,11 +10,11 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from pydantic import Field
 from rich.table import Table
 from rich.text import Text
-from typer.models import OptionInfo
 
+from lightloom.app.cli.derived import Help, Options
 from lightloom.core.documents import parse_yaml
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable
@@ -111,143 +111,65 @@ def read_settings(assignments: Iterable[str] | None, wavelengths: int | None = N
     return settings
 
 
-def read_count(text: str, option: str, least: int | None = None) -> int:
-    """Return a whole number given to an option.
-
-    Raises:
-        ConfigError: not a whole number, or less than ``least``.
-    """
-    try:
-        number = int(text)
-    except ValueError as error:
-        raise ConfigError(f"{option} {text!r}: expected a whole number") from error
-    if least is not None and number < least:
-        raise ConfigError(f"{option} {number}: expected at least {least}")
-    return number
-
-
-def option(help: str, metavar: str | None = None, name: str | None = None) -> OptionInfo:
-    """Return an option with its help; ``name`` where the parameter's own does not do."""
-    info: OptionInfo = typer.Option(*([] if name is None else [name]), help=help, metavar=metavar)
-    return info
-
-
-class _Refused(typer.BadParameter):
-    """A value that cannot be read; the message names the option itself."""
-
-    def format_message(self) -> str:
-        return self.message
-
-
-def parsed_option(read: Callable[[str, str], object], name: str, help: str, metavar: str) -> OptionInfo:
-    """Return an option whose value is what ``read(text, name)`` makes of its text; a ConfigError refuses it."""
-
-    def parse(text: str) -> object:
-        try:
-            return read(text, name)
-        except ConfigError as error:
-            raise _Refused(str(error)) from error
-
-    info: OptionInfo = typer.Option(name, help=help, metavar=metavar, parser=parse)
-    return info
-
-
-def count_option(name: str, help: str, metavar: str = "N", least: int | None = None) -> OptionInfo:
-    """Return an option that takes a whole number, of at least ``least``."""
-    return parsed_option(partial(read_count, least=least), name, help, metavar)
-
-
-def figure_option(content: str) -> OptionInfo:
-    """Return the option ``--figure`` that draws ``content``."""
-    return option(f"{content} (.svg, .png, .pdf).")
-
-
-Json = Annotated[bool, option("One JSON document on stdout.", name="--json")]
-KIND_HELP = (
-    "all-gather, all-reduce, all-to-all, all-to-all-v, barrier, broadcast, gather, permute, reduce, reduce-scatter, "
-    "reduce-scatter-v or scatter."
-)
-Kind = Annotated[str, typer.Argument(help=KIND_HELP)]
-Permutation = Annotated[
-    str | None, option("To whom each rank sends in a permute: shift:K, reverse, or ranks as 1,0,3,2; else the next.")
-]
-Sizes = Annotated[
-    str | None,
-    option("Of the parts of an all-to-all-v or a reduce-scatter-v: zipf:EXPONENT[:SEED], or bytes in a .csv file."),
-]
-FabricName = Annotated[str, option("A fabric of the catalog, or a YAML file.", name="--fabric")]
-OptionalFabricName = Annotated[str | None, option("A fabric of the catalog, or a YAML file.", name="--fabric")]
-Settings = Annotated[list[str] | None, option("field=value of the fabric; repeatable.", name="--set")]
-Ranks = Annotated[int, count_option("--ranks", "Number of ranks.")]
-Wavelengths = Annotated[int | None, count_option("--wavelengths", "Wavelengths of a fibre.", "W")]
-Nbytes = Annotated[
-    str | None,
-    option(
-        "What every rank holds in the end (all-gather) or at the start (all others); the root (gather, scatter); all "
-        "ranks together (permute)."
+Json = Annotated[bool, "--json", Help("One JSON document on stdout.")]
+Kind = Annotated[
+    str,
+    Help(
+        "all-gather, all-reduce, all-to-all, all-to-all-v, barrier, broadcast, gather, permute, reduce, "
+        "reduce-scatter, reduce-scatter-v or scatter."
     ),
 ]
-NbytesPerRank = Annotated[str | None, option("The same, divided by the number of ranks.")]
-_COMPONENTS = "--components/--whole"
-Network = Annotated[Path, typer.Argument(metavar="NET.npz", help="As `onn build` and `onn train` write it.")]
-NetworkOut = Annotated[Path | None, option("Write the network (.npz).")]
-Nonlinearity = Annotated[str, option("relu, or clipped: units that saturate.")]
-Rounding = Annotated[str, option("floor, or half-up.")]
-MeshKind = Annotated[str | None, option("rectangular (also the default) or triangular.")]
-Components = Annotated[
-    bool | None,
-    option("Meshes of a matrix's connected components, whose waveguides cross, or of it whole.", name=_COMPONENTS),
-]
-Gains = Annotated[
-    str | None, option("rows (also the default): a gain for each output; common: one for all of a matrix.")
-]
-NoisyDraws = Annotated[
-    int, count_option("--evaluations", "Noisy draws behind each accuracy on the way to the noise limit.", least=1)
-]
+FabricName = Annotated[str, Help("A fabric of the catalog, or a YAML file.")]
+Settings = Annotated[list[str] | None, Help("field=value of the fabric; repeatable.")]
+Ranks = Annotated[int, Help("Number of ranks.")]
+Wavelengths = Annotated[int | None, Help("Wavelengths of a fibre.", "W")]
+Network = Annotated[Path, Help("As `onn build` and `onn train` write it.", "NET.npz")]
+Several = Annotated[int, Field(ge=2)]
+"""A whole number of at least two."""
 
 
 # Options of commands that count dollars: electricity, the building, and over how long a price is paid.
 
-Pue = Annotated[str | None, option("Joules at the meter for each of the cluster; 1.4 without it, an assumption.", "X")]
-Electricity = Annotated[
-    str | None, option("Price of electricity, e.g. 8 ct/kWh; 12 ct/kWh without it, an assumption.", "PRICE")
-]
-Amortisation = Annotated[
-    str | None, option("Time over which prices are paid, e.g. 5 years; 4 years without it, an assumption.", "TIME")
-]
-Maintenance = Annotated[
-    str | None, option("Share of the price that maintenance costs a year; 5 % without it, an assumption.", "SHARE")
-]
-BoardPrice = Annotated[str | None, option("Dollars of one accelerator; the catalog's board without it.", "PRICE")]
-HostPower = Annotated[
-    str | None,
-    option("Watts of a node beside its accelerators, for each of them; the catalog's host without it.", "POWER"),
-]
-HostPrice = Annotated[str | None, option("Dollars of the same; missing without it, as no source gives any.", "PRICE")]
-FabricPrice = Annotated[
-    str | None, option("Dollars of the fabric for each rank, in place of those of its parts.", "PRICE")
-]
-Prices = Annotated[
-    list[str] | None,
-    option("part=price of one part of the fabric, e.g. wdm-engine='$ 120'; repeatable.", "PART=PRICE", "--price"),
-]
 
-
-def site_inputs(options: Mapping[str, Any], settings: Document) -> Document:
+def site_inputs(
+    settings: Document,
+    *,
+    pue: str | None = None,
+    electricity: str | None = None,
+    amortisation: str | None = None,
+    maintenance: str | None = None,
+    board_price: str | None = None,
+    host_power: str | None = None,
+    host_price: str | None = None,
+    fabric_price: str | None = None,
+    price: list[str] | None = None,
+) -> Document:
     """Return the inputs of a :class:`~lightloom.planning.economics.ledger.Site` from options of its fields' names.
 
     Args:
-        options: of a command.
-        settings: of ``--set``; choices of the bill are taken out of them.
+        settings: fields of ``--set``; choices of the bill are taken out of them.
+        pue (X): Joules at the meter for each of the cluster; 1.4 without it, an assumption.
+        electricity (PRICE): Price of electricity, e.g. 8 ct/kWh; 12 ct/kWh without it, an assumption.
+        amortisation (TIME): Time over which prices are paid, e.g. 5 years; 4 years without it, an assumption.
+        maintenance (SHARE): Share of the price that maintenance costs a year; 5 % without it, an assumption.
+        board_price (PRICE): Dollars of one accelerator; the catalog's board without it.
+        host_power (POWER): Watts of a node beside its accelerators, for each of them; the catalog's host without it.
+        host_price (PRICE): Dollars of a node beside its accelerators, for each of them; missing without it, as no
+            source gives any.
+        fabric_price (PRICE): Dollars of the fabric for each rank, in place of those of its parts.
+        price (PART=PRICE): part=price of one part of the fabric, e.g. wdm-engine='$ 120'; repeatable.
 
     Raises:
         ConfigError: a price without a part, or two of one.
     """
-    from lightloom.planning.economics.ledger import Site
-
+    inputs: Document = {"pue": pue, "electricity": electricity, "amortisation": amortisation}
+    inputs |= {"maintenance": maintenance, "board_price": board_price, "host_power": host_power}
     chosen = {name: settings.pop(name) for name in BillChoices.model_fields if name in settings}
-    inputs = {name: options[name] for name in Site.model_fields if name in options}
-    return {**inputs, "prices": read_prices(options.get("prices")), "choices": chosen or None}
+    inputs |= {"host_price": host_price, "fabric_price": fabric_price, "choices": chosen or None}
+    return inputs | {"prices": read_prices(price)}
+
+
+SiteInputs = Annotated[partial[Document], Options(site_inputs)]
 
 
 def read_prices(given: Sequence[str] | None) -> dict[str, str] | None:

@@ -92,9 +92,9 @@ def times_the_bound(plan: Plan) -> float | None:
     """Seconds of the step's collectives over their lower bounds; None for others than data parallelism alone."""
     if plan.prices is None or plan.result is None:
         return None
-    costs = [plan.prices.cost(exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges]
-    least = sum(bound.time for _, bound in costs)
-    return sum(cost.time for cost, _ in costs) / least if least else None
+    priced = [plan.prices(exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges]
+    least = sum(each.bound.time for each in priced)
+    return sum(each.cost.time for each in priced) / least if least else None
 
 
 def circuit_tables(search: PlanSearch) -> tuple[Table, ...]:
@@ -105,9 +105,9 @@ def circuit_tables(search: PlanSearch) -> tuple[Table, ...]:
         return ()
     times, rows = Counter((exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges), []
     for (kind, nbytes), count in sorted(times.items()):
-        cost, bound = plan.prices.cost(kind, nbytes)
+        priced = plan.prices(kind, nbytes)
         notes = "; ".join(plan.prices.schedule(kind, nbytes).notes)
-        timed = format_time(cost.time), format_ratio(bound.ratio(cost))
+        timed = format_time(priced.cost.time), format_ratio(priced.bound.ratio(priced.cost))
         rows.append((kind, format_size(nbytes), str(count), *timed, notes))
     circuits = plan.job.fabric.exclusive
     table = Table(
@@ -682,7 +682,7 @@ def _collectives(search: PlanSearch, winner: Plan) -> tuple[CollectiveRow, ...]:
     exchange, rows = winner.exchanges[0], []
     for plan in search.ranking:
         if plan.strategy == winner.strategy and plan.prices is not None and len(plan.algorithms) == 1:
-            cost, bound = plan.prices.cost(exchange.kind, exchange.nbytes)
+            priced = plan.prices(exchange.kind, exchange.nbytes)
             algorithm = plan.algorithm + (f" · {plan.gradient_exchange.label}" if plan.gradient_exchange else "")
-            rows.append(CollectiveRow(algorithm, cost, bound))
+            rows.append(CollectiveRow(algorithm, priced.cost, priced.bound))
     return tuple(dict.fromkeys(sorted(rows, key=lambda row: row.cost.time)))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.table import Table
 
-from lightloom.app.cli.options import Json, check_outputs, option, print_result
+from lightloom.app.cli.options import Json, check_outputs, print_result
 from lightloom.core.claims import SCHEMA, counts_in_words, status_counts
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import content_hash, provenance
@@ -21,20 +20,22 @@ if TYPE_CHECKING:
 
 
 def reproduce(
+    study: str | None = None,
     *,
-    study: Annotated[str | None, typer.Argument(help="One study, e.g. optree; without it all of them.")] = None,
-    report: Annotated[Path | None, option("Write the rows and figures as a self-contained HTML page.")] = None,
-    work: Annotated[
-        Path | None,
-        typer.Option(
-            help="Repeat the study's long measurements here (inceptionn, optinc: training runs, hours) and use them; a "
-            "folder that already holds some of them is resumed."
-        ),
-    ] = None,
-    data: Annotated[Path | None, option("Folder with the data sets, for --work; $LIGHTLOOM_DATA unless given.")] = None,
+    report: Path | None = None,
+    work: Path | None = None,
+    data: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why."""
+    """Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why.
+
+    Args:
+        study: One study, e.g. optree; without it all of them.
+        report: Write the rows and figures as a self-contained HTML page.
+        work: Repeat the study's long measurements here (inceptionn, optinc: training runs, hours) and use them; a
+            folder that already holds some of them is resumed.
+        data: Folder with the data sets, for --work; $LIGHTLOOM_DATA unless given.
+    """
     from lightloom.papers.study import find, names
 
     if work is not None and study is None:

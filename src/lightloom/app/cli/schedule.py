@@ -4,108 +4,84 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from lightloom.app.api.arguments import load_fabric
-from lightloom.app.api.collectives import VerifiedSchedule, synthesize
+from lightloom.app.api.collectives import VerifiedSchedule, synthesize, verify
+from lightloom.app.cli.derived import Options
 from lightloom.app.cli.options import (
-    KIND_HELP,
     FabricName,
     Json,
     Kind,
-    Nbytes,
-    OptionalFabricName,
-    Permutation,
     Ranks,
     Settings,
-    Sizes,
-    arguments,
     check_outputs,
-    count_option,
-    option,
     print_json,
     print_result,
     read_settings,
 )
 from lightloom.collectives.collective import SIZED
 from lightloom.collectives.files.document import checked_suffix, read_schedule
-from lightloom.collectives.files.formats import FORMATS, export_size, import_schedule
+from lightloom.collectives.files.formats import FORMATS, export_size
 from lightloom.collectives.files.msccl.check import document, sentence
 from lightloom.collectives.files.msccl.read import check_program
 from lightloom.core.errors import INSTALL_TORCH, ConfigError, UnsupportedError, VerificationError
+from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_time, parse
 
-if TYPE_CHECKING:
-    pass
+_Read = Annotated[partial[VerifiedSchedule], Options(verify)]
 
 
-schedule = typer.Typer(
-    add_completion=False, help="Write schedules to files that other tools read, read them back, check them."
-)
-
-_FORMATS = "JSON (.json), Parquet (.parquet), Arrow (.arrow), Chakra traces (.et: one a rank), MSCCL (.xml)"
-_Source = Annotated[Path, typer.Argument(metavar="FILE", help=f"A schedule: {_FORMATS}.")]
-_OptionalRanks = Annotated[int | None, count_option("--ranks", "Number of ranks, with --fabric.")]
-_Largest = Annotated[str, option("Most bytes to write; nothing is written where there are more.", metavar="SIZE")]
-_ScheduleNbytes = Annotated[str | None, option("Size of the collective, for a program of MSCCL.")]
-
-
-@schedule.command()
 def export(
-    *,
     kind: Kind,
-    output: Annotated[Path, typer.Argument(help=f"A file, its form by its suffix: {_FORMATS}.")],
+    output: Path,
+    *,
     fabric: FabricName,
     ranks: Ranks,
-    nbytes: Nbytes = None,
-    permutation: Permutation = None,
-    sizes: Sizes = None,
-    algorithm: Annotated[str, option("An algorithm by name.")] = "synthesized",
-    settings: Settings = None,
-    largest: _Largest = "1GB",
+    build: Annotated[partial[VerifiedSchedule], Options(synthesize, without=("nbytes_per_rank",))],
+    set: Settings = None,
+    largest: str = "1GB",
     as_json: Json = False,
 ) -> None:
-    """Build a schedule, verify it and write it."""
-    given = locals()
+    """Build a schedule, verify it and write it.
+
+    Args:
+        output: A file, its form by its suffix: JSON (.json), Parquet (.parquet), Arrow (.arrow), Chakra traces (.et:
+            one a rank), MSCCL (.xml).
+        largest (SIZE): Most bytes to write; nothing is written where there are more.
+    """
     _check_output(output)
-    made = synthesize(**arguments(synthesize, given | {"set": read_settings(settings)}))
-    _write(made, output, largest, as_json)
+    _write(build(kind, fabric, ranks, set=read_settings(set)), output, largest, as_json)
 
 
-@schedule.command("import")
 def import_(
-    *,
-    source: _Source,
-    output: Annotated[Path, typer.Argument(help="A file of another form, by its suffix.")],
-    fabric: OptionalFabricName = None,
-    ranks: _OptionalRanks = None,
-    nbytes: _ScheduleNbytes = None,
-    settings: Settings = None,
-    largest: _Largest = "1GB",
-    as_json: Json = False,
+    source: Path, output: Path, *, read: _Read, set: Settings = None, largest: str = "1GB", as_json: Json = False
 ) -> None:
-    """Read a schedule, verify it and write it in another form."""
+    """Read a schedule, verify it and write it in another form.
+
+    Args:
+        source (FILE): A schedule: JSON (.json), Parquet (.parquet), Arrow (.arrow), Chakra traces (.et: one a rank),
+            MSCCL (.xml).
+        output: A file of another form, by its suffix.
+        largest (SIZE): Most bytes to write; nothing is written where there are more.
+    """
     _check_output(output)
-    _write(_read(source, fabric, ranks, nbytes, settings), output, largest, as_json)
+    _write(_read(source, read, set), output, largest, as_json)
 
 
-@schedule.command()
-def check(
-    *,
-    source: _Source,
-    fabric: OptionalFabricName = None,
-    ranks: _OptionalRanks = None,
-    nbytes: _ScheduleNbytes = None,
-    settings: Settings = None,
-    as_json: Json = False,
-) -> None:
-    """Read and verify a schedule; of a program of MSCCL without --fabric, what it computes."""
-    if source.suffix != ".xml" or fabric is not None:
-        _report(_read(source, fabric, ranks, nbytes, settings), [], as_json)
+def check(source: Path, *, read: _Read, set: Settings = None, as_json: Json = False) -> None:
+    """Read and verify a schedule; of a program of MSCCL without --fabric, what it computes.
+
+    Args:
+        source (FILE): A schedule: JSON (.json), Parquet (.parquet), Arrow (.arrow), Chakra traces (.et: one a rank),
+            MSCCL (.xml).
+    """
+    if source.suffix != ".xml" or "fabric" in read.keywords:
+        _report(_read(source, read, set), [], as_json)
         return
     program, runs = check_program(source)
     if as_json:
@@ -124,14 +100,11 @@ def _check_output(output: Path) -> None:
     check_outputs(files=[output])
 
 
-def _read(
-    source: Path, fabric: str | None, ranks: int | None, nbytes: str | None, settings: list[str] | None
-) -> VerifiedSchedule:
+def _read(source: Path, read: partial[VerifiedSchedule], set: list[str] | None) -> VerifiedSchedule:
     """Read a schedule and verify it, on a fabric if one is named."""
-    if (fabric is None) != (ranks is None) or (fabric is None and settings):
+    if ("fabric" in read.keywords) != ("ranks" in read.keywords) or ("fabric" not in read.keywords and set):
         raise ConfigError("--fabric and --ranks go together, and --set needs both")
-    on = None if fabric is None else load_fabric(fabric, ranks, set=read_settings(settings))
-    return VerifiedSchedule.of(*import_schedule(source, on, None if nbytes is None else parse(nbytes, "size")))
+    return read(source, set=read_settings(set))
 
 
 def _report(schedule: VerifiedSchedule, files: Sequence[Path], as_json: bool) -> None:
@@ -146,31 +119,36 @@ def _report(schedule: VerifiedSchedule, files: Sequence[Path], as_json: bool) ->
 
 # ``lightloom execute``: a schedule on real tensors, in as many processes as it has ranks.
 
-_Schedule = Annotated[Path | None, typer.Argument(help="A schedule's file (.json, .parquet, .arrow); or --algorithm.")]
-_ExecuteNbytes = Annotated[
-    str | None, option("What every rank holds in the end (all-gather) or at the start (all others); or the file's.")
-]
-
 
 def execute(
+    schedule: Path | None = None,
     *,
-    schedule: _Schedule = None,
-    algorithm: Annotated[str | None, option("An algorithm by name.")] = None,
-    kind: Annotated[str, option(KIND_HELP)] = "all-reduce",
-    permutation: Permutation = None,
-    sizes: Sizes = None,
+    algorithm: str | None = None,
+    kind: str = "all-reduce",
     fabric: FabricName = "wdm-ring",
     ranks: Ranks = 8,
-    settings: Settings = None,
-    nbytes: _ExecuteNbytes = None,
-    dtype: Annotated[str, option("int32, int64, float32, float64 or bfloat16.")] = "int64",
-    rounds: Annotated[int, count_option("--rounds", "Timed executions.", least=1)] = 5,
-    seed: Annotated[int, count_option("--seed", "Seed of the values.")] = 0,
-    timeout: Annotated[str, option("Time allowed for the whole command.")] = "120s",
+    set: Settings = None,
+    nbytes: str | None = None,
+    build: Annotated[partial[VerifiedSchedule], Options(synthesize, without=("nbytes_per_rank",))],
+    dtype: str = "int64",
+    rounds: Count = 5,
+    seed: int = 0,
+    timeout: str = "120s",
     as_json: Json = False,
 ) -> None:
-    """Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own collective."""
-    given = locals()
+    """Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own collective.
+
+    Args:
+        schedule: A schedule's file (.json, .parquet, .arrow); or --algorithm.
+        algorithm: An algorithm by name.
+        kind: all-gather, all-reduce, all-to-all, all-to-all-v, barrier, broadcast, gather, permute, reduce,
+            reduce-scatter, reduce-scatter-v or scatter.
+        nbytes: What every rank holds in the end (all-gather) or at the start (all others); or the file's.
+        dtype: int32, int64, float32, float64 or bfloat16.
+        rounds: Timed executions.
+        seed: Seed of the values.
+        timeout: Time allowed for the whole command.
+    """
     if (schedule is None) == (algorithm is None):
         raise ConfigError("give either a schedule's file or --algorithm NAME")
     patience = parse(timeout, "time")
@@ -179,9 +157,9 @@ def execute(
     if schedule is not None:
         moved, on = read_schedule(schedule)
     else:
-        stated = kind == "barrier" or (sizes is not None and sizes.endswith(".csv"))
-        given |= {"nbytes": nbytes if nbytes is not None or stated else "1MB", "set": read_settings(settings)}
-        made = synthesize(**arguments(synthesize, given))
+        stated = kind == "barrier" or str(build.keywords.get("sizes")).endswith(".csv")
+        total = nbytes if nbytes is not None or stated else "1MB"
+        made = build(kind, fabric, ranks, total, algorithm=algorithm, set=read_settings(set))
         moved, on = made.schedule, made.fabric
     size = moved.collective.nbytes if nbytes is None else parse(nbytes, "size")
     moved = moved.resized(size)

@@ -2,7 +2,6 @@
 
 import json
 from importlib import import_module
-from typing import Annotated
 
 import typer
 
@@ -16,14 +15,13 @@ _SCHEMAS = {
 """The module with the function ``schema`` of each file, imported when it is requested."""
 
 
-def schema(
-    what: Annotated[
-        str, typer.Argument(metavar="[cluster|experiment|schedule]", help="What the file holds.")
-    ] = "cluster",
-) -> None:
+def schema(what: str = "cluster") -> None:
     """Print the JSON Schema of a cluster file, of an experiment, or of a schedule.
 
     The first two are for editors that complete and check YAML.
+
+    Args:
+        what ([cluster|experiment|schedule]): What the file holds.
     """
     if what not in _SCHEMAS:
         raise UnknownNameError("schema", what, _SCHEMAS)

@@ -1,12 +1,14 @@
 """``lightloom sweep``: an experiment over many collectives and plans, computed by several processes, resumed."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lightloom.app.cli.options import Json, count_option, option, print_result
+from lightloom.app.cli.derived import Options
+from lightloom.app.cli.options import Json, print_result
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document
 from lightloom.planning.sweeps.experiment import points_of, read_experiment
@@ -18,22 +20,24 @@ from lightloom.reports.progress import progress
 
 
 def sweep(
+    experiment: Path,
     *,
-    experiment: Annotated[Path, typer.Argument(help="A YAML file; see docs/sweeps.md.")],
-    out: Annotated[
-        Path | None, option("Folder of the results; out/ and the experiment's name without it.", "FOLDER")
-    ] = None,
-    jobs: Annotated[
-        int | None, count_option("--jobs", "Processes on this machine; one for each core without it.")
-    ] = None,
-    dask: Annotated[str | None, option("Compute on the Dask cluster of this scheduler instead.", "ADDRESS")] = None,
-    ray: Annotated[str | None, option("Compute on this Ray cluster instead.", "ADDRESS")] = None,
+    out: Path | None = None,
+    spread: Annotated[partial[Workers], Options(Workers)],
     as_json: Json = False,
 ) -> None:
-    """Compute every point of an experiment that its folder lacks; results as Parquet, and one page."""
-    if jobs is not None and (dask is not None or ray is not None):
-        raise ConfigError(f"--jobs {jobs}: expected without --dask and --ray, whose workers compute")
-    workers = Workers(jobs=jobs, dask=dask, ray=ray)
+    """Compute every point of an experiment that its folder lacks; results as Parquet, and one page.
+
+    Args:
+        experiment: A YAML file; see docs/sweeps.md.
+        out (FOLDER): Folder of the results; out/ and the experiment's name without it.
+        jobs: Processes on this machine; one for each core without it.
+        dask (ADDRESS): Compute on the Dask cluster of this scheduler instead.
+        ray (ADDRESS): Compute on this Ray cluster instead.
+    """
+    if "jobs" in spread.keywords and len(spread.keywords) > 1:
+        raise ConfigError(f"--jobs {spread.keywords['jobs']}: expected without --dask and --ray, whose workers compute")
+    workers = spread()
     request = read_experiment(experiment)
     points = points_of(request)
     folder = Path("out") / request.name if out is None else out

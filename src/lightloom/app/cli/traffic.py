@@ -8,34 +8,30 @@ from rich.table import Table
 
 from lightloom.app.api.traffic import TrafficResult
 from lightloom.app.api.traffic import traffic as compare
-from lightloom.app.cli.options import Json, check_outputs, draw, figure_option, option, print_result, read_settings
+from lightloom.app.cli.options import Json, check_outputs, draw, print_result, read_settings
 from lightloom.core.units import format_time
 from lightloom.reports.console import rows_table
-
-_Jobs = Annotated[
-    list[str] | None,
-    option(
-        "A job: MODEL@RANKS:tp=4,global-batch=64 or KIND@RANKS:nbytes=64MiB; RANKS is first-last or first-last/step. "
-        "Repeatable, at least two.",
-        metavar="JOB",
-        name="--job",
-    ),
-]
-_ClusterName = Annotated[str, option("A cluster of the catalog, or a YAML file.", name="--cluster")]
-_ClusterSettings = Annotated[list[str] | None, option("field=value of the cluster; repeatable.", name="--set")]
 
 
 def traffic(
     *,
-    jobs: _Jobs = None,
-    cluster: _ClusterName = "dgx-h100-64",
-    settings: _ClusterSettings = None,
-    figure: Annotated[Path | None, figure_option("Draw what of each link every job takes")] = None,
+    jobs: Annotated[list[str] | None, "--job"] = None,
+    cluster: str = "dgx-h100-64",
+    set: list[str] | None = None,
+    figure: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Place several jobs on one cluster: each one's step alone, and while the others use the same links."""
+    """Place several jobs on one cluster: each one's step alone, and while the others use the same links.
+
+    Args:
+        jobs (JOB): A job: MODEL@RANKS:tp=4,global-batch=64 or KIND@RANKS:nbytes=64MiB; RANKS is first-last or
+            first-last/step. Repeatable, at least two.
+        cluster: A cluster of the catalog, or a YAML file.
+        set: field=value of the cluster; repeatable.
+        figure: Draw what of each link every job takes (.svg, .png, .pdf).
+    """
     check_outputs([figure])
-    result = compare(jobs or (), cluster, set=read_settings(settings))
+    result = compare(jobs or (), cluster, set=read_settings(set))
     document = result.to_json()
     print_result(document, as_json, _parts(result), {"drawn": draw(figure, result.figure, document)})
 

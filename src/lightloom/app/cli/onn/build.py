@@ -5,26 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.table import Table
 from rich.text import Text
 
 from lightloom.app.api.averaging import ProvedAverager, averager
 from lightloom.app.cli.onn.files import check_network_name, draw_noise
-from lightloom.app.cli.options import (
-    Json,
-    Network,
-    NetworkOut,
-    NoisyDraws,
-    Rounding,
-    check_outputs,
-    count_option,
-    figure_option,
-    option,
-    print_result,
-)
+from lightloom.app.cli.options import Json, Network, check_outputs, print_result
 from lightloom.core.errors import ConfigError
+from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.cascade import (
     Cascade,
@@ -44,7 +34,7 @@ from lightloom.photonics.averaging.networks import (
     load_network,
     network_hash,
 )
-from lightloom.photonics.averaging.proof import Verification, noise_limit, noisy_accuracy
+from lightloom.photonics.averaging.proof import EVALUATIONS, Verification, noise_limit, noisy_accuracy
 from lightloom.photonics.averaging.proof import verify as verification
 from lightloom.photonics.link.settings import Link
 from lightloom.photonics.tolerance import (
@@ -221,49 +211,49 @@ def _level(level: Level) -> Document:
 
 
 _INPUTS = 4
-_ERRORS = "phase-error=3e-3,coupler-error=1e-2,power=3mW,loss=0.1dB"
-_Noise = Annotated[
-    float | None, option("Take the smallest that is 99.99 % right at this noise, a share of full scale.", "S")
-]
-_Tolerate = Annotated[
-    str | None,
-    option("Fewest MZIs, P and T included, that bear these errors; also loss-spread, crosstalk, dac-bits.", _ERRORS),
-]
-_WordErrors = Annotated[float | None, option("Share of wrong words that --tolerate allows, 1e-4 without it.", "RATE")]
-_Units = Annotated[str | None, option("relu, or clipped: units that saturate; clipped with --tolerate, else relu.")]
-_CarriesDecimals = Annotated[
-    bool, option("Keep decimals in the last output, for level 2 of a cascade.", name="--carries-decimals")
-]
-_Cascade = Annotated[
-    int | None,
-    count_option("--cascade", "Two levels: an averager of N servers for each group, one above them.", "GROUPS"),
-]
-_Scenarios = Annotated[
-    bool, option("The paper's four scenarios on their full grids; takes minutes.", name="--scenarios")
-]
 
 
 def build(
     *,
-    servers: Annotated[int | None, count_option("--servers", "Servers whose codes are averaged.")] = None,
-    bits: Annotated[int | None, count_option("--bits", "Bits of a code, 1 to 32.", "B")] = None,
-    noise: _Noise = None,
-    tolerate: _Tolerate = None,
-    word_errors: _WordErrors = None,
-    nonlinearity: _Units = None,
-    inputs: Annotated[int, count_option("--inputs", "Signals that P groups the codes to.", "K")] = _INPUTS,
-    rounding: Rounding = "floor",
-    carries_decimals: _CarriesDecimals = False,
-    cascade: _Cascade = None,
-    tuples: Annotated[int, count_option("--tuples", "Tuples of codes sent through a cascade.", least=1)] = TUPLES,
-    evaluations: NoisyDraws = 400_000,
-    seed: Annotated[int, count_option("--seed", "Of the fabrications of --tolerate.")] = 0,
-    scenarios: _Scenarios = False,
-    out: NetworkOut = None,
-    figure: Annotated[Path | None, figure_option("Draw errors against noise")] = None,
+    servers: int | None = None,
+    bits: int | None = None,
+    noise: float | None = None,
+    tolerate: str | None = None,
+    word_errors: float | None = None,
+    nonlinearity: str | None = None,
+    inputs: int = _INPUTS,
+    rounding: str = "floor",
+    carries_decimals: bool = False,
+    cascade: int | None = None,
+    tuples: Count = TUPLES,
+    evaluations: Count = EVALUATIONS,
+    seed: int = 0,
+    scenarios: bool = False,
+    out: Path | None = None,
+    figure: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Write down the smallest network that averages exactly, and prove it."""
+    """Write down the smallest network that averages exactly, and prove it.
+
+    Args:
+        servers: Servers whose codes are averaged.
+        bits (B): Bits of a code, 1 to 32.
+        noise (S): Take the smallest that is 99.99 % right at this noise, a share of full scale.
+        tolerate (phase-error=3e-3,coupler-error=1e-2,power=3mW,loss=0.1dB): Fewest MZIs, P and T included, that bear
+            these errors; also loss-spread, crosstalk, dac-bits.
+        word_errors (RATE): Share of wrong words that --tolerate allows, 1e-4 without it.
+        nonlinearity: relu, or clipped: units that saturate; clipped with --tolerate, else relu.
+        inputs (K): Signals that P groups the codes to.
+        rounding: floor, or half-up.
+        carries_decimals: Keep decimals in the last output, for level 2 of a cascade.
+        cascade (GROUPS): Two levels: an averager of N servers for each group, one above them.
+        tuples: Tuples of codes sent through a cascade.
+        evaluations: Noisy draws behind each accuracy on the way to the noise limit.
+        seed: Of the fabrications of --tolerate.
+        scenarios: The paper's four scenarios on their full grids; takes minutes.
+        out: Write the network (.npz).
+        figure: Draw errors against noise (.svg, .png, .pdf).
+    """
     if scenarios:
         if any(value is not None for value in (servers, bits, out, figure, cascade, tolerate, noise)):
             raise ConfigError("--scenarios takes --evaluations alone: expected no --servers, --bits, --out or --figure")
@@ -371,19 +361,22 @@ _SHOWN = 10
 
 
 def verify(
-    *,
     network: Network,
-    samples: Annotated[
-        int, count_option("--samples", "Points of grids above 20 million, half of them beside carries.", least=1)
-    ] = 1_000_000,
-    noise: Annotated[float | None, option("Also the accuracy at this noise, a share of full scale.", "S")] = None,
-    figure: Annotated[Path | None, figure_option("Find the noise limit and draw errors against noise")] = None,
-    evaluations: Annotated[
-        int, count_option("--evaluations", "Noisy draws behind each accuracy of --figure.", least=1)
-    ] = 400_000,
+    *,
+    samples: Count = 1_000_000,
+    noise: float | None = None,
+    figure: Path | None = None,
+    evaluations: Count = EVALUATIONS,
     as_json: Json = False,
 ) -> None:
-    """Try a network on every point of its grid (up to 20 million), or on the hardest ones; prove it if it is ours."""
+    """Try a network on every point of its grid (up to 20 million), or on the hardest ones; prove it if it is ours.
+
+    Args:
+        samples: Points of grids above 20 million, half of them beside carries.
+        noise (S): Also the accuracy at this noise, a share of full scale.
+        figure: Find the noise limit and draw errors against noise (.svg, .png, .pdf).
+        evaluations: Noisy draws behind each accuracy of --figure.
+    """
     if noise is not None and not 0 <= noise < 1:
         raise ConfigError(f"--noise {noise}: expected a share of full scale from 0 to below 1")
     check_outputs([figure])

@@ -2,33 +2,23 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.table import Table
 
-from lightloom.app.cli.onn.disturb import device_errors
-from lightloom.app.cli.onn.files import chosen_mapping, mapping_words
-from lightloom.app.cli.options import (
-    Components,
-    Gains,
-    Json,
-    MeshKind,
-    check_outputs,
-    count_option,
-    draw,
-    figure_option,
-    option,
-    print_result,
-)
+from lightloom.app.api.arguments import Natural
+from lightloom.app.cli.derived import Options
+from lightloom.app.cli.onn.files import Mapping, device_errors, mapping_words, read_devices
+from lightloom.app.cli.options import Json, check_outputs, draw, print_result
 from lightloom.core.errors import ConfigError
+from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.mapped import map_averager
 from lightloom.photonics.averaging.networks import load_network, network_hash
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes.calibration.calibrate import (
-    AGAIN,
     OUTPUT_ORDERS,
     Conditions,
     random_mesh,
@@ -52,75 +42,50 @@ INVISIBLE = (
 )
 """Errors that output powers do not show."""
 
-_Source = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="NET.npz", help="A network: P, each layer and T are chips; without it random unitary matrices."
-    ),
-]
-_Form = Annotated[
-    str | None, option("Of a network: economy, compact or svd, as in `onn map`; economy unless the file stores one.")
-]
-_Modes = Annotated[int, count_option("--modes", "Of each random unitary matrix.", least=1)]
-_Chips = Annotated[int, count_option("--chips", "Random unitary matrices, each on a chip of its own.", least=1)]
-_PhaseError = Annotated[float, option("Unknown offset of every phase, standard deviation; 0.1 is assumed.", "RAD")]
-_CouplerError = Annotated[float, option("Mixing angle of every coupler; silicon: 0.01 to 0.02.", "RAD")]
-_Crosstalk = Annotated[float, option("Of a heater's phase that reaches each nearest heater; fitted.", "SHARE")]
-_Heaters = Annotated[
-    float, option("Of every heater's phase for a command, standard deviation; 0.01 is assumed. Fitted.", "SHARE")
-]
-_Loss = Annotated[float, option("Of every MZI; one loss for all is fitted.", "DB")]
-_Noise = Annotated[float, option("Of a power, as a share of the input power; 1e-3 is assumed.", "SHARE")]
-_Drift = Annotated[float, option("Of every phase between two settings, standard deviation.", "RAD")]
-_Aging = Annotated[float, option(f"Of every phase afterwards; then {AGAIN} settings calibrate again.", "RAD")]
-_Unknown = Annotated[
-    bool, option("Phase offsets from a whole turn, found by sweeps first; random matrices.", name="--unknown-offsets")
-]
-_Orders = Annotated[
-    int | None,
-    count_option(
-        "--output-orders", f"Orders of the outputs to try where couplers cannot split so, {OUTPUT_ORDERS}.", least=0
-    ),
-]
-_Settings = Annotated[int | None, count_option("--settings", "Settings that are measured.", least=1)]
-
 
 def calibrate(
+    network: Path | None = None,
     *,
-    network: _Source = None,
-    modes: _Modes = 8,
-    chips: _Chips = 1,
-    mesh: MeshKind = None,
-    gains: Gains = None,
-    form: _Form = None,
-    components: Components = None,
-    phase_error: _PhaseError = 0.1,
-    coupler_error: _CouplerError = 0.02,
-    loss: _Loss = 0.0,
-    loss_spread: Annotated[float, option("Its standard deviation; not fitted.", "DB")] = 0.0,
-    heater_spread: _Heaters = 0.01,
-    crosstalk: _Crosstalk = 0.0,
-    dac_bits: Annotated[int, count_option("--dac-bits", "Of the phase settings; 0 is continuous.", "B")] = 0,
-    power_noise: _Noise = 1e-3,
-    unknown_offsets: _Unknown = False,
-    output_orders: _Orders = None,
-    drift: _Drift = 0.0,
-    aging: _Aging = 0.0,
-    settings: _Settings = None,
-    seed: Annotated[int, count_option("--seed", "Of matrices, devices, settings and noise.", least=0)] = 0,
-    figure: Annotated[Path | None, figure_option("Draw the convergence and the errors")] = None,
+    modes: Count = 8,
+    chips: Count = 1,
+    mapping: Mapping,
+    phase_error: float = 0.1,
+    coupler_error: float = 0.02,
+    heater_spread: float = 0.01,
+    devices: Annotated[partial[NonIdealities], Options(read_devices, without=("detector_noise",))],
+    power_noise: float = 1e-3,
+    unknown_offsets: bool = False,
+    output_orders: Natural | None = None,
+    drift: float = 0.0,
+    aging: float = 0.0,
+    settings: Count | None = None,
+    seed: Natural = 0,
+    figure: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Calibrate simulated chips with unknown errors from their output powers, and count the measurements."""
-    how = NonIdealities(
-        phase_error=phase_error,
-        coupler_error=coupler_error,
-        loss_db=loss,
-        loss_spread_db=loss_spread,
-        heater_spread=heater_spread,
-        thermal_crosstalk=crosstalk,
-        dac_bits=dac_bits,
-    )
+    """Calibrate simulated chips with unknown errors from their output powers, and count the measurements.
+
+    Args:
+        network (NET.npz): A network: P, each layer and T are chips; without it random unitary matrices.
+        modes: Of each random unitary matrix.
+        chips: Random unitary matrices, each on a chip of its own.
+        form: Of a network: economy, compact or svd, as in `onn map`; economy unless the file stores one.
+        phase_error (RAD): Unknown offset of every phase, standard deviation; 0.1 is assumed.
+        coupler_error (RAD): Mixing angle of every coupler; silicon: 0.01 to 0.02.
+        heater_spread (SHARE): Of every heater's phase for a command, standard deviation; 0.01 is assumed. Fitted.
+        loss (DB): Of every MZI; one loss for all is fitted.
+        loss_spread (DB): Its standard deviation; not fitted.
+        crosstalk (SHARE): Of a heater's phase that reaches each nearest heater; fitted.
+        power_noise (SHARE): Of a power, as a share of the input power; 1e-3 is assumed.
+        unknown_offsets: Phase offsets from a whole turn, found by sweeps first; random matrices.
+        output_orders: Orders of the outputs to try where couplers cannot split so, 20.
+        drift (RAD): Of every phase between two settings, standard deviation.
+        aging (RAD): Of every phase afterwards; then 4 settings calibrate again.
+        settings: Settings that are measured.
+        seed: Of matrices, devices, settings and noise.
+        figure: Draw the convergence and the errors (.svg, .png, .pdf).
+    """
+    how = devices(phase_error=phase_error, coupler_error=coupler_error, heater_spread=heater_spread)
     conditions = Conditions(
         power_noise=power_noise,
         drift=drift,
@@ -132,25 +97,24 @@ def calibrate(
     if network is not None and (unknown_offsets or output_orders is not None):
         option_name = "--unknown-offsets" if unknown_offsets else "--output-orders"
         raise ConfigError(f"{option_name}: for random matrices on one mesh each, not for a network")
-    if crosstalk > 0.1:
-        raise ConfigError(f"--crosstalk {crosstalk:g}: expected at most 0.1, settings cannot cancel more")
+    if how.thermal_crosstalk > 0.1:
+        raise ConfigError(f"--crosstalk {how.thermal_crosstalk:g}: expected at most 0.1, settings cannot cancel more")
     if modes > _MOST_MODES:
         raise ConfigError(f"--modes {modes}: expected at most {_MOST_MODES}")
     check_outputs([figure])
-    given = {"form": form, "mesh": mesh, "gains": gains, "components": components}
-    mapping = chosen_mapping(network, MeshMapping(), given)
-    options = {**mapping.to_json(), "devices": asdict(how), "conditions": asdict(conditions)}
+    chosen = mapping(network, MeshMapping())
+    options = {**chosen.to_json(), "devices": asdict(how), "conditions": asdict(conditions)}
     loaded = load_network(network) if network is not None else None
     origin = provenance([options, network_hash(*loaded) if loaded else [modes, chips]], seed)
     with progress("Steps of the fits", None) as advance:
         if loaded is None:
             rows = []
             for chip in range(chips):
-                ideal = random_mesh(modes, mapping.mesh, seed + chip)
+                ideal = random_mesh(modes, chosen.mesh, seed + chip)
                 rows.append({"name": str(chip), **try_calibration(ideal, how, conditions, seed + chip, advance).row()})
             found: Document = {"chips": rows}
         else:
-            mapped = map_averager(*loaded, mapping)
+            mapped = map_averager(*loaded, chosen)
             found = calibrate_averager(mapped, how, conditions, words=_WORDS, seed=seed, advance=advance)
     document = {
         "schema": "lightloom.onn-calibrate/1",

@@ -5,19 +5,11 @@ from math import inf, log10
 from pathlib import Path
 from typing import Annotated
 
+from pydantic import Field
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.app.cli.options import (
-    Json,
-    check_outputs,
-    count_option,
-    draw,
-    figure_option,
-    option,
-    print_result,
-    read_settings,
-)
+from lightloom.app.cli.options import Json, check_outputs, draw, print_result, read_settings
 from lightloom.core.errors import ConfigError
 from lightloom.machines.reducers.compare import DRAWS, FORFEITS, ReducerComparison
 from lightloom.machines.reducers.compare import compare_reducers as compare
@@ -31,28 +23,31 @@ _TURNS = 12
 
 def compare_reducers(
     *,
-    servers: Annotated[int, count_option("--servers", "Servers whose codes are averaged, 2 to 32.")],
-    bits: Annotated[int, count_option("--bits", "Bits of a code.", "B")] = 8,
-    word_errors: Annotated[
-        float,
-        option("Share of wrong words that sums in the light may have; error correction of them is not counted.", "S"),
-    ] = 1e-6,
-    settings: Annotated[
-        list[str] | None, option("constant=value, in the constant's unit (--json lists all); repeatable.", name="--set")
-    ] = None,
-    pair: Annotated[
-        str, option("The two rivals whose difference is explained: A,B.", "A,B")
-    ] = "digit-sum,reducer-asic",
-    draws: Annotated[int, count_option("--draws", "Draws of all constants behind the ranges.", least=20)] = DRAWS,
-    figure: Annotated[Path | None, figure_option("Draw energies with their ranges, and what turns the verdict")] = None,
+    servers: int,
+    bits: int = 8,
+    word_errors: float = 1e-6,
+    set: list[str] | None = None,
+    pair: str = "digit-sum,reducer-asic",
+    draws: Annotated[int, Field(ge=20)] = DRAWS,
+    figure: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Compare networks, sums of digits, reducer chips and switches: energy, latency, light, limits, the verdict."""
+    """Compare networks, sums of digits, reducer chips and switches: energy, latency, light, limits, the verdict.
+
+    Args:
+        servers: Servers whose codes are averaged, 2 to 32.
+        bits (B): Bits of a code.
+        word_errors (S): Share of wrong words that sums in the light may have; error correction of them is not counted.
+        set: constant=value, in the constant's unit (--json lists all); repeatable.
+        pair (A,B): The two rivals whose difference is explained: A,B.
+        draws: Draws of all constants behind the ranges.
+        figure: Draw energies with their ranges, and what turns the verdict (.svg, .png, .pdf).
+    """
     names = tuple(name.strip() for name in pair.split(","))
     if len(names) != 2:
         raise ConfigError(f"--pair {pair!r}: expected two rivals, such as digit-sum,reducer-asic")
     check_outputs([figure])
-    given = read_settings(settings)
+    given = read_settings(set)
     with progress("Comparing", None):
         made = compare(servers, bits, word_errors=word_errors, given=given, pair=(names[0], names[1]), draws=draws)
     document = made.to_json()

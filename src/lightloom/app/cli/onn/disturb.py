@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from rich.table import Table
 
-from lightloom.app.cli.onn.files import POINTS, chosen_mapping, mapping_words, sweep_parts, sweep_values
-from lightloom.app.cli.options import (
-    Components,
-    Gains,
-    Json,
-    MeshKind,
-    Network,
-    check_outputs,
-    count_option,
-    draw,
-    figure_option,
-    option,
-    print_result,
+from lightloom.app.cli.derived import Options
+from lightloom.app.cli.onn.files import (
+    DEVICES,
+    POINTS,
+    Mapping,
+    device_errors,
+    mapping_words,
+    read_devices,
+    sweep_parts,
+    sweep_values,
 )
+from lightloom.app.cli.options import Json, Network, check_outputs, draw, print_result
 from lightloom.core.errors import INSTALL_TORCH, ConfigError, UnknownNameError, UnsupportedError
+from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.cascade import cascade_hash, is_cascade, load_cascade
 from lightloom.photonics.averaging.mapped import (
@@ -80,11 +80,6 @@ def measured_accuracy(
     return {"schema": "lightloom.onn-test-accuracy/1", **asdict(result)}
 
 
-def device_errors(fields: Mapping[str, float]) -> str:
-    """Return the errors of devices in words; ``fields`` are those of `NonIdealities`."""
-    return ", ".join(f"{WORDS[name]} {value:g}" for name, value in fields.items() if value) or "none"
-
-
 def accuracy_table(document: Document, network: Path) -> Table:
     """Return the accuracies as a table."""
     difference = 100 * (document["test_accuracy"] - document["test_accuracy_float32"])
@@ -101,16 +96,6 @@ def accuracy_table(document: Document, network: Path) -> Table:
     return facts_table(rows, title=f"{network}: LeNet on MNIST, {run}")
 
 
-_FIELDS = {
-    "phase-error": "phase_error",
-    "coupler-error": "coupler_error",
-    "loss": "loss_db",
-    "loss-spread": "loss_spread_db",
-    "heater-spread": "heater_spread",
-    "crosstalk": "thermal_crosstalk",
-    "dac-bits": "dac_bits",
-    "detector-noise": "detector_noise",
-}
 _SHOWN = ("form", "mesh", "gains", "components", "units", "calibration", "correct", "draws")
 _CALIBRATIONS = {
     "rows": "each makes up for what its output loses",
@@ -119,65 +104,45 @@ _CALIBRATIONS = {
 }
 
 
-_Form = Annotated[
-    str | None, option("economy, compact, svd or sigma-u, as in `onn map`; economy unless the file stores one.")
-]
-_Crosstalk = Annotated[float, option("Of a heater's phase that reaches each nearest heater.", "SHARE")]
-_DetectorNoise = Annotated[float, option("Of full scale, at units and receivers.", "SHARE")]
-_Sweep = Annotated[
-    list[str] | None,
-    option(
-        f"Accuracy against one of {', '.join(_FIELDS)}; repeatable. Steps are equal ratios, equal from 0.",
-        "NAME=LOW..HIGH[:POINTS]",
-    ),
-]
-_Correct = Annotated[bool, option("Couplers and crosstalk are measured and made up for.", name="--correct")]
-_Uncalibrated = Annotated[
-    bool, option("Amplifiers are not set to make up for what is lost evenly.", name="--uncalibrated")
-]
-_Units = Annotated[bool, option("Disturb P and T too, and count words that servers receive.", name="--units")]
-_Samples = Annotated[
-    int, count_option("--samples", "Grid points behind one accuracy; all where there are no more.", least=1)
-]
-_Train = Annotated[
-    bool, option("Train a model on MNIST whose gradients are averaged on these devices.", name="--train")
-]
-_Data = Annotated[Path | None, option("Folder with MNIST, for --train; $LIGHTLOOM_DATA unless given.")]
-
-
 def disturb(
-    *,
     network: Network,
-    phase_error: Annotated[float, option("Of every phase, standard deviation.", "RAD")] = 0.0,
-    coupler_error: Annotated[float, option("Mixing angle of every coupler.", "RAD")] = 0.0,
-    loss: Annotated[float, option("Of every MZI.", "DB")] = 0.0,
-    loss_spread: Annotated[float, option("Its standard deviation.", "DB")] = 0.0,
-    heater_spread: Annotated[float, option("Of every heater's phase for a command.", "SHARE")] = 0.0,
-    crosstalk: _Crosstalk = 0.0,
-    dac_bits: Annotated[int, count_option("--dac-bits", "Of the phase settings; 0 is continuous.", "B")] = 0,
-    detector_noise: _DetectorNoise = 0.0,
-    sweep: _Sweep = None,
-    draws: Annotated[int, count_option("--draws", "Fabrications behind each accuracy.", least=1)] = 20,
-    correct: _Correct = False,
-    uncalibrated: _Uncalibrated = False,
-    form: _Form = None,
-    mesh: MeshKind = None,
-    gains: Gains = None,
-    components: Components = None,
-    units: _Units = False,
-    samples: _Samples = 400_000,
-    seed: Annotated[int, count_option("--seed", "Of the devices, or of the training.")] = 0,
-    figure: Annotated[Path | None, figure_option("Draw the sweeps")] = None,
-    train: _Train = False,
-    data: _Data = None,
-    iterations: Annotated[int, count_option("--iterations", "Of the training.", least=1)] = 1000,
-    folder: Annotated[Path | None, option("Keeps what is trained, to resume it.")] = None,
+    *,
+    devices: Annotated[partial[NonIdealities], Options(read_devices)],
+    sweep: list[str] | None = None,
+    draws: Count = 20,
+    correct: bool = False,
+    uncalibrated: bool = False,
+    mapping: Mapping,
+    units: bool = False,
+    samples: Count = 400_000,
+    seed: int = 0,
+    figure: Path | None = None,
+    train: bool = False,
+    data: Path | None = None,
+    iterations: Count = 1000,
+    folder: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Fabricate a network's meshes many times, and count how often the average still comes out right."""
-    given = (phase_error, coupler_error, loss, loss_spread, heater_spread, crosstalk, dac_bits, detector_noise)
-    fields = dict(zip(_FIELDS.values(), given, strict=True))
-    how = NonIdealities(**cast(Any, fields))
+    """Fabricate a network's meshes many times, and count how often the average still comes out right.
+
+    Args:
+        sweep (NAME=LOW..HIGH[:POINTS]): Accuracy against one of phase-error, coupler-error, loss, loss-spread,
+            heater-spread, crosstalk, dac-bits, detector-noise; repeatable. Steps are equal ratios, equal from 0.
+        draws: Fabrications behind each accuracy.
+        correct: Couplers and crosstalk are measured and made up for.
+        uncalibrated: Amplifiers are not set to make up for what is lost evenly.
+        form: economy, compact, svd or sigma-u, as in `onn map`; economy unless the file stores one.
+        units: Disturb P and T too, and count words that servers receive.
+        samples: Grid points behind one accuracy; all where there are no more.
+        seed: Of the devices, or of the training.
+        figure: Draw the sweeps (.svg, .png, .pdf).
+        train: Train a model on MNIST whose gradients are averaged on these devices.
+        data: Folder with MNIST, for --train; $LIGHTLOOM_DATA unless given.
+        iterations: Of the training.
+        folder: Keeps what is trained, to resume it.
+    """
+    how = devices()
+    fields = {field: getattr(how, field) for field in DEVICES.values()}
     sweeps = [_read_sweep(text) for text in sweep or []]
     for field, values in sweeps:
         replace(how, **cast(Any, {field: values[-1]}))  # the largest value is refused before anything is computed
@@ -185,11 +150,10 @@ def disturb(
     if figure is not None and not sweeps:
         raise ConfigError("--figure draws sweeps: give --sweep NAME=LOW..HIGH too")
     check_outputs([figure])
-    given_mapping = {"form": form, "mesh": mesh, "gains": gains, "components": components}
     if train:
         if sweeps or correct or uncalibrated:
             raise ConfigError("--train takes the errors of the devices, not --sweep, --correct or --uncalibrated")
-        if units or any(value is not None for value in given_mapping.values()):
+        if units or mapping.keywords:
             raise ConfigError(
                 "--train maps by economy, with a gain a row: not with --form, --mesh, --gains, --components, --units"
             )
@@ -202,10 +166,10 @@ def disturb(
         return
     if data is not None or folder is not None:
         raise ConfigError(f"{'--data' if data is not None else '--folder'} is of --train: expected --train too")
-    mapping = chosen_mapping(network, MeshMapping(), given_mapping, exact=False)
-    calibration = "none" if uncalibrated else "rows" if mapping.gains == "rows" else "matrix"
-    options = {"calibration": calibration, "correct": correct, **mapping.to_json(), "units": units, **counts}
-    digest, mapped, judge, facts = _subject(network, mapping, options)
+    chosen = mapping(network, MeshMapping(), exact=False)
+    calibration = "none" if uncalibrated else "rows" if chosen.gains == "rows" else "matrix"
+    options = {"calibration": calibration, "correct": correct, **chosen.to_json(), "units": units, **counts}
+    digest, mapped, judge, facts = _subject(network, chosen, options)
     origin = provenance([digest, fields, sweep, options, seed], seed)
     with progress("Fabrications", draws * (1 + sum(len(values) for _, values in sweeps))) as advance:
 
@@ -246,8 +210,8 @@ def _read_sweep(text: str) -> tuple[str, list[float]]:
         UnknownNameError: no such error of a device.
     """
     name, low_text, high_text, points_text = sweep_parts(text, "phase-error=1e-4..1e-2:9")
-    if name not in _FIELDS:
-        raise UnknownNameError("sweep", name, _FIELDS)
+    if name not in DEVICES:
+        raise UnknownNameError("sweep", name, DEVICES)
     try:
         low, high = float(low_text), float(high_text)
         points = int(points_text) if points_text else POINTS
@@ -255,7 +219,7 @@ def _read_sweep(text: str) -> tuple[str, list[float]]:
         raise ConfigError(f"--sweep {text!r}: expected numbers, e.g. phase-error=1e-4..1e-2:9") from error
     if not (0 <= low < high < math.inf) or not 2 <= points <= 1000:
         raise ConfigError(f"--sweep {text!r}: expected 0 <= LOW < HIGH and 2 to 1000 points")
-    return _FIELDS[name], sweep_values(name, low, high, points)
+    return DEVICES[name], sweep_values(name, low, high, points)
 
 
 def _subject(path: Path, mapping: MeshMapping, options: Document) -> tuple[str, MappedParts, Evaluate, Document]:

@@ -1,20 +1,22 @@
 """Files that the ``onn`` commands read and check, and their picture of errors against noise."""
 
 import math
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 
+from lightloom.app.cli.derived import Options
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import check_writable
 from lightloom.core.results import Document, provenance_line
 from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork, load_mapping
 from lightloom.photonics.averaging.proof import input_bound, noisy_accuracy
+from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes.mapping import MeshMapping
 from lightloom.reports.figures.canvas import save
-from lightloom.reports.figures.photonics import noise_figure, noise_steps
+from lightloom.reports.figures.photonics import WORDS, noise_figure, noise_steps
 from lightloom.reports.progress import progress
 
 
@@ -57,25 +59,39 @@ def draw_noise(
 
 
 def chosen_mapping(
-    network: Path | None, default: MeshMapping, given: Mapping[str, Any], exact: bool = True
+    network: Path | None,
+    default: MeshMapping,
+    exact: bool = True,
+    *,
+    form: str | None = None,
+    mesh: str | None = None,
+    gains: str | None = None,
+    components: Annotated[bool | None, "--components/--whole"] = None,
 ) -> MeshMapping:
-    """Return the mapping of the options that are not None, else that stored in the file, else the command's default.
+    """Return the mapping of the options that are given, else that stored in the file, else the command's default.
 
     Args:
         network: file of a network, a cascade or a matrix; only networks store a mapping.
         default: mapping of the command.
-        given: form, mesh, gains and components as options; None where one is not given.
         exact: whether the form must not be an approximation.
+        form: economy, compact or svd, as in `onn map`; economy unless the file stores one.
+        mesh: ``rectangular`` (also the default) or triangular.
+        gains: ``rows`` (also the default): a gain for each output; common: one for all of a matrix.
+        components: Meshes of a matrix's connected components, whose waveguides cross, or of it whole.
 
     Raises:
         InputError: an option has an unknown value, or the file cannot be read.
     """
-    options = {name: value for name, value in given.items() if value is not None}
+    given = {"form": form, "mesh": mesh, "gains": gains, "components": components}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     chosen = default.but(**options)
     if exact:
         chosen.exact()
     stored = stored_mapping(network)
     return chosen if stored is None else stored.but(**options)
+
+
+Mapping = Annotated[partial[MeshMapping], Options(chosen_mapping, without=("exact",))]
 
 
 def stored_mapping(network: Path | None) -> MeshMapping | None:
@@ -87,6 +103,56 @@ def mapping_words(document: Document, network: Path | None) -> str:
     """Return the mapping of a command's document in words, and that the file stores it if it does."""
     mapping = MeshMapping(**{name: document[name] for name in MeshMapping.__dataclass_fields__})
     return f"{mapping}{' (stored in the file)' if stored_mapping(network) == mapping else ''}"
+
+
+# Errors of devices, as options and in words.
+
+DEVICES = {
+    "phase-error": "phase_error",
+    "coupler-error": "coupler_error",
+    "loss": "loss_db",
+    "loss-spread": "loss_spread_db",
+    "heater-spread": "heater_spread",
+    "crosstalk": "thermal_crosstalk",
+    "dac-bits": "dac_bits",
+    "detector-noise": "detector_noise",
+}
+"""Options and the fields of `NonIdealities` that they set."""
+
+
+def read_devices(
+    *,
+    phase_error: float = 0.0,
+    coupler_error: float = 0.0,
+    loss: float = 0.0,
+    loss_spread: float = 0.0,
+    heater_spread: float = 0.0,
+    crosstalk: float = 0.0,
+    dac_bits: int = 0,
+    detector_noise: float = 0.0,
+) -> NonIdealities:
+    """Return the errors of devices that the options state.
+
+    Args:
+        phase_error (RAD): Of every phase, standard deviation.
+        coupler_error (RAD): Mixing angle of every coupler.
+        loss (DB): Of every MZI.
+        loss_spread (DB): Its standard deviation.
+        heater_spread (SHARE): Of every heater's phase for a command.
+        crosstalk (SHARE): Of a heater's phase that reaches each nearest heater.
+        dac_bits (B): Of the phase settings; 0 is continuous.
+        detector_noise (SHARE): Of full scale, at units and receivers.
+
+    Raises:
+        ConfigError: a value is out of range.
+    """
+    given = (phase_error, coupler_error, loss, loss_spread, heater_spread, crosstalk, dac_bits, detector_noise)
+    return NonIdealities(**cast(Any, dict(zip(DEVICES.values(), given, strict=True))))
+
+
+def device_errors(fields: Document) -> str:
+    """Return the errors of devices in words; ``fields`` are those of `NonIdealities`."""
+    return ", ".join(f"{WORDS[name]} {value:g}" for name, value in fields.items() if value) or "none"
 
 
 # Sweeps of errors and of options: NAME=LOW..HIGH[:POINTS].

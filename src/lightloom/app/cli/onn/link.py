@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 from rich.table import Table
 
-from lightloom.app.cli.derived import Options
+from lightloom.app.cli.derived import Help, Options
 from lightloom.app.cli.onn.files import POINTS, Mapping, mapping_words, sweep_parts, sweep_values
-from lightloom.app.cli.options import Json, check_outputs, draw, print_result
+from lightloom.app.cli.options import Json, Network, check_outputs, draw, print_result
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
@@ -94,13 +94,13 @@ def read_link(*, ideal: bool = False, **texts: str) -> Link:
 
 
 _TEXTS = {
-    name.replace("-", "_"): ("NAME" if row.unit == "name" else row.unit.upper(), row.help)
+    name.replace("-", "_"): Help(row.help, "NAME" if row.unit == "name" else row.unit.upper())
     for name, row in OPTIONS.items()
 }
 
 
 def link(
-    network: Path,
+    network: Network,
     *,
     settings: Annotated[partial[Link], Options(read_link, texts=_TEXTS)],
     words: Count = 20_000,
@@ -115,7 +115,6 @@ def link(
     """Send words through an averager in watts: word error rate, what causes it, lasers, peaks.
 
     Args:
-        network (NET.npz): As `onn build` and `onn train` write it.
         words: Words sent through each fabrication, half near-equal.
         draws: Fabrications behind each rate.
         sweep (NAME=LOW..HIGH[:POINTS]): Word error rate against an option of the link; repeatable. Steps are equal

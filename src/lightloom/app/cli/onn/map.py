@@ -5,27 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import typer
 from rich.table import Table
 
-from lightloom.app.cli.onn.files import chosen_mapping, mapping_words
-from lightloom.app.cli.options import (
-    Components,
-    Gains,
-    Json,
-    MeshKind,
-    Network,
-    check_outputs,
-    draw,
-    figure_option,
-    option,
-    print_json,
-    print_result,
-)
+from lightloom.app.cli.onn.files import Mapping, mapping_words
+from lightloom.app.cli.options import Json, Network, check_outputs, draw, print_json, print_result
 from lightloom.core.array_files import read_npy
 from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, UnknownNameError
@@ -48,7 +37,7 @@ from lightloom.photonics.meshes.files import (
     save_phases,
 )
 from lightloom.photonics.meshes.files import netlist as netlist_of
-from lightloom.photonics.meshes.mapping import FORMS, MappedBlocks, MeshMapping, decibels, full_count, map_part
+from lightloom.photonics.meshes.mapping import FORMS, MeshMapping, decibels, full_count, map_part
 from lightloom.photonics.meshes.mesh import Mesh
 from lightloom.reports.console import facts_table, plain_table
 from lightloom.reports.figures.photonics import chain_figure, chip_figure, part_figure
@@ -67,40 +56,42 @@ _TOLERANCE = 1e-9
 """Relative difference up to which phases carry out the matrices that they are said to."""
 
 
-_Source = Annotated[Path | None, typer.Argument(metavar="NET.npz|MATRIX.npy", help="A network, or a single matrix.")]
-_MapForm = Annotated[
-    str | None,
-    option(
-        "economy (unless the file stores another), compact, svd (the paper's), sigma-u (its approximation), or unitary."
-    ),
-]
-_Switch = Annotated[
-    str | None,
-    option("Instead of a file: the meshes as a circuit switch from input i to the i-th of these outputs.", "O,O,..."),
-]
 _MOST_PORTS = 512
-_Phases = Annotated[Path | None, option("Read phases instead, and check that they are those of --like.", "FILE")]
 
 
 def map_to_meshes(
+    source: Path | None = None,
     *,
-    source: _Source = None,
-    form: _MapForm = None,
-    mesh: MeshKind = None,
-    gains: Gains = None,
-    components: Components = None,
-    units: Annotated[bool, option("P and T of the averager too.", name="--units")] = False,
-    phases: _Phases = None,
-    like: Annotated[Path | None, option("What --phases belong to.", "NET.npz|MATRIX.npy")] = None,
-    switch: _Switch = None,
-    out: Annotated[Path | None, option("Write all phases (.json or .npz).")] = None,
-    netlist: Annotated[Path | None, option("Write SAX netlists of all meshes (.json).")] = None,
-    figure: Annotated[Path | None, figure_option("Draw the meshes of one layer")] = None,
-    layer: Annotated[str | None, option("The layer that --figure draws, 1 without it.", "N|P|T")] = None,
-    chain: Annotated[Path | None, figure_option("Draw the whole network")] = None,
+    form: str | None = None,
+    mapping: Mapping,
+    units: bool = False,
+    phases: Path | None = None,
+    like: Path | None = None,
+    switch: str | None = None,
+    out: Path | None = None,
+    netlist: Path | None = None,
+    figure: Path | None = None,
+    layer: str | None = None,
+    chain: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Decompose matrices into MZI meshes: counts, columns, gain, error, phases; or check a file of phases."""
+    """Decompose matrices into MZI meshes: counts, columns, gain, error, phases; or check a file of phases.
+
+    Args:
+        source (NET.npz|MATRIX.npy): A network, or a single matrix.
+        form: ``economy`` (unless the file stores another), compact, svd (the paper's), sigma-u (its approximation), or
+            unitary.
+        units: P and T of the averager too.
+        phases (FILE): Read phases instead, and check that they are those of --like.
+        like (NET.npz|MATRIX.npy): What --phases belong to.
+        switch (O,O,...): Instead of a file: the meshes as a circuit switch from input i to the i-th of these outputs.
+        out: Write all phases (.json or .npz).
+        netlist: Write SAX netlists of all meshes (.json).
+        figure: Draw the meshes of one layer (.svg, .png, .pdf).
+        layer (N|P|T): The layer that --figure draws, 1 without it.
+        chain: Draw the whole network (.svg, .png, .pdf).
+    """
+    components = mapping.keywords.get("components")
     if switch is not None:
         if any(given is not None for given in (source, phases, like)) or units or components or form is not None:
             raise ConfigError("--switch takes no file, --phases, --like, --units, --components or --form")
@@ -113,13 +104,13 @@ def map_to_meshes(
         raise ConfigError(f"{str(netlist)!r}: expected a name that ends in .json")
     check_outputs([figure, chain], [out, netlist])
     origin_path = Path("switch") if switch is not None else cast(Path, like if source is None else source)
-    mapping = _chosen(origin_path, form, mesh, gains, components)
+    chosen = _chosen(origin_path, form, mapping)
     arguments, matrices, groups = _read(origin_path, units) if switch is None else _permutation(switch)
     drawn = _drawn_name(layer, matrices)
-    parts = _mapped(matrices, mapping, form == _UNITARY)
-    mapped = mapping.to_json() | ({"form": _UNITARY} if form == _UNITARY else {})
+    parts = _mapped(matrices, chosen, form == _UNITARY)
+    mapped = chosen.to_json() | ({"form": _UNITARY} if form == _UNITARY else {})
     if phases is not None:
-        _check(phases, parts, origin_path, [mapped["form"], mapping.mesh], as_json)
+        _check(phases, parts, origin_path, [mapped["form"], chosen.mesh], as_json)
         return
     rows = [
         _map_row(name, part, matrices[name]) | {"copies": groups if name.startswith("level 1") else 1}
@@ -198,18 +189,15 @@ def _crossings(parts: dict[str, Part]) -> int:
     return part_crossings(matrices) if matrices else 0
 
 
-def _chosen(
-    source: Path, form: str | None, mesh: str | None, gains: str | None, components: bool | None
-) -> MeshMapping:
+def _chosen(source: Path, form: str | None, mapping: partial[MeshMapping]) -> MeshMapping:
     """Return the mapping; that of a unitary matrix has no form, and is one mesh."""
     if form is not None and form not in (*FORMS, _UNITARY):
         raise UnknownNameError("form", form, (*FORMS, _UNITARY))
     if form != _UNITARY:
-        given = {"form": form, "mesh": mesh, "gains": gains, "components": components}
-        return chosen_mapping(source, MeshMapping(), given, exact=False)
-    if components:
+        return mapping(source, MeshMapping(), exact=False, form=form)
+    if mapping.keywords.get("components"):
         raise ConfigError("--components: a unitary matrix becomes one mesh, give --form svd, economy or compact")
-    return chosen_mapping(None, MeshMapping(), {"mesh": mesh, "gains": gains})
+    return mapping(None, MeshMapping(), components=None)
 
 
 def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) -> dict[str, Part]:
@@ -287,36 +275,37 @@ def _map_parts(document: Document, source: Path) -> Iterator[Table]:
 
 _DETUNED = (0.1e-9, 0.4e-9, 0.8e-9, 1.6e-9)
 """Distances from the chip's wavelength in metres: 0.8 nm is 100 GHz near 1550 nm."""
-_ChipForm = Annotated[
-    str | None, option("economy, compact or svd, as in `onn map`; compact unless the file stores one.")
-]
 
 
 def chip(
-    *,
     network: Network,
-    form: _ChipForm = None,
-    mesh: MeshKind = None,
-    gains: Gains = None,
-    components: Components = None,
-    pitch: Annotated[float, option("Of neighbouring waveguides; an assumption.", "UM")] = Rules().pitch,
-    netlist: Annotated[Path | None, option("Write the netlist of the whole chip for SAX (.json).")] = None,
-    gds: Annotated[Path | None, option("Write the layout (.gds); needs the extra gds.")] = None,
-    figure: Annotated[Path | None, figure_option("Draw the floor plan")] = None,
+    *,
+    mapping: Mapping,
+    pitch: float = Rules().pitch,
+    netlist: Path | None = None,
+    gds: Path | None = None,
+    figure: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Lay out a whole averager (P, layers, gains, units, T): footprint, heaters, ports, netlist, GDS."""
-    given = {"form": form, "mesh": mesh, "gains": gains, "components": components}
+    """Lay out a whole averager (P, layers, gains, units, T): footprint, heaters, ports, netlist, GDS.
+
+    Args:
+        form: economy, compact or svd, as in `onn map`; compact unless the file stores one.
+        pitch (UM): Of neighbouring waveguides; an assumption.
+        netlist: Write the netlist of the whole chip for SAX (.json).
+        gds: Write the layout (.gds); needs the extra gds.
+        figure: Draw the floor plan (.svg, .png, .pdf).
+    """
     for path, ending in ((netlist, ".json"), (gds, ".gds")):
         if path is not None and path.suffix != ending:
             raise ConfigError(f"{str(path)!r}: expected a name that ends in {ending}")
     check_outputs([figure], [netlist, gds])
     rules, dispersion = Rules(pitch=pitch), Dispersion()
-    mapping = chosen_mapping(network, MeshMapping(form="compact"), given)
+    chosen = mapping(network, MeshMapping(form="compact"))
     weights, arguments = load_network(network)
-    averager = map_averager(weights, arguments, mapping)
+    averager = map_averager(weights, arguments, chosen)
     plan = floor_plan(averager, rules)
-    options = mapping.to_json()
+    options = chosen.to_json()
     origin = provenance([network_hash(weights, arguments), options, asdict(rules), asdict(dispersion)])
     document = _document(averager, plan, dispersion) | options | {"provenance": origin}
     if gds is not None:
@@ -368,7 +357,7 @@ def _chip_row(name: str, part: AveragerPart) -> Document:
         "name": name,
         "inputs": part.shape[1],
         "outputs": part.shape[0],
-        "blocks": len(part.blocks) if isinstance(part, MappedBlocks) else 1,
+        "blocks": len(part.blocks),
         "mzi_count": part.mzis,
         "columns": part.depth,
         "least_gain_db": min(levels),

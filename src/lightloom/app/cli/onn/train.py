@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from rich.table import Table
 
+from lightloom.app.cli.derived import Options, read_count
 from lightloom.app.cli.onn.build import train_levels
-from lightloom.app.cli.onn.disturb import device_errors
-from lightloom.app.cli.onn.files import check_network_name
-from lightloom.app.cli.options import (
-    Json,
-    NetworkOut,
-    Nonlinearity,
-    Rounding,
-    check_outputs,
-    count_option,
-    draw,
-    figure_option,
-    option,
-    print_result,
-    read_count,
-)
+from lightloom.app.cli.onn.files import check_network_name, device_errors, read_devices
+from lightloom.app.cli.options import Json, check_outputs, draw, print_result
 from lightloom.core.errors import INSTALL_TORCH, ConfigError, UnsupportedError
+from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.networks import TABLE_I, FunctionArguments, save_network
 from lightloom.photonics.devices import NonIdealities
@@ -39,59 +29,73 @@ if TYPE_CHECKING:
     from lightloom.photonics.onn.training import Trained
 
 
-_DEVICES = ("phase_error", "coupler_error", "loss_db", "dac_bits")
-_Scenario = Annotated[
-    int | None, count_option("--scenario", "A row of the paper's Table I; 1 unless --servers is given.", "1..4")
-]
-_Layers = Annotated[str | None, option("Signals: inputs, hidden layers, outputs.", "4-64-...-4")]
-_Form = Annotated[str | None, option("cayley (Σ·U throughout), periodic (projected, as the paper does), or free.")]
-_Approximated = Annotated[str | None, option("Matrices in that form; the paper's, or all of --layers.", "1,2,...")]
-_Noise = Annotated[float, option("Train for noise on every signal, a share of full scale.", "S")]
-_AwareFrom = Annotated[float | None, option("Share of the training after which devices err; half of it.", "SHARE")]
-_Cascade = Annotated[
-    int | None,
-    count_option("--cascade", "Two levels: a network of N servers for each group, one above them.", "GROUPS", least=1),
-]
-_Widths = Annotated[str, option("Neurons of hidden layers, for --search.", "W,W,...")]
-_Folder = Annotated[Path | None, option("Keeps a checkpoint; an interrupted training is resumed.")]
+_NOT_TRAINED = ("loss_spread", "heater_spread", "crosstalk", "detector_noise")
+"""Errors of devices that trainings do not know of."""
 
 
 def train(
     *,
-    scenario: _Scenario = None,
-    servers: Annotated[int | None, count_option("--servers", "Instead of a scenario.")] = None,
-    bits: Annotated[int | None, count_option("--bits", "Bits of a code.", "B")] = None,
-    layers: _Layers = None,
-    form: _Form = None,
-    approximated: _Approximated = None,
-    noise: _Noise = 0.0,
-    phase_error: Annotated[float, option("Train through meshes whose phases err, standard deviation.", "RAD")] = 0.0,
-    coupler_error: Annotated[float, option("The same for the mixing angle of every coupler.", "RAD")] = 0.0,
-    loss: Annotated[float, option("The same for the loss of every MZI.", "DB")] = 0.0,
-    dac_bits: Annotated[int, count_option("--dac-bits", "The same for phases rounded to so many bits.", "B")] = 0,
-    aware_from: _AwareFrom = None,
-    nonlinearity: Nonlinearity = "relu",
-    rounding: Rounding = "floor",
-    cpu_seconds: Annotated[float | None, option("Train for so long, instead of --epochs.", "S")] = None,
-    epochs: Annotated[int | None, count_option("--epochs", "Passes over the grid.", "E")] = None,
-    batch: Annotated[int | None, count_option("--batch", "Inputs of a step.", "B", least=1)] = None,
-    gradient_epochs: Annotated[
-        int, count_option("--gradient-epochs", "Last epochs with the loss of the mean code (eq. 7, phase 2).", "E")
-    ] = 0,
-    gradient_loss: Annotated[str, option("That loss: raw, or straight-through received levels.")] = "raw",
-    seed: Annotated[int, count_option("--seed", "Seed of weights, order and noise.", "S")] = 0,
-    threads: Annotated[int, count_option("--threads", "PyTorch's threads; other counts round differently.")] = 1,
-    device: Annotated[str, option("cpu, cuda, ...")] = "cpu",
-    cascade: _Cascade = None,
-    search: Annotated[bool, option("Depths and widths by successive halving.", name="--search")] = False,
-    widths: _Widths = "16,32,64",
-    depths: Annotated[str, option("Hidden layers, for --search.", "D,D,...")] = "3,5",
-    folder: _Folder = None,
-    out: NetworkOut = None,
-    figure: Annotated[Path | None, figure_option("Draw errors and loss by epoch")] = None,
+    scenario: int | None = None,
+    servers: int | None = None,
+    bits: int | None = None,
+    layers: str | None = None,
+    form: str | None = None,
+    approximated: str | None = None,
+    noise: float = 0.0,
+    devices: Annotated[partial[NonIdealities], Options(read_devices, without=_NOT_TRAINED)],
+    aware_from: float | None = None,
+    nonlinearity: str = "relu",
+    rounding: str = "floor",
+    cpu_seconds: float | None = None,
+    epochs: int | None = None,
+    batch: Count | None = None,
+    gradient_epochs: int = 0,
+    gradient_loss: str = "raw",
+    seed: int = 0,
+    threads: int = 1,
+    device: str = "cpu",
+    cascade: Count | None = None,
+    search: bool = False,
+    widths: str = "16,32,64",
+    depths: str = "3,5",
+    folder: Path | None = None,
+    out: Path | None = None,
+    figure: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Train a network to average; without options scenario 1, every matrix approximated, in some minutes."""
+    """Train a network to average; without options scenario 1, every matrix approximated, in some minutes.
+
+    Args:
+        scenario (1..4): A row of the paper's Table I; 1 unless --servers is given.
+        servers: Instead of a scenario.
+        bits (B): Bits of a code.
+        layers (4-64-...-4): Signals: inputs, hidden layers, outputs.
+        form: ``cayley`` (Σ·U throughout), periodic (projected, as the paper does), or free.
+        approximated (1,2,...): Matrices in that form; the paper's, or all of --layers.
+        noise (S): Train for noise on every signal, a share of full scale.
+        phase_error (RAD): Train through meshes whose phases err, standard deviation.
+        coupler_error (RAD): The same for the mixing angle of every coupler.
+        loss (DB): The same for the loss of every MZI.
+        dac_bits (B): The same for phases rounded to so many bits.
+        aware_from (SHARE): Share of the training after which devices err; half of it.
+        nonlinearity: relu, or clipped: units that saturate.
+        rounding: floor, or half-up.
+        cpu_seconds (S): Train for so long, instead of --epochs.
+        epochs (E): Passes over the grid.
+        batch (B): Inputs of a step.
+        gradient_epochs (E): Last epochs with the loss of the mean code (eq. 7, phase 2).
+        gradient_loss: That loss: raw, or straight-through received levels.
+        seed (S): Seed of weights, order and noise.
+        threads: PyTorch's threads; other counts round differently.
+        device: cpu, cuda, ...
+        cascade (GROUPS): Two levels: a network of N servers for each group, one above them.
+        search: Depths and widths by successive halving.
+        widths (W,W,...): Neurons of hidden layers, for --search.
+        depths (D,D,...): Hidden layers, for --search.
+        folder: Keeps a checkpoint; an interrupted training is resumed.
+        out: Write the network (.npz).
+        figure: Draw errors and loss by epoch (.svg, .png, .pdf).
+    """
     if out is not None:
         check_network_name(out)
     check_outputs([figure])
@@ -106,7 +110,7 @@ def train(
         "gradient_loss": gradient_loss,
     }
     options |= {} if batch is None else {"batch": batch}
-    options |= _budget(epochs, cpu_seconds) | _devices((phase_error, coupler_error, loss, dac_bits), aware_from)
+    options |= _budget(epochs, cpu_seconds) | _devices(devices(), aware_from)
     if cascade is not None:
         if search or scenario is not None or figure is not None or rounding != "floor":
             raise ConfigError(
@@ -149,9 +153,8 @@ def _budget(epochs: int | None, cpu_seconds: float | None) -> Document:
     return {name: value for name, value in budgets.items() if value is not None}
 
 
-def _devices(errors: tuple[float, float, float, int], aware_from: float | None) -> Document:
+def _devices(devices: NonIdealities, aware_from: float | None) -> Document:
     """Return the errors that the training knows of, as fields of the recipe; none where all are 0."""
-    devices = NonIdealities(**cast(Any, dict(zip(_DEVICES, errors, strict=True))))
     if devices == NonIdealities():
         if aware_from is not None:
             raise ConfigError(f"--aware-from {aware_from:g}: expected an error of devices too, e.g. --phase-error 3e-3")
