@@ -35,7 +35,7 @@ def test_hierarchical_moves_what_optree_moves(sizes: tuple[int, ...]) -> None:
     assert rows.steps == len(stages)
     pieces = rows.chunks // fabric.ranks
     for step, stage in enumerate(stages):
-        lists, number = ChunkLists.of_ranges(held, stage.entry, stage.carried)
+        lists, number = ChunkLists.of_ranges(held, stage.chunk, stage.carried)
         ends = [
             (source, destination, share)
             for row, (source, destination) in enumerate(zip(stage.source, stage.destination, strict=True))

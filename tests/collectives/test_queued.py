@@ -19,6 +19,7 @@ from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.trees import (
     Design,
     Level,
+    RingTask,
     RingTrees,
     Timing,
     make_trees,
@@ -55,7 +56,7 @@ def designs(draw: st.DrawFn, most: int = 36) -> tuple[int, Design]:
 
 
 def trees_of(ranks: int, design: Design, nbytes: float = 1e4) -> RingTrees | None:
-    return make_trees(design, ranks, 8, nbytes, TIMING, 1e-6)
+    return make_trees(design, RingTask(ranks, 8, nbytes, TIMING, 1e-6))
 
 
 @settings(deadline=None, max_examples=60)

@@ -17,7 +17,7 @@ from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.stepped import cost, straggling
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
-from lightloom.collectives.synthesis.engine.trees import Design, Level, Timing, make_trees
+from lightloom.collectives.synthesis.engine.trees import Design, Level, RingTask, Timing, make_trees
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.fabrics.switches import PacketSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing
@@ -31,7 +31,7 @@ def fabric_of(ranks: int) -> WdmRing:
 
 def queued(kind: Kind, ranks: int, pieces: int = 2) -> Schedule:
     chords = (Level(ranks // 2, 2, 1),) if ranks % 2 == 0 and ranks > 6 else ()
-    trees = make_trees(Design(chords, pieces=pieces), ranks, 8, 1e4, Timing(5e9, 1e-6, 1e-8), 1e-6)
+    trees = make_trees(Design(chords, pieces=pieces), RingTask(ranks, 8, 1e4, Timing(5e9, 1e-6, 1e-8), 1e-6))
     assert trees is not None
     return ring_schedule(Collective(kind, ranks, 1e4 * ranks), fabric_of(ranks), trees)
 

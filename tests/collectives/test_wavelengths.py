@@ -38,7 +38,7 @@ def test_lemma_1_is_loose_for_odd_rings() -> None:
 @settings(max_examples=39, deadline=None)
 def test_line_all_to_all_needs_the_load_of_the_middle_link(nodes: int) -> None:
     low, high = np.triu_indices(nodes, 1)
-    _, used = wl.colour_intervals(low, high, np.ones_like(low), nodes)
+    _, used = wl.colour_intervals(low, high, nodes)
     assert used == line_all_to_all_wavelengths(nodes) == nodes * nodes // 4
 
 

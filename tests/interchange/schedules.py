@@ -11,7 +11,7 @@ from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.registry import build
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
-from lightloom.collectives.synthesis.engine.trees import Design, Level, Timing, make_trees
+from lightloom.collectives.synthesis.engine.trees import Design, Level, RingTask, Timing, make_trees
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.strategies import fabrics, jobs
@@ -47,10 +47,8 @@ def synthesized(draw: st.DrawFn, largest: int = 10) -> Made:
         longest=draw(st.none() | st.integers(1, 3)),
         walk=draw(st.integers(0, 3)),
     )
-    timing = Timing(bandwidth=5e9, hop=1e-6)
-    trees = make_trees(design, ranks, 8, 1e4, timing, 1e-6) or make_trees(
-        Design((), pieces=design.pieces), ranks, 8, 1e4, timing, 1e-6
-    )
+    task = RingTask(ranks, 8, 1e4, Timing(bandwidth=5e9, hop=1e-6), 1e-6)
+    trees = make_trees(design, task) or make_trees(Design((), pieces=design.pieces), task)
     assert trees is not None
     collective = Collective(draw(st.sampled_from(KINDS)), ranks, 1e4 * ranks)
     fabric = ring(ranks)

@@ -32,8 +32,8 @@ def rows_by_rank(kind: str, fabric: Fabric) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """One way to carry a collective. ``build(collective, fabric, striped=...)`` returns the schedule, not yet
-    verified."""
+    """One way to carry a collective. ``build(collective, fabric, striped=...)`` returns the schedule, not yet verified;
+    a striped form names it."""
 
     name: str
     build: Callable[..., Schedule]
@@ -82,10 +82,11 @@ class Algorithm:
         if refusal:
             raise UnsupportedError(refusal)
         carrier = kind if kind in self.kinds else CARRIED_AS.get(kind, kind)
-        if carrier == kind:
-            return self.build(collective, fabric, striped=self.striped)
-        schedule = self.build(collective.of_kind(carrier), fabric, striped=self.striped)
-        return schedule.carrying(collective, fabric.fibre_channels)
+        carried = collective if carrier == kind else collective.of_kind(carrier)
+        schedule = self.build(carried, fabric, striped=self.striped)
+        if self.striped:
+            schedule = replace(schedule, algorithm=self.name)
+        return schedule if carrier == kind else schedule.carrying(collective, fabric.fibre_channels)
 
     def refusal(self, kind: str, fabric: Fabric, model: CostModel = "physical") -> str | None:
         """Return why this algorithm cannot serve a kind on a fabric under a cost model; None when it can.

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm, prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import ROOTED, Collective, Kind
 from lightloom.collectives.schedule.build import Rows, assemble, joined
 from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule
-from lightloom.core.arrays import Column, Ints, Mask
+from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 
@@ -66,25 +65,6 @@ class Phase:
 def strides(sizes: Sequence[int]) -> list[int]:
     """Return the ranks between neighbours on each axis."""
     return [prod(sizes[:axis]) for axis in range(len(sizes))]
-
-
-class _Flat(NamedTuple):
-    """A flat schedule, rows in the order of their steps: arrays [row]."""
-
-    step: Column
-    lightpath: Column
-    source: Column
-    destination: Column
-    chunk: Column
-    reduces: Column
-    chunks: int
-    steps: int
-
-    def rows(self, which: Ints | Mask) -> _Flat:
-        """Return the schedule of some rows only, lightpaths numbered anew."""
-        step, lightpath, source, destination, chunk, reduces = (column[which] for column in self[:6])
-        lightpath = np.unique(lightpath, return_inverse=True)[1].astype(np.int32)
-        return _Flat(step, lightpath, source, destination, chunk, reduces, self.chunks, self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +130,7 @@ def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int
 
 def _flat_schedule(
     phase: Phase, collective: Collective, fabric: Fabric, sizes: Sequence[int], before: Sequence[Phase]
-) -> _Flat:
+) -> Schedule:
     """Return the flat schedule of a phase on one group of ranks, rows by step.
 
     Raises:
@@ -168,8 +148,7 @@ def _flat_schedule(
     if flat.queued or flat.dependencies is not None:
         raise UnsupportedError(f"{phase}: expected steps in order")
     flat = flat.unfolded(part.fibre_channels)
-    columns = (flat.step, flat.lightpath, flat.source, flat.destination, flat.chunk, flat.reduces)
-    return _Flat(*columns, flat.chunks, flat.steps).rows(np.argsort(flat.step, kind="stable"))
+    return flat.with_rows(np.argsort(flat.step, kind="stable"))
 
 
 def _nbytes(phase: Phase, collective: Collective, sizes: Sequence[int], before: Sequence[Phase]) -> float:
@@ -187,7 +166,7 @@ def _nbytes(phase: Phase, collective: Collective, sizes: Sequence[int], before: 
 
 
 def _layout(
-    kind: str, sizes: Sequence[int], lanes: Sequence[Sequence[Phase]], flats: Sequence[Sequence[_Flat]]
+    kind: str, sizes: Sequence[int], lanes: Sequence[Sequence[Phase]], flats: Sequence[Sequence[Schedule]]
 ) -> _Layout:
     """Return how the chunks of all lanes are numbered, fine enough for each flat schedule, and which axes are folded.
 
@@ -206,7 +185,7 @@ def _layout(
     return _Layout(kind, sizes, place, parts, len(lanes), folded)
 
 
-def _count_shares(phase: Phase, sizes: Sequence[int], flat: _Flat) -> int:
+def _count_shares(phase: Phase, sizes: Sequence[int], flat: Schedule) -> int:
     """Return the shares into which the chunks of a phase's flat schedule fall; 1 where it moves the data as a whole.
 
     Of an all-to-all these are pairs of shares.
@@ -216,9 +195,9 @@ def _count_shares(phase: Phase, sizes: Sequence[int], flat: _Flat) -> int:
     return sizes[phase.axis] ** (2 if phase.kind == "all-to-all" else 1)
 
 
-def _same_from_everywhere(kind: str, flat: _Flat, ranks: int) -> bool:
+def _same_from_everywhere(kind: str, flat: Schedule, ranks: int) -> bool:
     """Return whether each rank's rows are those of rank 0, with everything so much further on."""
-    if flat.chunks % ranks or len(flat.step) % ranks:
+    if flat.chunks % ranks or len(flat) % ranks:
         return False
     share = flat.chunks // ranks
     owner, inner = np.divmod(flat.chunk.astype(np.int64), share)
@@ -238,12 +217,12 @@ def _same_from_everywhere(kind: str, flat: _Flat, ranks: int) -> bool:
     return bool(np.all(counts == counts[0]) and np.all(ordered.reshape(ranks, -1) == ordered[: counts[0]]))
 
 
-def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Phase], lane: int) -> Rows:
+def _phase_rows(phase: Phase, flat: Schedule, layout: _Layout, before: Sequence[Phase], lane: int) -> Rows:
     """Return rows of a phase of a lane in all groups, or those of the first period: [flat row, group, share, part]."""
     sizes, apart = layout.sizes, strides(layout.sizes)
     axis = phase.axis
     if axis >= layout.folded:
-        flat = flat.rows(flat.source == 0)
+        flat = flat.with_rows(np.flatnonzero(flat.source == 0))
     others = [other for other in range(len(sizes)) if other != axis]
     active = [_coordinates(layout, phase, other, before) for other in others]
     groups = np.indices(active).reshape(len(others), -1) if others else np.zeros((0, 1), np.int64)
@@ -254,7 +233,7 @@ def _phase_rows(phase: Phase, flat: _Flat, layout: _Layout, before: Sequence[Pha
         free = (free[:, None] + np.arange(sizes[axis]) * layout.place[axis]).ravel()
     part = flat.chunks // shares
     inner = np.arange(layout.parts // part) + lane * layout.parts
-    shape = (len(flat.step), len(base), len(free), len(inner))
+    shape = (len(flat), len(base), len(free), len(inner))
 
     def rows(columns: Ints) -> Ints:
         """Return values broadcast to one for each [flat row, group, share, part], flattened."""

@@ -10,15 +10,19 @@ from hypothesis import strategies as st
 from lightloom.collectives.collective import FROM_ALL_GATHER, Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.synthesis.engine import cache
+from lightloom.collectives.synthesis.engine.queues import hub_queues
 from lightloom.collectives.synthesis.engine.trees import (
+    CirculantCircuits,
     Design,
+    RingTask,
     RingTrees,
     Timing,
     make_trees,
+    shared_chords,
     tour_colours,
 )
 from lightloom.collectives.synthesis.exchange.circuits import exchange_circuits, shared_wiring
-from lightloom.collectives.synthesis.ring.gather import CirculantCircuits, CirculantSearch
+from lightloom.collectives.synthesis.ring.gather import CirculantSearch
 from lightloom.collectives.synthesis.ring.search import RingSearch
 from lightloom.collectives.synthesis.synthesized import synthesized
 from lightloom.collectives.verify.verifier import verify
@@ -36,14 +40,15 @@ def test_lengths_that_add_up_to_a_divisor_fill_every_link() -> None:
 
 @given(st.integers(2, 48), st.integers(1, 40), SKIPS)
 def test_chords_of_a_circulant_never_overlap(ranks: int, channels: int, skips: tuple[int, ...]) -> None:
-    circuits = CirculantCircuits.of(ranks, channels, skips)
-    if circuits is None:
+    levels = shared_chords(ranks, channels, skips)
+    if levels is None:
         return
+    circuits = CirculantCircuits(ranks, levels)
     held = np.zeros((2, ranks, channels), np.int64)
-    queues = circuits.queues(ranks)
+    queues = hub_queues(circuits)
     for rank in range(ranks):
         for queue, (width, route) in enumerate(zip(queues.width, queues.route, strict=True)):
-            skip = int(circuits.skip[queue // 2])
+            skip = circuits.chords[queue // 2].skip
             links = (rank + np.arange(skip) - (skip if route else 0)) % ranks
             first = int(queues.channel[rank, queue])
             held[route, links[:, None], first + np.arange(width)] += 1
@@ -71,7 +76,7 @@ def test_chords_of_1_3_and_4_ranks_join_16_ranks_in_two_hops(kind: str, monkeypa
     """Of 1 kB a rank on eight wavelengths: 3.18 µs where every length has wavelengths of its own, 3.03 for blocks."""
 
     def neighbours_only(search: RingSearch, _: int) -> tuple[Design, RingTrees]:
-        trees = make_trees(Design(()), *search._problem)
+        trees = make_trees(Design(()), search._task)
         assert trees is not None
         return Design(()), trees
 
@@ -85,9 +90,9 @@ def test_chords_of_1_3_and_4_ranks_join_16_ranks_in_two_hops(kind: str, monkeypa
 
 
 def test_a_search_gives_what_its_trees_take_and_nothing_where_lengths_do_not_fit() -> None:
-    search = CirculantSearch(16, 8, 1e3, Timing(5e9, 1e-6), 2e-6)
+    search = CirculantSearch(RingTask(16, 8, 1e3, Timing(5e9, 1e-6), 2e-6))
     found = search.run(1e5)
     assert found is not None
     grown = search.grow(found[0])
-    assert grown is not None and grown[1].time == found[1]
-    assert CirculantCircuits.of(13, 4, (2,)) is None
+    assert grown is not None and grown.forest.time == found[1]
+    assert shared_chords(13, 4, (2,)) is None

@@ -15,7 +15,7 @@ from lightloom.collectives.registry import admitted, build, costed, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.standing import gather_over
-from lightloom.collectives.synthesis.engine.trees import Design, Level, Timing, make_trees
+from lightloom.collectives.synthesis.engine.trees import Design, Level, RingTask, Timing, make_trees
 from lightloom.collectives.synthesis.ring.damaged import around_damage, standing_circuits
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import ConfigError, VerificationError
@@ -118,7 +118,7 @@ def test_sound_schedules_are_refused_where_they_use_what_is_dead(failure: str) -
     wanted, refused = Collective("all-gather", 16, 16e4), 0
     schedules = [ring_two_way(wanted, sound, striped=True)]
     for chords in ((), (Level(16, 3, 1),), (Level(8, 2, 3),)):
-        trees = make_trees(Design(chords, pieces=2), 16, 8, 1e4, Timing(5e9, 1e-6), 1e-6)
+        trees = make_trees(Design(chords, pieces=2), RingTask(16, 8, 1e4, Timing(5e9, 1e-6), 1e-6))
         assert trees is not None
         schedules.append(ring_schedule(wanted, sound, trees))
     for schedule in schedules:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from lightloom.collectives.synthesis.engine.trees import (
     HubCircuits,
     Level,
-    colour,
     hub_ranks,
 )
 
@@ -20,7 +19,8 @@ from lightloom.collectives.synthesis.engine.trees import (
 @given(st.integers(2, 200), st.data())
 def test_chords_of_one_colour_never_overlap(hubs: int, data: st.DataObject) -> None:
     level = Level(hubs, data.draw(st.integers(1, hubs - 1)), 1)
-    colours = colour(level, np.arange(hubs))
+    ((skip, colours),) = level.coloured()
+    assert skip == level.skip
     assert set(colours.tolist()) == set(range(level.colours))
     covered = np.zeros((level.colours, hubs), np.int64)
     for hub in range(hubs):
@@ -65,7 +65,7 @@ def test_circuits_fit_the_fibre_and_repeat(ranks: int, channels: int, seeds: lis
     used = np.zeros((channels, ranks), np.int64)
     for number, level in enumerate(circuits.levels):
         station = hub_ranks(ranks, level.hubs)
-        first = circuits.channel(number, np.arange(level.hubs))
+        first = circuits.chords[number].channel
         for hub in range(level.hubs):
             links = np.arange(station[hub], station[hub] + (onward[number, 0, station[hub]] - station[hub]) % ranks)
             used[first[hub] : first[hub] + level.width, links % ranks] += 1

@@ -13,7 +13,7 @@ from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import costed
 from lightloom.collectives.synthesis import multicast as module
 from lightloom.collectives.synthesis.engine.queues import ring_schedule
-from lightloom.collectives.synthesis.engine.trees import Timing
+from lightloom.collectives.synthesis.engine.trees import RingTask, Timing
 from lightloom.collectives.synthesis.multicast import (
     Arc,
     MulticastDesign,
@@ -98,7 +98,7 @@ def test_the_search_times_designs_as_the_cost_model_does(
     assert design.sound(ranks, 10, None)
     fabric = ring(ranks, design.wavelengths(ranks), hop_latency=propagation, guard_time=guard)
     wanted = Collective("all-gather", ranks, 1e3 * ranks)
-    trees = make_multicast_trees(design, ranks, 1e3, Timing(BANDWIDTH, 1e-6, propagation, guard), 1e-6)
+    trees = make_multicast_trees(design, RingTask(ranks, 8, 1e3, Timing(BANDWIDTH, 1e-6, propagation, guard), 1e-6))
     assert trees is not None
     schedule = ring_schedule(wanted, fabric, trees)
     verify(schedule, fabric)
@@ -112,7 +112,7 @@ def test_a_tree_of_near_taps_uses_every_link_once_but_for_what_the_last_taps_lea
     ranks: int, taps: int, pieces: int
 ) -> None:
     design = MulticastDesign((Arc(ranks, 1, min(taps, ranks - 1), 1),), pieces=pieces)
-    trees = make_multicast_trees(design, ranks, 1e3, Timing(BANDWIDTH, 1e-6), 1e-6)
+    trees = make_multicast_trees(design, RingTask(ranks, 8, 1e3, Timing(BANDWIDTH, 1e-6), 1e-6))
     assert trees is not None
     for piece in range(pieces):
         tap, paths = trees.forest.tap[piece, 0], trees.forest.paths
@@ -154,8 +154,8 @@ def test_the_same_question_has_the_same_answer() -> None:
 
 
 def test_more_effort_is_never_worse() -> None:
-    problem = (64, 8, 10, None, 1e3, Timing(BANDWIDTH, 1e-6))
-    times = [MulticastSearch(*problem, bound=1.8e-6).run(effort)[1].forest.time for effort in (20_000, 200_000)]
+    task = RingTask(64, 8, 1e3, Timing(BANDWIDTH, 1e-6), 1.8e-6)
+    times = [MulticastSearch(task, 10).run(effort)[1].forest.time for effort in (20_000, 200_000)]
     assert times[1] <= times[0]
 
 
@@ -168,7 +168,7 @@ def test_more_effort_is_never_worse() -> None:
     ],
 )
 def test_candidates_are_sound_and_fit_the_fibre(ranks: int, taps: int, reach: int | None) -> None:
-    found = multicast_candidates(ranks, 8, taps, reach, 1e3, Timing(BANDWIDTH, 1e-6))
+    found = multicast_candidates(RingTask(ranks, 8, 1e3, Timing(BANDWIDTH, 1e-6), 0.0, reach), taps)
     assert len(found) > 3
     assert [seconds for seconds, _ in found] == sorted(seconds for seconds, _ in found)
     for _, design in found:

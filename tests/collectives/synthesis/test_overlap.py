@@ -16,7 +16,7 @@ from lightloom.collectives.schedule.build import ring_all_to_all
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.queues import overlapped, ring_schedule
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits, gather_over
-from lightloom.collectives.synthesis.engine.trees import Design, Timing, make_trees
+from lightloom.collectives.synthesis.engine.trees import Design, RingTask, Timing, make_trees
 from lightloom.collectives.verify.verifier import verify
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 
@@ -35,7 +35,8 @@ def _ring(ranks: int, wavelengths: int) -> WdmRing:
 
 def _on_neighbours(kind: Kind, ranks: int, wavelengths: int, nbytes: float, pieces: int) -> Schedule:
     fabric = _ring(ranks, wavelengths)
-    trees = make_trees(Design((), pieces=pieces), ranks, wavelengths, nbytes / ranks, Timing(BANDWIDTH, HOP), 0.0)
+    task = RingTask(ranks, wavelengths, nbytes / ranks, Timing(BANDWIDTH, HOP), 0.0)
+    trees = make_trees(Design((), pieces=pieces), task)
     assert trees is not None
     return ring_schedule(Collective(kind, ranks, nbytes), fabric, trees)
 

@@ -14,7 +14,7 @@ from lightloom.collectives.bounds.link_use import joint_seconds
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.registry import admitted, costed, evaluate
 from lightloom.collectives.synthesis.engine.queues import overlapped, ring_schedule
-from lightloom.collectives.synthesis.engine.trees import Design, Level, Timing, hub_ranks, make_trees
+from lightloom.collectives.synthesis.engine.trees import Design, Level, RingTask, Timing, hub_ranks, make_trees
 from lightloom.collectives.synthesis.ring.search import RingSearch, estimated_designs
 from lightloom.collectives.synthesis.synthesized import synthesized
 from lightloom.collectives.verify.verifier import verify
@@ -28,6 +28,10 @@ TIMING = Timing(bandwidth=5e9, hop=1e-6)
 
 def bound_of(ranks: int, channels: int, nbytes: float) -> float:
     return joint_seconds(ranks, TIMING.hop, nbytes / (2 * channels * TIMING.bandwidth))
+
+
+def task_of(ranks: int, channels: int, nbytes: float) -> RingTask:
+    return RingTask(ranks, channels, nbytes, TIMING, bound_of(ranks, channels, nbytes))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +49,7 @@ def bound_of(ranks: int, channels: int, nbytes: float) -> float:
 def test_near_the_bound_and_verified(ranks: int, channels: int, nbytes: float, most: float) -> None:
     """Set-up of 25 µs included in both, as in a run from dark circuits."""
     fabric = WdmRing(ranks=ranks, wavelengths=channels, wavelength_bandwidth=5e9, conversion_time=1e-6)
-    search = RingSearch(ranks, channels, nbytes, TIMING, bound_of(ranks, channels, nbytes))
+    search = RingSearch(task_of(ranks, channels, nbytes))
     design, trees = search.run(effort=2_000_000)
     schedule = ring_schedule(Collective("all-gather", ranks, nbytes * ranks), fabric, trees)
     verify(schedule, fabric)
@@ -53,7 +57,7 @@ def test_near_the_bound_and_verified(ranks: int, channels: int, nbytes: float, m
     assert cost.repeated_time <= trees.forest.time * (1 + 1e-9)
     assert bound.time <= cost.time * (1 + 1e-9)
     assert cost.time <= most * bound.time * (1 + 1e-9)
-    again = make_trees(design, ranks, channels, nbytes, TIMING, bound_of(ranks, channels, nbytes))
+    again = make_trees(design, task_of(ranks, channels, nbytes))
     assert again is not None
     assert again.forest.time == trees.forest.time
 
@@ -62,9 +66,9 @@ def test_near_the_bound_and_verified(ranks: int, channels: int, nbytes: float, m
 @given(st.integers(4, 60), st.integers(2, 16), st.floats(2, 6), st.integers(0, 2**16))
 def test_trees_span_and_nothing_arrives_before_its_hops(ranks: int, channels: int, power: float, seed: int) -> None:
     nbytes = 10**power
-    found = estimated_designs(ranks, channels, nbytes, TIMING, limit=1.0)
+    found = estimated_designs(task_of(ranks, channels, nbytes), limit=1.0)
     design = found[seed % len(found)][1] if found else Design(())
-    trees = make_trees(design, ranks, channels, nbytes, TIMING, bound_of(ranks, channels, nbytes))
+    trees = make_trees(design, task_of(ranks, channels, nbytes))
     assert trees is not None
     forest, roots = trees.forest, np.arange(trees.circuits.period)
     parent, queue = parents(forest), queues(forest)
@@ -87,10 +91,7 @@ def test_trees_span_and_nothing_arrives_before_its_hops(ranks: int, channels: in
 
 
 def test_more_effort_never_gives_a_slower_schedule() -> None:
-    times = [
-        RingSearch(48, 8, 1e3, TIMING, bound_of(48, 8, 1e3)).run(effort)[1].forest.time
-        for effort in (0, 50_000, 200_000)
-    ]
+    times = [RingSearch(task_of(48, 8, 1e3)).run(effort)[1].forest.time for effort in (0, 50_000, 200_000)]
     assert times == sorted(times, reverse=True)
 
 
@@ -139,9 +140,9 @@ def test_no_other_algorithm_is_faster(kind: Kind, ranks: int, channels: int, nby
 def test_sums_may_be_completed_at_hubs(ranks: int, channels: int, power: float, seed: int) -> None:
     """Trees of all ranks begin at the hub before each, and an all-reduce over them is right."""
     nbytes = 10**power
-    found = estimated_designs(ranks, channels, nbytes, TIMING, limit=1.0)
+    found = estimated_designs(task_of(ranks, channels, nbytes), limit=1.0)
     design = found[seed % len(found)][1] if found else Design(())
-    trees = make_trees(replace(design, at_hubs=True), ranks, channels, nbytes, TIMING, 0.0)
+    trees = make_trees(replace(design, at_hubs=True), RingTask(ranks, channels, nbytes, TIMING, 0.0))
     assert trees is not None
     hubs = hub_ranks(ranks, trees.circuits.levels[-1].hubs)
     _, number, root = np.nonzero(parents(trees.forest) < 0)
@@ -158,10 +159,10 @@ def test_sums_may_be_completed_at_hubs(ranks: int, channels: int, power: float, 
 def test_hubs_save_the_hops_to_the_ranks_around_them() -> None:
     """All-reduce of 1 kB a rank among 64 on 8 wavelengths, near the design that is best for its all-gather."""
     known = Design((Level(32, 2, 1), Level(32, 4, 1)), pieces=16, slack=1.2)
-    problem = (64, 8, 1e3, TIMING, bound_of(64, 8, 1e3))
-    from_all_ranks = make_trees(known, *problem)
+    task = task_of(64, 8, 1e3)
+    from_all_ranks = make_trees(known, task)
     assert from_all_ranks is not None
-    design, trees = RingSearch(*problem, known=known).run(effort=300_000)
+    design, trees = RingSearch(task, known=known).run(effort=300_000)
     assert design.at_hubs and trees.forest.time < 0.95 * from_all_ranks.forest.time
     fabric = WdmRing(ranks=64, wavelengths=8, wavelength_bandwidth=5e9, conversion_time=1e-6)
     times = []

@@ -42,8 +42,7 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
 
     In a gather, scatter or permute only of the pairs that exchange something.
     """
-    name = "one-stage-striped" if striped else "one-stage"
-    n = collective.ranks
+    name, n = "one-stage", collective.ranks
 
     def straight(gather: Collective) -> Schedule:
         """Return an all-gather or all-to-all from every rank to every other."""
@@ -57,7 +56,7 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
         chunks, chunk = (n * n, source * n + destination) if gather.kind == "all-to-all" else (n, source)
         if not fabric.exclusive:
             return assign_wavelengths(name, gather, fabric, chunks, [moves(source, destination, chunk)])
-        stage = Stage(source, destination, chunk, route, colour, colours)
+        stage = Stage(source, destination, route, chunk, colour, colours)
         return staged(name, gather, fabric, [stage], chunks=chunks, striped=striped)
 
     if collective.kind in _SOME_PAIRS:
@@ -148,8 +147,7 @@ def serpentine(collective: Collective, fabric: Fabric, *, striped: bool = False)
         colours=writers,
         lightpath=writer,
     )
-    name = "serpentine-striped" if striped else "serpentine"
-    return staged(name, collective, fabric, [stage], chunks=writers, striped=striped)
+    return staged("serpentine", collective, fabric, [stage], chunks=writers, striped=striped)
 
 
 def _declines_serpentine(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - both kinds alike

@@ -26,7 +26,7 @@ from lightloom.collectives.algorithms.trees import BINOMIAL_TREE
 from lightloom.collectives.collective import CLASSIC, ROOTED, Collective, Kind
 from lightloom.collectives.composition import Phase, lower
 from lightloom.collectives.schedule.build import Moves, all_gather_by_moves, assign_wavelengths, from_all_gather, moves
-from lightloom.collectives.schedule.columns import Folding, Schedule
+from lightloom.collectives.schedule.columns import Folding, Schedule, grouped
 from lightloom.core.arrays import Ints
 from lightloom.machines.fabrics.fabric import Axis, Fabric
 
@@ -36,26 +36,23 @@ def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool 
 
     As all-reduce, partners add whole vectors.
     """
-    name = "recursive-doubling-striped" if striped else "recursive-doubling"
+    name, n = "recursive-doubling", collective.ranks
     if collective.kind == "all-reduce":
-        n = collective.ranks
         logical = [moves(source, partner, 0, reduces=True) for source, partner in _partners(n)]
         folded = _members(n)[1]
         if len(folded):
             logical.append(moves(folded - 1, folded, 0))
         return assign_wavelengths(name, collective, fabric, 1, logical, striped=striped)
-    return halving_doubling(collective, fabric, striped=striped, name=name)
+    return all_gather_by_moves(name, collective, fabric, n, _gather_moves(n), striped=striped)
 
 
-def halving_doubling(
-    collective: Collective, fabric: Fabric, *, striped: bool = False, name: str | None = None
-) -> Schedule:
+def halving_doubling(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Return Rabenseifner's all-reduce, for any number of ranks (folded to a power of two).
 
-    Of other kinds its half: an all-gather, or a reduce-scatter. ``name`` replaces the name of the algorithm.
+    Of other kinds its half: an all-gather, or a reduce-scatter.
     """
-    name, n = name or ("halving-doubling-striped" if striped else "halving-doubling"), collective.ranks
-    return all_gather_by_moves(name, collective, fabric, n, _gather_moves(n), striped=striped)
+    n = collective.ranks
+    return all_gather_by_moves("halving-doubling", collective, fabric, n, _gather_moves(n), striped=striped)
 
 
 def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
@@ -90,10 +87,8 @@ def _gather_moves(n: int) -> list[Moves]:
         partner = position ^ distance
         low = position & ~(distance - 1)
         size = bounds[low + distance] - bounds[low]
-        source = np.repeat(members, size)
-        offset = np.arange(len(source)) - np.repeat(np.cumsum(size) - size, size)
-        chunk = np.repeat(bounds[low], size) + offset
-        logical.append(moves(source, np.repeat(members[partner], size), chunk))
+        member, offset = grouped(size)
+        logical.append(moves(members[member], members[partner][member], bounds[low][member] + offset))
     if len(folded):
         source, chunk = np.repeat(folded - 1, n), np.tile(np.arange(n), len(folded))
         missing = chunk != source + 1
@@ -140,7 +135,7 @@ HALVING_DOUBLING = Algorithm(
 
 def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Return Bruck's doubling, for any number of ranks; as reduce-scatter it runs backwards (recursive halving)."""
-    name, n, senders = "bruck-striped" if striped else "bruck", collective.ranks, _senders(fabric)
+    n, senders = collective.ranks, _senders(fabric)
 
     def all_gather(gather: Collective) -> Schedule:
         """Return the all-gather, folded to the rows of rank 0 where all ranks send the same way."""
@@ -149,7 +144,7 @@ def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> S
             # These ranks send the shares of those up to so many ranks before them that are missing.
             source, before = np.indices((senders, min(distance, n - distance))).reshape(2, -1)
             logical.append(moves(source, (source + distance) % n, (source - before) % n))
-        schedule = assign_wavelengths(name, gather, fabric, n, logical, striped=striped)
+        schedule = assign_wavelengths("bruck", gather, fabric, n, logical, striped=striped)
         return schedule if senders > 1 else schedule.with_columns({}, folding=Folding.alike(n, 1))
 
     # Mirrored, both halves of an all-reduce take the same circuits.

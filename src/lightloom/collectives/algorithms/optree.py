@@ -28,15 +28,15 @@ from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.link_use import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.schedule.build import (
-    Bundles,
+    Stage,
     along_the_line,
-    bundled,
     fit,
     from_all_gather,
     ring_all_to_all,
     ring_links,
+    staged,
 )
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import Schedule, grouped
 from lightloom.core.arrays import Column, Int32s, Ints, packed
 from lightloom.core.errors import ConfigError
 from lightloom.core.kernels import njit_cached
@@ -129,8 +129,7 @@ _COUNTED_EXACTLY = 48
 def cut(start: Ints, size: Ints, radix: int) -> tuple[Ints, Ints, Ints]:
     """Return each part cut into ``radix`` near-equal ones, larger first: starts, sizes, which part each came from."""
     pieces = np.minimum(size, radix)
-    parent = np.repeat(np.arange(len(size)), pieces)
-    index = np.arange(len(parent)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    parent, index = grouped(pieces)
     small, larger = np.divmod(size, pieces)
     piece_size = small[parent] + (index < larger[parent])
     piece_start = start[parent] + index * small[parent] + np.minimum(index, larger[parent])
@@ -226,7 +225,6 @@ def optree(
     As reduce-scatter it runs backwards. Rows carry all that a pair of ranks exchanges in a step, at most as many shares
     as a link has channels.
     """
-    name = "optree-striped" if striped else "optree"
     n = collective.ranks
     chosen = tuple(radices) if radices is not None else best_radices(n, fabric.usable_channels)
 
@@ -235,14 +233,14 @@ def optree(
         stages, held = exchange_stages(n, chosen)
         steps = "+".join(str(fit(fabric, stage.colours, striped=striped)[2]) for stage in stages)
         note = f"radices {'·'.join(map(str, chosen))}, steps {steps}"
-        return bundled(name, gather, fabric, stages, held, chunks=n, striped=striped, notes=(note,))
+        return staged("optree", gather, fabric, stages, chunks=n, striped=striped, entries=held, notes=(note,))
 
     return from_all_gather(collective, fabric, all_gather)
 
 
 def exchange_stages(
     n: int, radices: Sequence[int], in_a_row: Sequence[bool] | None = None
-) -> tuple[list[Bundles], Int32s]:
+) -> tuple[list[Stage], Int32s]:
     """Return who sends which shares where in each stage, and the shares to which the stages refer: [entry].
 
     Stages in which nobody sends are left out.
@@ -256,7 +254,7 @@ def exchange_stages(
     Raises:
         ConfigError: radices that leave parts of more than one rank.
     """
-    parts, stages, pool, entries = _Parts.whole(n), list[Bundles](), list[Int32s](), 0
+    parts, stages, pool, entries = _Parts.whole(n), list[Stage](), list[Int32s](), 0
     for number, radix in enumerate(radices):
         inner, parent = parts.cut(radix)
         shares, first, count = parts.held()
@@ -266,8 +264,7 @@ def exchange_stages(
             stages.append(_around_the_ring(inner.start, inner.size))
         else:
             one, other = _siblings(parent)
-            part = np.repeat(np.arange(len(one)), inner.size[one])
-            position = np.arange(len(part)) - np.repeat(np.cumsum(inner.size[one]) - inner.size[one], inner.size[one])
+            part, position = grouped(inner.size[one])
             source = inner.start[one][part] + position
             receiver = inner.start[other][part] + np.minimum(position, inner.size[other][part] - 1)
             outer = parent[one][part]
@@ -327,9 +324,8 @@ class _Parts(NamedTuple):
 
 def _siblings(parent: Ints) -> tuple[Ints, Ints]:
     """Return ordered pairs of different parts that came from the same part, by number: [pair] each."""
-    number = np.bincount(parent)[parent]
-    one = np.repeat(np.arange(len(parent)), number)
-    other = np.searchsorted(parent, parent)[one] + np.arange(len(one)) - np.repeat(np.cumsum(number) - number, number)
+    one, place = grouped(np.bincount(parent)[parent])
+    other = np.searchsorted(parent, parent)[one] + place
     apart = one != other
     return one[apart], other[apart]
 
@@ -342,7 +338,7 @@ def _longest_links(ranks: int, channels: int) -> int:
     return ring_links(ranks, stage.source, stage.destination, stage.route)
 
 
-def _around_the_ring(start: Ints, size: Ints) -> Bundles:
+def _around_the_ring(start: Ints, size: Ints) -> Stage:
     """Return stage 1: the i-th ranks of all parts run an optimal one-stage all-to-all, on colours of their own."""
     parts, positions = len(start), int(size.max())
     colours = ring_all_to_all_wavelengths(parts)
@@ -354,7 +350,7 @@ def _around_the_ring(start: Ints, size: Ints) -> Bundles:
     # The last position of unequal parts has fewer senders and leaves some of its colours unused.
     used, colour = np.unique((colour + colours * position)[sends], return_inverse=True)
     route = np.broadcast_to(route, sends.shape)[sends]
-    return Bundles(source, destination, route, source, np.ones_like(source), colour, len(used))
+    return Stage(source, destination, route, source, colour, len(used), np.ones_like(source))
 
 
 def _optree_rows(kind: str, fabric: Fabric) -> int:

@@ -36,7 +36,7 @@ from lightloom.collectives.schedule.build import (
     moves,
     staged,
 )
-from lightloom.collectives.schedule.columns import Folding, Schedule
+from lightloom.collectives.schedule.columns import Folding, Schedule, grouped
 from lightloom.core.arrays import Column
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
 
@@ -68,45 +68,39 @@ def ring_two_way(collective: Collective, fabric: Fabric, *, striped: bool = Fals
 
 def _around(name: str, collective: Collective, fabric: Fabric, directions: int, striped: bool) -> Schedule:
     """Return the schedule of a ring on which ranks pass on one way, or both."""
-    name, n = f"{name}-striped" if striped else name, collective.ranks
-    steps = ring_steps(n) if directions == 1 else two_way_ring_steps(n)
-    opposite = directions == 2 and n % 2 == 0
-    pieces = 2 if striped and opposite else 1
-    if collective.kind == "all-to-all":
-        return _blocks(name, collective, fabric, steps, pieces, striped)
+    n = collective.ranks
+    pieces = 2 if striped and directions == 2 and n % 2 == 0 else 1
     if collective.kind in ROOTED:
         return from_broadcast(collective, fabric, lambda spread: _chains(name, spread, fabric, directions, striped))
     if collective.kind in _PASSED_ON:
         return _passed_on(name, collective, fabric, directions, pieces, striped)
 
-    def all_gather(gather: Collective) -> Schedule:
-        """Return the all-gather in which each rank passes on what came in the step before."""
-        axes = np.indices((steps, directions, _senders(fabric), pieces), dtype=np.int32)
-        step, backward, position, piece = (axis.ravel() for axis in axes)
-        if opposite:
-            travels = (step < steps - 1) | (backward == 0 if pieces == 1 else piece == backward)
-            step, backward, position, piece = (axis[travels] for axis in (step, backward, position, piece))
-        hops = _Hops(step, position, 1 - 2 * backward, piece)
-        return _neighbours(name, gather, fabric, hops, striped=striped, pieces=pieces)
+    def from_all(request: Collective) -> Schedule:
+        """Return an all-gather, whose shares pass all ranks, or an all-to-all, whose blocks begin the shorter way round
+        and leave the ring at the rank they are for."""
+        steps = ring_steps(n) if directions == 1 else two_way_ring_steps(n)
+        blocks = request.kind == "all-to-all"
+        axes = np.indices((steps, directions, _senders(fabric), steps if blocks else 1, pieces), dtype=np.int32)
+        step, backward, position, more, piece = (axis.ravel() for axis in axes)
+        # Links that a block passes, or that a share has passed.
+        links = more + 1 if blocks else step + 1
+        travels = links > step
+        if directions == 2 and n % 2 == 0:
+            travels &= (2 * links < n) | (backward == 0 if pieces == 1 else piece == backward)
+        step, position, heading, piece, links = (
+            axis[travels] for axis in (step, position, 1 - 2 * backward, piece, links)
+        )
+        hops = _Hops(step, position, heading, piece)
+        if not blocks:
+            return _neighbours(name, request, fabric, hops, striped=striped, pieces=pieces)
+        order = fabric.ring_order().astype(np.int32)
+        origin, reader = order[(position - heading * step) % n], order[(position + heading * (links - step)) % n]
+        hops = hops._replace(piece=reader * np.int32(pieces) + piece, owner=origin)
+        return _neighbours(name, request, fabric, hops, striped=striped, pieces=n * pieces)
 
-    return from_all_gather(collective, fabric, all_gather, mirrored=True)
-
-
-def _blocks(name: str, collective: Collective, fabric: Fabric, steps: int, pieces: int, striped: bool) -> Schedule:
-    """Return an all-to-all whose blocks begin the shorter way round and leave the ring at the rank they are for."""
-    n, order = collective.ranks, fabric.ring_order().astype(np.int32)
-    axes = np.indices((steps, 2, _senders(fabric), steps, pieces), dtype=np.int32)
-    step, backward, position, distance, piece = (axis.ravel() for axis in axes)
-    distance += 1
-    travels = distance > step
-    if n % 2 == 0:
-        travels &= (2 * distance < n) | (backward == 0 if pieces == 1 else piece == backward)
-    step, backward, position, distance, piece = (axis[travels] for axis in (step, backward, position, distance, piece))
-    heading = 1 - 2 * backward
-    origin = order[(position - heading * step) % n]
-    reader = order[(position + heading * (distance - step)) % n]
-    hops = _Hops(step, position, heading, reader * np.int32(pieces) + piece, origin)
-    return _neighbours(name, collective, fabric, hops, striped=striped, pieces=n * pieces)
+    if collective.kind == "all-to-all":
+        return from_all(collective)
+    return from_all_gather(collective, fabric, from_all, mirrored=True)
 
 
 def _chains(name: str, collective: Collective, fabric: Fabric, directions: int, striped: bool) -> Schedule:
@@ -146,8 +140,7 @@ def _passed_on(
     tie = 2 * ahead == n
     backward = (directions == 2) & ((2 * ahead > n) | (tie & (piece == 1)))
     distance = np.where(backward, n - ahead, ahead) * (ahead > 0)
-    row = np.repeat(np.arange(len(part)), distance)
-    hop = np.arange(len(row)) - np.repeat(np.cumsum(distance) - distance, distance)
+    row, hop = grouped(distance)
     heading = 1 - 2 * backward[row].astype(np.int64)
     position = (begin[row] + heading * hop) % n
     # What one rank sends to all others leaves in the order of its ways, the longest first, so that all arrive at once.
@@ -260,10 +253,8 @@ def neighbour_exchange(collective: Collective, fabric: Fabric, *, striped: bool 
 
     It bundles all wavelengths when striped. An all-gather, or a reduce-scatter or all-reduce made of it.
     """
-    name = "neighbour-exchange-striped" if striped else "neighbour-exchange"
-    return all_gather_by_moves(
-        name, collective, fabric, collective.ranks, _exchange_moves(collective.ranks), striped=striped
-    )
+    n = collective.ranks
+    return all_gather_by_moves("neighbour-exchange", collective, fabric, n, _exchange_moves(n), striped=striped)
 
 
 def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
@@ -279,7 +270,7 @@ def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped:
         for step, swaps in enumerate(_exchange_moves(n)):
             route = np.where((swaps.destination - swaps.source) % n == 1, CLOCKWISE, COUNTERCLOCKWISE)
             second = np.arange(len(route)) % 2 if step else np.zeros(n, np.int64)
-            stages.append(Stage(swaps.source, swaps.destination, swaps.chunk, route, second, 2))
+            stages.append(Stage(swaps.source, swaps.destination, route, swaps.chunk, second, 2))
         return staged("neighbour-exchange-pairs", gather, fabric, stages, chunks=n, striped=False)
 
     return from_all_gather(collective, fabric, all_gather)

@@ -128,7 +128,7 @@ def worker_aggregator(collective: Collective, fabric: Fabric, *, striped: bool =
 
 def _up_and_down(name: str, collective: Collective, fabric: Fabric, levels: Levels, striped: bool) -> Schedule:
     """Return the schedule of a kind over a tree: whole vectors, parts of subtrees, or shares that receivers lack."""
-    name, n = f"{name}-striped" if striped else name, collective.ranks
+    n = collective.ranks
     down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
     if collective.kind == "all-reduce":
         up = [moves(child, parent, 0, reduces=True) for child, parent, _ in levels]

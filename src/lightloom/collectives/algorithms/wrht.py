@@ -21,7 +21,7 @@ import numpy as np
 from lightloom.collectives.algorithm import Algorithm, rows_by_rank
 from lightloom.collectives.bounds.link_use import ring_all_to_all_wavelengths
 from lightloom.collectives.collective import Collective
-from lightloom.collectives.schedule.build import Bundles, Stage, bundled, fit, ring_all_to_all, ring_links, staged
+from lightloom.collectives.schedule.build import Stage, fit, ring_all_to_all, ring_links, staged
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Ints
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
@@ -41,26 +41,18 @@ from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabri
 # (θ−1)·N/p down and across. Here a middle feeds its two sides at once, w shares a step each.
 
 
-def wrht_gather(name: str, collective: Collective, fabric: Fabric, *, striped: bool) -> Schedule:
+def wrht_gather(collective: Collective, fabric: Fabric, *, striped: bool) -> Schedule:
     """Return WRHT's all-gather on a WDM ring, whose lightpaths have up to ``fabric.taps`` taps."""
     n, channels = collective.ranks, fabric.usable_channels
-    members = _Members(np.arange(n), np.arange(n), np.arange(1, n + 1))
-    up, down = list[Bundles](), list[Bundles]()
-    while len(members.rank) > 1 and ring_all_to_all_wavelengths(len(members.rank)) > channels:
-        size = 2 * channels + 1
-        parts = (slice(begin, begin + size) for begin in range(0, len(members.rank), size))
-        groups = [_Members(*(column[part] for column in members)) for part in parts]
-        up.append(_collected(groups))
-        down.append(_spread(groups, n, fabric.taps))
-        middles = [(group.rank[group.middle], group.first[0], group.end[-1]) for group in groups]
-        members = _Members(*np.array(middles, np.int64).T)
+    levels, members = _grouped(_Members(np.arange(n), np.arange(n), np.arange(1, n + 1)), channels)
+    up, down = [_collected(groups) for groups in levels], [_spread(groups, n, fabric.taps) for groups in levels]
     across = [_exchanged(members)] if len(members.rank) > 1 else []
     stages = [*up, *across, *reversed(down)]
     steps = "+".join(str(fit(fabric, stage.colours, striped=striped)[2]) for stage in stages)
     note = f"groups of {2 * channels + 1}, {len(up)} levels, up to {fabric.taps} taps, steps {steps}"
     # Ranges of shares may lead around the ring.
     entries = np.tile(np.arange(n, dtype=np.int32), 2)
-    return bundled(name, collective, fabric, stages, entries, chunks=n, striped=striped, notes=(note,))
+    return staged("wrht", collective, fabric, stages, chunks=n, striped=striped, entries=entries, notes=(note,))
 
 
 class _Members(NamedTuple):
@@ -78,13 +70,24 @@ class _Members(NamedTuple):
         return (len(self.rank) - 1) // 2
 
 
+def _grouped(members: _Members, channels: int) -> tuple[list[list[_Members]], _Members]:
+    """Return the groups of each level, and the representatives who are left: so few that they fit into one exchange."""
+    levels, size = list[list[_Members]](), 2 * channels + 1
+    while len(members.rank) > 1 and ring_all_to_all_wavelengths(len(members.rank)) > channels:
+        parts = (slice(begin, begin + size) for begin in range(0, len(members.rank), size))
+        levels.append([_Members(*(column[part] for column in members)) for part in parts])
+        middles = [(group.rank[group.middle], group.first[0], group.end[-1]) for group in levels[-1]]
+        members = _Members(*np.array(middles, np.int64).T)
+    return levels, members
+
+
 def _sides(group: _Members) -> Iterator[tuple[int, _Members]]:
     """Yield the direction in which they lie and the members to either side of a group's middle, nearest first."""
     yield CLOCKWISE, _Members(*(column[group.middle + 1 :] for column in group))
     yield COUNTERCLOCKWISE, _Members(*(column[: group.middle][::-1] for column in group))
 
 
-def _collected(groups: list[_Members]) -> Bundles:
+def _collected(groups: list[_Members]) -> Stage:
     """Return the stage in which all that members hold goes to their middle.
 
     Who lies as far from it takes the same colours.
@@ -98,19 +101,19 @@ def _collected(groups: list[_Members]) -> Bundles:
             route = np.full(len(away), 1 - direction)
             parts.append((side.rank, middle, route, side.first, side.end - side.first, away * most))
     source, destination, route, entry, carried, colour = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Bundles(source, destination, route, entry, carried, colour, int((colour + carried).max()))
+    return Stage(source, destination, route, entry, colour, int((colour + carried).max()), carried)
 
 
-def _exchanged(members: _Members) -> Bundles:
+def _exchanged(members: _Members) -> Stage:
     """Return the stage in which the representatives send each other all that they hold."""
     one, other, route, colour = ring_all_to_all(len(members.rank))
-    carried = members.end - members.first
-    first = colour * int(carried.max())
+    held = members.end - members.first
+    carried, first = held[one], colour * int(held.max())
     ends = members.rank[one], members.rank[other]
-    return Bundles(*ends, route, members.first[one], carried[one], first, int((first + carried[one]).max()))
+    return Stage(*ends, route, members.first[one], first, int((first + carried).max()), carried)
 
 
-def _spread(groups: list[_Members], n: int, taps: int) -> Bundles:
+def _spread(groups: list[_Members], n: int, taps: int) -> Stage:
     """Return the stage in which every share goes to those members who lack it.
 
     The lightpaths of one side all begin at the middle.
@@ -126,7 +129,7 @@ def _spread(groups: list[_Members], n: int, taps: int) -> Bundles:
                 parts.append((middle, side.rank[member], route, entry, carried, colour, number + path))
                 colours, path = max(colours, used), path + paths
     source, destination, route, entry, carried, colour, number = map(np.concatenate, zip(*parts, strict=True))
-    return Bundles(source, destination, route, entry, carried, colour, colours, lightpath=number)
+    return Stage(source, destination, route, entry, colour, colours, carried, lightpath=number)
 
 
 def _multicasts(side: _Members, n: int, taps: int) -> tuple[Ints, Ints, Ints, Ints, Ints, int, int]:
@@ -172,15 +175,14 @@ def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
 
     One wavelength a transfer, or an equal share of them when striped.
     """
-    name = "wrht-striped" if striped else "wrht"
     if collective.kind == "all-gather":
-        return wrht_gather(name, collective, fabric, striped=striped)
+        return wrht_gather(collective, fabric, striped=striped)
     up, across = _stages(collective.ranks, fabric.usable_channels)
     down = [
         stage._replace(source=stage.destination, destination=stage.source, route=1 - stage.route, reduces=False)
         for stage in reversed(up)
     ]
-    return staged(name, collective, fabric, up + across + down, chunks=1, striped=striped)
+    return staged("wrht", collective, fabric, up + across + down, chunks=1, striped=striped)
 
 
 @lru_cache(maxsize=64)
@@ -192,34 +194,18 @@ def _longest_links(ranks: int, channels: int) -> int:
 
 def _stages(ranks: int, channels: int) -> tuple[list[Stage], list[Stage]]:
     """Return the stages towards the representatives, and their exchange, empty where only one is left."""
-    up: list[Stage] = []
-    members = np.arange(ranks, dtype=np.int64)
-    while len(members) > 1 and ring_all_to_all_wavelengths(len(members)) > channels:
-        stage, members = _collect(members, 2 * channels + 1)
-        up.append(stage)
-    if len(members) == 1:
-        return up, []
-    source, destination, route, colour = ring_all_to_all(len(members))
-    return up, [_adding(members[source], members[destination], route, colour)]
+    # All members hold a part of the one sum.
+    zeros = np.zeros(ranks, np.int64)
+    levels, members = _grouped(_Members(np.arange(ranks), zeros, zeros + 1), channels)
+    across = [_adding(_exchanged(members))] if len(members.rank) > 1 else []
+    up = [_collected(groups) for groups in levels]
+    return [_adding(stage, np.argsort(stage.source)) for stage in up], across
 
 
-def _collect(members: Ints, size: int) -> tuple[Stage, Ints]:
-    """Return the stage in which every group of ``size`` neighbours sends to its middle, and the middles."""
-    position = np.arange(len(members))
-    group = position // size
-    first = group * size
-    middle = (first + np.minimum(first + size, len(members)) - 1) // 2
-    sends = position != middle
-    before = position < middle
-    route = np.where(before, CLOCKWISE, COUNTERCLOCKWISE)
-    colour = np.abs(middle - position) - 1
-    stage = _adding(members[sends], members[middle[sends]], route[sends], colour[sends])
-    return stage, members[np.unique(middle)]
-
-
-def _adding(source: Ints, destination: Ints, route: Ints, colour: Ints) -> Stage:
-    """Return a stage of whole vectors that are added where they arrive."""
-    return Stage(source, destination, np.zeros_like(source), route, colour, int(colour.max()) + 1, reduces=True)
+def _adding(stage: Stage, order: Ints | slice = slice(None)) -> Stage:
+    """Return a stage of whole vectors that are added where they arrive, its transfers in an order."""
+    columns = (column[order] for column in (stage.source, stage.destination, stage.route, stage.chunk, stage.colour))
+    return Stage(*columns, stage.colours, reduces=True)
 
 
 def _refused(kind: str, fabric: Fabric) -> str | None:

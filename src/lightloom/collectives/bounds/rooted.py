@@ -321,16 +321,13 @@ class Search:
         end, cost = both, both + 1
         lengths = self._part[:, self._ends].T
         rows = np.zeros((2 * classes + 1 + (slots - 1) * classes, both + 2))
-        for at in range(classes):
-            rows[at, at:usual:classes] = capacity
-        for at in range(classes + 1):
-            rows[classes + at, usual + at : both : classes + 1] = capacity
+        rows[:classes, :usual] = np.kron(capacity, np.eye(classes))
+        rows[classes : 2 * classes + 1, usual:both] = np.kron(capacity, np.eye(classes + 1))
         rows[2 * classes, end] = -1.0
-        for slot in range(1, slots):
-            # Lightpaths of the root are no cheaper than others.
-            at = 2 * classes + 1 + (slot - 1) * classes
-            rows[at : at + classes, slot * classes : (slot + 1) * classes] = lengths[:, :-1]
-            rows[at : at + classes, usual + slot * (classes + 1) : usual + (slot + 1) * (classes + 1)] = -lengths
+        # Lightpaths of the root are no cheaper than others.
+        later = np.eye(slots)[1:]
+        rows[2 * classes + 1 :, :usual] = np.kron(later, lengths[:, :-1])
+        rows[2 * classes + 1 :, usual:both] = -np.kron(later, lengths)
         limits = np.zeros(len(rows))
         limits[: 2 * classes] = 1.0
         trees = np.array([self._row(tree, slots) for tree in self._trees])

@@ -168,15 +168,6 @@ class Channels(NamedTuple):
     """Out: rows whose circuits are set up."""
 
 
-class SentRows(NamedTuple):
-    """Rows that send over circuits: arrays [row]."""
-
-    step: Column
-    lightpath: Column
-    width: Column
-    latency: Floats
-
-
 class CodedRows(NamedTuple):
     """Rows whose chunks are encoded and decoded."""
 
@@ -196,46 +187,6 @@ class CodedRows(NamedTuple):
     """Rank that decodes: [row]."""
     reduces: Mask
     """True where the row adds at its destination: [row]."""
-
-
-@njit_without_arrays
-def lightpath_chunks(lightpath: Column, destination: Column, carried: Int32s, chunks: Ints, first_row: Ints) -> None:
-    """Count the chunks on each lightpath, of rows that carry so many; a multicast chunk counts once."""
-    for row in range(len(lightpath)):
-        path = lightpath[row]
-        if first_row[path] < 0:
-            first_row[path] = row
-        if destination[row] == destination[first_row[path]]:
-            chunks[path] += carried[row]
-
-
-@njit_cached
-def distinct_sends(rows: SentRows, chunks: Ints, steps: int) -> tuple[Int32s, Ints, Ints, Floats]:
-    """Sends that differ in step, chunks or width, each with its longest latency: columns of ``CircuitLoads``.
-
-    Args:
-        rows: what is sent.
-        chunks: chunks on each lightpath: [lightpath].
-        steps: of the schedule.
-    """
-    step, lightpath, width, latency = rows.step, rows.lightpath, rows.width, rows.latency
-    # Of each step, the sends so far as a list, the latest first.
-    latest, following = np.full(steps, -1, np.int64), np.empty(len(step), np.int64)
-    first_row, longest, count = np.empty(len(step), np.int64), np.empty(len(step), np.float64), 0
-    for row in range(len(step)):
-        send = latest[step[row]]
-        while send >= 0:
-            other = first_row[send]
-            if chunks[lightpath[other]] == chunks[lightpath[row]] and width[other] == width[row]:
-                break
-            send = following[send]
-        if send < 0:
-            send, count = count, count + 1
-            first_row[send], longest[send] = row, latency[row]
-            following[send], latest[step[row]] = latest[step[row]], send
-        longest[send] = max(longest[send], latency[row])
-    one = first_row[:count]
-    return step[one], chunks[lightpath[one]], width[one].astype(np.int64), longest[:count].copy()
 
 
 @njit_without_arrays
@@ -369,11 +320,12 @@ class PlayedRows(NamedTuple):
 
 
 @njit_cached
-def play_rows(rows: PlayedRows, held: Mask, begin: Floats) -> tuple[float, float]:
+def play_rows(rows: PlayedRows, place: Ints, held: Mask, begin: Floats) -> tuple[float, float]:
     """Return the seconds until the last arrival, and those of them in which the chain of rows that leads to it holds
     lightpaths; verified schedules only.
 
     Args:
+        place: of the first row of each lightpath in the order: [lightpath + 1].
         held: in and out, whether data lies in a cell: [cell].
         begin: out, seconds at which each row begins: [row].
     """
@@ -383,7 +335,6 @@ def play_rows(rows: PlayedRows, held: Mask, begin: Floats) -> tuple[float, float
     for row in range(len(order)):
         if rows.reduces[row]:
             awaited[rows.target[row]] += 1
-    place = first_places(rows.lightpath)
     paths = len(place) - 1
     head, free, since = place[:-1].copy(), np.zeros((paths, 2)), np.zeros(paths)
     waiting, behind = np.full(cells, -1, np.int32), np.full(paths, -1, np.int32)
@@ -429,15 +380,6 @@ def play_rows(rows: PlayedRows, held: Mask, begin: Floats) -> tuple[float, float
                 woken = behind[woken]
         head[path], free[path, 0], free[path, 1], since[path] = at, free_from, free_sent, since_start
     return end, sending
-
-
-@njit_cached
-def first_places(lightpath: Column) -> Ints:
-    """Place of the first row of each lightpath in an order by lightpath: [lightpath + 1]."""
-    place = np.zeros(lightpath.max() + 2 if len(lightpath) else 1, np.int64)
-    for path in lightpath:
-        place[path + 1] += 1
-    return np.cumsum(place)
 
 
 @njit_cached

@@ -19,7 +19,7 @@ import numpy as np
 
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.price import CostModel
-from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule, repeated_steps
+from lightloom.collectives.schedule.columns import Folding, Pipeline, Schedule, distinct, repeated_steps
 from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints, Mask, packed
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.memory import require_memory
@@ -125,21 +125,41 @@ def uneven_loads(schedule: Schedule, fabric: Fabric, weights: Floats) -> StepSec
     return StepSeconds((load.reshape(steps, links) / fabric.link_bandwidth()).max(axis=1), latency)
 
 
-def uneven_sends(schedule: Schedule, weights: Floats, latency: Floats) -> tuple[Int32s, Floats, Ints, Floats]:
-    """Return step, mean chunks, channels and longest latency of what each lightpath sends: columns of ``CircuitLoads``.
+def lightpath_chunks(schedule: Schedule) -> tuple[Ints, Ints, Floats]:
+    """Return the lightpath of each row [row], and the first row and the chunks of each lightpath: [lightpath] each.
+
+    Chunks are mean ones where they differ in size; what several ranks tap is sent once.
+    """
+    number, path = distinct(schedule.lightpath, int(schedule.lightpath.max(initial=-1)) + 1)
+    first, weights = first_places(path, len(number)), schedule.weights
+    once = schedule.destination == schedule.destination[first][path]
+    chunks = np.bincount(path, weights=once * (schedule.carried if weights is None else weights))
+    return path, first, chunks.astype(np.float64)
+
+
+def circuit_sends(schedule: Schedule, latency: Floats) -> CircuitLoads:
+    """Return what lightpaths send; of those with as many equal chunks on as many channels in a step one, with the
+    longest latency of all of them.
 
     Args:
-        weights: what each row sends relative to the mean chunk: [row].
         latency: seconds of each row's way: [row].
     """
-    _, first, path = np.unique(schedule.lightpath, return_index=True, return_inverse=True)
-    # What several ranks tap is sent once.
-    once = schedule.destination == schedule.destination[first][path]
+    path, first, chunks = lightpath_chunks(schedule)
+    if schedule.weights is None:
+        alike = packed((schedule.step[first], chunks.astype(np.int64), schedule.wavelength_count[first]))
+        number, send = distinct(alike, int(alike.max(initial=-1)) + 1)
+        one = first_places(send, len(number))
+        path, first, chunks = send[path], first[one], chunks[one]
     longest = np.zeros(len(first))
     np.maximum.at(longest, path, latency)
-    sent = np.bincount(path, weights=weights * once).astype(np.float64)
-    width = schedule.wavelength_count[first].astype(np.int64)
-    return schedule.step[first].astype(np.int32), sent, width, longest
+    return CircuitLoads(schedule.step[first], chunks, schedule.wavelength_count[first].astype(np.int64), longest)
+
+
+def first_places(number: Ints, most: int) -> Ints:
+    """Return the first place of each number from 0 to ``most`` − 1, all of which occur: [number]."""
+    place = np.empty(most, np.int64)
+    place[number[::-1]] = np.arange(len(number))[::-1]
+    return place
 
 
 # Changes of circuits, and the circuits that a schedule uses, whatever its size.
@@ -210,19 +230,14 @@ class _Circuits:
             overwritten |= kernels.changes(block, key, used, runs, self._order, self.tuned, changed)
         return overwritten
 
-    def digest(self) -> bytes:
-        """Return a name of these circuits."""
-        return blake2b(self.tuned.data).digest()
-
-    def follow(self, schedule: Schedule, rows: Ints, step: int) -> tuple[bytes, bool, bool]:
-        """Set up what all copies of a step need; return the circuits then, and whether it changed or overwrote some.
-
-        The first is the digest of the circuits that stand after the step.
-        """
+    def follow(self, schedule: Schedule, rows: Ints, step: int) -> tuple[Ints, bytes, bool, bool]:
+        """Set up what all copies of a step need, and return the circuits that then stand, a digest of them, and whether
+        the step changed or overwrote some."""
+        self.tuned = self.tuned.copy()
         copies = schedule.with_rows(rows[schedule.step[rows] == step]).unfolded(self.fabric.fibre_channels)
         changed, new = np.zeros(schedule.steps, np.bool_), np.zeros(len(copies), np.bool_)
         overwritten = self.tune(copies, np.arange(len(copies)), changed, new)
-        return self.digest(), bool(changed.any()), overwritten
+        return self.tuned, blake2b(self.tuned.data).digest(), bool(changed.any()), overwritten
 
 
 def _changed_in_copies(schedule: Schedule, fabric: Fabric, changed: Mask) -> tuple[Ints, bool]:
@@ -233,23 +248,14 @@ def _changed_in_copies(schedule: Schedule, fabric: Fabric, changed: Mask) -> tup
     A step that finds the same circuits as one before that is like it does the same to them, and is not followed again.
     """
     first, rows = repeated_steps(schedule)
-    circuits, followed = _Circuits(fabric), dict[tuple[bytes, int], tuple[bytes, bool, bool]]()
-    stands = now = circuits.digest()
-    skipped: list[tuple[bytes, int]] = []
+    circuits, followed = _Circuits(fabric), dict[tuple[bytes, int], tuple[Ints, bytes, bool, bool]]()
+    stands = b"nothing"
     for step, alike in enumerate(first.tolist()):
-        if (now, alike) in followed:
-            skipped.append((now, alike))
-        else:
-            if now != stands:
-                # Catch up from the last time that the circuits were those that stand here.
-                last = max(place for place, (state, _) in enumerate(skipped) if state == stands)
-                for _, other in skipped[last:]:
-                    circuits.follow(schedule, rows, other)
-            skipped.clear()
-            followed[now, alike] = circuits.follow(schedule, rows, alike)
-            stands = followed[now, alike][0]
-        now, changed[step], _ = followed[now, alike]
-    return rows, any(overwritten for _, _, overwritten in followed.values())
+        found = stands, alike
+        if found not in followed:
+            followed[found] = circuits.follow(schedule, rows, alike)
+        circuits.tuned, stands, changed[step], _ = followed[found]
+    return rows, any(overwritten for *_, overwritten in followed.values())
 
 
 def circuits_key(schedule: Schedule, fabric: Fabric, rows: Ints | None = None) -> str:
@@ -535,7 +541,7 @@ class CircuitLoads:
     """Sends over circuits that may be the slowest of their steps: arrays [send]."""
 
     step: Int32s
-    chunks: Ints | Floats
+    chunks: Floats
     """Chunks on the lightpath, in mean chunks where they differ in size."""
     width: Ints
     """Channels of the lightpath."""
@@ -696,7 +702,7 @@ def _crossings(schedule: Schedule, fabric: Fabric, transfers: TransferLoads) -> 
     if isinstance(transfers, CircuitLoads):
         if weights is not None:
             return float(weights.sum())
-        return float(_chunks(schedule).sum()) * (1 if schedule.folding is None else schedule.folding.copies)
+        return float(lightpath_chunks(schedule)[2].sum()) * (1 if schedule.folding is None else schedule.folding.copies)
     if weights is not None:
         return float(weights @ fabric.hops(*schedule.ends(slice(None))))
     rows, number = distinct_ends(schedule)
@@ -709,18 +715,12 @@ def _circuit_loads(schedule: Schedule, fabric: Fabric, model: CostModel) -> Circ
 
     Latency is 0 in the paper model; with sizes of parts every lightpath has an entry.
     """
-    from lightloom.collectives.cost import kernels
-
     rows, number = distinct_ends(schedule)
     latency = np.zeros(len(rows))
     if model == "physical" and fabric.diameter_latency() > 0:
         for place, ends in ends_in_copies(schedule, rows):
             np.maximum.at(latency, place, fabric.latency(*ends))
-    latency = latency[number]
-    if (weights := schedule.weights) is not None:
-        return CircuitLoads(*uneven_sends(schedule, weights, latency))
-    sent = kernels.SentRows(schedule.step, schedule.lightpath, schedule.wavelength_count, latency)
-    return CircuitLoads(*kernels.distinct_sends(sent, _chunks(schedule), schedule.steps))
+    return circuit_sends(schedule, latency[number])
 
 
 def _link_loads(schedule: Schedule, fabric: Fabric) -> tuple[Ints, Ints, Ints]:
@@ -736,13 +736,3 @@ def _link_loads(schedule: Schedule, fabric: Fabric) -> tuple[Ints, Ints, Ints]:
     used, place = np.unique(cell, return_inverse=True)
     step, link = np.divmod(used, fabric.links)
     return step, link, np.bincount(place, weights=chunks).astype(np.int64)
-
-
-def _chunks(schedule: Schedule) -> Ints:
-    """Return the number of chunks on each lightpath: [lightpath]."""
-    from lightloom.collectives.cost import kernels
-
-    paths = int(schedule.lightpath.max()) + 1
-    chunks, first_row = np.zeros(paths, np.int64), np.full(paths, -1, np.int64)
-    kernels.lightpath_chunks(schedule.lightpath, schedule.destination, schedule.carried, chunks, first_row)
-    return chunks

@@ -273,7 +273,8 @@ def play(schedule: Schedule, fabric: Fabric) -> Played:
         groups = len(fabric.siblings()[1])
         rows, held, first = _rows_over_links(schedule.unfolded(1) if groups > 1 else schedule, fabric, groups)
     begin = np.zeros(len(first))
-    seconds, sending = kernels.play_rows(rows, held, begin)
+    place = np.concatenate([[0], np.cumsum(np.bincount(rows.lightpath))])
+    seconds, sending = kernels.play_rows(rows, place, held, begin)
     return Played(float(seconds), float(sending), begin[first].reshape(-1, groups).max(axis=1))
 
 

@@ -23,7 +23,14 @@ from typing import cast, get_args
 
 import numpy as np
 
-from lightloom.collectives.cost.loads import PacketLoads, StepLoads, rows_by_step, step_loads, steps_before
+from lightloom.collectives.cost.loads import (
+    PacketLoads,
+    StepLoads,
+    lightpath_chunks,
+    rows_by_step,
+    step_loads,
+    steps_before,
+)
 from lightloom.collectives.cost.price import Cost, CostModel, play, queued_cost, rows_over_circuits
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.arrays import Floats, Ints, Mask
@@ -453,9 +460,7 @@ def _sending_seconds(schedule: Schedule, fabric: Fabric, slower: float = 1.0) ->
     It is that of the rank's slowest lightpath, with its latency and no conversion; 0 exactly where the rank sends
     nothing in the step.
     """
-    _, first, path = np.unique(schedule.lightpath, return_index=True, return_inverse=True)
-    once = (schedule.destination == schedule.destination[first][path]).astype(np.float64)
-    sent = np.bincount(path, weights=once if schedule.weights is None else once * schedule.weights)
+    path, _, sent = lightpath_chunks(schedule)
     source, destination, route = schedule.ends(slice(None))
     width = schedule.wavelength_count * fabric.channel_bandwidth
     seconds = slower * sent[path] * schedule.chunk_nbytes / width + fabric.latency(source, destination, route)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lightloom.collectives.collective import Collective, Kind
-from lightloom.collectives.schedule.columns import COLUMNS, ChunkLists, Schedule, distinct, sorted_by
+from lightloom.collectives.schedule.columns import COLUMNS, ChunkLists, Schedule, distinct, grouped, sorted_by
 from lightloom.core.arrays import Column, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
@@ -78,22 +78,18 @@ def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
     return sources, destinations, routes, wavelengths
 
 
-def colour_intervals(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, int]:
-    """Return fewest colours such that overlapping intervals [start, end) of a line of ``nodes`` differ, and how many.
-
-    Interval i receives ``count[i]`` colours; they come back concatenated, with the number of colours (the largest
-    load).
-    """
+def colour_intervals(start: Ints, end: Ints, nodes: int) -> tuple[Ints, int]:
+    """Return fewest colours such that overlapping intervals [start, end) of a line of ``nodes`` differ [interval], and
+    how many: the largest load."""
     from lightloom.collectives.schedule import kernels
 
-    colour = np.empty(int(count.sum()), np.int64)
+    colour = np.empty(len(start), np.int64)
     ends = (column.astype(np.int64, copy=False) for column in (start, end))
-    used = kernels.colour_by_sweep(np.lexsort((end, start)), *ends, count, colour, nodes)
-    return colour, int(used)
+    return colour, int(kernels.colour_by_sweep(np.lexsort((end, start)), *ends, colour, nodes))
 
 
 def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, Ints, Ints, Ints, int]:
-    """Colour intervals as :func:`colour_intervals` does, with memory for ranges of colours that follow each other.
+    """Colour intervals as :func:`colour_intervals` does, each ``count[i]`` times, with memory for ranges of colours.
 
     Returns:
         The interval that each range belongs to, in order, its first colour, its number of colours, and the colours that
@@ -125,7 +121,7 @@ def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:
     free = np.flatnonzero(load == 0)
     if len(free):
         shifted = (start - free[0]) % nodes
-        return colour_intervals(shifted, shifted + length, np.ones_like(start), nodes)
+        return colour_intervals(shifted, shifted + length, nodes)
     from lightloom.collectives.schedule import kernels
 
     colour = np.empty(len(start), np.int64)
@@ -193,13 +189,19 @@ class Stage(NamedTuple):
 
     source: Column
     destination: Column
-    chunk: Column
     route: Column
+    chunk: Column
+    """Chunk that it carries; in a schedule of lists the place of the first one in entries that all stages share, where
+    the others follow."""
     colour: Column
-    """Transfers of different colours never share a channel in the same step."""
+    """First colour. Transfers of different colours never share a channel in the same step."""
     colours: int
+    carried: Column | None = None
+    """Number of chunks that it carries, of a schedule of lists."""
+    in_a_row: bool = False
+    """True where all chunks of a transfer follow each other on one colour, instead of each on the next one."""
     lightpath: Column | None = None
-    """Lightpath of each transfer, from 0 on; None where each has its own."""
+    """Lightpath of each transfer; those of one have the same source, route and colours. None where each has its own."""
     reduces: bool = False
 
 
@@ -222,31 +224,68 @@ def staged(
     *,
     chunks: int,
     striped: bool,
+    entries: Column | None = None,
     notes: tuple[str, ...] = (),
 ) -> Schedule:
     """Return a schedule of one stage after the other.
 
     Colours that do not fit into one step go on in further steps of their stage. With ``striped`` each transfer bundles
     channels that the stage leaves free (see :func:`fit`).
+
+    Args:
+        entries: chunks of a schedule on circuits whose rows carry lists of them, to which the stages refer by place:
+            [entry].
     """
-    parts, step, lightpath = [], 0, 0
+    parts, counts, step, path = list[Rows](), list[Column](), 0, 0
     for stage in stages:
         width, slots, steps = fit(fabric, stage.colours, striped=striped)
-        substep, slot = np.divmod(stage.colour.astype(np.int32), np.int32(slots))
+        transfer, now, slot, taken, chunk, carried = _in_steps(stage, slots)
         if stage.lightpath is None:
             # Sorting 16-bit integers takes linear time.
-            order = np.argsort(substep.astype(np.uint16) if steps <= 1 << 16 else substep, kind="stable")
-            path = np.arange(len(order), dtype=np.int32)
+            order = np.argsort(now.astype(np.uint16) if steps <= 1 << 16 else now, kind="stable")
+            number = np.arange(len(order))
         else:
-            order = np.lexsort((stage.lightpath, substep))
-            path = stage.lightpath[order]
-        columns = (step + substep, stage.source, stage.destination, stage.route, slot * width, stage.chunk)
-        now, source, destination, route, channel, chunk = (column[order].astype(np.int32) for column in columns)
-        count = np.full(len(order), width if fabric.exclusive else 0, np.int16)
-        reduces = np.full(len(order), stage.reduces)
-        parts.append(Rows(now, lightpath + path, source, destination, route, channel, count, chunk, reduces))
-        step, lightpath = step + steps, lightpath + int(path.max(initial=-1)) + 1
-    return assemble(name, collective, fabric, joined(parts), chunks=chunks, steps=step, notes=notes)
+            lightpath = stage.lightpath[transfer]
+            order = np.lexsort((lightpath, now))
+            number = distinct(lightpath * np.int64(steps) + now, (int(lightpath.max(initial=-1)) + 1) * steps)[1][order]
+        source, destination, route = (
+            np.asarray(column)[transfer[order]] for column in (stage.source, stage.destination, stage.route)
+        )
+        wide = taken[order] * (width if fabric.exclusive else 0)
+        columns = (source, destination, route, slot[order] * width, wide, chunk[order])
+        parts.append(Rows(step + now[order], path + number, *columns, np.full(len(order), stage.reduces)))
+        counts.append(carried[order])
+        step, path = step + steps, path + int(number.max(initial=-1)) + 1
+    rows, lists = joined(parts), None
+    if entries is not None:
+        lists, chunk = ChunkLists.of_ranges(entries, rows.chunk, np.concatenate(counts))
+        rows = rows._replace(chunk=chunk)
+    schedule = assemble(name, collective, fabric, rows, chunks=chunks, steps=step, notes=notes)
+    return schedule.with_columns({}, lists=lists)
+
+
+def _in_steps(stage: Stage, slots: int) -> tuple[Column, ...]:
+    """Cut transfers where their colours go on in the next step, into pieces that lie in one step each.
+
+    Returns:
+        Transfer and step of each piece, the place of its first colour in the step, the colours that it takes, its first
+        chunk (or the entry of it), and its chunks: [piece] each.
+    """
+    colour = np.asarray(stage.colour, np.int32)
+    if stage.carried is None:
+        one = np.ones_like(colour)
+        return np.arange(len(colour)), *np.divmod(colour, np.int32(slots)), one, stage.chunk, one
+    count = np.asarray(stage.carried, np.int64)
+    last = colour if stage.in_a_row else colour + count - 1
+    pieces = last // slots - colour // slots + 1
+    transfer, number = grouped(pieces)
+    step = (colour // slots)[transfer] + number
+    begin = np.maximum(colour[transfer], step * slots)
+    taken = np.minimum(last[transfer] + 1, (step + 1) * slots) - begin
+    entry = np.asarray(stage.chunk, np.int64)[transfer] + begin - colour[transfer]
+    carried = count[transfer] if stage.in_a_row else taken
+    small = (column.astype(np.int32) for column in (step, begin - step * slots, taken, entry, carried))
+    return transfer, *small
 
 
 def assign_wavelengths(
@@ -276,7 +315,7 @@ def assign_wavelengths(
                 assigned[key] = path, route[path], colour[path], colours
             path, route, colour, colours = assigned[key]
             ends = transfers.source, transfers.destination
-            yield Stage(*ends, transfers.chunk, route, colour, colours, path, transfers.reduces)
+            yield Stage(*ends, route, transfers.chunk, colour, colours, lightpath=path, reduces=transfers.reduces)
 
     return staged(name, collective, fabric, stages(), chunks=chunks, striped=striped, notes=notes)
 
@@ -332,94 +371,7 @@ def _coloured(source: Ints, destination: Ints, fabric: Fabric) -> tuple[Ints, In
 # step 1    channels 0 to 3      5 6 7 8    one of four channels carries four, one after the other, in the same time
 
 
-class Bundles(NamedTuple):
-    """Transfers that happen at once where there are channels enough: arrays [transfer]."""
-
-    source: Column
-    destination: Column
-    route: Column
-    entry: Column
-    """Place of the first chunk in a list of chunks that all stages share; the others follow there."""
-    carried: Column
-    """Number of chunks that it carries."""
-    colour: Column
-    """First colour. Transfers of different colours never share a channel in the same step."""
-    colours: int
-    in_a_row: bool = False
-    """True where all chunks of a transfer follow each other on one colour, instead of each on the next one."""
-    lightpath: Column | None = None
-    """Multicast to which a transfer belongs: those of one have the same source, route, chunks and colours. None where
-    each has lightpaths of its own."""
-
-
-def bundled(
-    name: str,
-    collective: Collective,
-    fabric: Fabric,
-    stages: Sequence[Bundles],
-    entries: Column,
-    *,
-    chunks: int,
-    striped: bool,
-    notes: tuple[str, ...] = (),
-) -> Schedule:
-    """Return a schedule of one stage after the other, whose rows carry lists of chunks.
-
-    Args:
-        name: name of the algorithm.
-        collective: what the schedule serves.
-        fabric: one of circuits.
-        stages: in order.
-        entries: chunks, to which the stages refer by place: [entry].
-        chunks: of the schedule.
-        striped: whether lightpaths bundle all channels that they can get, beside one for each chunk.
-        notes: what the algorithm says of its choices.
-    """
-    parts, first, counts, step, path = list[Rows](), list[Column](), list[Column](), 0, 0
-    for stage in stages:
-        width, slots, steps = fit(fabric, stage.colours, striped=striped)
-        pieces = _in_steps(stage, slots)
-        order = np.argsort(pieces[1], kind="stable")
-        transfer, now, slot, taken, entry, count = (column[order] for column in pieces)
-        source, destination, route = (
-            np.asarray(column, np.int32)[transfer] for column in (stage.source, stage.destination, stage.route)
-        )
-        number: Column = np.arange(len(order), dtype=np.int32)
-        if stage.lightpath is not None:
-            number = np.unique(stage.lightpath[transfer] * np.int64(steps) + now, return_inverse=True)[1]
-        wide, adds = (taken * width).astype(np.int16), np.zeros(len(order), np.bool_)
-        parts.append(Rows(step + now, path + number, source, destination, route, slot * width, wide, number, adds))
-        first.append(entry)
-        counts.append(count)
-        step, path = step + steps, path + int(number.max(initial=-1)) + 1
-    lists, number = ChunkLists.of_ranges(entries, np.concatenate(first), np.concatenate(counts))
-    rows = joined(parts)._replace(chunk=number)
-    schedule = assemble(name, collective, fabric, rows, chunks=chunks, steps=step, notes=notes)
-    return schedule.with_columns({}, lists=lists)
-
-
-def _in_steps(stage: Bundles, slots: int) -> tuple[Column, ...]:
-    """Cut transfers where their colours go on in the next step, into pieces that lie in one step each.
-
-    Returns:
-        Transfer and step of each piece, the place of its first colour in the step, the colours that it takes, the entry
-        of its first chunk, and its chunks: [piece] each.
-    """
-    colour, count = (np.asarray(column, np.int64) for column in (stage.colour, stage.carried))
-    last = colour if stage.in_a_row else colour + count - 1
-    pieces = last // slots - colour // slots + 1
-    transfer = np.repeat(np.arange(len(colour)), pieces)
-    number = np.arange(len(transfer)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    step = (colour // slots)[transfer] + number
-    begin = np.maximum(colour[transfer], step * slots)
-    taken = np.minimum(last[transfer] + 1, (step + 1) * slots) - begin
-    entry = np.asarray(stage.entry, np.int64)[transfer] + begin - colour[transfer]
-    carried = count[transfer] if stage.in_a_row else taken
-    small = (column.astype(np.int32) for column in (step, begin - step * slots, taken, entry, carried))
-    return transfer, *small
-
-
-def along_the_line(source: Ints, destination: Ints, entry: Ints, count: Ints, n: int, *, in_a_row: bool) -> Bundles:
+def along_the_line(source: Ints, destination: Ints, entry: Ints, count: Ints, n: int, *, in_a_row: bool) -> Stage:
     """Return transfers between ranks of a line of ``n``, on as many colours as the busiest link carries.
 
     Args:
@@ -442,7 +394,7 @@ def along_the_line(source: Ints, destination: Ints, entry: Ints, count: Ints, n:
         columns.append((source[transfer], destination[transfer], route, first, carried, colour))
         colours = max(colours, used)
     start, end, route, first, carried, colour = (np.concatenate(pair) for pair in zip(*columns, strict=True))
-    return Bundles(start, end, route, first, carried, colour, colours, in_a_row)
+    return Stage(start, end, route, first, colour, colours, carried, in_a_row)
 
 
 # One all-gather makes three collectives: reversed in time it is a reduce-scatter, the two in sequence an all-reduce.

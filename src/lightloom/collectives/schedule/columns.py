@@ -269,7 +269,7 @@ class Schedule:
     def with_rows(self, rows: Ints) -> Schedule:
         """Return some rows, lightpaths numbered anew; what they carry need not serve the collective."""
         columns = {name: column[rows] for name, column in self.columns().items()}
-        used, columns["lightpath"] = np.unique(columns["lightpath"], return_inverse=True)
+        used, columns["lightpath"] = distinct(columns["lightpath"], int(self.lightpath.max(initial=-1)) + 1)
         folding = self.folding
         if folding is not None and folding.channel.shape[1]:
             folding = replace(folding, channel=folding.channel[:, used])
@@ -473,6 +473,13 @@ def sorted_by(*keys: Ints) -> Ints:
     for key, number in zip(keys, most, strict=True):
         order = kernels.counted_order(np.ascontiguousarray(key, np.int64), order, number)
     return order
+
+
+def grouped(count: Ints) -> tuple[Ints, Ints]:
+    """Return the group of each of ``count`` [group] entries, one group's after the other's, and its place in the group:
+    [entry] each."""
+    group = np.repeat(np.arange(len(count)), count)
+    return group, np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
 
 
 def distinct(values: Ints, most: int) -> tuple[Ints, Ints]:

@@ -11,34 +11,29 @@ from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 
 @njit_cached
-def colour_by_sweep(order: Any, start: Any, end: Any, count: Any, colour: Any, nodes: int) -> int:
-    """Left-edge colouring of intervals [start, end) in ``order`` of start; entry i takes ``count[i]`` colours.
+def colour_by_sweep(order: Any, start: Any, end: Any, colour: Any, nodes: int) -> int:
+    """Left-edge colouring of intervals [start, end) in ``order`` of start.
 
-    ``colour`` [sum of counts] receives them, entry by entry; returns the number of colours, which equals the load.
+    ``colour`` [interval] receives it; returns the number of colours, which equals the load.
     """
-    offset = np.zeros(len(start) + 1, np.int64)
-    for i in range(len(start)):
-        offset[i + 1] = offset[i] + count[i]
     ending = np.full(nodes + 1, -1, np.int64)
     following = np.full(len(start), -1, np.int64)
-    free = np.empty(offset[-1], np.int64)
+    free = np.empty(len(start), np.int64)
     available, used, position = 0, 0, 0
     for i in order:
         while position <= start[i]:
             j = ending[position]
             while j >= 0:
-                for k in range(offset[j + 1] - 1, offset[j] - 1, -1):
-                    free[available] = colour[k]
-                    available += 1
+                free[available] = colour[j]
+                available += 1
                 j = following[j]
             position += 1
-        for k in range(offset[i], offset[i + 1]):
-            if available:
-                available -= 1
-                colour[k] = free[available]
-            else:
-                colour[k] = used
-                used += 1
+        if available:
+            available -= 1
+            colour[i] = free[available]
+        else:
+            colour[i] = used
+            used += 1
         following[i] = ending[end[i]]
         ending[end[i]] = i
     return used
@@ -46,7 +41,8 @@ def colour_by_sweep(order: Any, start: Any, end: Any, count: Any, colour: Any, n
 
 @njit_cached
 def sweep_ranges(order: Ints, start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, Ints, Ints, int]:
-    """Colour as :func:`colour_by_sweep`, in ranges of colours: interval, first colour, colours of each; all colours.
+    """Colour intervals [start, end), of which entry i takes ``count[i]`` colours, in ranges of colours: interval, first
+    colour, colours of each; all colours.
 
     An interval takes the smallest free range that suffices, else the largest, so that few have several. Memory: of the
     ranges; time: these, times the free ranges between others.

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -165,26 +165,27 @@ class _Rounds:
 
     def __init__(self, links: GridLinks, beyond: NDArray[np.int16], pieces: int, allowed: Ints) -> None:
         """``beyond`` is that of the kernels, ``allowed`` the most chunks on a link in each round."""
-        self.pieces = pieces
-        self._flooded, self._rows = (links, beyond, pieces, allowed), None
+        self.pieces, self._flooded = pieces, (links, beyond, pieces, allowed)
         rows, number = self.rows, len(links.source)
         cell = rows.round.astype(np.int64) * number + rows.link
         rounds = int(rows.round.max()) + 1
         self.budgets: Ints = np.bincount(cell, minlength=rounds * number).reshape(rounds, -1).max(axis=1)
         """Chunks on the busiest link of each round."""
 
-    _rows: GatherRows | None
-
-    @property
+    @cached_property
     def rows(self) -> GatherRows:
         """Which chunk passes which link in which round."""
-        if self._rows is None:
-            self._rows = _flood(*self._flooded)
-        return self._rows
+        from lightloom.collectives.synthesis import grid_kernels as kernels
+
+        links, _, pieces, _ = self._flooded
+        ranks = len(links.entering) - 1
+        rows = kernels.GatherRows(*(np.empty(ranks * (ranks - 1) * pieces, np.int32) for _ in range(3)))
+        kernels.flood(*self._flooded, rows)
+        return rows
 
     def drop_rows(self) -> None:
         """Drop the rows; what is needed to make them again is kept."""
-        self._rows = None
+        vars(self).pop("rows", None)
 
     def seconds(self, hop: float, share: float) -> float:
         """Return the seconds of all rounds, where a share takes ``share`` seconds on a link.
@@ -294,16 +295,6 @@ def _stretched(budgets: Ints, more: int) -> Ints:
     at = np.interp(np.linspace(0, rounds, rounds + more + 1), np.arange(rounds + 1), total)
     stretched: Ints = np.maximum(np.diff(np.ceil(at - 1e-9)), 1).astype(np.int64)
     return stretched
-
-
-def _flood(links: GridLinks, beyond: NDArray[np.int16], pieces: int, allowed: Ints) -> GatherRows:
-    """Return the rows of an all-gather in rounds with these budgets: ``allowed`` chunks a link in each round."""
-    from lightloom.collectives.synthesis import grid_kernels as kernels
-
-    ranks = len(links.entering) - 1
-    rows = kernels.GatherRows(*(np.empty(ranks * (ranks - 1) * pieces, np.int32) for _ in range(3)))
-    kernels.flood(links, beyond, pieces, allowed, rows)
-    return rows
 
 
 def _schedule_rounds(gather: Collective, fabric: Fabric, links: GridLinks, rounds: _Rounds) -> Schedule:

@@ -22,6 +22,7 @@ from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.trees import (
     HubCircuits,
     Level,
+    RingTask,
     RingTrees,
     Timing,
     TreeRules,
@@ -112,19 +113,14 @@ class MulticastDesign(TreeRules):
         return repetition(ranks, self.levels(ranks))
 
 
-def make_multicast_trees(
-    design: MulticastDesign, ranks: int, nbytes: float, timing: Timing, bound: float
-) -> RingTrees | None:
-    """Return trees and times of an all-gather of ``nbytes`` a rank; None where lines do not reach every rank.
-
-    Args:
-        bound: seconds that no schedule beats, circuits in place.
+def make_multicast_trees(design: MulticastDesign, task: RingTask) -> RingTrees | None:
+    """Return trees and times of an all-gather; None where lines do not reach every rank.
 
     Time: period · ranks · pieces, times the taps, times the logarithm of what waits.
     """
-    circuits = HubCircuits(ranks, design.levels(ranks))
-    paths, lines, links = _lightpaths(ranks, circuits.period, tuple(arc._replace(width=1) for arc in design.arcs))
-    return grow_design(design, circuits, paths, lines, links, nbytes, timing, bound, sweeps=_SWEEPS)
+    circuits = HubCircuits(task.ranks, design.levels(task.ranks))
+    paths, lines, links = _lightpaths(task.ranks, circuits.period, tuple(arc._replace(width=1) for arc in design.arcs))
+    return grow_design(design, circuits, paths, lines, links, task, sweeps=_SWEEPS)
 
 
 @lru_cache(maxsize=32)
@@ -172,15 +168,13 @@ _BISECTIONS = 14
 _MOST_CANDIDATES = 3000
 
 
-def multicast_candidates(
-    ranks: int, channels: int, taps: int, reach: int | None, nbytes: float, timing: Timing
-) -> list[tuple[float, MulticastDesign]]:
+def multicast_candidates(task: RingTask, taps: int) -> list[tuple[float, MulticastDesign]]:
     """Return estimated seconds and designs, the best first, and one of those that differ in the line's length alone.
 
     At most 3000; widths fill the channels as far as they can.
     """
-    farthest = ranks - 1 if reach is None else min(reach, ranks - 1)
-    base, fill, top = _options(ranks, taps, farthest)
+    ranks, channels, timing = task.ranks, task.channels, task.timing
+    base, fill, top = _options(ranks, taps, min(task.farthest, ranks - 1))
     grid = np.meshgrid(*(np.arange(len(options)) for options in (base, fill, top, _PARTS)), indexing="ij")
     which = np.stack([axis.ravel() for axis in grid], axis=1)
     b, f, t = base[which[:, 0]], fill[which[:, 1]], top[which[:, 2]]
@@ -191,7 +185,7 @@ def multicast_candidates(
     sound &= (t[:, 0] == 0) | (f[:, 0] == 0) | ((f[:, 0] % np.maximum(t[:, 0], 1) == 0) & on_hubs)
     sound &= (t[:, 0] > 0) | (which[:, 3] == 0)
     which, b, f, t = which[sound], b[sound], f[sound], t[sound]
-    depth, loads = _estimated(ranks, b, f, t, np.array(_PARTS)[which[:, 3]], nbytes / timing.bandwidth)
+    depth, loads = _estimated(ranks, b, f, t, np.array(_PARTS)[which[:, 3]], task.nbytes / timing.bandwidth)
     colours = _colours(ranks, b, f, t)
     seconds, inside = _fitted(loads, colours, channels)
     hops = depth * timing.hop
@@ -343,20 +337,9 @@ _MOST_ARCS = 5
 class MulticastSearch:
     """Designs tried for one all-gather on one ring."""
 
-    def __init__(
-        self, ranks: int, channels: int, taps: int, reach: int | None, nbytes: float, timing: Timing, *, bound: float
-    ) -> None:
-        """Take the problem of one all-gather.
-
-        Args:
-            channels: wavelengths each way.
-            taps: most ranks that a lightpath may reach.
-            reach: most links that it may pass, or None.
-            nbytes: bytes of one rank's share.
-            bound: seconds that no schedule beats, circuits in place.
-        """
-        self._ranks, self._channels, self._limits = ranks, channels, (taps, reach)
-        self._nbytes, self._timing, self._bound = nbytes, timing, bound
+    def __init__(self, task: RingTask, taps: int) -> None:
+        """Take one all-gather, and the most ranks that a lightpath may reach."""
+        self._task, self._ranks, self._channels, self._taps = task, task.ranks, task.channels, taps
         self._spent = 0
         self._tried: dict[MulticastDesign, float] = {}
         self._best = (np.inf, MulticastDesign(()))
@@ -364,17 +347,16 @@ class MulticastSearch:
 
     def run(self, effort: int) -> tuple[MulticastDesign, RingTrees]:
         """Return the best design found, and its trees; ``effort`` counts receptions scheduled."""
-        channels, (taps, reach) = self._channels, self._limits
-        most = min(taps, self._ranks - 1)
+        most = min(self._taps, self._ranks - 1)
         for pieces in _PIECES:
             for near in sorted({1, *(count for count in (2, 4, 5, 8, most) if count <= most)}):
                 alone = Arc(self._ranks, 1, near, 1)
-                width = channels // alone.level(self._ranks).colours
+                width = self._channels // alone.level(self._ranks).colours
                 self._try(MulticastDesign((alone._replace(width=width),), pieces=pieces))
         if not self._content():
-            self._sweep(multicast_candidates(self._ranks, channels, taps, reach, self._nbytes, self._timing), effort)
+            self._sweep(multicast_candidates(self._task, self._taps), effort)
         self._walk(effort)
-        trees = make_multicast_trees(self._best[1], self._ranks, self._nbytes, self._timing, self._bound)
+        trees = make_multicast_trees(self._best[1], self._task)
         assert trees is not None
         return self._best[1], trees
 
@@ -392,14 +374,15 @@ class MulticastSearch:
 
     def _pieces(self, design: MulticastDesign, effort: int) -> int:
         """Return so many that a piece is sent in a tenth of a hop, which long paths pay each hop; fewer if too dear."""
-        sending = self._nbytes / (min(arc.width for arc in design.arcs) * self._timing.bandwidth)
+        timing = self._task.timing
+        sending = self._task.nbytes / (min(arc.width for arc in design.arcs) * timing.bandwidth)
         most = _QUICK_PART * effort / self._cost(design)
-        quick = next((pieces for pieces in _PIECES if sending <= pieces * _QUICK * self._timing.hop), _PIECES[-1])
+        quick = next((pieces for pieces in _PIECES if sending <= pieces * _QUICK * timing.hop), _PIECES[-1])
         return max(pieces for pieces in _PIECES if pieces == 1 or (pieces <= quick and pieces <= most))
 
     def _content(self) -> bool:
         """Return True when the best design is near enough to the bound."""
-        return self._best[0] <= _NEAR * self._bound
+        return self._best[0] <= _NEAR * self._task.bound
 
     def _try(self, design: MulticastDesign) -> None:
         """Grow the trees of a design that fits, and keep its seconds; infinite where it does not fit, or misses ranks.
@@ -413,7 +396,7 @@ class MulticastSearch:
         if cost >= _LARGEST_TABLE:
             return
         self._spent += cost + _OVERHEAD
-        trees = make_multicast_trees(design, self._ranks, self._nbytes, self._timing, self._bound)
+        trees = make_multicast_trees(design, self._task)
         if trees is not None:
             self._tried[design] = seconds = trees.forest.time
             shape = tuple((arc.hubs, arc.spacing) for arc in design.arcs)
@@ -427,7 +410,10 @@ class MulticastSearch:
 
     def _fits(self, design: MulticastDesign) -> bool:
         """Return True when a design is sound and has no more wavelengths than the ring."""
-        return design.sound(self._ranks, *self._limits) and design.wavelengths(self._ranks) <= self._channels
+        return (
+            design.sound(self._ranks, self._taps, self._task.reach)
+            and design.wavelengths(self._ranks) <= self._channels
+        )
 
     def _walk(self, effort: int) -> None:
         """Try random steps away from the best designs until the effort is spent."""
@@ -473,7 +459,7 @@ class MulticastSearch:
 
         None where it is not sound, or does not fit at width 1.
         """
-        if not design.sound(self._ranks, *self._limits):
+        if not design.sound(self._ranks, self._taps, self._task.reach):
             return None
         arcs = list(design.arcs)
         colours = [arc.level(self._ranks).colours for arc in arcs]
@@ -492,7 +478,7 @@ class MulticastSearch:
 
     def _changed(self, arc: Arc, *, base: bool, rng: np.random.Generator) -> Arc:
         """Return lightpaths with another width, taps, hubs or spacing; ``base`` ones keep hubs and spacing."""
-        most = self._limits[0]
+        most = self._taps
         kind = int(rng.integers(0, 2 if base else 6))
         if kind == 0:
             return arc._replace(width=max(1, arc.width + int(rng.choice((-2, -1, 1, 2)))))
@@ -514,11 +500,11 @@ class MulticastSearch:
         """Return any lightpath, 1 wide; about two of five have a tap at every rank."""
         hubs = int(rng.choice(hub_counts(self._ranks)))
         stride = max(1, self._ranks // hubs)
-        taps = int(rng.integers(1, self._limits[0] + 1))
+        taps = int(rng.integers(1, self._taps + 1))
         if rng.random() < 0.4:
             return Arc(hubs, 1, taps, 1)
         spacing = stride * int(rng.integers(1, max(2, self._ranks // 2 // (stride * taps) + 1)))
-        return Arc(hubs, spacing, taps, 1, min(self._limits[0] // taps, spacing) - 1)
+        return Arc(hubs, spacing, taps, 1, min(self._taps // taps, spacing) - 1)
 
 
 _EFFORT = 0.6
@@ -531,8 +517,8 @@ def multicast(collective: Collective, fabric: Fabric) -> Schedule:
     nbytes = max(collective.nbytes_per_rank, 1.0)
     timing = Timing.of(fabric)
     bound = timing.hop + fabric.neighbour_latency() + (ranks - 1) * nbytes / (2 * channels * timing.bandwidth)
-    search = MulticastSearch(ranks, channels, fabric.taps, fabric.reach, nbytes, timing, bound=bound)
-    design, trees = search.run(int(_EFFORT * effort(ranks)))
+    task = RingTask(ranks, channels, nbytes, timing, bound, fabric.reach)
+    design, trees = MulticastSearch(task, fabric.taps).run(int(_EFFORT * effort(ranks)))
     kinds = "; ".join(_arc(arc, ranks) for arc in design.arcs)
     return ring_schedule(collective, fabric, trees, f"{kinds}; every share travels in {design.pieces} pieces")
 

@@ -7,32 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.synthesis.engine.kernels import let_wait, take_most_urgent
+from lightloom.collectives.synthesis.engine.kernels import OrderedRows, let_wait, take_most_urgent
 from lightloom.collectives.synthesis.grid_links import Transfers
 from lightloom.core.arrays import Floats, Int32s, Ints, Mask
 from lightloom.core.kernels import njit_cached, njit_without_arrays
 
 _EQUAL = 1e-12
 """Relative difference below which two times are one."""
-
-
-class OrderedRows(NamedTuple):
-    """Rows of a queued schedule in an order in which each comes after those that bring what it sends."""
-
-    origin: Ints
-    """Cell that a row reads: [row]."""
-    target: Ints
-    """Cell that a row writes: [row]."""
-    reduces: Mask
-    """True for rows that add to their target: [row]."""
-    begins: Ints
-    """First hop of each row: [row + 1]."""
-    link: Ints
-    """Link of each hop: [hop]."""
-    busy: Floats
-    """Seconds for which a chunk holds the link: [hop]."""
-    delay: Floats
-    """Seconds after its beginning at which the chunk may begin on the next link, or has arrived: [hop]."""
 
 
 class Urgency(NamedTuple):
@@ -119,18 +100,6 @@ def list_order(rows: OrderedRows, urgency: Urgency, held: Mask, turn: Ints) -> N
                 kept = other
             other = following
         waiting[to] = kept
-
-
-@njit_cached
-def seconds_left(rows: OrderedRows, cells: int) -> Floats:
-    """Seconds of the longest way of what a row sends, and of all that follows from it: [row]."""
-    left, after = np.zeros(len(rows.origin)), np.zeros(cells)
-    for row in range(len(left) - 1, -1, -1):
-        left[row] = after[rows.target[row]]
-        for hop in range(rows.begins[row], rows.begins[row + 1]):
-            left[row] += rows.delay[hop]
-        after[rows.origin[row]] = max(after[rows.origin[row]], left[row])
-    return left
 
 
 @njit_without_arrays

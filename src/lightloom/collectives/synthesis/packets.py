@@ -39,7 +39,7 @@ from lightloom.core.errors import UnsupportedError, VerificationError
 from lightloom.machines.fabrics.fabric import Fabric
 
 if TYPE_CHECKING:
-    from lightloom.collectives.synthesis.packet_kernels import OrderedRows
+    from lightloom.collectives.synthesis.engine.kernels import OrderedRows
 
 
 # The order in which links serve the rows of a queued schedule: list scheduling over paths of links.
@@ -53,22 +53,21 @@ def listed(schedule: Schedule, fabric: Fabric) -> Schedule:
 
     Time: linear in rows, times the rows that wait for a link.
     """
-    from lightloom.collectives.synthesis import packet_kernels as kernels
+    from lightloom.collectives.synthesis.engine.kernels import OrderedRows
 
     if len(fabric.siblings()[1]) > 1:
         return schedule
     backward = bool(schedule.reduces.all())
     by_step = np.argsort(-schedule.step if backward else schedule.step, kind="stable")
-    schedule = schedule.with_columns({name: column[by_step] for name, column in schedule.columns().items()})
+    schedule = schedule.with_rows(by_step)
     hops, (origin, target, held) = hops_of(schedule, fabric), cells_of(schedule)
     begins = np.searchsorted(hops.row, np.arange(len(schedule) + 1))
-    rows = kernels.OrderedRows(origin, target, read_only(schedule.reduces), begins, hops.link, hops.busy, hops.delay)
+    rows = OrderedRows(origin, target, read_only(schedule.reduces), begins, hops.link, hops.busy, hops.delay)
     if backward:
         rows, held = _backward(rows, hops, len(held))
     turn = turns(rows, held, fabric.links)
-    order = np.argsort(-turn if backward else turn)
-    columns = {name: column[order] for name, column in schedule.columns().items()}
-    return schedule.with_columns(columns | {"step": np.arange(len(schedule))}, steps=len(schedule))
+    schedule = schedule.with_rows(np.argsort(-turn if backward else turn))
+    return schedule.with_columns({"step": np.arange(len(schedule))}, steps=len(schedule))
 
 
 def turns(rows: OrderedRows, held: Mask, links: int) -> Ints:
@@ -79,9 +78,10 @@ def turns(rows: OrderedRows, held: Mask, links: int) -> Ints:
         links: number of links.
     """
     from lightloom.collectives.synthesis import packet_kernels as kernels
+    from lightloom.collectives.synthesis.engine.kernels import seconds_left
 
     link, turn = rows.link[rows.begins[:-1]], np.empty(len(rows.origin), np.int64)
-    ranked = np.lexsort((-kernels.seconds_left(rows, len(held)), link))
+    ranked = np.lexsort((-seconds_left(rows, len(held)), link))
     place = np.empty(len(ranked), np.int64)
     place[ranked] = np.arange(len(ranked))
     first = np.searchsorted(link[ranked], np.arange(links + 1))
@@ -94,8 +94,6 @@ def _backward(rows: OrderedRows, hops: Hops, cells: int) -> tuple[OrderedRows, M
 
     They pass the same links from the last to the first.
     """
-    from lightloom.collectives.synthesis import packet_kernels as kernels
-
     count = np.diff(rows.begins)
     place = np.arange(len(rows.link)) - rows.begins[hops.row]
     turned = rows.begins[hops.row] + count[hops.row] - 1 - place
@@ -106,7 +104,8 @@ def _backward(rows: OrderedRows, hops: Hops, cells: int) -> tuple[OrderedRows, M
     held = np.ones(cells, np.bool_)
     held[rows.origin] = False
     copied = read_only(np.zeros_like(rows.reduces))
-    return kernels.OrderedRows(rows.target, rows.origin, copied, rows.begins, rows.link[turned], busy, delay), held
+    rows = rows._replace(origin=rows.target, target=rows.origin, reduces=copied, link=rows.link[turned])
+    return rows._replace(busy=busy, delay=delay), held
 
 
 # Trees packed onto the links of any packet fabric: one for every chunk, each where links are least busy.
@@ -310,10 +309,8 @@ def _folded(steps: Schedule, fabric: Fabric) -> Schedule | None:
     if steps.collective.kind in ROOTED:
         return steps
     if steps.folding is None:
-        rows = steps.source == 0
-        first = steps.with_columns(
-            {name: column[rows] for name, column in steps.columns().items()}, folding=Folding.alike(fabric.ranks, 1)
-        )
+        rows = steps.with_rows(np.flatnonzero(steps.source == 0))
+        first = rows.with_columns({}, folding=Folding.alike(fabric.ranks, 1))
         return first if _holds(without_barriers(first, fabric), fabric) else steps
     while steps.folding is not None and not _holds(without_barriers(steps, fabric), fabric):
         if len(steps) * (steps.folding.axes or (steps.folding.copies,))[0] > _MOST_ROWS:

@@ -19,7 +19,7 @@ from lightloom.collectives.collective import TO_OR_FROM_ROOT, Collective, Kind
 from lightloom.collectives.cost.price import cells_of
 from lightloom.collectives.cost.stepped import cost, fastest
 from lightloom.collectives.schedule.build import Rows, assemble, without_barriers
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import Schedule, grouped
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits
 from lightloom.collectives.synthesis.exchange.search import exchange
 from lightloom.collectives.synthesis.grid_links import GridLinks, neighbours_join
@@ -66,7 +66,7 @@ def over_circuits(
     Raises:
         UnsupportedError: the circuits join some parts' ends within no or too many hops.
     """
-    from lightloom.collectives.synthesis import packet_kernels as kernels
+    from lightloom.collectives.synthesis.engine.kernels import OrderedRows
 
     demand = Demand(collective)
     piece = np.repeat(np.arange(len(demand.source)), pieces)
@@ -76,8 +76,7 @@ def over_circuits(
     number[np.argsort(part, kind="stable")] = np.arange(len(part)) % pieces
     # Hops of a way are listed from its end.
     hops = (taken >= 0).sum(axis=1)
-    row_part = np.repeat(np.arange(len(part)), hops)
-    place = np.arange(len(row_part)) - np.repeat(np.cumsum(hops) - hops, hops)
+    row_part, place = grouped(hops)
     circuit = taken[row_part, hops[row_part] - 1 - place]
     chunk = (demand.part[part] * pieces + number)[row_part]
     count, stores = len(circuit), np.zeros(len(circuit), np.bool_)
@@ -99,10 +98,9 @@ def over_circuits(
     seconds = (np.asarray(column, np.float64) for column in (busy, busy + fabric.step_overhead + latency))
     origin, target, held = cells_of(schedule)
     begins, link = np.arange(count + 1), read_only(circuit)
-    rows = kernels.OrderedRows(origin, target, read_only(stores), begins, link, *seconds)
-    order = np.argsort(turns(rows, held, len(circuits)))
-    columns = {name: column[order] for name, column in schedule.columns().items()}
-    return schedule.with_columns(columns | {"step": np.arange(count)}, queued=True)
+    rows = OrderedRows(origin, target, read_only(stores), begins, link, *seconds)
+    schedule = schedule.with_rows(np.argsort(turns(rows, held, len(circuits))))
+    return schedule.with_columns({"step": np.arange(count)}, queued=True)
 
 
 def _ways(

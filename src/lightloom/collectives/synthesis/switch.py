@@ -206,8 +206,7 @@ def _chosen_ways(ways: _Ways, pieces: int, circuits: int) -> NDArray[np.int16]:
 
 def exchange_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
     """Return a folded queued all-to-all over circuits that repeat, not yet verified."""
-    ways = lift.origin, lift.circuit, lift.hops
-    return _schedule_blocks(collective, fabric, ways, lift.queues(), pieces, note)
+    return _schedule_blocks(collective, fabric, (lift.origin, lift.circuit, lift.hops), lift.queues(), pieces, note)
 
 
 def exchange_over(

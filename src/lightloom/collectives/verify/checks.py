@@ -123,24 +123,23 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> None:
     Raises:
         VerificationError: two rows disagree, or a lightpath serves more destinations than the fabric's taps.
     """
-    from lightloom.collectives.verify import kernels
-
-    columns = {name: getattr(schedule, name) for name in _LIGHTPATH_COLUMNS}
-    if not schedule.queued:
-        columns = {"step": schedule.step} | columns
-    first_row = np.full(int(schedule.lightpath.max(initial=0)) + 1, -1, np.int64)
     # Rows of a queued lightpath differ in their steps, which are places in its queue.
-    row = kernels.lightpaths_agree(
-        schedule.lightpath, kernels.PathColumns(**{"step": schedule.source} | columns), first_row
-    )
-    if row != -1:
-        first = first_row[schedule.lightpath[row]]
-        name, column = next((name, column) for name, column in columns.items() if column[row] != column[first])
+    names = _LIGHTPATH_COLUMNS if schedule.queued else ("step", *_LIGHTPATH_COLUMNS)
+    first_row = np.full(int(schedule.lightpath.max(initial=0)) + 1, -1, np.int64)
+    first_row[schedule.lightpath[::-1]] = np.arange(len(schedule))[::-1]
+    differs, own = np.zeros(len(schedule), np.bool_), first_row[schedule.lightpath]
+    for name in names:
+        differs |= getattr(schedule, name) != getattr(schedule, name)[own]
+    if differs.any():
+        row = int(np.argmax(differs))
+        first = own[row]
+        columns = ((name, getattr(schedule, name)) for name in names)
+        name, column = next((name, column) for name, column in columns if column[row] != column[first])
         raise VerificationError(
             f"{row_name(schedule, row)}: lightpath {schedule.lightpath[row]} breaks continuity: {name} "
             f"{column[row]} here, {column[first]} in row {first}"
         )
-    if np.any(schedule.destination != schedule.destination[first_row[schedule.lightpath]]):
+    if np.any(schedule.destination != schedule.destination[own]):
         taps = np.bincount(schedule.lightpath[reached(schedule)])
         if taps.max() > fabric.taps:
             worst = int(np.argmax(taps))

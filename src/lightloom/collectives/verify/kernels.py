@@ -19,8 +19,8 @@ class QueuedRows(NamedTuple):
 
     order: Ints
     """Rows by lightpath, and in the order of its queue."""
-    lightpath: Column
-    """Lightpath of each row: [row]."""
+    place: Ints
+    """Place in the order at which the queue of each lightpath begins: [lightpath + 1]."""
     origin: Ints
     """Cell that a row reads: [row]."""
     target: Ints
@@ -55,8 +55,7 @@ def replay(rows: QueuedRows, parts: Ints, complete: int, ends: Ints) -> tuple[in
     for row in range(len(rows.order)):
         if rows.reduces[row]:
             cells.awaited[rows.target[row]] += 1
-    place = _queues(rows.lightpath)
-    paths = len(place) - 1
+    place, paths = rows.place, len(rows.place) - 1
     head = place[:-1].copy()
     # Lightpaths whose next row waits for a cell hang on that cell.
     waiting, behind = np.full(len(parts), -1, np.int64), np.full(paths, -1, np.int64)
@@ -87,16 +86,6 @@ def replay(rows: QueuedRows, parts: Ints, complete: int, ends: Ints) -> tuple[in
         if parts[ends[i]] != complete:
             return WRONG_END, i
     return OK, -1
-
-
-@njit_cached
-def _queues(lightpath: Column) -> Ints:
-    """Place in the order of rows at which the queue of each lightpath begins: [lightpath + 1]."""
-    paths = lightpath.max() + 1 if len(lightpath) else 0
-    place = np.zeros(paths + 1, np.int64)
-    for path in lightpath:
-        place[path + 1] += 1
-    return np.cumsum(place)
 
 
 @njit_without_arrays
@@ -130,17 +119,6 @@ _CARRIED, _TWICE, _DIFFERS, _LOST, _HELD, _MISSING = 1, 2, 4, 8, 16, 32
 lacks some of it, meets something; and is not complete."""
 _WORDS: Effort = 64
 """Words of 64 contributions that are replayed at once."""
-
-
-class PathColumns(NamedTuple):
-    """The columns that the rows of a lightpath must share: arrays [row]."""
-
-    step: Column
-    source: Column
-    route: Column
-    fibre: Column
-    first_wavelength: Column
-    wavelength_count: Column
 
 
 class Transfers(NamedTuple):
@@ -189,25 +167,6 @@ class _Copies(NamedTuple):
     """Bits of what was found of the contributions of each send: [send]."""
     complete: Column
     """All of the contributions that are replayed at once: [word]."""
-
-
-@njit_without_arrays
-def lightpaths_agree(lightpath: Column, columns: PathColumns, first_row: Ints) -> int:
-    """First row that differs from its lightpath's first row, else -1; fills ``first_row`` [lightpath], -1 before."""
-    for row in range(len(lightpath)):
-        first = first_row[lightpath[row]]
-        if first < 0:
-            first_row[lightpath[row]] = row
-        elif (
-            columns.step[row] != columns.step[first]
-            or columns.source[row] != columns.source[first]
-            or columns.route[row] != columns.route[first]
-            or columns.fibre[row] != columns.fibre[first]
-            or columns.first_wavelength[row] != columns.first_wavelength[first]
-            or columns.wavelength_count[row] != columns.wavelength_count[first]
-        ):
-            return row
-    return -1
 
 
 @njit_without_arrays

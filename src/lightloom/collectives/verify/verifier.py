@@ -24,7 +24,7 @@ from lightloom.collectives.joint import GroupPart, Part, ShiftPart, joint_schedu
 from lightloom.collectives.schedule.columns import Folding, Schedule, repeated_steps
 from lightloom.collectives.verify import checks
 from lightloom.collectives.verify.checks import check_folding, check_lists, first_piece, of_first_owners, rows_by_chunk
-from lightloom.core.arrays import Bytes, Effort, Int32s, Ints, read_only
+from lightloom.core.arrays import Bytes, Effort, Int32s, Ints
 from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.derived import CellOrder
 from lightloom.machines.fabrics.fabric import Fabric
@@ -367,7 +367,8 @@ def _replay_queued(schedule: Schedule, fabric: Fabric) -> None:
     cells, queue = _Cells.of(schedule), schedule.lightpath if fabric.exclusive else np.zeros_like(schedule.lightpath)
     place = queue * np.int64(max(schedule.steps, 1)) + schedule.step
     order = np.arange(len(place)) if np.all(place[1:] >= place[:-1]) else np.argsort(place, kind="stable")
-    rows = kernels.QueuedRows(order, read_only(queue), cells.origin, cells.target, schedule.reduces)
+    begins = np.concatenate([[0], np.cumsum(np.bincount(queue))])
+    rows = kernels.QueuedRows(order, begins, cells.origin, cells.target, schedule.reduces)
     parts = np.zeros(len(cells.code), np.int64)
     parts[cells.begins] = 1
     code, at = kernels.replay(rows, parts, 1 if kind in STORING else ranks, cells.ends)

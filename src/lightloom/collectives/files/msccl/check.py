@@ -118,11 +118,6 @@ class _Block:
     """True when the dependency of the current step is met."""
     held: list[Content] = field(default_factory=list)
     """The content that the current step has received and still has to forward, at most one."""
-    announcing: list[int | None] = field(init=False)
-    """Step that announces the end of each step."""
-
-    def __post_init__(self) -> None:
-        self.announcing = [self.code.announced_by(i) for i in range(len(self.code.steps))]
 
     def name(self, step: int) -> str:
         """Return the name of a step for messages."""
@@ -207,7 +202,7 @@ class Machine:
         if not block.waited:
             if step.depends is not None:
                 number, awaited = step.depends
-                event = (block.rank, number, self._blocks_of[block.rank][number].announcing[awaited])
+                event = (block.rank, number, self._blocks_of[block.rank][number].code.announced_by(awaited))
                 if event not in self._announced:
                     return event
                 np.maximum(block.clock, self._announced[event], out=block.clock)

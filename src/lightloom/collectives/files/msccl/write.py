@@ -131,7 +131,7 @@ def _channels_of_rows(schedule: Schedule) -> list[int]:
     return row_channels
 
 
-@dataclass(slots=True)
+@dataclass
 class ProgramWriter:
     """Threadblocks of a program while rows become their steps."""
 
@@ -147,13 +147,8 @@ class ProgramWriter:
     _waited: dict[tuple[Block, Block], int] = field(default_factory=dict)
     """Step of the second threadblock that the first has waited for."""
 
-    kind: str = field(init=False)
-    ranks: int = field(init=False)
-    chunks: int = field(init=False)
-    """Chunks of the collective that one rank holds at most, ``nchunksperloop``."""
-
     def __post_init__(self) -> None:
-        """Take kind and ranks from the schedule, and the chunks that one rank holds at most."""
+        """Take kind and ranks from the schedule, and the chunks that one rank holds at most, ``nchunksperloop``."""
         self.kind, self.ranks = self.schedule.collective.kind, self.schedule.collective.ranks
         self.chunks = self.schedule.chunks // (self.ranks if self.kind == "all-to-all" else 1)
 

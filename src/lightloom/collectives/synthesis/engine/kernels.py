@@ -217,51 +217,44 @@ def _lowest(word: int) -> int:
 # Compiled list scheduling of all-reduces: contributions that go up trees and sums that go down again, in one run.
 
 
-class SumRows(NamedTuple):
-    """Rows of an all-reduce on standing lightpaths: arrays [row], or [cell]; a cell is a chunk in a rank."""
+class OrderedRows(NamedTuple):
+    """Rows of a queued schedule in an order in which each comes after those that bring what it sends."""
 
-    path: Ints
-    """Lightpath that carries the row: [row]."""
     origin: Ints
-    """Cell that is sent: [row]."""
+    """Cell that a row reads: [row]."""
     target: Ints
-    """Cell that receives: [row]."""
-    adds: Mask
-    """True for contributions that are added, False for sums that are stored: [row]."""
+    """Cell that a row writes: [row]."""
+    reduces: Mask
+    """True for rows that add to their target: [row]."""
+    begins: Ints
+    """First hop of each row: [row + 1]."""
+    link: Ints
+    """Link of each hop: [hop]."""
     busy: Floats
-    """Seconds for which the row holds its lightpath: [row]."""
+    """Seconds for which a chunk holds the link: [hop]."""
     delay: Floats
-    """Seconds from its start to its arrival: [row]."""
-    leaving: Ints
-    """First entry of ``rows`` of each cell: [cell + 1]."""
-    rows: Ints
-    """Rows ordered by the cell that they send: [row]."""
+    """Seconds after its beginning at which the chunk may begin on the next link, or has arrived: [hop]."""
 
 
 @njit_cached
-def longest_below(sums: SumRows, order: Ints) -> Floats:
-    """Seconds from the start of each row to the last arrival that waits for it: [row].
-
-    Args:
-        order: rows, none after one that waits for it.
-    """
-    left = np.zeros(len(order))
-    up, down = np.zeros(len(sums.leaving) - 1), np.zeros(len(sums.leaving) - 1)
-    for i in range(len(order) - 1, -1, -1):
-        row = order[i]
-        to, at = sums.target[row], sums.origin[row]
-        if sums.adds[row]:
-            left[row] = sums.delay[row] + max(up[to], down[to])
-            up[at] = max(up[at], left[row])
-        else:
-            left[row] = sums.delay[row] + down[to]
-            down[at] = max(down[at], left[row])
+def seconds_left(rows: OrderedRows, cells: int) -> Floats:
+    """Seconds of the longest way of what a row sends, and of all that follows from it: [row]."""
+    left, after = np.zeros(len(rows.origin)), np.zeros(cells)
+    for row in range(len(left) - 1, -1, -1):
+        left[row] = after[rows.target[row]]
+        for hop in range(rows.begins[row], rows.begins[row + 1]):
+            left[row] += rows.delay[hop]
+        after[rows.origin[row]] = max(after[rows.origin[row]], left[row])
     return left
 
 
 class _Paths(NamedTuple):
     """Rows that wait for lightpaths, while these are scheduled."""
 
+    leaving: Ints
+    """First entry of ``rows`` of each cell: [cell + 1]."""
+    rows: Ints
+    """Rows ordered by the cell that they send: [row]."""
     place: Ints
     """Place of each row among those ranked: [row]."""
     low: Column
@@ -277,26 +270,28 @@ class _Paths(NamedTuple):
 
 
 @njit_cached
-def schedule_sums(sums: SumRows, ranked: Ints, start: Ints, sequence: Ints) -> float:
+def schedule_sums(sums: OrderedRows, leaving: Ints, rows: Ints, ranked: Ints, start: Ints, sequence: Ints) -> float:
     """Seconds until the last arrival if every lightpath sends, whenever it is free, what is ranked first of what waits.
 
     Args:
+        sums: rows of an all-reduce on standing lightpaths, each over one of them.
+        leaving, rows: first entry of ``rows`` of each cell [cell + 1], and the rows by the cell that they send: [row].
         ranked: rows by lightpath, the most urgent first: [place].
         start: first place of each lightpath: [lightpath + 1].
         sequence: out, number of each row in the order in which they begin: [row].
     """
-    count, number, cells = len(ranked), len(start) - 1, len(sums.leaving) - 1
+    count, number, cells = len(ranked), len(start) - 1, len(leaving) - 1
     place, awaited, owner = np.empty(count, np.int64), np.zeros(cells, np.int64), np.ones(cells, np.bool_)
     for k in range(count):
         row = ranked[k]
         place[row] = k
-        if sums.adds[row]:
+        if sums.reduces[row]:
             awaited[sums.target[row]] += 1
             owner[sums.origin[row]] = False
     words = count // 64 + 1
     low, high = np.zeros(words, np.uint64), np.zeros(words // 64 + 1, np.uint64)
     sending, marked = np.zeros(number, np.bool_), np.zeros(number, np.bool_)
-    paths = _Paths(place, low, high, np.zeros(number, np.int64), marked, np.empty(number, np.int64))
+    paths = _Paths(leaving, rows, place, low, high, np.zeros(number, np.int64), marked, np.empty(number, np.int64))
     # An event is twice the row that arrives, or twice the lightpath that is free, and 1.
     # The first frees a lightpath that is free.
     events = [(0.0, 1)]
@@ -314,7 +309,7 @@ def schedule_sums(sums: SumRows, ranked: Ints, start: Ints, sequence: Ints) -> f
                 marks = _mark(paths, event >> 1, marks)
                 continue
             end = max(end, now)
-            cell, added = sums.target[event >> 1], sums.adds[event >> 1]
+            cell, added = sums.target[event >> 1], sums.reduces[event >> 1]
             awaited[cell] -= added
             if not added or awaited[cell] == 0:
                 marks = _let_leave(sums, paths, cell, added and not owner[cell], marks)
@@ -335,14 +330,14 @@ def schedule_sums(sums: SumRows, ranked: Ints, start: Ints, sequence: Ints) -> f
 
 
 @njit_without_arrays
-def _let_leave(sums: SumRows, paths: _Paths, cell: int, adds: bool, marks: int) -> int:
+def _let_leave(sums: OrderedRows, paths: _Paths, cell: int, adds: bool, marks: int) -> int:
     """Let the contribution of a cell, or its sums, wait for their lightpaths; the number of those to look at."""
-    for k in range(sums.leaving[cell], sums.leaving[cell + 1]):
-        row = sums.rows[k]
-        if sums.adds[row] == adds:
+    for k in range(paths.leaving[cell], paths.leaving[cell + 1]):
+        row = paths.rows[k]
+        if sums.reduces[row] == adds:
             let_wait(paths.low, paths.high, paths.place[row])
-            paths.waiting[sums.path[row]] += 1
-            marks = _mark(paths, sums.path[row], marks)
+            paths.waiting[sums.link[row]] += 1
+            marks = _mark(paths, sums.link[row], marks)
     return marks
 
 

@@ -13,7 +13,7 @@ from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.price import busy_and_delay, cells_of, play
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.synthesis.engine.trees import Forest, HubCircuits, RingTrees, hub_ranks
-from lightloom.core.arrays import Column, Floats, Ints, Mask
+from lightloom.core.arrays import Column, Floats, Ints, Mask, read_only
 from lightloom.machines.fabrics.fabric import Fabric
 
 
@@ -153,15 +153,14 @@ def ring_schedule(collective: Collective, fabric: Fabric, grown: RingTrees, note
 
 
 def hub_queues(circuits: HubCircuits) -> Queues:
-    """Return the queues of circuits in levels: number (level · 2 + direction) · period + rank in its period."""
-    ranks, period, lines = circuits.ranks, circuits.period, 2 * len(circuits.levels)
+    """Return the queues of circuits in levels: number (chords · 2 + direction) · period + rank in its period."""
+    ranks, period, lines = circuits.ranks, circuits.period, 2 * len(circuits.chords)
     channel = np.zeros((ranks // period, lines, period), np.int32)
     for line in range(lines):
-        level = circuits.levels[line // 2]
-        hub = hub_ranks(ranks, level.hubs)
+        hubs, skip, _, first = circuits.chords[line // 2]
+        hub = hub_ranks(ranks, hubs)
         # Counter-clockwise chords lie over the clockwise ones that lead to where they start.
-        number = (np.arange(level.hubs) - line % 2 * level.skip) % level.hubs
-        channel[hub // period, line, hub % period] = circuits.channel(line // 2, number)
+        channel[hub // period, line, hub % period] = np.roll(first, line % 2 * skip)
     line_of = np.arange(lines).repeat(period)
     return Queues(channel.reshape(len(channel), -1), circuits.width[line_of // 2], line_of % 2)
 
@@ -192,10 +191,13 @@ def overlapped(schedule: Schedule, fabric: Fabric) -> Schedule:
     before = play(schedule, fabric)
     origin, target, held = cells_of(schedule)
     busy, delay = (np.ascontiguousarray(seconds, np.float64) for seconds in busy_and_delay(schedule, fabric))
-    rows, path = np.argsort(origin, kind="stable"), schedule.lightpath.astype(np.int64)
-    leaving = np.searchsorted(origin[rows], np.arange(len(held) + 1))
-    sums = kernels.SumRows(path, origin, target, schedule.reduces.copy(), busy, delay, leaving, rows)
-    left = kernels.longest_below(sums, np.argsort(before.begin, kind="stable"))
+    path, begins = schedule.lightpath.astype(np.int64), np.arange(len(schedule) + 1)
+    sums = kernels.OrderedRows(origin, target, read_only(schedule.reduces), begins, path, busy, delay)
+    rows, order = np.argsort(origin, kind="stable"), np.argsort(before.begin, kind="stable")
+    leaving, left = np.searchsorted(origin[rows], np.arange(len(held) + 1)), np.empty(len(order))
+    ends, reduces = (origin[order], target[order]), read_only(schedule.reduces[order])
+    timed = kernels.OrderedRows(*ends, reduces, begins, path[order], busy[order], delay[order])
+    left[order] = kernels.seconds_left(timed, len(held))
     pieces = schedule.chunks // schedule.collective.ranks
     piece = schedule.chunk.astype(np.int64) % pieces
     start = np.searchsorted(np.sort(path), np.arange(int(path.max(initial=-1)) + 2))
@@ -204,12 +206,11 @@ def overlapped(schedule: Schedule, fabric: Fabric) -> Schedule:
         sequence = np.zeros(len(left), np.int64)
         urgency: Floats = left - piece * (stagger * before.seconds / pieces)
         ranked = np.lexsort((piece, -urgency, path))
-        seconds = float(kernels.schedule_sums(sums, ranked, start, sequence))
+        seconds = float(kernels.schedule_sums(sums, leaving, rows, ranked, start, sequence))
         if seconds < least:
             least, best = seconds, sequence
     if best is None:
         return schedule
-    order = np.lexsort((best, schedule.lightpath))
-    columns = {name: column[order] for name, column in schedule.columns().items()}
-    step = np.arange(len(order)) - np.searchsorted(columns["lightpath"], columns["lightpath"])
-    return schedule.with_columns(columns | {"step": step}, steps=int(step.max(initial=0)) + 1)
+    schedule = schedule.with_rows(np.lexsort((best, schedule.lightpath)))
+    step = np.arange(len(schedule)) - np.searchsorted(schedule.lightpath, schedule.lightpath)
+    return schedule.with_columns({"step": step}, steps=int(step.max(initial=0)) + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lightloom.collectives.bounds.link_use import joint_seconds
 from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, Lines, Trees, arrange
 from lightloom.core.arrays import Floats, Int32s, Ints
 from lightloom.machines.fabrics.fabric import Fabric
@@ -116,13 +117,80 @@ class Level(NamedTuple):
         """Return the ranks that a chord passes, on average."""
         return self.skip * ranks / self.hubs
 
+    def coloured(self) -> Iterator[tuple[int, Ints]]:
+        """Yield the hubs that a chord passes, and the colour of that from each hub, its place in its block: [hub]."""
+        hub = np.arange(self.hubs, dtype=np.int64)
+        first = np.arange(self.hubs // self.skip, dtype=np.int64) * self.hubs // (self.hubs // self.skip)
+        yield self.skip, hub - first[np.searchsorted(first, hub, side="right") - 1]
+
+
+class MixedTours(NamedTuple):
+    """Chords of several lengths that share wavelengths: those of a tour follow each other around the ring."""
+
+    hubs: int
+    skips: tuple[int, ...]
+    """Hubs that chords pass, ascending; a length that is listed twice has two chords."""
+    width: int
+
+    @property
+    def skip(self) -> int:
+        """Hubs that the shortest chords pass."""
+        return self.skips[0]
+
+    @property
+    def colours(self) -> int:
+        """Wavelengths of a link that chords of width 1 take, each way."""
+        colours = tour_colours(self.hubs, self.hubs, self.skips)
+        assert colours is not None
+        return colours
+
+    @property
+    def wavelengths(self) -> int:
+        """Wavelengths of a link that the tours take, each way."""
+        return self.colours * self.width
+
+    def coloured(self) -> Iterator[tuple[int, Ints]]:
+        """Yield the hubs that chords of each length pass, and the colour of that from each hub: [hub]."""
+        return tour_places(self.hubs, self.skips, self.colours)
+
+
+def tour_places(hubs: int, skips: Sequence[int], colours: int) -> Iterator[tuple[int, Ints]]:
+    """Yield each length of tours of so many colours, and the colour of the chord from each hub, that of the hub where
+    its tour begins: [hub]."""
+    passed = 0
+    for skip in skips:
+        yield skip, (np.arange(hubs, dtype=np.int64) - passed) % colours
+        passed += skip
+
+
+def shared_chords(ranks: int, channels: int, skips: tuple[int, ...]) -> tuple[Level | MixedTours, ...] | None:
+    """Return chords of these lengths from every rank, as wide as there is room for; what is left joins neighbours.
+
+    None where the chords do not fit the channels.
+    """
+    colours = tour_colours(ranks, channels, skips)
+    if colours is None:
+        return None
+    tours, left = MixedTours(ranks, skips, channels // colours), channels % colours
+    return (tours, Level(ranks, 1, left)) if left else (tours,)
+
+
+class Chords(NamedTuple):
+    """Chords of one length with their channels."""
+
+    hubs: int
+    skip: int
+    width: int
+    channel: Ints
+    """First channel of the chord from each hub, the same both ways: [hub]."""
+
 
 @dataclass(frozen=True)
 class HubCircuits:
     """Levels on a ring of ranks, unit links first and the longest chords last."""
 
     ranks: int
-    levels: tuple[Level, ...]
+    levels: tuple[Level | MixedTours, ...]
 
     @classmethod
     def of(cls, ranks: int, channels: int, chords: Sequence[Level]) -> HubCircuits | None:
@@ -147,28 +215,49 @@ class HubCircuits:
         """Ranks after which everything repeats: all of them where hubs do not divide the ranks."""
         return repetition(self.ranks, self.levels)
 
-    def lightpaths(self) -> tuple[Lightpaths, Lines]:
-        """Return all circuits without times, and the rules of their lines; unit links may be used from any rank."""
-        return _lightpaths(self.ranks, self.period, tuple((level.hubs, level.skip) for level in self.levels))
+    @property
+    def free(self) -> int:
+        """Number of lengths whose chords may be used from any rank: unit links alone."""
+        return 1
+
+    def base(self, level: int) -> int:
+        """Return the first channel of a level: unit links come last, so that chords keep theirs whatever is left."""
+        others = (*self.levels[1:], self.levels[0])
+        return sum(other.wavelengths for other in others[: (level - 1) % len(self.levels)])
+
+    @cached_property
+    def chords(self) -> list[Chords]:
+        """Chords of each length of each level."""
+        return [
+            Chords(level.hubs, skip, level.width, self.base(number) + places * level.width)
+            for number, level in enumerate(self.levels)
+            for skip, places in level.coloured()
+        ]
 
     @property
     def width(self) -> Ints:
-        """Wavelengths of a circuit of each level."""
-        return np.array([level.width for level in self.levels], np.int64)
+        """Wavelengths of the chords of each length."""
+        return np.array([chords.width for chords in self.chords], np.int64)
 
-    def channel(self, level: int, hub: Ints) -> Ints:
-        """Return the first wavelength of the chord between hubs ``hub`` and ``hub + skip``, the same both ways."""
-        chords = self.levels[level]
-        # Unit links come last, so that chords keep their wavelengths whatever is left.
-        base = sum(other.wavelengths for other in (*self.levels[1:], self.levels[0])[: (level - 1) % len(self.levels)])
-        return base + colour(chords, hub) * chords.width
+
+class CirculantCircuits(HubCircuits):
+    """Chords of several lengths that start at every rank and may follow each other in any order."""
+
+    @property
+    def free(self) -> int:
+        """Number of lengths whose chords may be used from any rank: all of them."""
+        return len(self.chords)
+
+    def base(self, level: int) -> int:
+        """Return the first channel of a level, which follows those of the levels before."""
+        return sum(other.wavelengths for other in self.levels[:level])
 
 
 @lru_cache(maxsize=32)
-def _lightpaths(ranks: int, period: int, chords: tuple[tuple[int, int], ...]) -> tuple[Lightpaths, Lines]:
-    """Return circuits of chords (hubs, skip) without times, and the rules of their lines.
+def _lightpaths(ranks: int, period: int, chords: tuple[tuple[int, int], ...], free: int) -> tuple[Lightpaths, Lines]:
+    """Return circuits of chords (hubs, skip) without times, and the rules of their lines, the first of which are free.
 
-    Queues are numbered (level · 2 + direction) · period + rank in its period; clockwise first.
+    Queues are numbered (chords · 2 + direction) · period + rank in its period; clockwise first.
     """
     hubs = [hub_ranks(ranks, count) for count, _ in chords for _ in range(2)]
     origin = np.concatenate(hubs)
@@ -177,7 +266,7 @@ def _lightpaths(ranks: int, period: int, chords: tuple[tuple[int, int], ...]) ->
     line = np.repeat(np.arange(len(hubs)), [len(hub) for hub in hubs])
     length = np.where(line % 2 == 0, target - origin, origin - target) % ranks
     paths, order = arrange(ranks, period, origin, target, np.arange(len(line)), line * period + origin % period)
-    unit, every = np.arange(len(hubs)) < 2, np.ones(len(line), np.bool_)
+    unit, every = np.arange(len(hubs)) < 2 * free, np.ones(len(line), np.bool_)
     longest = np.full(len(hubs), ranks, np.int64)
     return paths, Lines(line[order].astype(np.int32), every, length[order].astype(np.int32), unit, unit, longest)
 
@@ -195,7 +284,7 @@ def tour_colours(hubs: int, channels: int, skips: Sequence[int]) -> int | None:
     return next((colours for colours in range(sum(skips), min(hubs, channels) + 1) if hubs % colours == 0), None)
 
 
-def repetition(ranks: int, levels: Sequence[Level]) -> int:
+def repetition(ranks: int, levels: Sequence[Level | MixedTours]) -> int:
     """Return the number of ranks after which nested levels repeat, unit links aside."""
     regular = all(ranks % level.hubs == 0 for level in levels)
     return ranks // min((level.hubs for level in levels), default=ranks) if regular else ranks
@@ -204,15 +293,6 @@ def repetition(ranks: int, levels: Sequence[Level]) -> int:
 def hub_ranks(ranks: int, hubs: int) -> Ints:
     """Return the ranks of evenly spread hubs: [hub]."""
     return np.arange(hubs, dtype=np.int64) * ranks // hubs
-
-
-def colour(level: Level, hub: Ints) -> Ints:
-    """Return the colour of the chord that starts at each hub, its place in its block: [hub]."""
-    if level.skip == 1:
-        return np.zeros_like(hub)
-    blocks = level.hubs // level.skip
-    first = np.arange(blocks, dtype=np.int64) * level.hubs // blocks
-    return hub - first[np.searchsorted(first, hub, side="right") - 1]
 
 
 def chord_text(hubs: int, skips: Sequence[int], width: int, ranks: int) -> str:
@@ -247,6 +327,36 @@ class Timing:
         return cls(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, fabric.piece_overhead)
 
 
+@dataclass(frozen=True, slots=True)
+class RingTask:
+    """A collective and the ring of wavelengths that carries it, as searches see them."""
+
+    ranks: int
+    channels: int
+    """Wavelengths of each link, each way."""
+    nbytes: float
+    """Bytes of one rank's share or, in an all-to-all, those that one rank sends another."""
+    timing: Timing
+    bound: float
+    """Seconds that no schedule beats, circuits in place."""
+    reach: int | None = None
+    """Most links that a lightpath may pass."""
+
+    @classmethod
+    def of(cls, fabric: Fabric, nbytes: float, times: int = 1) -> RingTask:
+        """Return the all-gather of shares of ``nbytes`` on a sound ring of so many times the ranks, far apart as they
+        are."""
+        ranks, channels, timing = times * fabric.ranks, fabric.usable_channels, Timing.of(fabric)
+        hop = fabric.step_overhead + fabric.neighbour_latency()
+        bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
+        return cls(ranks, channels, nbytes, timing, bound, fabric.reach)
+
+    @property
+    def farthest(self) -> int:
+        """Most links that a lightpath may pass, those of the whole ring where light reaches everywhere."""
+        return self.ranks if self.reach is None else self.reach
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeRules:
     """Rules by which the trees of a design grow over its lightpaths."""
@@ -279,28 +389,34 @@ class RingTrees(NamedTuple):
     forest: Forest
 
 
-def make_trees(
-    design: Design, ranks: int, channels: int, nbytes: float, timing: Timing, bound: float
-) -> RingTrees | None:
-    """Return trees and times of an all-gather of ``nbytes`` a rank; None where the design does not fit the channels.
+def make_trees(design: Design, task: RingTask) -> RingTrees | None:
+    """Return trees and times of an all-gather; None where the design does not fit the channels.
 
     None too where its lines do not reach every rank.
 
-    Args:
-        bound: seconds that no schedule beats, circuits in place.
-
     Time: period · ranks · pieces, times the logarithm of what waits.
     """
-    circuits = HubCircuits.of(ranks, channels, design.chords)
+    circuits = HubCircuits.of(task.ranks, task.channels, design.chords)
     if circuits is None:
         return None
-    lightpaths, lines = circuits.lightpaths()
-    links = np.array([np.ceil(level.length(ranks)) for level in circuits.levels])[lines.line // 2]
     roots = np.arange(circuits.period)
     if design.at_hubs:
-        hubs = hub_ranks(ranks, circuits.levels[-1].hubs)
+        hubs = hub_ranks(task.ranks, circuits.levels[-1].hubs)
         roots = hubs[np.searchsorted(hubs, roots, side="right") - 1]
-    return grow_design(design, circuits, lightpaths, lines, links, nbytes, timing, bound, sweeps=_SWEEPS, roots=roots)
+    return grow_chords(design, circuits, task, roots)
+
+
+def grow_chords(
+    design: TreeRules, circuits: HubCircuits, task: RingTask, roots: Ints | None = None
+) -> RingTrees | None:
+    """Return circuits with the trees of an all-gather over them; None where these do not reach every rank.
+
+    ``roots`` are those of :func:`grow_forest`.
+    """
+    chords = tuple((chords.hubs, chords.skip) for chords in circuits.chords)
+    paths, lines = _lightpaths(task.ranks, circuits.period, chords, circuits.free)
+    links = np.array([np.ceil(skip * task.ranks / hubs) for hubs, skip in chords])[lines.line // 2]
+    return grow_design(design, circuits, paths, lines, links, task, sweeps=_SWEEPS, roots=roots)
 
 
 def grow_design(
@@ -309,22 +425,21 @@ def grow_design(
     paths: Lightpaths,
     lines: Lines,
     links: Floats | Ints,
-    nbytes: float,
-    timing: Timing,
-    bound: float,
+    task: RingTask,
     *,
     sweeps: int,
     roots: Ints | None = None,
 ) -> RingTrees | None:
-    """Return the circuits with the trees of an all-gather of ``nbytes`` a rank over their lightpaths; None where these
-    do not reach every rank.
+    """Return the circuits with the trees of an all-gather over their lightpaths; None where these do not reach every
+    rank.
 
     Args:
-        paths, lines: lightpaths without times, and the rules of their lines, two for each level.
+        paths, lines: lightpaths without times, and the rules of their lines, two for the chords of each length.
         links: links from each origin to its tap: [tap].
-        bound, sweeps, roots: as of :func:`make_trees` and :func:`grow_forest`.
+        sweeps, roots: as of :func:`grow_forest`.
     """
-    busy = nbytes / design.pieces / (circuits.width * timing.bandwidth) + timing.occupancy
+    timing = task.timing
+    busy = task.nbytes / design.pieces / (circuits.width * timing.bandwidth) + timing.occupancy
     delay = (busy + timing.hop)[lines.line // 2] + timing.propagation * links
     paths = paths._replace(delay=delay, busy=np.repeat(busy, 2 * circuits.period))
     if design.longest is not None and len(circuits.levels) > 1:
@@ -332,5 +447,5 @@ def grow_design(
         longest[-2:] = design.longest
         lines = lines._replace(longest=longest)
     walks = [design.walk * piece // max(design.pieces - 1, 1) for piece in range(design.pieces)]
-    forest = grow_forest(paths, lines, walks, deadline=design.slack * bound, sweeps=sweeps, roots=roots)
+    forest = grow_forest(paths, lines, walks, deadline=design.slack * task.bound, sweeps=sweeps, roots=roots)
     return None if forest is None else RingTrees(circuits, forest)

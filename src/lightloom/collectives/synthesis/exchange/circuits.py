@@ -8,7 +8,7 @@ Everything is the same both ways, and repeats from hub to hub.
 *Tours.* With m hubs, m even, the chords over k hubs and over m/2 − k hubs, one behind the other, close a tour of the
 ring: hub i, i + k, i + m/2, i + m/2 + k. So m/2 wavelengths carry all chords of both lengths and fill every link; m/4
 do where the two are equal. Chords over all of 1 ... m/2 − 1 hubs thus take m²/8 − m/4 wavelengths, none wasted.
-Chords of any lengths that add up to a divisor of m share as many wavelengths in the same way (:class:`MixedTours`).
+Chords of any lengths that add up to a divisor of m share as many wavelengths in the same way (``MixedTours``).
 
 *Trees.* In half a gap the hub reaches its ranks over spans that nest, so that a span takes its wavelengths from those
 of the spans around it (:func:`feeder`).
@@ -22,7 +22,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.synthesis.engine.trees import Level, colour, hub_ranks, tour_colours
+from lightloom.collectives.synthesis.engine.trees import (
+    Level,
+    MixedTours,
+    hub_ranks,
+    shared_chords,
+    tour_places,
+)
 from lightloom.core.arrays import Int32s, Ints
 from lightloom.core.fields import MAXIMUM_RANKS
 
@@ -56,31 +62,9 @@ class Tours(NamedTuple):
         """Hubs that chords pass."""
         return tuple(dict.fromkeys((self.skip, self.hubs // 2 - self.skip)))
 
-
-class MixedTours(NamedTuple):
-    """Chords of several lengths that share wavelengths."""
-
-    hubs: int
-    skips: tuple[int, ...]
-    """Hubs that chords pass, ascending."""
-    width: int
-
-    @property
-    def skip(self) -> int:
-        """Hubs that the shortest chords pass."""
-        return self.skips[0]
-
-    @property
-    def colours(self) -> int:
-        """Wavelengths of a link that chords of width 1 take, each way."""
-        colours = tour_colours(self.hubs, self.hubs, self.skips)
-        assert colours is not None
-        return colours
-
-    @property
-    def wavelengths(self) -> int:
-        """Wavelengths of a link that the tours take, each way."""
-        return self.colours * self.width
+    def coloured(self) -> Iterator[tuple[int, Ints]]:
+        """Yield the hubs that chords of each length pass, and the colour of that from each hub: [hub]."""
+        return tour_places(self.hubs, self.skips, self.colours)
 
 
 class Feeder(NamedTuple):
@@ -121,15 +105,9 @@ class Wiring(NamedTuple):
 
 
 def shared_wiring(ranks: int, channels: int, skips: tuple[int, ...]) -> Wiring | None:
-    """Return chords of these lengths from every rank, as wide as there is room for; what is left joins neighbours.
-
-    None where the chords do not fit the channels.
-    """
-    colours = tour_colours(ranks, channels, skips)
-    if colours is None:
-        return None
-    tours, left = MixedTours(ranks, skips, channels // colours), channels % colours
-    return Wiring(ranks, (tours, Level(ranks, 1, left)) if left else (tours,), None)
+    """Return a wiring of chords of these lengths from every rank; None where they do not fit the channels."""
+    chords = shared_chords(ranks, channels, skips)
+    return None if chords is None else Wiring(ranks, chords, None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,14 +173,7 @@ def exchange_circuits(wiring: Wiring, ranks: int) -> ExchangeCircuits:
 def _chords(chords: Level | Tours | MixedTours, ranks: int, base: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
     """Yield start, length, width and first channel of the clockwise chords, an array [chord] each."""
     hub = hub_ranks(ranks, chords.hubs)
-    number = np.arange(chords.hubs, dtype=np.int64)
-    passed = 0
-    for skip in chords.skips:
-        if not isinstance(chords, Level):
-            colours = (number - passed) % chords.colours
-            passed += skip
-        else:
-            colours = colour(chords, number)
+    for skip, colours in chords.coloured():
         length = (np.roll(hub, -skip) - hub) % ranks
         yield hub, length, np.full(len(hub), chords.width), base + colours * chords.width
 

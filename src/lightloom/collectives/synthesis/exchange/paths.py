@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lightloom.collectives.synthesis.engine.lightpaths import Transmissions
-from lightloom.collectives.synthesis.engine.trees import Timing
+from lightloom.collectives.synthesis.engine.trees import RingTask
 from lightloom.collectives.synthesis.exchange.circuits import ExchangeCircuits, Wiring, exchange_circuits
 from lightloom.core.arrays import Floats, Int32s, Ints
 
@@ -27,19 +27,9 @@ _TIE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(RingTask):
     """An all-to-all and the ring that carries it."""
 
-    ranks: int
-    channels: int
-    """Wavelengths of each link, each way."""
-    nbytes: float
-    """Bytes that one rank sends another."""
-    timing: Timing
-    bound: float
-    """Seconds that no schedule beats, circuits in place."""
-    reach: int | None = None
-    """Most links that a circuit may pass."""
     pieces: int = 1
     """Parts of every block that travel on paths of their own."""
 

@@ -19,11 +19,10 @@ from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.cache import scaled
 from lightloom.collectives.synthesis.engine.queues import Queues, Rows, queued_schedule
-from lightloom.collectives.synthesis.engine.trees import Level, Timing, chord_text
+from lightloom.collectives.synthesis.engine.trees import Level, MixedTours, Timing, chord_text
 from lightloom.collectives.synthesis.exchange.circuits import (
     DEEPEST,
     Feeder,
-    MixedTours,
     Tours,
     Wiring,
     longest_circuit,

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lightloom.collectives.bounds.link_use import joint_seconds
 from lightloom.collectives.collective import ROOTED, Collective, Kind
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.cache import scaled
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits, busy_and_delay, forest, gather_over
-from lightloom.collectives.synthesis.engine.trees import Forest, HubCircuits, Level, Timing, hub_ranks
+from lightloom.collectives.synthesis.engine.trees import Forest, HubCircuits, Level, RingTask, hub_ranks
 from lightloom.collectives.synthesis.ring.search import RingSearch
 from lightloom.core.arrays import Ints, Mask
 from lightloom.core.errors import UnsupportedError
@@ -71,10 +70,8 @@ def _of_root(schedule: Schedule, collective: Collective, fabric: Fabric) -> Sche
     """Return the rows of a schedule of all ranks that carry the root's data."""
     schedule = schedule.unfolded(fabric.fibre_channels)
     pieces = schedule.chunks // fabric.ranks
-    own = schedule.chunk < pieces
-    columns = {name: column[own] for name, column in schedule.columns().items()}
-    columns["lightpath"] = np.unique(columns["lightpath"], return_inverse=True)[1]
-    return schedule.with_columns(columns, collective=collective, chunks=pieces)
+    own = schedule.with_rows(np.flatnonzero(schedule.chunk < pieces))
+    return own.with_columns({}, collective=collective, chunks=pieces)
 
 
 def _grow_trees(
@@ -97,12 +94,8 @@ def _circuits_to_try(collective: Collective, fabric: Fabric) -> Iterator[Standin
 
 def _design(collective: Collective, fabric: Fabric, times: int) -> tuple[Level, ...]:
     """Return the chords of a sound ring with so many times the ranks, the same distances apart."""
-    ranks, channels = times * fabric.ranks, fabric.usable_channels
-    nbytes = max(collective.nbytes_per_rank, 1.0)
-    timing = Timing.of(fabric)
-    hop = fabric.step_overhead + fabric.neighbour_latency()
-    bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
-    design, _ = RingSearch(ranks, channels, nbytes, timing, bound, fabric.reach).run(scaled(_EFFORT * fabric.ranks))
+    task = RingTask.of(fabric, max(collective.nbytes_per_rank, 1.0), times)
+    design, _ = RingSearch(task).run(scaled(_EFFORT * fabric.ranks))
     return tuple(chord._replace(hubs=-(-chord.hubs // times)) for chord in design.chords)
 
 
@@ -137,7 +130,7 @@ def standing_circuits(fabric: Fabric, chords: tuple[Level, ...]) -> StandingCirc
     free = ~blocked
     free[:, np.setdiff1d(np.arange(fabric.channels), lit)] = False
     parts = []
-    for level in range(len(plan.levels) - 1, -1, -1):
+    for level in range(len(plan.chords) - 1, -1, -1):
         for direction in (0, 1):
             source, destination, planned = _planned_circuits(plan, level, direction, shift, lit, fabric.channels)
             # Channels that are free on every link of each circuit.
@@ -177,12 +170,12 @@ def _planned_circuits(
     Unit links (level 0) plan all channels. ``lit`` lists channels that are not dead everywhere; ranks are moved
     ``shift`` on.
     """
-    chords = plan.levels[level]
+    chords = plan.chords[level]
     hub = hub_ranks(plan.ranks, chords.hubs)
     source, destination = hub, np.roll(hub, (2 * direction - 1) * chords.skip)
     planned = np.ones((len(hub), channels), np.bool_)
     if level:
-        first = plan.channel(level, (np.arange(len(hub)) - direction * chords.skip) % len(hub))
+        first = np.roll(plan.chords[level].channel, direction * chords.skip)
         planned[:] = False
         np.put_along_axis(planned, lit[first[:, None] + np.arange(chords.width)], True, axis=1)
     return (source + shift) % plan.ranks, (destination + shift) % plan.ranks, planned

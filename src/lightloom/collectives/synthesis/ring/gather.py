@@ -14,31 +14,26 @@ import numpy as np
 from lightloom.collectives.algorithms.direct import one_stage
 from lightloom.collectives.algorithms.optree import best_radices, exchange_stages
 from lightloom.collectives.algorithms.wrht import wrht
-from lightloom.collectives.bounds.link_use import (
-    joint_seconds,
-    line_all_to_all_wavelengths,
-    ring_all_to_all_wavelengths,
-)
+from lightloom.collectives.bounds.link_use import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.schedule.build import bundled, fit, from_all_gather, ring_all_to_all
+from lightloom.collectives.schedule.build import fit, from_all_gather, ring_all_to_all, staged
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis.engine.cache import effort, read_design, write_design
-from lightloom.collectives.synthesis.engine.lightpaths import Lightpaths, arrange, free_line
-from lightloom.collectives.synthesis.engine.queues import Queues, ring_schedule, tree_schedule
+from lightloom.collectives.synthesis.engine.queues import ring_schedule
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits, gather_over
 from lightloom.collectives.synthesis.engine.trees import (
+    CirculantCircuits,
     Design,
-    Forest,
+    RingTask,
     RingTrees,
-    Timing,
+    TreeRules,
     chord_text,
-    grow_forest,
+    grow_chords,
     make_trees,
-    tour_colours,
+    shared_chords,
 )
 from lightloom.collectives.synthesis.ring.search import NEAR, RingSearch
-from lightloom.core.arrays import Ints
 from lightloom.machines.fabrics.fabric import Fabric
 
 # Circulant graphs: all ranks have the same chords, of several lengths that share wavelengths.
@@ -57,7 +52,6 @@ _PIECES = (1, 2, 4)
 _FINE_PIECES = (8, 16)
 """Further numbers of pieces, tried for the best graph."""
 _SLACKS = (1.0, 1.15)
-_SWEEPS = 4
 _KEPT, _REFINED = 8, 6
 _MISSES = 500
 _MOST_SKIPS = 24
@@ -74,60 +68,11 @@ class Circulant(NamedTuple):
     """Deadline of balancing, over the lower bound."""
 
 
-class CirculantCircuits(NamedTuple):
-    """Chords with their wavelengths: arrays [chord]."""
-
-    skip: Ints
-    width: Ints
-    first: Ints
-    """Channel of colour 0 each way."""
-    offset: Ints
-    """Ranks from where its tour begins to where the chord does."""
-    colours: Ints
-    """Colours of its tour: the chord of colour k is the one that starts ``offset`` ranks behind rank k."""
-
-    @classmethod
-    def of(cls, ranks: int, channels: int, skips: tuple[int, ...]) -> CirculantCircuits | None:
-        """Return chords as wide as there is room for, the rest joining neighbours; None where chords do not fit."""
-        colours = tour_colours(ranks, channels, skips)
-        if colours is None:
-            return None
-        width, left = divmod(channels, colours)
-        passed = np.cumsum((0, *skips))[:-1]
-        columns = [(skip, width, 0, offset, colours) for skip, offset in zip(skips, passed.tolist(), strict=True)]
-        columns += [(1, left, colours * width, 0, 1)] if left else []
-        return cls(*np.array(columns, np.int64).T)
-
-    def lightpaths(self, ranks: int, nbytes: float, timing: Timing) -> Lightpaths:
-        """Return all chords, queue 2 · chord + direction, clockwise first; a piece has ``nbytes``."""
-        rank, chord = np.tile(np.arange(ranks), 2 * len(self.skip)), np.repeat(np.arange(len(self.skip)), 2 * ranks)
-        direction = np.tile(np.repeat(np.arange(2), ranks), len(self.skip))
-        target = (rank + np.where(direction, -1, 1) * self.skip[chord]) % ranks
-        queue = 2 * chord + direction
-        paths, order = arrange(ranks, 1, rank, target.astype(np.int64), np.arange(len(rank)), queue)
-        busy = np.repeat(nbytes / (self.width * timing.bandwidth) + timing.occupancy, 2).astype(np.float64)
-        delay = busy + timing.hop + timing.propagation * np.repeat(self.skip, 2)
-        return paths._replace(delay=delay[queue[order]], busy=busy)
-
-    def queues(self, ranks: int) -> Queues:
-        """Return the channels of the chords; each counter-clockwise one lies over the clockwise one to its start."""
-        rank = np.arange(ranks)[:, None]
-        start = np.stack([rank - self.offset, rank - self.skip - self.offset], axis=2) % self.colours[:, None]
-        channel = self.first[:, None] + start * self.width[:, None]
-        lines = 2 * len(self.skip)
-        route = np.arange(lines, dtype=np.int64) % 2
-        return Queues(channel.reshape(ranks, lines).astype(np.int32), np.repeat(self.width, 2), route)
-
-
 class CirculantSearch:
     """Circulant graphs tried for one all-gather on one ring; deterministic, as effort is counted in transfers."""
 
-    def __init__(
-        self, ranks: int, channels: int, nbytes: float, timing: Timing, bound: float, reach: int | None = None
-    ) -> None:
-        """Take the problem; arguments as those of :class:`lightloom.collectives.synthesis.ring.search.RingSearch`."""
-        self._ranks, self._channels, self._nbytes, self._timing, self._bound = ranks, channels, nbytes, timing, bound
-        self._longest = min(ranks // 2, channels, ranks if reach is None else reach)
+    def __init__(self, task: RingTask) -> None:
+        self._task, self._longest = task, min(task.ranks // 2, task.channels, task.farthest)
         self._rng = np.random.default_rng(0)
         self._tried: dict[Circulant, float] = {}
         self._spent = 0.0
@@ -137,7 +82,7 @@ class CirculantSearch:
 
         ``effort`` counts transfers.
         """
-        for skips in regular_skips(self._ranks, self._channels, self._longest):
+        for skips in regular_skips(self._task.ranks, self._task.channels, self._longest):
             self._try(Circulant(skips))
             if self._spent > effort / 2:
                 break
@@ -159,22 +104,20 @@ class CirculantSearch:
         best = self._leaders(1)
         return (best[0], self._tried[best[0]]) if best and np.isfinite(self._tried[best[0]]) else None
 
-    def grow(self, design: Circulant) -> tuple[CirculantCircuits, Forest] | None:
+    def grow(self, design: Circulant) -> RingTrees | None:
         """Return the chords of a design and trees over them; None where they do not fit or do not join all ranks."""
-        circuits = CirculantCircuits.of(self._ranks, self._channels, design.skips)
-        if circuits is None or design.skips[-1] > self._longest:
+        ranks = self._task.ranks
+        chords = shared_chords(ranks, self._task.channels, design.skips)
+        if chords is None or design.skips[-1] > self._longest:
             return None
-        paths = circuits.lightpaths(self._ranks, self._nbytes / design.pieces, self._timing)
-        deadline = design.slack * self._bound
-        rules, walks = free_line(len(paths.delay)), [0] * design.pieces
-        forest = grow_forest(paths, rules, walks, deadline=deadline, sweeps=_SWEEPS)
-        return None if forest is None else (circuits, forest)
+        rules = TreeRules(pieces=design.pieces, slack=design.slack)
+        return grow_chords(rules, CirculantCircuits(ranks, chords), self._task)
 
     def _try(self, design: Circulant) -> None:
         """Grow the trees of a design, and keep its seconds; infinite where they do not fit."""
         grown = self.grow(design)
-        self._spent += _LOOK + len(design.skips) * self._ranks * design.pieces / 2
-        self._tried[design] = np.inf if grown is None else grown[1].time
+        self._spent += _LOOK + len(design.skips) * self._task.ranks * design.pieces / 2
+        self._tried[design] = np.inf if grown is None else grown.forest.time
 
     def _leaders(self, count: int) -> list[Circulant]:
         """Return the best designs.
@@ -245,51 +188,36 @@ def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
     Cached designs are used where there are any.
     """
-    ranks, channels = fabric.ranks, fabric.usable_channels
-    nbytes = max(collective.nbytes_per_rank, 1.0)
-    timing = Timing.of(fabric)
-    hop = fabric.step_overhead + fabric.neighbour_latency()
-    bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))
-    most = effort(ranks)
-    reach = ranks if fabric.reach is None else fabric.reach
-    request = [ranks, channels, reach, nbytes, *astuple(timing), most]
+    task, most = RingTask.of(fabric, max(collective.nbytes_per_rank, 1.0)), effort(fabric.ranks)
+    bound, hop = task.bound, fabric.step_overhead + fabric.neighbour_latency()
+    request = [task.ranks, task.channels, task.farthest, task.nbytes, *astuple(task.timing), most]
     design, cached = read_design(request) or (None, None)
-    trees = make_trees(design, ranks, channels, nbytes, timing, bound) if design else None
-    circulant = Circulant(*cached) if cached else None
-    search = CirculantSearch(ranks, channels, nbytes, timing, bound, reach)
+    trees = make_trees(design, task) if design else None
+    circulant, search = Circulant(*cached) if cached else None, CirculantSearch(task)
     if design is None or trees is None:
-        design, trees = RingSearch(ranks, channels, nbytes, timing, bound, reach).run(most)
+        design, trees = RingSearch(task).run(most)
         found = search.run(_SHARE * most) if trees.forest.time > NEAR * bound else None
         circulant = found[0] if found and found[1] < trees.forest.time else None
         write_design(request, design, circulant)
     grown = search.grow(circulant) if circulant else None
-    if grown is not None and grown[1].time >= trees.forest.time:
+    if grown is not None and grown.forest.time >= trees.forest.time:
         grown = None
     # What is faster one way need not be where both ways overlap.
     if grown is None or collective.kind == "all-reduce":
         yield ring_schedule(collective, fabric, trees, _levels_note(design, trees, fabric))
-    least = (grown or trees)[1].time
+    least = (grown or trees).forest.time
     if collective.kind == "all-reduce" and NEAR * bound < least <= _FEW_HOPS * hop:
         # Sums may be completed at any rank, so that hubs save the hops between them and the ranks around.
-        known = RingSearch(ranks, channels, nbytes, timing, bound, reach, known=design)
-        design, trees = known.run(int(_AT_HUBS * most))
+        design, trees = RingSearch(task, known=design).run(int(_AT_HUBS * most))
         if trees.forest.time < least:
             note = f"sums are completed at hubs; {_levels_note(design, trees, fabric)}"
             yield ring_schedule(collective, fabric, trees, note)
-    if circulant is None or grown is None:
-        return
-    circuits, forest = grown
-    lengths = " and ".join(map(str, circulant.skips))
-    yield tree_schedule(
-        collective,
-        fabric,
-        circuits.queues(ranks),
-        lambda backward: forest,  # noqa: ARG005 - circuits are the same both ways
-        lambda queue, _: queue ^ 1,
-        pieces=circulant.pieces,
-        note=f"chords of {lengths} ranks start at every rank and share wavelengths, {circuits.width[0]} wide; every "
-        f"share travels in {circulant.pieces} pieces",
-    )
+    if circulant is not None and grown is not None:
+        lengths, width = " and ".join(map(str, circulant.skips)), grown.circuits.levels[0].width
+        note = (
+            f"chords of {lengths} ranks start at every rank and share wavelengths, {width} wide; every share travels "
+        )
+        yield ring_schedule(collective, fabric, grown, f"{note}in {circulant.pieces} pieces")
 
 
 def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
@@ -414,6 +342,6 @@ def _build_stages(collective: Collective, fabric: Fabric, cuts: tuple[Cut, ...])
         stages, held = exchange_stages(n, *zip(*cuts, strict=True))
         orders = ", ".join(f"{radix} {'in a row' if in_a_row else 'side by side'}" for radix, in_a_row in cuts)
         note = f"circuits are set anew for each stage; parts of the ring, and how shares follow: {orders}"
-        return bundled("synthesized", gather, fabric, stages, held, chunks=n, striped=True, notes=(note,))
+        return staged("synthesized", gather, fabric, stages, chunks=n, striped=True, entries=held, notes=(note,))
 
     return from_all_gather(collective, fabric, all_gather)

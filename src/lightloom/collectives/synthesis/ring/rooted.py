@@ -26,7 +26,7 @@ import numpy as np
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.schedule.build import from_broadcast
-from lightloom.collectives.schedule.columns import Schedule
+from lightloom.collectives.schedule.columns import Schedule, grouped
 from lightloom.collectives.synthesis.engine.queues import Queues, Rows, queued_schedule
 from lightloom.core.arrays import Effort, Floats, Ints
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
@@ -452,8 +452,7 @@ def _build_tree(collective: Collective, fabric: Fabric, shape: Shape) -> Schedul
     source, destination, route, channel, width, first, pieces = (
         np.concatenate(column) for column in zip(*parts, strict=True)
     )
-    queue = np.repeat(np.arange(len(source)), pieces)
-    piece = np.arange(len(queue)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    queue, piece = grouped(pieces)
     n, chunks = fabric.ranks, shape.pieces * (1 if shape.spacing else 2) + shape.late
     # Late pieces take the lightpaths of either chain up to the far side.
     place = np.where(route == CLOCKWISE, destination, n - destination)

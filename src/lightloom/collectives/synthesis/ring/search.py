@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.synthesis.engine.trees import Design, Level, RingTrees, Timing, make_trees, repetition
+from lightloom.collectives.synthesis.engine.trees import Design, Level, RingTask, RingTrees, make_trees, repetition
 from lightloom.core.arrays import Floats, Ints, Mask
 
 # Which designs are worth growing trees for: a time for each from its depth and its busiest circuits, in closed form.
@@ -55,42 +55,41 @@ class _Rows(NamedTuple):
         return _Rows(*(column[which] for column in self))
 
 
-def estimated_designs(
-    ranks: int, channels: int, nbytes: float, timing: Timing, limit: float
-) -> list[tuple[float, Design]]:
+def estimated_designs(task: RingTask, limit: float) -> list[tuple[float, Design]]:
     """Return estimated seconds and designs of one to three levels, below ``limit`` seconds, best estimate first.
 
     Of designs that differ in the length of the line of top chords alone, the best. At most 4000 for each number of
-    levels; ``nbytes`` is one rank's share.
+    levels.
     """
-    levels = _levels(ranks, channels)
+    levels = _levels(task.ranks, task.channels)
     designs: list[tuple[float, Design]] = []
     for count in (1, 2, 3):
-        rows = _estimated(levels, count, ranks, nbytes, timing)
+        rows = _estimated(levels, count, task)
         rows = rows.only(rows.depth < limit)
-        seconds, rows = _fitted(levels, rows, channels, limit)
+        seconds, rows = _fitted(levels, rows, task.channels, limit)
         order = np.argsort(seconds, kind="stable")
         _, first = np.unique(rows.which[order], axis=0, return_index=True)
         for row in order[np.sort(first)][:4000].tolist():
             least = float(seconds[row])
-            designs.append((least, _design(levels, rows, row, least, channels, ranks)))
+            designs.append((least, _design(levels, rows, row, least, task)))
     return sorted(designs, key=itemgetter(0))
 
 
-def widened(chords: Sequence[Level], ranks: int, channels: int, nbytes: float, timing: Timing) -> Design | None:
+def widened(chords: Sequence[Level], task: RingTask) -> Design | None:
     """Return the design of these chords, each as wide as its estimated load asks; None where not nested, or too wide.
 
     Widths of the chords given do not count.
     """
-    levels = sorted((chord._replace(width=1) for chord in chords), key=lambda chord: chord.length(ranks))
-    if not all(chord.skip < chord.hubs for chord in levels) or sum(chord.colours for chord in levels) >= channels:
+    levels = sorted((chord._replace(width=1) for chord in chords), key=lambda chord: chord.length(task.ranks))
+    if not all(chord.skip < chord.hubs for chord in levels) or sum(chord.colours for chord in levels) >= task.channels:
         return None
-    rows = _estimated(levels, len(levels), ranks, nbytes, timing)
-    seconds, rows = _fitted(levels, rows, channels, ranks * (timing.hop + nbytes / timing.bandwidth))
+    rows = _estimated(levels, len(levels), task)
+    limit = task.ranks * (task.timing.hop + task.nbytes / task.timing.bandwidth)
+    seconds, rows = _fitted(levels, rows, task.channels, limit)
     if not len(seconds):
         return None
     row = int(np.argmin(seconds))
-    return _design(levels, rows, row, float(seconds[row]), channels, ranks)
+    return _design(levels, rows, row, float(seconds[row]), task)
 
 
 def hub_counts(ranks: int) -> list[int]:
@@ -125,8 +124,9 @@ def _combinations(levels: list[Level], count: int, ranks: int) -> Ints:
     return rows
 
 
-def _estimated(levels: list[Level], count: int, ranks: int, nbytes: float, timing: Timing) -> _Rows:
+def _estimated(levels: list[Level], count: int, task: RingTask) -> _Rows:
     """Return combinations of ``count`` levels with their depths, and loads at width 1."""
+    ranks, seconds = task.ranks, task.nbytes / task.timing.bandwidth
     which = _combinations(levels, count, ranks)
     spacing = np.array([ranks / level.hubs for level in levels])[which]
     length = np.array([level.length(ranks) for level in levels])[which]
@@ -134,7 +134,6 @@ def _estimated(levels: list[Level], count: int, ranks: int, nbytes: float, timin
     longest = np.maximum(1, np.rint(half[:, None] * np.array(_PARTS)))
     row = np.repeat(np.arange(len(which)), len(_PARTS))
     which, spacing, length, line = which[row], spacing[row], length[row], longest.ravel()
-    seconds = nbytes / timing.bandwidth
     gap, tail = length[:, -1], np.maximum(0.0, ranks / 2 - line * length[:, -1])
     depth = line.copy()
     loads = np.empty(which.shape)
@@ -149,7 +148,7 @@ def _estimated(levels: list[Level], count: int, ranks: int, nbytes: float, timin
     climb = spacing[:, -1] / 2 / (length[:, 0] if count > 1 else 1)
     depth += np.maximum(gap / 2, tail) + climb
     unit = np.maximum(0.0, ranks - 1 - everywhere) * seconds / 2
-    return _Rows(which, line.astype(np.int64), depth * timing.hop, loads, unit)
+    return _Rows(which, line.astype(np.int64), depth * task.timing.hop, loads, unit)
 
 
 def _fitted(levels: list[Level], rows: _Rows, channels: int, limit: float) -> tuple[Floats, _Rows]:
@@ -175,7 +174,7 @@ def _fitted(levels: list[Level], rows: _Rows, channels: int, limit: float) -> tu
     return high, rows
 
 
-def _design(levels: list[Level], rows: _Rows, row: int, seconds: float, channels: int, ranks: int) -> Design:
+def _design(levels: list[Level], rows: _Rows, row: int, seconds: float, task: RingTask) -> Design:
     """Return the design of a row with widths for these seconds; what is left goes to the busiest level.
 
     Unit links count as a level, and keep one wavelength at least.
@@ -183,7 +182,7 @@ def _design(levels: list[Level], rows: _Rows, row: int, seconds: float, channels
     chords = [levels[i] for i in rows.which[row].tolist()]
     widths = np.maximum(1, np.ceil(rows.loads[row] / max(seconds, 1e-15))).astype(np.int64)
     colours = np.array([chord.colours for chord in chords])
-    left = channels - int(colours @ widths)
+    left = task.channels - int(colours @ widths)
     while True:
         busiest = int(np.argmax(rows.loads[row] / widths))
         after = left - int(colours[busiest])
@@ -193,7 +192,7 @@ def _design(levels: list[Level], rows: _Rows, row: int, seconds: float, channels
         left = after
     wide = tuple(chord._replace(width=int(width)) for chord, width in zip(chords, widths, strict=True))
     longest = int(rows.longest[row])
-    return Design(wide, longest=None if longest * chords[-1].length(ranks) >= ranks / 2 else longest)
+    return Design(wide, longest=None if longest * chords[-1].length(task.ranks) >= task.ranks / 2 else longest)
 
 
 NEAR = 1.01
@@ -220,29 +219,13 @@ _LARGEST_TABLE = 1 << 23
 class RingSearch:
     """Designs tried for one all-gather on one ring."""
 
-    def __init__(
-        self,
-        ranks: int,
-        channels: int,
-        nbytes: float,
-        timing: Timing,
-        bound: float,
-        reach: int | None = None,
-        *,
-        known: Design | None = None,
-    ) -> None:
-        """Take the problem, and perhaps a design to start from.
+    def __init__(self, task: RingTask, known: Design | None = None) -> None:
+        """Take the task, and perhaps a design to start from.
 
         Args:
-            channels: wavelengths each way.
-            nbytes: bytes of one rank's share.
-            bound: seconds that no schedule beats, circuits in place.
-            reach: most links that a chord may pass.
             known: a good design, near which trees that begin at hubs are looked for; without it, trees from all ranks.
         """
-        self._reach = ranks if reach is None else reach
-        self._problem = (ranks, channels, nbytes, timing, bound)
-        self._ranks, self._bound = ranks, bound
+        self._task, self._ranks = task, task.ranks
         self._known = known and replace(known, at_hubs=True)
         self._spent = 0
         self._tried: dict[Design, float] = {}
@@ -270,7 +253,7 @@ class RingSearch:
                 if not self._content():
                     self._try(design)
         self._walk(effort, coarse=False)
-        trees = make_trees(self._best[1], *self._problem)
+        trees = make_trees(self._best[1], self._task)
         assert trees is not None
         return self._best[1], trees
 
@@ -280,7 +263,7 @@ class RingSearch:
         The farther hubs lie apart, the longer until a design repeats, and the longer its trees take to grow.
         """
         classes: dict[int, list[tuple[float, Design]]] = {}
-        for seconds, design in estimated_designs(*self._problem[:4], limit=self._best[0]):
+        for seconds, design in estimated_designs(self._task, limit=self._best[0]):
             classes.setdefault(self._cost(design), []).append((seconds, design))
         for same_cost in classes.values():
             until = self._spent + effort // len(classes)
@@ -293,12 +276,12 @@ class RingSearch:
 
     def _content(self) -> bool:
         """Return True when the best design is near enough to the bound."""
-        return self._best[0] <= NEAR * self._bound
+        return self._best[0] <= NEAR * self._task.bound
 
     def _try(self, design: Design) -> float:
         """Return the seconds of a design, growing its trees unless they are known; infinite where it does not fit."""
         if design not in self._tried:
-            trees = make_trees(design, *self._problem) if self._fits(design) else None
+            trees = make_trees(design, self._task) if self._fits(design) else None
             self._spent += _LOOK_AT_HUBS if self._known else _LOOK
             self._spent += 0 if trees is None else self._cost(design)
             self._tried[design] = np.inf if trees is None else trees.forest.time
@@ -309,7 +292,7 @@ class RingSearch:
     def _fits(self, design: Design) -> bool:
         """Return True when light reaches along all chords and trees are not too many."""
         longest = max((ceil(chord.length(self._ranks)) for chord in design.chords), default=1)
-        return longest <= self._reach and self._cost(design) <= _LARGEST_TABLE
+        return longest <= self._task.farthest and self._cost(design) <= _LARGEST_TABLE
 
     def _cost(self, design: Design) -> int:
         """Return the number of transfers that a design schedules."""
@@ -317,8 +300,8 @@ class RingSearch:
 
     def _pieces(self, design: Design) -> int:
         """Return enough (2 to 16) for a piece to be sent in a tenth of a hop, as long paths pay that at every hop."""
-        _, channels, nbytes, timing, _ = self._problem
-        sending = nbytes / (min((chord.width for chord in design.chords), default=channels) * timing.bandwidth)
+        timing, width = self._task.timing, min((chord.width for chord in design.chords), default=self._task.channels)
+        sending = self._task.nbytes / (width * timing.bandwidth)
         return next(
             (pieces for pieces in _PIECES if sending <= pieces * _QUICK * timing.hop and pieces > 1), _PIECES[-1]
         )
@@ -341,7 +324,7 @@ class RingSearch:
             if design is not None and rng.random() < _DOUBLE:
                 design = self._step(design, rng)
             if design is not None and design.chords and rng.random() < _WIDENED:
-                design = widened(design.chords, *self._problem[:4])
+                design = widened(design.chords, self._task)
             if design is not None and coarse:
                 design = replace(design, pieces=min(self._pieces(design), _FEW))
             if design is not None:
