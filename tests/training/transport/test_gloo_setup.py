@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,12 +25,19 @@ from tests.training.transport.rings import PATIENCE
 RANKS = 3
 
 
+def _keep(made: list[Any], make: Callable[[Store], Any], store: Store) -> None:
+    """Append what a rank makes in a try to those of its earlier tries."""
+    made.append(make(store))
+
+
 def connected(make: Callable[[Store], Any], store: Store, rank: int, size: int) -> Any:
     """What ``make`` made in the first try in which it succeeded on all ranks."""
+    made: list[Any] = []
     for number in range(1, TRIES + 1):
-        attempt = Attempt(make, store, rank, size, name="test", number=number, timeout=PATIENCE)
+        keep = partial(_keep, made, make)
+        attempt = Attempt(keep, store, rank, size, name="test", number=number, timeout=PATIENCE)
         if not attempt.fault:
-            return attempt.made
+            return made[-1]
         log_fault(rank, number, attempt.fault)
     raise AssertionError(attempt.fault)
 

@@ -9,7 +9,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
 
 import torch.distributed as dist
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
@@ -21,15 +20,13 @@ TRIES = 4
 _POLL_SECONDS = 0.02
 _LOG = logging.getLogger("lightloom.exchange")
 
-T = TypeVar("T")
-
 
 def log_fault(rank: int, number: int, fault: str) -> None:
     """Log a warning that says why try ``number`` of this rank failed."""
     _LOG.warning("rank %d: try %d of %d to connect failed (%s)", rank, number, TRIES, fault)
 
 
-class Attempt(Generic[T]):
+class Attempt:
     """One try of all ranks to connect.
 
     No rank passes before all have succeeded: one that left the group at once would break what slower ranks still do.
@@ -37,7 +34,7 @@ class Attempt(Generic[T]):
 
     def __init__(
         self,
-        make: Callable[[Store], T],
+        make: Callable[[Store], object],
         store: Store,
         rank: int,
         size: int,
@@ -47,7 +44,7 @@ class Attempt(Generic[T]):
         timeout: float,
         lost: Callable[[], str] = lambda: "",
     ) -> None:
-        """Try; afterwards there is either a ``fault`` or something ``made``.
+        """Try, and state the ``fault`` afterwards.
 
         Args:
             make: connects this rank through the store that it is given, or raises. It runs in a thread, which is left
@@ -58,7 +55,6 @@ class Attempt(Generic[T]):
         """
         self.fault = ""
         """Why the try failed, in the words of the rank that failed first; empty if it succeeded."""
-        self._made: list[T] = []
         self._own_fault = ""
         prefix = f"lightloom/{name}/try {number}"
         self._store = PrefixStore(prefix, store)
@@ -71,16 +67,10 @@ class Attempt(Generic[T]):
         thread.start()
         self._await_all(thread, time.monotonic() + timeout, lost)
 
-    @property
-    def made(self) -> T:
-        """Object that ``make`` returned on this rank; there is none where the try failed."""
-        (made,) = self._made
-        return made
-
-    def _run(self, make: Callable[[Store], T], store: Store) -> None:
-        """Keep what ``make`` returns, or the first line of what it raises, as this rank's fault."""
+    def _run(self, make: Callable[[Store], object], store: Store) -> None:
+        """Call ``make``, and keep the first line of what it raises as this rank's fault."""
         try:
-            self._made.append(make(store))
+            make(store)
         except Exception as error:
             self._own_fault = (str(error).strip() or type(error).__name__).splitlines()[0]
 
