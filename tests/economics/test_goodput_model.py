@@ -111,11 +111,7 @@ def test_limits() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Checkpoint(stall=-1), "stall of a checkpoint: -1"),
-        (lambda: Interruption(name="gpu", rate=-1, restart=0), "rate of gpu: -1"),
-        (lambda: total_job(0, 60, Checkpoint(stall=1)), "mean time to interruption 0"),
         (lambda: total_job(1e4, 60, Checkpoint(stall=1, save=60), 10).goodput, "at least 59 s"),
-        (lambda: Job(nodes=0, node_rate=0, node_restart=0, repair=0), "0 nodes"),
         (lambda: static_share(4, 5, 0.9), "5 of 4 units"),
         (lambda: spare_share(4, 4, 99.0), "expected 0 to 1"),
     ],

@@ -15,7 +15,17 @@ import numpy as np
 
 from lightloom.core.arrays import Floats, Mask
 from lightloom.core.units import format_bandwidth, format_size
-from lightloom.reports.figures.canvas import FAINT, PARALLELISM, RELAYED, TASKS, plain, ramp, styled
+from lightloom.reports.figures.canvas import (
+    FAINT,
+    PARALLELISM,
+    RELAYED,
+    TASKS,
+    hide_spines,
+    panel_grid,
+    plain,
+    ramp,
+    styled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,14 +58,12 @@ def shares(plan: HybridPlan) -> Floats:
 def placement_figure(plan: HybridPlan) -> Figure:
     """Draw which device of one group computes what share of each operator, beside the seconds that each device is busy;
     all groups are alike."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     share = shares(plan)
     devices, operators = share.shape
     row = max(0.03, min(0.3, 4.6 / devices))
-    figure = Figure(figsize=(9.0, 1.9 + max(0.5, row * devices)), layout="constrained")
-    axes, load = figure.subplots(1, 2, sharey=True, width_ratios=(7, 1.3))
+    figure, ((axes, load),) = panel_grid(9.0, 1.9 + max(0.5, row * devices), 1, 2, sharey=True, width_ratios=(7, 1.3))
     image = ramp(TASKS["backward"][1], 0.22)(share)
     image[share == 0] = 0.0
     axes.imshow(
@@ -90,7 +98,7 @@ def _load(axes: Axes, plan: HybridPlan) -> None:
     axes.set_xlabel("milliseconds busy")
     axes.grid(axis="x", color=FAINT, linewidth=0.3)
     axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    hide_spines(axes)
     axes.legend(loc="lower left", bbox_to_anchor=(-0.05, 1.0), handlelength=0.8, borderpad=0, labelspacing=0.2)
 
 
@@ -208,13 +216,11 @@ def _summed(ranks: int, block: int, source: Any, destination: Any, value: Floats
 
 def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: Mask) -> Figure:
     """Return the figure of bytes sent beside bytes per second served, crosses where ``relayed`` is True."""
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     rows, columns = sent.shape
-    figure = Figure(figsize=(9.0, 1.1 + 3.3 * rows / columns), layout="constrained")
-    traffic, circuits = figure.subplots(1, 2)
+    figure, ((traffic, circuits),) = panel_grid(9.0, 1.1 + 3.3 * rows / columns, 1, 2)
     _matrix(traffic, "traffic of a step" if ground.edges else "traffic", sent, format_size, ground)
     _matrix(circuits, "circuits granted", served, format_bandwidth, ground)
     row, column = np.nonzero(relayed)

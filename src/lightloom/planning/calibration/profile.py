@@ -22,7 +22,7 @@ from lightloom.machines.accelerators.calibrated import Calibration, CalibrationR
 from lightloom.machines.accelerators.kernels import KernelKind, KernelModel, KernelShapes, Rates
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.models.traces.calls import BACKWARD, leaves, walk
-from lightloom.models.traces.kineto import Busy, Profile, TimedCall, busy
+from lightloom.models.traces.kineto import Busy, DeviceWork, Profile, TimedCall, busy
 from lightloom.models.traces.operators import TracedExchange, kind_of_words
 from lightloom.planning.calibration.accuracy import calibration_of
 from lightloom.planning.calibration.fit import LEAST_NOISE, error_statistics, prior_fit, random_folds, scatter_of
@@ -236,7 +236,7 @@ def operators_of(profile: Profile) -> list[ProfiledOperator]:
         operator = operators.setdefault(key, ProfiledOperator(key, kernel_of(call)))
         operator.calls += 1
         operator.seconds += seconds
-        operator.kernels |= dict.fromkeys(name for inner in _with_inner_calls(call) for name in inner.kernels)
+        operator.kernels |= dict.fromkeys(name for inner in walk([call]) for name in cast(TimedCall, inner).kernels)
     return sorted(operators.values(), key=lambda operator: -operator.seconds)
 
 
@@ -265,11 +265,6 @@ def _device_seconds(call: TimedCall, whole: bool | str) -> float:
     """Return the seconds of the GPU's work that a call launched itself; of its inner calls too where ``whole``."""
     inner = cast("list[TimedCall]", call.calls)
     return call.device_seconds + (sum(_device_seconds(entry, True) for entry in inner) if whole else 0.0)
-
-
-def _with_inner_calls(call: TimedCall) -> Iterator[TimedCall]:
-    """Yield a call, and then all calls inside it at any depth."""
-    return cast("Iterator[TimedCall]", walk([call]))
 
 
 def predicted_seconds(
@@ -530,16 +525,18 @@ def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | Non
         machine: what it ran on.
         cluster: with what; without it exchanges are taken as measured.
     """
-    window = _window(profile)
-    computing, exchanging = _intervals(profile)
-    spent = busy(computing, exchanging, window)
+    pieces = list(_pieces(profile))
+    computing = [(piece.begin, piece.end) for piece in pieces if piece.exchange is None]
+    exchanging = [(piece.begin, piece.end) for piece in pieces if piece.exchange is not None]
+    spent = busy(computing, exchanging, _window(profile))
     operators = operators_of(profile)
     prices = predicted_seconds(operators, machine)
     known = ~np.isnan(prices)
     measured = np.array([operator.mean_seconds for operator in operators])
     calls = np.array([operator.calls for operator in operators])
     change = float(((prices - measured) * calls)[known].sum())
-    rows = tuple(_exchange_rows(profile, cluster))
+    traced = [piece.exchange for piece in pieces if piece.exchange is not None]
+    rows = tuple(_exchange_rows(traced, profile, cluster))
     share = float((measured * calls)[known].sum() / max(float((measured * calls).sum()), 1e-30))
     return ProfiledStep(
         parts=tuple(_step_parts(spent, change, share, rows, profile.steps, cluster)),
@@ -581,46 +578,32 @@ def _window(profile: Profile) -> tuple[float, float]:
     return min((piece.begin for piece in pieces), default=0.0), max((piece.end for piece in pieces), default=0.0)
 
 
-def _intervals(profile: Profile) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """Return when anything computes, and when anything exchanges, as (begin, end) pairs: on the accelerator where it
-    was profiled, else on the host."""
-    computing: list[tuple[float, float]] = []
-    exchanging: list[tuple[float, float]] = []
+def _pieces(profile: Profile) -> Iterator[DeviceWork]:
+    """Yield what computes and what exchanges: the accelerator's work where it was profiled, else the host's outermost
+    operators, backward nodes and optimizer steps, and calls that exchange data, whose bytes are the most that one call
+    in them reads (None for none)."""
     if profile.on_device:
-        for piece in profile.work:
-            (computing if piece.exchange is None else exchanging).append((piece.begin, piece.end))
-    else:
-        for call in _host_calls(profile):
-            (exchanging if call.name.startswith(COMMUNICATION) else computing).append((call.begin, call.end))
-    return computing, exchanging
-
-
-def _host_calls(profile: Profile) -> Iterator[TimedCall]:
-    """Yield the host's outermost operators, backward nodes and optimizer steps, and calls that exchange data; other
-    calls that hold nothing are left out."""
-    for call in leaves(profile.roots):
-        if isinstance(call, TimedCall) and (call.schema or call.calls or call.name.startswith(COMMUNICATION)):
-            yield call
-
-
-def _traced_exchanges(profile: Profile) -> Iterator[TracedExchange]:
-    """Yield the exchanges of a profile: of the accelerator's work where it was profiled, else of the host's calls,
-    whose bytes are the most that one call in them reads (None for none)."""
-    if profile.on_device:
-        yield from (piece.exchange for piece in profile.work if piece.exchange is not None)
+        yield from profile.work
         return
-    for call in _host_calls(profile):
-        if call.name.startswith(COMMUNICATION):
-            nbytes = max((sum(tensor.nbytes for tensor in inner.reads) for inner in _with_inner_calls(call)), default=0)
-            kind = next((kind for inner in _with_inner_calls(call) if (kind := kind_of_words(inner.name))), "unknown")
-            yield TracedExchange(kind, nbytes or None, seconds=call.seconds)
+    for call in leaves(profile.roots):
+        exchange, exchanges = None, call.name.startswith(COMMUNICATION)
+        if not isinstance(call, TimedCall) or not (call.schema or call.calls or exchanges):
+            continue
+        if exchanges:
+            inner = list(walk([call]))
+            nbytes = max(sum(tensor.nbytes for tensor in each.reads) for each in inner)
+            kind = next((kind for each in inner if (kind := kind_of_words(each.name))), "unknown")
+            exchange = TracedExchange(kind, nbytes or None, seconds=call.seconds)
+        yield DeviceWork(call.name, call.begin, call.seconds, exchange)
 
 
-def _exchange_rows(profile: Profile, cluster: Cluster | None) -> Iterator[ExchangeRow]:
+def _exchange_rows(
+    exchanges: Sequence[TracedExchange], profile: Profile, cluster: Cluster | None
+) -> Iterator[ExchangeRow]:
     """Yield the exchanges of a step, those of one kind, size and group together, with the mean seconds of one; the
     longest altogether first. Without a cluster none is predicted."""
     groups: dict[tuple[str, int | None, str, int | None], list[TracedExchange]] = {}
-    for exchange in _traced_exchanges(profile):
+    for exchange in exchanges:
         groups.setdefault((exchange.kind, exchange.nbytes, exchange.group, exchange.ranks), []).append(exchange)
     world = profile.distributed.get("world_size")
     price = None if cluster is None else exchange_pricer(cluster, world if type(world) is int else None)

@@ -31,14 +31,6 @@ from lightloom.core.fields import Config, Count, Dollars, Seconds, Size
 # (e^{(τ+C)/M} − 1) in the mean.
 
 
-def _check_numbers(holder: object, names: Sequence[str], owner: str = "", kind: str = "a number") -> None:
-    """Raise ConfigError where a field is negative or not finite; ``owner`` follows its name in the message."""
-    for name in names:
-        value = getattr(holder, name)
-        if not 0 <= value < math.inf:
-            raise ConfigError(f"{name.replace('_', ' ')}{owner} {value!r}: expected {kind}, 0 or more")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruption:
     """One kind of interruption of a job: how often it comes, and how long the job takes to compute again."""
@@ -51,10 +43,6 @@ class Interruption:
     downtime: float = 0.0
     """Seconds before the restart in which nothing fails."""
 
-    def __post_init__(self) -> None:
-        """Raise ConfigError where rate, restart or downtime is negative or not finite."""
-        _check_numbers(self, ("rate", "restart", "downtime"), f" of {self.name}:")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
@@ -65,10 +53,6 @@ class Checkpoint:
     """Seconds that training stops for each."""
     save: float = 0.0
     """Seconds after the stall until it is durable; 0 for blocking checkpoints."""
-
-    def __post_init__(self) -> None:
-        """Raise ConfigError where stall or save is negative or not finite."""
-        _check_numbers(self, ("stall", "save"), " of a checkpoint:", "seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,15 +236,6 @@ class Job:
     fixed_interval: float | None = None
     """Useful seconds between checkpoints; None: the optimum."""
 
-    def __post_init__(self) -> None:
-        """Raise ConfigError for numbers out of range: no node, negative spares, rates or times, an interval that is not
-        positive."""
-        if self.nodes < 1 or self.spares < 0:
-            raise ConfigError(f"{self.nodes} nodes and {self.spares} spares: expected 1 or more, and 0 or more")
-        _check_numbers(self, ("node_rate", "node_restart", "repair"))
-        if self.fixed_interval is not None and not 0 < self.fixed_interval < math.inf:
-            raise ConfigError(f"interval {self.fixed_interval!r}: expected seconds, more than 0")
-
     @property
     def interruptions(self) -> tuple[Interruption, ...]:
         """Interruptions of all kinds; the first is failures of nodes in use."""
@@ -301,13 +276,7 @@ class Job:
 
 
 def total_job(mtbf: float, restart: float, checkpoint: Checkpoint, interval: float | None = None) -> Job:
-    """Return the job that one rate of interruptions describes, with no nodes told apart: published logs are such.
-
-    Raises:
-        ConfigError: a time that is not positive.
-    """
-    if not mtbf > 0:
-        raise ConfigError(f"mean time to interruption {mtbf!r}: expected more than 0 s")
+    """Return the job that one rate of interruptions describes, with no nodes told apart: published logs are such."""
     others = (Interruption(name="all", rate=1 / mtbf, restart=restart),)
     nodes: dict[str, Any] = {"nodes": 1, "node_rate": 0.0, "node_restart": restart, "repair": 0.0}
     return Job(**nodes, others=others, checkpoint=checkpoint, fixed_interval=interval)

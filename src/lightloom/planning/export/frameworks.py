@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.core.errors import UnsupportedError
+from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.models.files.torchtitan import divided
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.parallelism.operators import logits_of
@@ -18,14 +19,12 @@ from lightloom.planning.search.plans import Plan, PlanSearch, sequence_length
 class ExportedJob(NamedTuple):
     """A split in the terms of Megatron and torchtitan."""
 
-    model: str
-    cluster: str
+    origin: str
+    """One line that says what is exported: model, cluster, ranks, plan and samples of a step."""
     ranks: int
     strategy: Strategy
-    label: str
+    training: TrainingSettings
     algorithms: tuple[str, ...]
-    precision: str
-    """Number format of the arithmetic, as ``training.precision`` has it."""
     sequence_length: int | None
     """Tokens of a sample; None for models that take none."""
     layers: tuple[int, ...]
@@ -34,25 +33,11 @@ class ExportedJob(NamedTuple):
     """Rows of the table of tokens; None for models that take none."""
     node_replicas: int
     """Neighbouring replicas of a tensor shard in one node, among which hybrid sharding shards."""
-    overlaps_gradients: bool
-    """True when gradients are exchanged while the last backward passes compute."""
-    zero_2_exchange: str
-    """How often ZeRO-2 exchanges: "step" or "micro-batch"."""
 
     @property
     def blocks(self) -> int:
         """Number of blocks of the model."""
         return sum(self.layers)
-
-    @property
-    def per_chunk(self) -> int | None:
-        """Number of blocks of each chunk of a stage; None where not all have as many."""
-        return self.layers[0] if len(set(self.layers)) == 1 else None
-
-    @property
-    def origin(self) -> str:
-        """One line that says what is exported: model, cluster, ranks, plan and samples of a step."""
-        return f"{self.model} on {self.cluster}, {self.ranks} ranks: {self.label}, {self.strategy.global_batch} samples"
 
 
 def expressible(search: PlanSearch) -> Plan:
@@ -72,25 +57,20 @@ def expressible(search: PlanSearch) -> Plan:
 
 def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
     """Return the facts that frameworks are told of a plan."""
-    strategy = plan.choice
+    strategy, cluster = plan.choice, plan.cluster
     assert isinstance(strategy, Strategy)
     model, length, logits = plan.job.model, sequence_length(graph), logits_of(graph.operators)
+    where = f"{graph.name} on {cluster.name}, {cluster.ranks} ranks"
     return ExportedJob(
-        model=graph.name,
-        cluster=plan.cluster.name,
-        ranks=plan.cluster.ranks,
+        origin=f"{where}: {plan.label}, {strategy.global_batch} samples",
+        ranks=cluster.ranks,
         strategy=strategy,
-        label=plan.label,
+        training=cluster.training,
         algorithms=plan.algorithms,
-        precision=plan.cluster.training.precision,
         sequence_length=length,
         layers=tuple(model.units(model.chunks(Strategies.of(strategy))).tolist()),
         vocabulary=None if length is None or logits is None else logits.dimensions.get("channel"),
-        overlaps_gradients=plan.cluster.training.overlap_gradients,
-        zero_2_exchange=plan.cluster.training.zero_2_exchange,
-        node_replicas=int(
-            node_replicas(np.array(strategy.replicas), np.array(strategy.tp), plan.cluster.fabric.node_ranks)
-        ),
+        node_replicas=int(node_replicas(np.array(strategy.replicas), np.array(strategy.tp), cluster.fabric.node_ranks)),
     )
 
 
@@ -130,7 +110,7 @@ def arguments(job: ExportedJob) -> list[str]:
     number of ranks."""
     strategy, replicated = job.strategy, job.strategy.replicas > 1
     fully = _FSDP_SHARDING.get(strategy.sharding) if replicated else None
-    overlaps = replicated and strategy.sharding not in _FSDP_SHARDING and (job.overlaps_gradients or strategy.plain)
+    overlaps = strategy.sharding not in _FSDP_SHARDING and (job.training.overlap_gradients or strategy.plain)
     # Megatron pads the table to a multiple of this number and of the tensor degree: to the rows of the plan's.
     padded = -(-(job.vocabulary or 0) // strategy.tp)
     chosen: list[tuple[object, Sequence[str]]] = [
@@ -148,7 +128,7 @@ def arguments(job: ExportedJob) -> list[str]:
             [f"--num-distributed-optimizer-instances {strategy.replicas // job.node_replicas}"],
         ),
         (strategy.sharding == "zero-1" and replicated, [_DISTRIBUTED_OPTIMIZER]),
-        (overlaps, ["--overlap-grad-reduce"]),
+        (overlaps and replicated, ["--overlap-grad-reduce"]),
     ]
     return [
         f"--tensor-model-parallel-size {strategy.tp}",
@@ -156,7 +136,7 @@ def arguments(job: ExportedJob) -> list[str]:
         f"--micro-batch-size {strategy.samples}",
         f"--global-batch-size {strategy.global_batch}",
         *(option for applies, options in chosen if applies for option in options),
-        *_PRECISIONS.get(job.precision, []),
+        *_PRECISIONS.get(job.training.precision, []),
     ]
 
 
@@ -164,8 +144,8 @@ def _stage_arguments(job: ExportedJob) -> list[str]:
     """Return the options that tell how many layers each stage has; none where all have as many and stages are not
     interleaved, as Megatron cuts by itself."""
     layers, virtual = job.layers, job.strategy.virtual_stages
-    if job.per_chunk is not None:
-        return [f"--num-layers-per-virtual-pipeline-stage {job.per_chunk}"] if virtual > 1 else []
+    if len(set(layers)) == 1:
+        return [f"--num-layers-per-virtual-pipeline-stage {layers[0]}"] if virtual > 1 else []
     if virtual == 1 and len(set(layers[1:-1])) <= 1:
         last = [f"--decoder-last-pipeline-num-layers {layers[-1]}"] if len(layers) > 2 else []
         return [f"--decoder-first-pipeline-num-layers {layers[0]}", *last]
@@ -179,8 +159,8 @@ def megatron_notes(job: ExportedJob) -> list[str]:
     found = common_notes(job)
     if strategy.ep > 1 and strategy.tp > 1 and not strategy.sequence_parallel:
         found.append("Megatron wants --sequence-parallel where experts meet tensor parallelism; the plan has none")
-    if job.precision not in (*_PRECISIONS, "fp32"):
-        found.append(f"the plan computes in {job.precision}: set it up yourself")
+    if job.training.precision not in (*_PRECISIONS, "fp32"):
+        found.append(f"the plan computes in {job.training.precision}: set it up yourself")
     return found
 
 
@@ -227,7 +207,7 @@ def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
         # A pipeline divides the local batch itself; without stages, what is left of the global batch is accumulated.
         "local_batch_size": replica if staged else strategy.samples,
         "global_batch_size": strategy.global_batch,
-        "mixed_precision_param": "bfloat16" if job.precision in ("bf16", "fp16", "fp8") else "float32",
+        "mixed_precision_param": "bfloat16" if job.training.precision in ("bf16", "fp16", "fp8") else "float32",
     }
     if job.sequence_length is not None:
         training["seq_len"] = job.sequence_length
@@ -238,7 +218,7 @@ def torchtitan_notes(job: ExportedJob) -> list[str]:
     """Return sentences on what these settings do not say, or say otherwise."""
     strategy = job.strategy
     unsharded, accumulates = strategy.sharding in ("none", "zero-1"), strategy.pp == 1 and strategy.micro_batches > 1
-    stepwise = strategy.sharding == "zero-2" and job.zero_2_exchange == "step"
+    stepwise = strategy.sharding == "zero-2" and job.training.zero_2_exchange == "step"
     rows, padded = job.vocabulary or 0, -(-(job.vocabulary or 0) // strategy.tp)
     notes = {
         "torchtitan does not shard the optimizer's state alone: its replicas keep all of it": (
@@ -263,7 +243,9 @@ def torchtitan_notes(job: ExportedJob) -> list[str]:
         ),
         f"torchtitan pads no vocabulary: of {rows:,} rows the fullest of {strategy.tp} ranks holds {padded:,}, as "
         "priced": rows % strategy.tp,
-        f"the plan computes in {job.precision}: set it up yourself": job.precision not in ("bf16", "fp32", "tf32"),
+        f"the plan computes in {job.training.precision}: set it up yourself": (
+            job.training.precision not in ("bf16", "fp32", "tf32")
+        ),
     }
     return common_notes(job) + [note for note, applies in notes.items() if applies]
 

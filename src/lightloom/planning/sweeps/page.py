@@ -6,12 +6,24 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lightloom.core.units import format_ratio, format_size, format_time
 from lightloom.planning.sweeps.run import Swept
 from lightloom.planning.sweeps.workers import DONE, FAILED, REFUSED, Row
-from lightloom.reports.figures.canvas import FAINT, INK, cyclic_colours, plain, styled, to_svg
+from lightloom.reports.figures.canvas import (
+    FAINT,
+    INK,
+    cyclic_colours,
+    evenly_spaced,
+    hide_spines,
+    logarithmic_ticks,
+    panel_grid,
+    plain,
+    single_panel,
+    styled,
+    to_svg,
+)
 from lightloom.reports.report import Picture, Report, Table
 
 if TYPE_CHECKING:
@@ -222,15 +234,12 @@ def colours_of(names: Sequence[str]) -> dict[str, Any]:
 @styled
 def winners_figure(cells: Sequence[Cell], colours: Colours) -> Figure:
     """Draw cells; rows and columns keep the order in which they first occur."""
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch, Rectangle
 
     rows = list(dict.fromkeys(cell.row for cell in cells))
     columns = list(dict.fromkeys(cell.column for cell in cells))
     label = _LABEL * max(map(len, rows)) + 0.2
-    size = (max(label + _CELL * len(columns), 7.0), 0.9 + _ROW * len(rows))
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots()
+    figure, axes = single_panel(max(label + _CELL * len(columns), 7.0), 0.9 + _ROW * len(rows))
     for cell in cells:
         x, y = columns.index(cell.column), rows.index(cell.row)
         axes.add_patch(Rectangle((x, y), 0.97, 0.94, color=colours[cell.winner], alpha=_SHADE, linewidth=0))
@@ -259,13 +268,12 @@ _TICKS = 4
 @styled
 def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figure:
     """Draw a panel for each place; algorithms without an entry in ``colours`` never win and are thin and grey."""
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     across = min(_ACROSS, len(places))
     down = -(-len(places) // across)
-    figure = Figure(figsize=(_WIDTH * across, _HEIGHT * down + 0.5), layout="constrained")
-    panels = figure.subplots(down, across, squeeze=False).flatten()
+    figure, grid = panel_grid(_WIDTH * across, _HEIGHT * down + 0.5, down, across)
+    panels = grid.flatten()
     for axes, contests in zip(panels, places, strict=False):
         _draw_panel(axes, contests, colours)
     for axes in panels[len(places) :]:
@@ -281,8 +289,6 @@ def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figu
 
 def _draw_panel(axes: Any, contests: Sequence[Contest], colours: Colours) -> None:
     """Draw time over bytes of one place, a curve for each entrant and the lower bound."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     ordered = sorted(contests, key=lambda entry: entry.winner["nbytes"])
     curves: dict[str, list[tuple[float, float]]] = {}
     for contest in ordered:
@@ -300,15 +306,12 @@ def _draw_panel(axes: Any, contests: Sequence[Contest], colours: Colours) -> Non
     shown = sizes[:: -(-len(sizes) // _TICKS)]
     axes.set_xticks(shown, [format_size(size) for size in shown])
     axes.set_xticks([], minor=True)
-    axes.yaxis.set_major_locator(LogLocator(10, numticks=_TICKS + 1))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_time(float(f"{value:.3g}"))))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    logarithmic_ticks(axes.yaxis, lambda value: format_time(float(f"{value:.3g}")), numticks=_TICKS + 1)
     axes.tick_params(labelsize=7)
     axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    hide_spines(axes)
 
 
-T = TypeVar("T")
 _CELL_ROWS, _CELL_COLUMNS, _PANELS = 32, 10, 6
 """Largest numbers of rows, columns and panels on a page; results.parquet holds everything."""
 
@@ -354,8 +357,8 @@ def _headline(collectives: Sequence[Contest], plans: Sequence[Contest]) -> str:
 
 def _winners_picture(title: str, cells: Sequence[Cell], colours: Colours, caption: str) -> Picture:
     """Return the figure of the winners, with at most so many rows and columns as a page holds."""
-    rows = _evenly_spaced(list(dict.fromkeys(cell.row for cell in cells)), _CELL_ROWS)
-    columns = _evenly_spaced(list(dict.fromkeys(cell.column for cell in cells)), _CELL_COLUMNS)
+    rows = evenly_spaced(list(dict.fromkeys(cell.row for cell in cells)), _CELL_ROWS)
+    columns = evenly_spaced(list(dict.fromkeys(cell.column for cell in cells)), _CELL_COLUMNS)
     shown = [cell for cell in cells if cell.row in rows and cell.column in columns]
     if len(shown) < len(cells):
         caption += f" {len(shown)} of {len(cells):,} cells; results.parquet holds all."
@@ -400,7 +403,7 @@ def _curves(group: Sequence[Contest], colours: Colours, title: str) -> list[Pict
     by_place = [place for _, place in grouped(group, "site", "ranks", "settings") if len(place) > 1]
     if not by_place:
         return []
-    shown = _evenly_spaced(by_place, _PANELS)
+    shown = evenly_spaced(by_place, _PANELS)
     caption = "What every rank holds in the end (all-gather) or at the start (all others)."
     if len(shown) < len(by_place):
         caption += f" {len(shown)} of {len(by_place)} places."
@@ -422,10 +425,3 @@ def _plan_cell(contest: Contest) -> Cell:
     row = contest.winner
     text = f"{format_time(row['time_s'])}\n{format_time(exposed(row))} exposed"
     return Cell(contest.place, row["model"], entrant(row), text)
-
-
-def _evenly_spaced(items: list[T], most: int) -> list[T]:
-    """Return at most ``most`` items, evenly spaced, the first and the last included."""
-    if len(items) <= most:
-        return items
-    return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -107,6 +107,7 @@ _DOTS_PER_INCH = 160
 _BAR: Mapping[str, Any] = {"pad": 0.015, "fraction": 0.035}
 """Place of a colour bar beside its panels."""
 _P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 @cache
@@ -172,6 +173,31 @@ def integer_ticks(axis: Axis, most: int) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(most, integer=True))
+
+
+def logarithmic_ticks(axis: Axis, words: Callable[[float], str], **options: Any) -> None:
+    """Put ticks with ``words`` on a logarithmic axis, smaller ones without; options of matplotlib's ``LogLocator``."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(**options))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def evenly_spaced(items: Sequence[_T], most: int) -> list[_T]:
+    """Return at most ``most`` items, evenly spaced, the first and the last included."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
+
+
+def colour_legend(figure: Figure, colours: Mapping[str, Any], **options: Any) -> None:
+    """Write words beside their colours in one line above a figure, if there are any; options of ``Patch``."""
+    from matplotlib.patches import Patch
+
+    handles = [Patch(color=colour, label=plain(words), **options) for words, colour in colours.items()]
+    if handles:
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
 
 
 def share_image(axes: Axes, shares: Floats, most: float, links: int, steps: int) -> AxesImage:

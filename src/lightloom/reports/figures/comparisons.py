@@ -19,8 +19,11 @@ from lightloom.reports.figures.canvas import (
     SHARES,
     TASKS,
     annotate,
+    colour_legend,
+    evenly_spaced,
     hide_spines,
     integer_ticks,
+    logarithmic_ticks,
     panel_grid,
     plain,
     single_panel,
@@ -127,8 +130,6 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str =
 
     Breakdowns are seconds as ``Timeline.breakdown()`` gives them, of a step or of what ``per`` says.
     """
-    from matplotlib.patches import Patch
-
     lines = max((name.count("\n") + 1 for name, _ in rows), default=1)
     figure, axes = single_panel(_WIDTH, 1.15 + max(0.36, 0.17 * lines) * len(rows))
     totals = [sum(breakdown.values()) for _, breakdown in rows]
@@ -147,9 +148,7 @@ def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str =
     axes.set(xlim=(0, longest * scale * 1.1), ylim=(max(len(rows), 1) - 0.5, -0.5), xlabel=f"{unit} a {per}")
     hide_spines(axes, "left")
     shown = {key for _, breakdown in rows for key, seconds in breakdown.items() if seconds > 0}
-    handles = [Patch(color=colour, label=words) for key, (words, colour) in SHARES.items() if key in shown]
-    if handles:
-        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    colour_legend(figure, {words: colour for key, (words, colour) in SHARES.items() if key in shown})
     return figure
 
 
@@ -245,8 +244,6 @@ class ExchangePoint(NamedTuple):
 @styled
 def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
     """Draw methods as dots with their spread over seeds; those that no other beats in both are filled and joined."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     figure, axes = single_panel(8.2, 4.6)
     axes.set_xscale("log", base=2)
     for point in points:
@@ -256,9 +253,7 @@ def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
         axes.scatter(point.ratio, point.difference, s=30, facecolors=face, edgecolors=colour, zorder=3)
     front = sorted((point.ratio, point.difference) for point in points if point.on_front)
     axes.plot(*zip(*front, strict=True), color=INK, linewidth=0.8, drawstyle="steps-post", zorder=1)
-    axes.xaxis.set_major_locator(LogLocator(2))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} x"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    logarithmic_ticks(axes.xaxis, lambda value: f"{value:g} x", base=2)
     largest = max(point.ratio for point in points)
     axes.set_xlim(0.9, largest * 1.6)
     axes.axhline(0, color=FAINT, linewidth=0.6)
@@ -315,7 +310,7 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
     """Draw plans as dots, colour by kind and shape by site, and the front as a line with names at the side."""
     from matplotlib.lines import Line2D
 
-    named = _chosen_names(sorted(front, key=lambda point: -point.energy), _MOST_NAMES)
+    named = evenly_spaced(sorted(front, key=lambda point: -point.energy), _MOST_NAMES)
     sites = list(dict.fromkeys(point.site for point in points))
     marks = {site: _MARKERS[place % len(_MARKERS)] for place, site in enumerate(sites)}
     figure, panels = panel_grid(9.0, max(4.2, 1.4 + _ROW * len(named)), 1, 2, width_ratios=(5, 3.4))
@@ -343,8 +338,6 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
 
 def _scales(axes: Axes, points: Sequence[Point]) -> None:
     """Make both axes logarithmic, with a little air, and ticks in units for people."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     for name, values, words in (
         ("x", [point.time for point in points], format_time),
         ("y", [point.energy for point in points], format_energy),
@@ -353,9 +346,7 @@ def _scales(axes: Axes, points: Sequence[Point]) -> None:
         air = max((most / least) ** 0.06, 1.06)
         axes.set(**{f"{name}scale": "log", f"{name}lim": (least / air, most * air)})
         steps = (1.0,) if most > 300 * least else (1.0, 2.0, 5.0) if most > 3 * least else (1, 1.5, 2, 3, 4, 5, 6, 7, 8)
-        axis.set_major_locator(LogLocator(10, steps))
-        axis.set_major_formatter(FuncFormatter(lambda value, _, words=words: words(float(f"{value:.3g}"))))
-        axis.set_minor_formatter(NullFormatter())
+        logarithmic_ticks(axis, lambda value, words=words: words(float(f"{value:.3g}")), subs=steps)
     axes.set(xlabel="time a sample", ylabel="energy a sample")
     _draw_grid(axes)
 
@@ -387,10 +378,3 @@ def _heights(preferred: Sequence[float]) -> list[float]:
         highest = heights[-1] - stride if heights else 1 - stride / 2
         heights.append(min(max(height, lowest), highest))
     return heights
-
-
-def _chosen_names(front: Sequence[Point], most: int) -> list[Point]:
-    """Return the first, the last and as many between as there is room for, ``most`` in all."""
-    if len(front) <= most:
-        return list(front)
-    return [front[round(place * (len(front) - 1) / (most - 1))] for place in range(most)]

@@ -17,7 +17,16 @@ import numpy as np
 from lightloom.core.timeline import SHARES as SHARE_OF
 from lightloom.core.timeline import Interval, Timeline
 from lightloom.core.units import format_time
-from lightloom.reports.figures.canvas import FAINT, SHARES, TASKS, hide_spines, plain, single_panel, styled
+from lightloom.reports.figures.canvas import (
+    FAINT,
+    SHARES,
+    TASKS,
+    colour_legend,
+    hide_spines,
+    plain,
+    single_panel,
+    styled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,8 +133,6 @@ def _numbered(name: str) -> tuple[str, tuple[int, ...]]:
 @styled
 def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
     """Draw at most so many lanes of one step over milliseconds, the busiest, and what the whole step waits for."""
-    from matplotlib.patches import Patch
-
     total = timeline.step_time or 1e-9
     shown = busiest(timeline, most)
     lanes = [(name, stretches(intervals, _NARROW * total), TASKS) for name, intervals in shown.items()]
@@ -141,9 +148,7 @@ def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
     axes.set_xlabel(f"milliseconds; the step takes {format_time(timeline.step_time)}")
     hide_spines(axes, "left")
     used = {stretch.key for _, lane_stretches, _ in lanes[:-1] for stretch in lane_stretches}
-    handles = [Patch(color=colour, label=words) for key, (words, colour) in TASKS.items() if key in used]
-    if handles:
-        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    colour_legend(figure, {words: colour for key, (words, colour) in TASKS.items() if key in used})
     return figure
 
 
