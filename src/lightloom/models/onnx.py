@@ -16,7 +16,7 @@ from lightloom.models import operator_words
 from lightloom.models.graph import ComputeGraph, Operator, has_samples
 from lightloom.models.onnx_shapes import ShapedModel, Value, attribute, makes_constants, merged, shaped_model
 from lightloom.models.operator_words import VIEWS, Product, Shape, has_rule
-from lightloom.models.traces.calls import named_sizes
+from lightloom.models.traces.calls import named_sizes, other_flops
 from lightloom.models.traces.operators import TraceReading, numbered
 
 # Kinds and FLOPs of ONNX operators, from the table of operators, into whose words they are translated.
@@ -97,14 +97,6 @@ def product_of(node: Node, inputs: Sequence[Value | None], output: Value) -> Pro
         told = f"Einsum {values[0]!r}: expected one label an axis" if values else f"{name}: operands {shapes}"
         raise WorkloadError(f"node {node.name or node.output[0]!r}: {told}")
     return made
-
-
-def other_flops(kind: str, inputs: Sequence[Value | None], output: Value) -> int:
-    """Return the FLOPs of a node that multiplies no matrices: one for each element of its largest tensor, 0 for
-    moves."""
-    if kind in ("copy", "concat", "dropout", "embedding"):
-        return 0
-    return max(output.elements, *(each.elements for each in inputs if each is not None), 0)
 
 
 def weight_place(node: Node) -> int:
@@ -248,7 +240,8 @@ class _OnnxGraph:
         kind = kind_of(node, product, len(sources), bool(parameters))
         sampled = any(name in self._sampled for name in node.input)
         multiplied = product.flops if product is not None else 0
-        forward = multiplied or other_flops(kind, values, output)
+        elements = (value.elements for value in (output, *values) if value is not None)
+        forward = multiplied or other_flops(kind, elements)
         needing = [name for name in node.input if name in self._needs_gradient or name in parameters]
         origins = dict.fromkeys(self._origin.get(name, name) for name in parameters)
         fresh = sum(self._model.values[name].elements for name in origins if name not in self._counted)

@@ -96,12 +96,16 @@ _SEQUENCE_NAMES = ("seq", "token", "length")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """Shape of a tensor of the graph, and whether it holds floating-point numbers."""
+    """Shape of a tensor of the graph, and the type of its elements."""
 
     shape: tuple[int, ...]
-    floating: bool
     data_type: int = 1
-    """Number of the element type in ONNX's ``TensorProto.DataType``."""
+    """Number of the element type in ONNX's ``TensorProto.DataType``, by default that of float32."""
+
+    @property
+    def floating(self) -> bool:
+        """True if it holds floating-point numbers."""
+        return self.data_type in _FLOATS
 
     @property
     def elements(self) -> int:
@@ -299,9 +303,9 @@ def _fix_sizes(
 def _known_values(model: Message) -> Iterator[tuple[str, Value]]:
     """Yield name and shape of every initializer, input, output and inferred tensor whose shape is fixed."""
     for each in model.graph.initializer:
-        yield each.name, Value(shape=tuple(each.dims), floating=each.data_type in _FLOATS, data_type=each.data_type)
+        yield each.name, Value(shape=tuple(each.dims), data_type=each.data_type)
     for each in model.graph.sparse_initializer:
-        yield each.values.name, Value(shape=tuple(each.dims), floating=each.values.data_type in _FLOATS)
+        yield each.values.name, Value(shape=tuple(each.dims), data_type=each.values.data_type)
     for entry in (*model.graph.input, *model.graph.value_info, *model.graph.output):
         value = _value(entry.type)
         if value is not None:
@@ -314,7 +318,7 @@ def _value(kind: Message) -> Value | None:
     sizes = [each.dim_value if each.HasField("dim_value") else -1 for each in tensor.shape.dim]
     if not kind.HasField("tensor_type") or not tensor.HasField("shape") or min(sizes, default=0) < 0:
         return None
-    return Value(shape=tuple(sizes), floating=tensor.elem_type in _FLOATS, data_type=tensor.elem_type)
+    return Value(shape=tuple(sizes), data_type=tensor.elem_type)
 
 
 def _completed(onnx: Message, model: Message) -> Iterator[tuple[str, Value]]:
@@ -626,7 +630,7 @@ class _Merger:
         is new."""
         name = f"{source} as {shape}"
         if name not in self._values:
-            self._values[name] = Value(shape=shape, floating=True)
+            self._values[name] = Value(shape=shape)
             view = type(self._nodes[place])(op_type="Identity", input=[source], output=[name])
             self._aliases.setdefault(place, []).append(view)
         return name
@@ -677,7 +681,7 @@ class _Merger:
             weights = self._viewed(place, weights, (experts, summed, wide))
             made, node = product.output[0], type(product)
             rows_made = f"{made} as rows"
-            self._values[rows_made] = Value(shape=(rows, wide), floating=True)
+            self._values[rows_made] = Value(shape=(rows, wide))
             self._aliases[place].append(
                 node(op_type="GroupedMatMul", input=[tokens, weights], output=[rows_made], name=product.name)
             )

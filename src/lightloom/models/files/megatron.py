@@ -36,6 +36,10 @@ class Options:
     """Variables that a condition of the script sets which is not known, and that condition."""
     used: set[str] = field(default_factory=set)
 
+    def error(self, complaint: str) -> ConfigError:
+        """Return, not raise, an error that names the file."""
+        return ConfigError(f"{self.path}: {complaint}")
+
     def flag(self, name: str) -> bool:
         """Return whether an option is given, with a value or without."""
         self.used.add(name)
@@ -52,11 +56,11 @@ class Options:
             return default
         values = self.given[name]
         if not values:
-            raise ConfigError(f"{self.path}: --{name} has no value")
+            raise self.error(f"--{name} has no value")
         if mark := MARK.search(values[0]):
             variable, _, why = mark[1].replace("\u00a0", " ").partition(": ")
-            raise ConfigError(
-                f"{self.path}: --{name}: "
+            raise self.error(
+                f"--{name}: "
                 + (f"{variable} is not known ({why})" if why else f"the file does not set {variable}")
                 + f": expected its value, by --define {variable}=VALUE"
                 + (f", or what decides it: {self.undecided[variable]}" if variable in self.undecided else "")
@@ -78,7 +82,7 @@ class Options:
         if text is None:
             return default
         if not re.fullmatch(r"\d[\d_]*", text) or int(text) < 1:
-            raise ConfigError(f"{self.path}: --{name} {text}: expected a whole number of at least 1")
+            raise self.error(f"--{name} {text}: expected a whole number of at least 1")
         return int(text)
 
     def needed(self, name: str) -> int:
@@ -89,7 +93,7 @@ class Options:
         """
         number = self.count(name)
         if number is None:
-            raise ConfigError(f"{self.path}: --{name} is missing: expected it among the arguments of Megatron-LM")
+            raise self.error(f"--{name} is missing: expected it among the arguments of Megatron-LM")
         return number
 
     def unused(self) -> tuple[str, ...]:
@@ -211,15 +215,15 @@ def _deepspeed(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]
     numbers = dict.fromkeys(options.texts("num-experts"))
     visited, interval = options.count("topk") or 1, options.count("expert-interval") or 2
     if len(numbers) > 1:
-        raise ConfigError(
-            f"{options.path}: --num-experts {' '.join(numbers)}: layers with different numbers of experts: expected as "
+        raise options.error(
+            f"--num-experts {' '.join(numbers)}: layers with different numbers of experts: expected as "
             "many in all of them"
         )
     experts = options.count("num-experts") or 1
     if experts == 1:
         return 0, 1, ()
     if (kind := options.text("mlp-type", "standard")) != "standard":
-        raise ConfigError(f"{options.path}: --mlp-type {kind}: expected standard, experts without an MLP beside them")
+        raise options.error(f"--mlp-type {kind}: expected standard, experts without an MLP beside them")
     return experts, visited, tuple(number for number in range(layers) if (number + 1) % interval)
 
 
@@ -235,10 +239,10 @@ def _dense_layers(options: Options, layers: int) -> tuple[int, ...]:
     for part in text.replace(" ", "").strip("()").split("+"):
         match = re.fullmatch(r"\(?\[([01](?:,[01])*)\]\)?(?:\*(\d+))?", part)
         if match is None:
-            raise ConfigError(f"{options.path}: --moe-layer-freq {text}: expected a number, or such as ([0]*3+[1]*58)")
+            raise options.error(f"--moe-layer-freq {text}: expected a number, or such as ([0]*3+[1]*58)")
         pattern += [int(bit) for bit in match[1].split(",")] * int(match[2] or 1)
     if len(pattern) != layers:
-        raise ConfigError(f"{options.path}: --moe-layer-freq {text}: {len(pattern)} layers, expected {layers}")
+        raise options.error(f"--moe-layer-freq {text}: {len(pattern)} layers, expected {layers}")
     return tuple(number for number, mixes in enumerate(pattern) if not mixes)
 
 
@@ -314,14 +318,14 @@ def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[Decode
 def _check_kind(options: Options) -> None:
     """Raise ConfigError if the program or an option is of another kind of model than a plain decoder."""
     if _OTHER_PROGRAMS.search(options.program):
-        raise ConfigError(
-            f"{options.path}: {options.program} trains no decoder of text: expected pretrain_gpt.py, for GPT, Llama or "
+        raise options.error(
+            f"{options.program} trains no decoder of text: expected pretrain_gpt.py, for GPT, Llama or "
             "mixtures of experts"
         )
     for name in _OTHER_MODELS:
         if options.flag(name):
-            raise ConfigError(
-                f"{options.path}: --{name}: expected a decoder whose layers are attention and feed-forward or mixture, "
+            raise options.error(
+                f"--{name}: expected a decoder whose layers are attention and feed-forward or mixture, "
                 "with all its sizes among the arguments"
             )
 
@@ -342,8 +346,8 @@ def _vocabulary(options: Options) -> tuple[int, list[str]]:
     assumed = [f"vocabulary: the {known:,} of {kind}"] if known else []
     stated = stated or known
     if stated is None:
-        raise ConfigError(
-            f"{options.path}: --vocab-size is missing, "
+        raise options.error(
+            "--vocab-size is missing, "
             + (f"which {kind} does not tell" if kind else "and --tokenizer-type too")
             + ": expected --define vocab-size=N"
         )
@@ -366,7 +370,7 @@ def _dropout(options: Options) -> float:
     try:
         return _DROPOUT if text is None else float(text)
     except ValueError:
-        raise ConfigError(f"{options.path}: --hidden-dropout {text}: expected a number") from None
+        raise options.error(f"--hidden-dropout {text}: expected a number") from None
 
 
 def _latent(options: Options) -> LatentAttention | None:
@@ -450,8 +454,8 @@ def stage_blocks(options: Options, layers: int) -> StageBlocks | None:
     middle, rest = divmod(layers - (first or 0) - (last or 0), max(stated.count(None), 1))
     blocks = [middle if number is None else number for number in stated]
     if rest or sum(blocks) != layers or any(number < chunks or number % chunks for number in blocks):
-        raise ConfigError(
-            f"{options.path}: stages of {', '.join(map(str, blocks))} of {layers} layers, {chunks} chunks each: "
+        raise options.error(
+            f"stages of {', '.join(map(str, blocks))} of {layers} layers, {chunks} chunks each: "
             "expected as many layers in each stage between the first and the last, and in each chunk of a stage"
         )
     return tuple(number // chunks for number in blocks) * chunks
@@ -466,8 +470,8 @@ def _layout(options: Options, layout: str, stages: int, layers: int) -> tuple[in
     chunks = _chunks(layout)
     plain = "|".join(chunks)
     if not re.fullmatch(r"Et+(\|t+)*L", plain) or plain.count("t") != layers or len(chunks) % stages:
-        raise ConfigError(
-            f"{options.path}: --pipeline-model-parallel-layout {layout}: expected a multiple of {stages} stages, "
+        raise options.error(
+            f"--pipeline-model-parallel-layout {layout}: expected a multiple of {stages} stages, "
             f"divided by |, with {layers} layers t in all and one or more in each, E before and L behind them"
         )
     return tuple(chunk.count("t") for chunk in chunks)
@@ -520,9 +524,7 @@ def _sharding(options: Options) -> str | None:
     instances = options.count("num-distributed-optimizer-instances") or 1
     if sharded:
         if strategy is not None and strategy not in _SHARDED:
-            raise ConfigError(
-                f"{options.path}: --data-parallel-sharding-strategy {strategy}: expected {', '.join(_SHARDED)}"
-            )
+            raise options.error(f"--data-parallel-sharding-strategy {strategy}: expected {', '.join(_SHARDED)}")
         pinned = _SHARDED[strategy] if strategy else "zero-3" if sharded[0] == "use-torch-fsdp2" else "none"
         return "hybrid" if instances > 1 and pinned == "zero-3" else pinned
     if is_deepspeed(options):
@@ -538,7 +540,7 @@ def _zero_stage(options: Options) -> str | None:
     """
     stage = options.text("zero-stage")
     if stage not in _ZERO_STAGES:
-        raise ConfigError(f"{options.path}: --zero-stage {stage}: expected 0, 1, 2 or 3")
+        raise options.error(f"--zero-stage {stage}: expected 0, 1, 2 or 3")
     return stage
 
 
@@ -552,7 +554,7 @@ def _recomputation(options: Options) -> str | None:
     if options.flag("checkpoint-activations") or options.text("activations-checkpoint-method"):
         granularity = "full"
     if granularity not in (None, "full", "selective"):
-        raise ConfigError(f"{options.path}: --recompute-granularity {granularity}: expected full or selective")
+        raise options.error(f"--recompute-granularity {granularity}: expected full or selective")
     return granularity or ("none" if _is_whole(options) else None)
 
 
@@ -572,8 +574,8 @@ def _virtual_stages(options: Options, stages: int | None) -> int | None:
     if total is None:
         return None
     if total % ((stages or 1) * layers):
-        raise ConfigError(
-            f"{options.path}: --num-layers-per-virtual-pipeline-stage {layers}: expected a divisor of the "
+        raise options.error(
+            f"--num-layers-per-virtual-pipeline-stage {layers}: expected a divisor of the "
             f"{total} / {stages} layers of a stage"
         )
     return total // ((stages or 1) * layers)

@@ -834,24 +834,20 @@ def _parsed(text: str, path: Path) -> Node:
     if root.has_error:
         text = _PLACEHOLDER.sub(lambda match: f"='{unknown(match[1], 'a placeholder')}'", text)
         root = parser.parse(text.encode()).root_node
-    cursor, depth = root.walk(), 0
-    while True:
-        node = cursor.node
-        if node is None or depth > _DEEPEST_NODE:
-            line = 1 if node is None else _line_of(node)
-            raise ConfigError(f"{path}, line {line}: expected at most {_DEEPEST_NODE} constructs inside of each other")
+    waiting = [(root, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > _DEEPEST_NODE:
+            raise ConfigError(
+                f"{path}, line {_line_of(node)}: expected at most {_DEEPEST_NODE} constructs inside of each other"
+            )
         in_test = node.is_missing and node.parent is not None and node.parent.type == "test_command"
         if (node.is_missing and not in_test) or node.type == "ERROR":
             shown = _shortened(text.split("\n")[_line_of(node) - 1].strip())
             mistake = f"{shown!r} does not end or is not followed: expected the syntax of bash"
             raise ConfigError(f"{path}, {_at(node, mistake)}")
-        if cursor.goto_first_child():
-            depth += 1
-            continue
-        while not cursor.goto_next_sibling():
-            if not cursor.goto_parent():
-                return root
-            depth -= 1
+        waiting += ((child, depth + 1) for child in reversed(node.children))
+    return root
 
 
 def _branches(node: Node) -> Iterator[tuple[Sequence[Node], Sequence[Node]]]:

@@ -137,6 +137,10 @@ class JobConfiguration:
     def __init__(self, path: Path, sections: Mapping[str, Any]) -> None:
         self.path, self._sections, self._used = path, sections, set[tuple[str, str]]()
 
+    def error(self, complaint: str) -> ConfigError:
+        """Return, not raise, an error that names the file."""
+        return ConfigError(f"{self.path}: {complaint}")
+
     def get(self, key: str, kind: type, *sections: str) -> Any:
         """Return the value of a key in the first of the sections that has it; None without.
 
@@ -149,7 +153,7 @@ class JobConfiguration:
                 self._used.add((section, key))
                 value = held[key]
                 if type(value) is not kind:
-                    raise ConfigError(f"{self.path}: [{section}] {key} = {value!r}: expected {_WORDS[kind]}")
+                    raise self.error(f"[{section}] {key} = {value!r}: expected {_WORDS[kind]}")
                 return value
         return None
 
@@ -161,7 +165,7 @@ class JobConfiguration:
         """
         value = self.get(key, int, *_PLACES)
         if value is not None and value < 1 and not (automatic and value == -1):
-            raise ConfigError(f"{self.path}: {key} = {value}: expected at least 1{' or -1' if automatic else ''}")
+            raise self.error(f"{key} = {value}: expected at least 1{' or -1' if automatic else ''}")
         return value if value is None else int(value)
 
     def unused(self) -> tuple[str, ...]:
@@ -188,16 +192,16 @@ def read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
     job = read_job(path)
     name, flavor = job.get("name", str, "model"), job.get("flavor", str, "model")
     if name is None or flavor is None:
-        raise ConfigError(f"{path}: [model] name and flavor are missing: expected one of {'; '.join(names())}")
+        raise job.error(f"[model] name and flavor are missing: expected one of {'; '.join(names())}")
     sizes = sizes_of(name, flavor)
     if sizes is None:
-        raise ConfigError(f"{path}: [model] {name!r}, flavor {flavor!r}: expected one of {'; '.join(names())}")
+        raise job.error(f"[model] {name!r}, flavor {flavor!r}: expected one of {'; '.join(names())}")
     notes = []
     length = request.sequence_length or job.get("seq_len", int, "training")
     if length is None:
         notes.append(f"sequence length: {sizes.sequence_length:,} tokens, torchtitan's default")
     elif length < 1:
-        raise ConfigError(f"{path}: [training] seq_len = {length}: expected at least 1")
+        raise job.error(f"[training] seq_len = {length}: expected at least 1")
     try:
         sizes = replace(sizes, sequence_length=length or sizes.sequence_length)
     except WorkloadError as error:
@@ -276,9 +280,7 @@ def _sharding(job: JobConfiguration, pp: int, replicas: int, shards: int | None)
     resharding."""
     reshard = job.get("fsdp_reshard_after_forward", str, *_PLACES) or "default"
     if reshard not in ("default", "always", "never"):
-        raise ConfigError(
-            f"{job.path}: fsdp_reshard_after_forward = {reshard!r}: expected 'default', 'always' or 'never'"
-        )
+        raise job.error(f"fsdp_reshard_after_forward = {reshard!r}: expected 'default', 'always' or 'never'")
     if shards == 1:
         return "none"
     if replicas > 1:
@@ -290,9 +292,7 @@ def _recomputation(job: JobConfiguration, notes: list[str]) -> str:
     """Return ``none``, ``selective`` (the default) or ``full``, and add to ``notes`` what the plan does otherwise."""
     mode = job.get("mode", str, "activation_checkpoint") or "selective"
     if mode not in ("none", "selective", "full"):
-        raise ConfigError(
-            f"{job.path}: [activation_checkpoint] mode = {mode!r}: expected 'none', 'selective' or 'full'"
-        )
+        raise job.error(f"[activation_checkpoint] mode = {mode!r}: expected 'none', 'selective' or 'full'")
     option = job.get("selective_ac_option", str, "activation_checkpoint")
     if mode == "selective" and option is not None:
         notes.append(
@@ -320,9 +320,7 @@ def _virtual_stages(job: JobConfiguration, pp: int, layers: int | None, notes: l
     chunks = len(named) if named is not None else -(-(layers + sum(_ends(job))) // (each or 1))
     if chunks % pp:
         stated = "module_fqns_per_model_part" if each is None else f"pipeline_parallel_layers_per_stage = {each}"
-        raise ConfigError(
-            f"{job.path}: {stated}: {chunks} stages of {layers} layers, expected a multiple of the {pp} ranks"
-        )
+        raise job.error(f"{stated}: {chunks} stages of {layers} layers, expected a multiple of the {pp} ranks")
     return int(chunks) // pp
 
 
@@ -338,9 +336,7 @@ def stage_blocks(job: JobConfiguration, layers: int, pins: StatedStrategy) -> tu
         return None
     found = _named_layers(job, layers) or divided(layers, chunks, _ends(job))
     if min(found) < 1:
-        raise ConfigError(
-            f"{job.path}: stages of {', '.join(map(str, found))} of {layers} layers: expected one or more in each"
-        )
+        raise job.error(f"stages of {', '.join(map(str, found))} of {layers} layers: expected one or more in each")
     return found
 
 
@@ -370,8 +366,8 @@ def _named_layers(job: JobConfiguration, layers: int | None) -> tuple[int, ...] 
         right = set(points) <= set(every[1:]) and points == sorted(set(points), key=every.index)
         counts = tuple(np.diff([0, *map(every.index, points), layers]).tolist()) if right else ()
     if not right:
-        raise ConfigError(
-            f"{job.path}: {'module_fqns_per_model_part' if parts else 'pipeline_parallel_split_points'}: expected "
+        raise job.error(
+            f"{'module_fqns_per_model_part' if parts else 'pipeline_parallel_split_points'}: expected "
             f"layers.0 to layers.{layers - 1} in their order"
         )
     return counts

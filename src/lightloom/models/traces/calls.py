@@ -13,7 +13,7 @@ import math
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from pathlib import Path
@@ -555,11 +555,9 @@ def kind_of_name(name: str) -> str:
     return KIND_OF_WORD.get(plain_word(name)) or ("copy" if is_move(name) else "elementwise")
 
 
-def other_flops(call: Call, kind: str) -> int:
-    """Return the FLOPs of an operator that multiplies no matrices."""
-    if kind in ("copy", "concat", "embedding", "dropout" if not call.calls else ""):
-        return 0
-    return max((tensor.elements for tensor in (*call.reads, *call.returns)), default=0)
+def other_flops(kind: str, elements: Iterable[int]) -> int:
+    """Return the FLOPs of an operator that multiplies no matrices, from the numbers of elements of its tensors."""
+    return 0 if kind in ("copy", "concat", "embedding", "dropout") else max(elements, default=0)
 
 
 def is_causal(call: Call) -> bool:

@@ -324,7 +324,9 @@ class _TraceGraph:
             backward = self._seconds_of(self._backward_calls(call)) if self._matched else None
             self._seconds.append((self._seconds_of([call]), backward))
         multiplies = kind in TENSOR_KINDS
-        forward = product_flops(call) if multiplies else other_flops(call, kind)
+        elements = (tensor.elements for tensor in (*call.reads, *call.returns))
+        composed = kind == "dropout" and bool(call.calls)
+        forward = product_flops(call) if multiplies else other_flops("elementwise" if composed else kind, elements)
         size = self._element_bytes
         return Operator(
             name=name,
