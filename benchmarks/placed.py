@@ -93,7 +93,7 @@ def costs() -> Iterator[dict[str, Any]]:
         yield {
             "model": case[0],
             "sub_operators": plan.balanced.size,
-            "nodes": len(step.work.waits),
+            "nodes": len(step.run.work.waits),
             "simulate_cpu_s": round(spent, 3),
             "timeline_cpu_s": round(time.process_time() - began, 3),
             "intervals": intervals,

@@ -85,7 +85,7 @@ def _again(graph: ComputeGraph, on: Cluster) -> float:
 
 def _row(plan: Plan, model: str, ranks: int) -> dict[str, Any]:
     assert plan.prices is not None and plan.result is not None
-    costs = [plan.prices.cost(exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges]
+    priced = [plan.prices(exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges]
     busy = plan.result.busy_time
     return {
         "model": model,
@@ -95,7 +95,7 @@ def _row(plan: Plan, model: str, ranks: int) -> dict[str, Any]:
         "step_s": plan.step_time,
         "breakdown": dict(plan.breakdown),
         "communication_s": busy["transmission"] + busy["reconfiguration"],
-        "over_bound": sum(cost.time for cost, _ in costs) / sum(bound.time for _, bound in costs),
+        "over_bound": sum(each.cost.time for each in priced) / sum(each.bound.time for each in priced),
         "fits_memory": plan.fits,
     }
 

@@ -20,7 +20,7 @@ from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing import strategy_step
 from lightloom.planning.pricing.collective_prices import CheapestPrices, SchedulePrices
 from lightloom.planning.pricing.strategy_step import _free, simulate, stage_memory
-from lightloom.planning.search.bounds import bounds, circuits_bound
+from lightloom.planning.search.bounds import bounds, placed_bound
 from lightloom.planning.search.document import plan_row
 from lightloom.planning.search.request import SearchRequest
 from lightloom.planning.search.rows import PlacedPlans
@@ -136,8 +136,8 @@ def test_a_second_hold_of_slow_circuits_leaves_the_bound_of_the_first(fabric: in
         held = replace(standing, bandwidth=slower, timing=Timing(2 * alone, 0.0))
         step = simulate_placed(plan, held, on.accelerator, on.settings).step_time
         assert step == pytest.approx(alone)
-        assert circuits_bound(on, plan, held, 1.0) <= step
-        assert circuits_bound(on, plan, held, 1.0) == pytest.approx(circuits_bound(on, plan, standing, 1.0))
+        assert placed_bound(on, plan, 1.0, held) <= step
+        assert placed_bound(on, plan, 1.0, held) == pytest.approx(placed_bound(on, plan, 1.0, standing))
         tried += 1
     assert tried
 

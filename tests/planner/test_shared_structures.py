@@ -154,8 +154,8 @@ def test_bounds_of_groups_of_large_fabrics_hold(
     fields: dict[str, object] = {"kind": "tiers", "tiers": rails} if name == "rails" else {"kind": name}
     group = GroupFabric.of(fabric_of(fields), ranks, stride)
     for algorithm, kind in product(map(find, ("ring", "one-stage", "recursive-doubling")), _KINDS[:3]):
-        cost, bound = SchedulePrices(algorithm, group, "physical").cost(kind, 1e6)
-        assert 0 < bound.time <= cost.time
+        priced = SchedulePrices(algorithm, group, "physical")(kind, 1e6)
+        assert 0 < priced.bound.time <= priced.cost.time
 
 
 def test_schedules_of_many_rows_are_left_out_where_few_are_asked_for() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -33,7 +32,7 @@ def task_lists(draw: st.DrawFn) -> list[Task]:
         )
     order = draw(st.permutations(range(count)))
     place = {old: new for new, old in enumerate(order)}
-    return [replace(tasks[old], after=tuple(place[each] for each in tasks[old].after)) for old in order]
+    return [tasks[old]._replace(after=tuple(place[each] for each in tasks[old].after)) for old in order]
 
 
 def reference(tasks: list[Task]) -> dict[str, tuple[float, float]]:
@@ -99,7 +98,7 @@ def test_dependencies_and_exclusivity(tasks: list[Task]) -> None:
 @settings(deadline=None)
 @given(tasks=task_lists(), scale=st.sampled_from([0.25, 2.0, 1024.0]))
 def test_time_scales(tasks: list[Task], scale: float) -> None:
-    slower = [replace(task, duration=scale * task.duration) for task in tasks]
+    slower = [task._replace(duration=scale * task.duration) for task in tasks]
     assert run(slower).step_time == scale * run(tasks).step_time
 
 
@@ -117,7 +116,7 @@ def test_runs_at_least_the_busiest_resource_and_the_longest_chain_and_at_most_th
 @settings(deadline=None)
 @given(tasks=task_lists())
 def test_without_shared_resources_the_longest_chain_is_the_step(tasks: list[Task]) -> None:
-    apart = [replace(task, resource=task.name) for task in tasks]
+    apart = [task._replace(resource=task.name) for task in tasks]
     assert run(apart).step_time == longest_chain(tasks)
 
 

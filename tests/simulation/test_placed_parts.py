@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -55,9 +55,13 @@ def test_pipes_take_turns_at_their_ports_the_nearest_devices_first(seed: int) ->
 def test_what_is_dark_ends_with_the_step() -> None:
     run = object.__new__(PlacedRun)
     run.dark = [(0.0, 1.0), (5.0, 6.0), (10.0, 11.0)]
-    assert run.dark_until(5.0).tolist() == [[0.0, 1.0]]
-    assert run.dark_until(5.5).tolist() == [[0.0, 1.0], [5.0, 5.5]]
-    assert run.dark_until(20.0).tolist() == [[0.0, 1.0], [5.0, 6.0], [10.0, 11.0]]
+    for end, dark in (
+        (5.0, [[0.0, 1.0]]),
+        (5.5, [[0.0, 1.0], [5.0, 5.5]]),
+        (20.0, [[0.0, 1.0], [5.0, 6.0], [10.0, 11.0]]),
+    ):
+        run.state = cast(Any, SimpleNamespace(totals=[0.0, end]))
+        assert run.dark_periods.tolist() == dark
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,7 +72,7 @@ def test_transfers_wait_for_circuits_from_when_they_are_ready_while_their_pipe_i
     plan = random_plan(rng, 5)
     circuits = random_pipes(rng, plan)
     step = simulate_placed(plan, circuits, A100, SETTINGS)
-    timing, nodes, events = circuits.timing, step.work.nodes, step.events
+    timing, nodes, events = circuits.timing, step.run.work.nodes, step.run.state
     if timing is None:
         assert step.waited_for_circuits == 0.0
         return

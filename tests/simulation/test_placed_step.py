@@ -59,31 +59,34 @@ def test_the_slow_simulation_says_the_same(seed: int) -> None:
     plan, circuits, step = drawn(seed)
     seconds, found = reference(plan, circuits)
     assert step.step_time == pytest.approx(seconds, rel=1e-9)
-    for name, nodes in (("F", step.work.forward), ("B", step.work.backward), ("U", step.work.update)):
+    for name, nodes in (("F", step.run.work.forward), ("B", step.run.work.backward), ("U", step.run.work.update)):
         spans = np.array([found[name, i] for i in range(len(nodes))])
-        assert np.allclose(step.events.start[nodes], spans[:, 0], rtol=1e-9)
-        assert np.allclose(step.events.end[nodes], spans[:, 1], rtol=1e-9)
+        assert np.allclose(step.run.state.start[nodes], spans[:, 0], rtol=1e-9)
+        assert np.allclose(step.run.state.end[nodes], spans[:, 1], rtol=1e-9)
 
 
 @settings(max_examples=60, deadline=None)
 @given(seed=seeds)
 def test_nothing_starts_before_what_it_needs_and_queues_are_kept(seed: int) -> None:
     plan, _, step = drawn(seed)
-    nodes, events = step.work.nodes, step.events
+    nodes, events = step.run.work.nodes, step.run.state
     arrival = events.end + nodes.delay
     for node in range(len(nodes.amount)):
         for follower in nodes.follower[nodes.first[node] : nodes.first[node + 1]]:
             assert arrival[node] <= events.ready[follower]
     assert (events.ready <= events.start).all()
     assert (events.start <= events.end).all()
-    ports = step.work.ports
+    ports = step.run.work.ports
     hops = np.flatnonzero(nodes.pipe >= 0)
     sides = (ports.leaves[nodes.pipe[hops]], ports.enters[nodes.pipe[hops]])
     of_ports = [hops[side == port] for side in sides for port in np.unique(side)]
-    for here in (*of_ports, *(np.flatnonzero(nodes.resource == resource) for resource in range(step.work.resources))):
+    for here in (
+        *of_ports,
+        *(np.flatnonzero(nodes.resource == resource) for resource in range(step.run.work.resources)),
+    ):
         here = here[np.lexsort((events.end[here], events.start[here]))]
         assert (events.start[here][1:] >= events.end[here][:-1]).all(), "two at a time"
-    for resource in range(step.work.resources):
+    for resource in range(step.run.work.resources):
         here = np.flatnonzero(nodes.resource == resource)
         here = here[np.lexsort((events.end[here], events.start[here]))]
         if resource >= plan.k:
@@ -108,9 +111,9 @@ def test_the_pipes_carry_what_the_plan_says(seed: int) -> None:
     plan, circuits, step = drawn(seed)
     matrix = plan.traffic.total.toarray()
     sent = np.zeros((plan.k, 2 * plan.k))
-    hops = np.flatnonzero(step.work.nodes.pipe >= 0)
-    at = step.work.nodes.pipe[hops]
-    np.add.at(sent, (circuits.source[at], circuits.destination[at]), step.work.nodes.amount[hops])
+    hops = np.flatnonzero(step.run.work.nodes.pipe >= 0)
+    at = step.run.work.nodes.pipe[hops]
+    np.add.at(sent, (circuits.source[at], circuits.destination[at]), step.run.work.nodes.amount[hops])
     for a in range(plan.k):
         assert sent[a, : plan.k] == pytest.approx(matrix[a, : plan.k])
         assert sent[a, plan.k + a] == pytest.approx(plan.all_reduce_bytes[a] if plan.groups > 1 else 0.0)
@@ -123,7 +126,7 @@ def test_the_pipes_carry_what_the_plan_says(seed: int) -> None:
 def test_bytes_move_in_the_light_alone(seed: int) -> None:
     """What every hop has sent is the integral of its pipe's rate over its stretches, and none of them is dark."""
     _, circuits, step = drawn(seed)
-    nodes, stretches = step.work.nodes, step.events.stretches
+    nodes, stretches = step.run.work.nodes, step.run.stretches
     moved = np.zeros(len(nodes.amount))
     timing, holds = circuits.timing, len(circuits.bandwidth)
     for node, start, end in zip(*stretches, strict=True):
@@ -147,8 +150,8 @@ def test_no_step_is_faster_than_its_bounds(seed: int) -> None:
     update = _update_seconds(plan)
     bounds = {"device": (least + update).max(), "path": _critical_path(plan)}
     load = np.bincount(
-        step.work.nodes.pipe[step.work.nodes.pipe >= 0],
-        step.work.nodes.amount[step.work.nodes.pipe >= 0],
+        step.run.work.nodes.pipe[step.run.work.nodes.pipe >= 0],
+        step.run.work.nodes.amount[step.run.work.nodes.pipe >= 0],
         len(circuits.source),
     )
     seconds = load / circuits.bandwidth.max(axis=0)
@@ -193,12 +196,12 @@ def test_the_timeline_says_what_the_step_says(seed: int) -> None:
     plan, _, step = drawn(seed)
     _check_timeline(step, step.timeline)
     # Each stretch of sending is named after the message whose hop it is.
-    messages, sent = step.work.messages, []
-    for node, start, end in zip(*step.events.stretches, strict=True):
+    messages, sent = step.run.work.messages, []
+    for node, start, end in zip(*step.run.stretches, strict=True):
         (number,) = np.flatnonzero((messages.first <= node) & (node <= messages.last))
         kind, about = KINDS[messages.kind[number]], int(messages.about[number])
         name = f"all-reduce bucket {about}" if kind == "all-reduce" else f"{kind} of {plan.balanced.label(about)}"
-        sent.append((float(start), float(end), name, float(step.work.nodes.amount[node])))
+        sent.append((float(start), float(end), name, float(step.run.work.nodes.amount[node])))
     shown = [each for each in step.timeline.intervals if each.category == "transmission"]
     assert sorted((each.start, each.end, each.name, each.details["bytes"]) for each in shown) == sorted(sent)
 
@@ -274,7 +277,7 @@ def test_data_parallelism_alone_is_a_formula(groups: int) -> None:
     step = run(plan, pipes(plan, rate, latency))
     computed, held, free, marks, buckets = graph.forward.sum(), 0, 0.0, [1000, 3000], 0
     arrived = 0.0
-    order = sorted(range(graph.size), key=lambda x: step.work.backward[x])
+    order = sorted(range(graph.size), key=lambda x: step.run.work.backward[x])
     with_gradients = [x for x in order if graph.parameters[x]]
     for x in order:
         computed += graph.backward[x]
@@ -311,7 +314,7 @@ def test_parcels_that_meet_at_a_receiver_take_turns(senders: int) -> None:
     )
     plan = plan_of(graph, np.arange(k), k, 1)
     step = run(plan, pipes(plan, 40.0, ports=True))
-    sent = [step.events.end[last] for last in step.work.messages.last[: 2 * senders]]
+    sent = [step.run.state.end[last] for last in step.run.work.messages.last[: 2 * senders]]
     assert sorted(sent[:senders]) == pytest.approx([2.0 + number for number in range(senders)])
     # Forward 1 s, parcels, forward and backward pass of the reader 2 s; its gradients leave one after the other.
     assert sorted(sent[senders:]) == pytest.approx([4.0 + senders + number for number in range(senders)])
@@ -340,7 +343,7 @@ def test_copies_go_to_owners_and_back() -> None:
     )
     plan = plan_of(graph, [0, 1, 2], 3, 2)
     step = run(plan, pipes(plan, 40.0))
-    messages, end = step.work.messages, step.events.end
+    messages, end = step.run.work.messages, step.run.state.end
     found = {
         (KINDS[kind], int(a), int(b)): (float(nbytes), float(end[last]))
         for kind, a, b, nbytes, last in zip(
@@ -490,14 +493,14 @@ def test_relays_deliver_everything(seed: int) -> None:
         port=np.arange(int(kept.sum())),
     )
     step = run(plan, sparse)
-    messages = step.work.messages
+    messages = step.run.work.messages
     hops = messages.last - messages.first + 1
-    assert np.isfinite(step.events.end).all()
+    assert np.isfinite(step.run.state.end).all()
     assert step.sent_bytes == pytest.approx((messages.nbytes * hops).sum())
     assert step.relayed_bytes == pytest.approx(messages.nbytes[hops > 1].sum())
     assert messages.nbytes.sum() == pytest.approx(plan.traffic.total[: plan.k].sum())
     for first, last, a, b in zip(messages.first, messages.last, messages.source, messages.destination, strict=True):
-        way = step.work.nodes.pipe[first : last + 1]
+        way = step.run.work.nodes.pipe[first : last + 1]
         if way[0] < 0:
             continue
         at = int(a)
@@ -505,7 +508,9 @@ def test_relays_deliver_everything(seed: int) -> None:
             assert sparse.source[pipe] == at % plan.k
             at = at - at % plan.k + int(sparse.destination[pipe])
         assert at == b
-        assert (step.events.start[first + 1 : last + 1] >= step.events.end[first:last] + MICROSECOND * 0.999).all()
+        assert (
+            step.run.state.start[first + 1 : last + 1] >= step.run.state.end[first:last] + MICROSECOND * 0.999
+        ).all()
 
 
 @settings(max_examples=20, deadline=None)
@@ -530,19 +535,19 @@ def test_holds_planned_anew_send_everything(seed: int, latency: float) -> None:
     step = run(plan, circuits, regrant=noted)
     assert step.relayed_bytes == 0
     assert step.sent_bytes == pytest.approx(plan.traffic.total[: plan.k].sum())
-    assert np.isfinite(step.events.end).all()
+    assert np.isfinite(step.run.state.end).all()
     _check_timeline(step, step.timeline)
     assert step.waited_for_circuits == pytest.approx(_dark_seconds(step, granted), rel=1e-6, abs=1e-12)
     # Bytes move at the rates that were granted, after the reconfiguration that sets them.
-    nodes, dark = step.work.nodes, step.events.dark[:, 1]
+    nodes, dark = step.run.work.nodes, step.run.dark_periods[:, 1]
     moved = np.zeros(len(nodes.amount))
-    for node, start, end in zip(*step.events.stretches, strict=True):
+    for node, start, end in zip(*step.run.stretches, strict=True):
         hold = int(np.searchsorted(dark, start + 1e-12, "right")) - 1
         moved[node] += granted[hold][nodes.pipe[node]] * (end - start)
     hops = nodes.pipe >= 0
     assert np.allclose(moved[hops], nodes.amount[hops], rtol=1e-6, atol=1e-2)
     assert counted[0] == pytest.approx(np.bincount(nodes.pipe[hops], nodes.amount[hops], len(counted[0])))
-    for bytes_waiting, start in zip(counted[1:], step.events.dark[1:, 0], strict=False):
+    for bytes_waiting, start in zip(counted[1:], step.run.dark_periods[1:, 0], strict=False):
         _check_counters(step, granted, bytes_waiting, start - min(timing.controller_latency, timing.hold))
 
 
@@ -556,19 +561,19 @@ def test_all_that_waits_at_a_port_for_a_dark_pipe_is_counted(seed: int) -> None:
     rates[rng.integers(0, 3, rates.shape[1]), np.arange(rates.shape[1])] = 4e9
     timing = Timing(*(rng.uniform(0.5, 8, 2) * MICROSECOND).tolist())
     step = run(plan, pipes(plan, rates, 0.0, timing, ports=True))
-    holds = [rates[hold % 3] for hold in range(len(step.events.dark))]
+    holds = [rates[hold % 3] for hold in range(len(step.run.dark_periods))]
     assert step.waited_for_circuits == pytest.approx(_dark_seconds(step, holds), rel=1e-6, abs=1e-12)
 
 
 def _dark_seconds(step: PlacedStep, granted: list[Floats]) -> float:
     """Seconds, summed over hops, from ready to end in which the pipe of the hop has no rate."""
-    nodes, events = step.work.nodes, step.events
-    changes = sorted({0.0, *events.dark.ravel().tolist(), step.step_time})
+    nodes, events = step.run.work.nodes, step.run.state
+    changes = sorted({0.0, *step.run.dark_periods.ravel().tolist(), step.step_time})
     total = 0.0
     for begin, until in pairwise(changes):
         middle = (begin + until) / 2
-        hold = int(np.searchsorted(events.dark[:, 0], middle, "right")) - 1
-        lit = hold >= 0 and middle > events.dark[hold, 1]
+        hold = int(np.searchsorted(step.run.dark_periods[:, 0], middle, "right")) - 1
+        lit = hold >= 0 and middle > step.run.dark_periods[hold, 1]
         for node in np.flatnonzero(nodes.pipe >= 0).tolist():
             if not lit or granted[hold][nodes.pipe[node]] == 0:
                 total += max(0.0, min(until, events.end[node]) - max(begin, events.ready[node]))
@@ -577,9 +582,9 @@ def _dark_seconds(step: PlacedStep, granted: list[Floats]) -> float:
 
 def _check_counters(step: PlacedStep, granted: list[Floats], counted: Floats, now: float) -> None:
     """Counters that are read at a time hold what was ready then and had not been sent."""
-    nodes, lit = step.work.nodes, step.events.dark[:, 1]
-    left = np.where((nodes.pipe >= 0) & (step.events.ready <= now), nodes.amount, 0.0)
-    for node, start, end in zip(*step.events.stretches, strict=True):
+    nodes, lit = step.run.work.nodes, step.run.dark_periods[:, 1]
+    left = np.where((nodes.pipe >= 0) & (step.run.state.ready <= now), nodes.amount, 0.0)
+    for node, start, end in zip(*step.run.stretches, strict=True):
         if start < now:
             hold = int(np.searchsorted(lit, start + 1e-12, "right")) - 1
             left[node] -= granted[hold][nodes.pipe[node]] * (min(end, now) - start)

@@ -31,5 +31,5 @@ def test_no_group_is_priced_below_its_bound(ranks: int) -> None:
         assert group is not None
         prices = LibraryPrices(group, "physical")
         for nbytes in (1e6, 1e11):
-            cost, bound = prices.cost("all-reduce", nbytes)
-            assert cost.time >= bound.time
+            priced = prices("all-reduce", nbytes)
+            assert priced.cost.time >= priced.bound.time

@@ -34,11 +34,10 @@ from lightloom.planning.search.bounds import (
     _bytes,
     _flows,
     _path,
-    circuits_bound,
     coarse_bound,
     exchange_latency,
     fastest_link,
-    structure_bound,
+    placed_bound,
 )
 from lightloom.planning.search.rows import PlacedPlans
 from tests.planner.gradients.exchanges import coded
@@ -216,7 +215,7 @@ def test_placed_plans_are_bounded_by_devices_paths_gradients_and_bytes(case: int
     transfer, sending = plan.balanced.nbytes / link.rate + link.latency, np.array(onward) / link.rate + latency
     step, first = path(job, plan, transfer, sending)
     least = max(step, _bytes(job, plan, total), first + _bytes(job, plan, gradients))
-    assert structure_bound(job, plan, choice.ratio) == pytest.approx(ROUNDING * least, rel=1e-12)
+    assert placed_bound(job, plan, choice.ratio) == pytest.approx(ROUNDING * least, rel=1e-12)
     for circuits in several(plans.circuits(choice)):
         lit = circuits.bandwidth.max(axis=0)
         pipes = {
@@ -239,7 +238,7 @@ def test_placed_plans_are_bounded_by_devices_paths_gradients_and_bytes(case: int
         away = np.array([onward[d] / pipes.get((d, k + d), (link.rate, 0))[0] + latency for d in range(k)])
         step, first = path(job, plan, crossing, away)
         least = max(step, port_seconds(circuits, total), first + port_seconds(circuits, gradients))
-        found_bound = circuits_bound(job, plan, circuits, choice.ratio)
+        found_bound = placed_bound(job, plan, choice.ratio, circuits)
         assert found_bound == pytest.approx(ROUNDING * least, rel=1e-12)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lightloom.core.errors import UnsupportedError
 from lightloom.planning.pricing import group_prices as divided_prices
 from lightloom.planning.pricing.group_prices import DividedChannels, Divisions, ScaledChannels, slope
-from lightloom.planning.pricing.strategy_step import _DivisionSearch, divided
+from lightloom.planning.pricing.strategy_step import _DivisionSearch, on_divided_channels
 from tests.planner.test_division import RING, job, strategy
 
 Found = tuple[str, tuple[int, ...]]
@@ -145,4 +145,4 @@ def test_methods_in_a_schedule_send_no_more_than_their_share_and_others_may_send
 
 def test_too_few_wavelengths_are_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"need \d+ wavelengths of every link; the fabric has 2"):
-        divided(job(16, RING | {"wavelengths": 2}), strategy(2, 4, 2), lambda _: 1.0)
+        on_divided_channels(job(16, RING | {"wavelengths": 2}), strategy(2, 4, 2))

@@ -41,13 +41,7 @@ class Carriers:
     bounds: dict[Kind, float]
 
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        return self.prices[kind]
-
-    def choice(self, kind: Kind, nbytes: float) -> Carriers:
-        return self
-
-    def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
-        return self.prices[kind].cost, Bound(self.bounds[kind], f"what binds an {kind}")
+        return replace(self.prices[kind], bound=Bound(self.bounds[kind], f"what binds an {kind}"))
 
 
 def exchanged(
@@ -58,7 +52,8 @@ def exchanged(
     carriers = Carriers(prices, dict(zip(prices, (*bounds, bounds[1]), strict=True)))
     method = by_name(name, rate=1e6)
     carried = ExchangePrices(method, lambda _ranks, _stride: carriers, {"all-reduce": 4}, 4, 1, in_network=False)  # type: ignore[arg-type, return-value]
-    return carried("all-reduce", 4.0 * 2**20), carried.cost("all-reduce", 4.0 * 2**20)[1]
+    priced = carried("all-reduce", 4.0 * 2**20)
+    return priced, priced.bound
 
 
 def coding(name: str) -> tuple[float, float]:

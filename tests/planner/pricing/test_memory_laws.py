@@ -26,9 +26,9 @@ def state_of(of: Job, strategy: Strategy, stage: int) -> float:
     for chunk, (begin, end) in enumerate(pairwise(edges)):
         for block, start in enumerate(of.model.starts):
             if begin <= start < end and chunk % strategy.pp == stage:
-                dense += blocks.dense[0, block]
-                experts += blocks.experts[0, block]
-                largest = max(largest, blocks.dense[0, block] + blocks.experts[0, block])
+                dense += blocks[0, 0, block]
+                experts += blocks[1, 0, block]
+                largest = max(largest, blocks[0, 0, block] + blocks[1, 0, block])
     dense += of.graph.unused_parameters if stage == 0 else 0
     node = of.fabric.node_ranks
     inside = gcd(strategy.replicas, node // strategy.tp) if node % strategy.tp == 0 else 1

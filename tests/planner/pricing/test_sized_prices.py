@@ -62,7 +62,7 @@ def prices() -> SchedulePrices:
 def test_sizes_of_one_octave_share_a_schedule_and_are_charged_for_their_own_bytes(prices: SchedulePrices) -> None:
     for kind in KINDS:
         assert {prices.built_for(kind, each) for each in (2.0**20, 1.5 * 2**20, 2.0**21 - 1)} == {2.0**20}
-        times = [prices.cost(kind, each)[0].time for each in (2.0**20, 1.5 * 2**20, 2.0**21 - 1)]
+        times = [prices(kind, each).cost.time for each in (2.0**20, 1.5 * 2**20, 2.0**21 - 1)]
         assert times == sorted(times) and times[0] < times[-1]
         assert len({prices(kind, each).circuits for each in (2.0**20, 2.0**21 - 1)}) == 1
         carried = prices.schedule(kind, 1.5 * 2**20)
@@ -112,7 +112,7 @@ def test_without_their_schedules_prices_are_the_same(monkeypatch: pytest.MonkeyP
         kept, fresh = (SchedulePrices(find(name), fabric, "physical") for _ in range(2))
         first = kept(kind, sizes[0])
         kept.drop_schedules()
-        assert kept.cached == {(kind, kept.built_for(kind, sizes[0]), sizes[0]): (first, kept.cost(kind, sizes[0])[1])}
+        assert kept.cached == {(kind, kept.built_for(kind, sizes[0]), sizes[0]): first}
         assert all(built.schedule is None for built in kept._built.values())
         known.append(len(kept._built))
         with monkeypatch.context() as patched:

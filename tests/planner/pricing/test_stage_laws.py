@@ -32,7 +32,6 @@ from lightloom.planning.pricing.group_prices import (
     seconds_a_byte,
     undivided_pair,
 )
-from lightloom.planning.pricing.job import Held
 from lightloom.planning.pricing.placed_space import (
     exchanging,
     peers,
@@ -81,7 +80,7 @@ def test_replicas_update_all_parameters_once_those_that_nothing_uses_on_the_firs
     rows: list[Strategy], node: int, seed: int
 ) -> None:
     """Experts are shared out among those that hold them."""
-    held = Held(*np.random.default_rng(seed).uniform(1, 9, (2, len(rows), 2)))
+    held = np.random.default_rng(seed).uniform(1, 9, (2, len(rows), 2))
     of: Any = SimpleNamespace(
         fabric=SimpleNamespace(node_ranks=node),
         graph=SimpleNamespace(unused_parameters=5.0),
@@ -93,7 +92,7 @@ def test_replicas_update_all_parameters_once_those_that_nothing_uses_on_the_firs
     for row, strategy in enumerate(rows):
         count = sharers(strategy, node)
         for stage in range(2):
-            own = held.dense[row, stage] / count + held.experts[row, stage] / max(count // strategy.ep, 1)
+            own = held[0, row, stage] / count + held[1, row, stage] / max(count // strategy.ep, 1)
             own += 5.0 / count if stage == 0 else 0.0
             assert found[row, stage] == pytest.approx(own * 12 / 100)
         hybrid, inside, replicas = strategy.sharding == "hybrid", in_node(strategy, node), strategy.replicas
@@ -189,7 +188,6 @@ def test_methods_are_known_by_their_numbers_from_one_on(count: int) -> None:
     for number in range(count + 1):
         strategy: Any = SimpleNamespace(exchange=number)
         assert of.exchange(strategy) is (made[number - 1] if number else None)
-        assert of.state_bytes(strategy) == of.kept_bytes(np.array(number))
     assert of.parameters == sum(operator.parameters for operator in of.graph.operators) + 7
 
 

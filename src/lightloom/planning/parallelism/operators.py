@@ -66,20 +66,6 @@ def transient_loss(graph: ComputeGraph) -> float:
 # sliced products, attention      products / tp        sequence slices   m / tp
 # expert-parallel                 products / ep, m · ep
 
-KERNEL_COLUMNS = (
-    "kernel_kind",
-    "kernel_m",
-    "kernel_n",
-    "kernel_k",
-    "kernel_products",
-    "kernel_repeats",
-    "kernel_narrow",
-    "kernel_losses",
-    "launched_forward",
-    "launched_backward",
-)
-"""Columns of shape [operators] that :func:`kernel_columns` returns beside ``kernel_visible``; 0 in ``kernel_m`` or
-``kernel_products`` means that it follows from the FLOPs."""
 _KERNEL_SIZES = ("kernel_height", "kernel_width", "kernel_length", "kernel_depth")
 _NARROW = frozenset({"linear", "experts"})
 """Kinds whose products a job in FP8 computes in it; attention and the layer of the logits are left as they are."""
@@ -113,6 +99,15 @@ class _Shape(NamedTuple):
     k: int = 1
     products: int = 1
     repeats: int = 1
+
+
+KERNEL_COLUMNS = (
+    *(f"kernel_{name}" for name in (*_Shape._fields, "narrow", "losses")),
+    "launched_forward",
+    "launched_backward",
+)
+"""Columns of shape [operators] that :func:`kernel_columns` returns beside ``kernel_visible``; 0 in ``kernel_m`` or
+``kernel_products`` means that it follows from the FLOPs."""
 
 
 def kernel_columns(operators: tuple[Operator, ...], attention: Attention) -> dict[str, Ints]:
@@ -562,13 +557,8 @@ def _kept_columns(graph: ComputeGraph, output_sampled: Mask) -> dict[str, Ints]:
         shared = operator.recomputed_shared_bytes
         recomputed = operator.recomputed_bytes - shared, shared
         rows.append((*operator.saved_parts(output_sampled=sampled), operator.saved_index_bytes, *recomputed))
-    names = (
-        "saved_sampled_bytes",
-        "saved_shared_bytes",
-        "saved_index_bytes",
-        "recomputed_sampled_bytes",
-        "recomputed_shared_bytes",
-    )
+    parts = "saved_sampled", "saved_shared", "saved_index", "recomputed_sampled", "recomputed_shared"
+    names = [f"{part}_bytes" for part in parts]
     return dict(zip(names, np.array(rows, np.int64).reshape(-1, len(names)).T, strict=True))
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from math import prod
 from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES
 from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.planning.parallelism.operators import transient_loss
+from lightloom.planning.parallelism.tensor_parallel import SCOREWISE
 
 START = -1
 """The position before the first: what starts after it may start at once."""
@@ -217,20 +219,26 @@ def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterG
     As PyTorch's ``compute_bucket_assignment_by_size``: a bucket takes gradients until it has reached its
     size, so the one that crosses the mark is still in it; the first bucket has a smaller mark.
     """
-    owners = [index for index, operator in enumerate(graph.operators) if operator.parameters][::-1]
+    marks = settings.bucket_size, settings.first_bucket_size
+    return tuple(_parameter_groups(graph, "bucket", settings.gradient_bytes, *marks, order=-1))
+
+
+def _parameter_groups(
+    graph: ComputeGraph, word: str, size: int, *marks: float, order: Literal[1, -1] = 1
+) -> Iterator[ParameterGroup]:
+    """Yield the operators with parameters in groups, in forward order or (-1) in backward order, each closed once its
+    parameters of ``size`` reach the mark (:func:`groups_of`); groups are named by the word and their number."""
+    owners = [index for index, operator in enumerate(graph.operators) if operator.parameters][::order]
     parameters = np.array([graph.operators[index].parameters for index in owners], np.float64)
-    return tuple(
-        ParameterGroup(
-            name=f"bucket {number}",
-            first=owners[end - 1],
-            last=owners[begin],
-            operators=tuple(graph.operators[index].name for index in owners[begin:end]),
+    for number, (begin, end) in enumerate(groups_of(parameters * size, *marks)):
+        members = owners[begin:end]
+        yield ParameterGroup(
+            name=f"{word} {number}",
+            first=min(members),
+            last=max(members),
+            operators=tuple(graph.operators[index].name for index in members),
             parameters=int(parameters[begin:end].sum()),
         )
-        for number, (begin, end) in enumerate(
-            groups_of(parameters * settings.gradient_bytes, settings.bucket_size, settings.first_bucket_size)
-        )
-    )
 
 
 def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> ParallelPlan:
@@ -253,57 +261,35 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
         sum(largest[: settings.prefetch + 1]) * settings.sharded_parameter_bytes
         + sum(largest[:1]) * settings.sharded_gradient_bytes
     )
-    exchanges = (*_forward_gathers(groups, settings), *_backward_exchanges(groups, len(local.operators), settings))
+    exchanges = tuple(_unit_exchanges(groups, len(local.operators), settings))
     stored = settings.stored_parameter_bytes
     return _plan("fsdp", local, ranks, settings, groups, exchanges, shard, stored, gathered)
 
 
 def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
     """Return the units of consecutive operators, in forward order, each closed once it holds ``unit_parameters``."""
-    operators = graph.operators
-    owners = [index for index, operator in enumerate(operators) if operator.parameters]
-    parameters = np.array([operators[index].parameters for index in owners], np.float64)
-    closed: list[ParameterGroup] = []
-    first = 0
-    for begin, end in groups_of(parameters, settings.unit_parameters):
-        # What follows the last parameters (activations, the loss) belongs to the last unit.
-        last = len(operators) - 1 if end == len(owners) else owners[end - 1]
-        names = tuple(operators[index].name for index in owners[begin:end])
-        name, held = f"unit {len(closed)}", int(parameters[begin:end].sum())
-        closed.append(ParameterGroup(name=name, first=first, last=last, operators=names, parameters=held))
-        first = last + 1
-    return tuple(closed)
+    groups = list(_parameter_groups(graph, "unit", 1, settings.unit_parameters))
+    # What follows the last parameters (activations, the loss) belongs to the last unit.
+    last = [*(group.last for group in groups[:-1]), len(graph.operators) - 1]
+    first = [0, *(index + 1 for index in last)]
+    return tuple(replace(each, first=a, last=b) for each, a, b in zip(groups, first, last, strict=False))
 
 
-def _forward_gathers(groups: Sequence[ParameterGroup], settings: TrainingSettings) -> list[Exchange]:
-    """Return the all-gather of each unit for the forward pass, each at most ``prefetch`` units ahead of computing."""
-    gathers = []
+def _unit_exchanges(groups: Sequence[ParameterGroup], operators: int, settings: TrainingSettings) -> Iterator[Exchange]:
+    """Yield the all-gather of each unit for the forward pass, then those of the backward pass (none of the last unit)
+    with each unit's reduce-scatter, in order of issue; each gather at most ``prefetch`` units ahead of computing."""
+    end, count, ahead, size = 2 * operators, len(groups), settings.prefetch, settings.sharded_parameter_bytes
     for index, group in enumerate(groups):
         # Unit i may be gathered when unit i − prefetch begins, that is when the one before that is done.
-        behind = index - settings.prefetch - 1
-        starts = groups[behind].last if behind >= 0 else START
-        nbytes = settings.sharded_parameter_bytes
-        gathers.append(group.exchange("all-gather", nbytes, starts, group.first, suffix=" forward"))
-    return gathers
-
-
-def _backward_exchanges(groups: Sequence[ParameterGroup], operators: int, settings: TrainingSettings) -> list[Exchange]:
-    """Return the all-gathers of the backward pass (none of the last unit) and each unit's reduce-scatter, in order of
-    issue."""
-    end = 2 * operators
-    issued: list[Exchange] = []
-    waiting = len(groups) - 2  # the next unit to gather; the last one is still there
-    for index in range(len(groups) - 1, -1, -1):
-        begins = end - 1 - groups[index].last
-        while waiting >= max(0, index - settings.prefetch):
-            unit, nbytes = groups[waiting], settings.sharded_parameter_bytes
-            needed = end - 1 - unit.last
-            issued.append(unit.exchange("all-gather", nbytes, begins - 1, needed, suffix=" backward"))
-            waiting -= 1
-        unit = groups[index]
-        starts = end - 1 - unit.first
-        issued.append(unit.exchange("reduce-scatter", settings.sharded_gradient_bytes, starts, end))
-    return issued
+        starts = groups[index - ahead - 1].last if index > ahead else START
+        yield group.exchange("all-gather", size, starts, group.first, suffix=" forward")
+    for index, group in reversed([*enumerate(groups)]):
+        # When unit i begins, unit i − prefetch may be gathered; when the last one begins, all from there on.
+        latest = index - ahead if index < count - 1 else count - 2
+        for unit in reversed(groups[max(index - ahead, 0) : max(latest + 1, 0)]):
+            starts = end - 2 - group.last
+            yield unit.exchange("all-gather", size, starts, end - 1 - unit.last, suffix=" backward")
+        yield group.exchange("reduce-scatter", settings.sharded_gradient_bytes, end - 1 - group.first, end)
 
 
 Strategy = Callable[[ComputeGraph, int, TrainingSettings], ParallelPlan]
@@ -480,8 +466,6 @@ RECOMPUTATIONS = ("none", "full", "selective")
 SCORE_TENSORS = 2.5
 """Tensors of scores that unfused attention keeps for its backward pass: those after softmax and after dropout, and the
 dropout's mask, of half their bytes. Source: Korthikanti et al., section 4.1: 5 a s² b bytes."""
-_SCOREWISE = frozenset({"activation", "add", "copy", "dropout", "elementwise", "softmax"})
-"""Kinds between the two products of attention that is written out."""
 
 
 def in_blocks(graph: ComputeGraph) -> Mask:
@@ -518,7 +502,7 @@ def _to_products(start: str, neighbours: Mapping[str, Iterable[str]], operators:
     while waiting:
         name = waiting.pop()
         operator = operators[name]
-        if name in passed or operator.kind not in _SCOREWISE | {"matmul"}:
+        if name in passed or operator.kind not in SCOREWISE | {"matmul"}:
             continue
         passed.add(name)
         if operator.kind == "matmul":

@@ -8,7 +8,7 @@ Columns let a bound take a hundred thousand strategies at once. Names are those 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import gcd, isqrt
@@ -68,19 +68,6 @@ MOST_MICRO_BATCHES = 256
 """Micro-batches of a step that a search tries at most."""
 MOST_VIRTUAL_STAGES = 4
 """Chunks of a stage that a search tries at most."""
-_DEGREES = (
-    "global_batch",
-    "dp",
-    "tp",
-    "sequence_parallel",
-    "pp",
-    "virtual_stages",
-    "micro_batches",
-    "micro_batch",
-    "ep",
-    "cp",
-)
-"""Columns that depend on each other."""
 
 
 class Strategy(NamedTuple):
@@ -176,8 +163,10 @@ class Strategies:
             "algorithm": algorithms,
         }
         columns: dict[str, Any] = {}
-        for name, values in zip(Strategy._fields, zip(*strategies, strict=True), strict=True):
-            columns[name] = np.array([indices[name].index(value) for value in values] if name in indices else values)
+        by_field = zip(*strategies, strict=True) if strategies else [()] * len(Strategy._fields)
+        for name, values in zip(Strategy._fields, by_field, strict=True):
+            numbers = [indices[name].index(value) for value in values] if name in indices else values
+            columns[name] = np.array(numbers, None if numbers else np.int64)
         return cls(algorithms=algorithms, **columns)
 
     def __len__(self) -> int:
@@ -223,8 +212,7 @@ class Strategies:
 
     def rows(self, which: Any) -> Strategies:
         """Return the columns of the rows that a mask or indices choose."""
-        columns: dict[str, Any] = {name: getattr(self, name)[which] for name in Strategy._fields}
-        return Strategies(**columns | {"algorithms": self.algorithms})
+        return replace(self, **{name: getattr(self, name)[which] for name in Strategy._fields})
 
 
 def strategy_space(
@@ -269,22 +257,22 @@ def strategy_space(
     Rows that say the same twice are left out: a choice of algorithm where nothing is exchanged, of sharding or of a
     codec where there is one replica. Rows: O(divisors³ · the other choices).
     """
-    degrees: list[tuple[int, ...]] = []
+    choices = [SHARDINGS.index(name) for name in shardings], [RECOMPUTATIONS.index(name) for name in recomputations]
+    degrees: list[Strategy] = []
     for batch, tp, pp, cp in product(batches, _divisors(tensor_degree), range(1, blocks + 1), contexts):
         dp, rest = divmod(ranks, tp * pp * cp)
         if rest or batch % dp:
             continue
-        sliced = (0, 1) if tp > 1 and sequence_degree % tp == 0 else (0,)
+        sliced = (False, True) if tp > 1 and sequence_degree % tp == 0 else (False,)
         chunks = range(1, min(most_virtual_stages, blocks // pp) + 1 if pp > 1 else 2)
         splits = _micro_batches(batch // dp, micro_batch, most_micro_batches)
         experts = _divisors(gcd(expert_degree, ranks // (tp * pp)))
         degrees += [
-            (batch, dp, tp, slices, pp, virtual, number, size, ep, cp)
+            Strategy(dp, tp, pp, number, batch, "none", "none", "", 0, slices, virtual, ep, size, cp)
             for slices, virtual, (number, size), ep in product(sliced, chunks, splits, experts)
             if virtual == 1 or (number % pp == 0 and not size)
         ]
-    choices = [SHARDINGS.index(name) for name in shardings], [RECOMPUTATIONS.index(name) for name in recomputations]
-    space = _product(degrees, choices, algorithms, [*exchanges])
+    space = _product(Strategies.of(*degrees), *choices, algorithms, [*exchanges])
     first = choices[0][0] if choices[0] else 0, space.exchange[:1]
     alone = (space.replicas == 1) & ((space.sharding != first[0]) | (space.exchange != first[1]))
     silent = (space.replicas == 1) & (space.tp == 1) & (space.algorithm > 0)
@@ -292,26 +280,19 @@ def strategy_space(
 
 
 def _product(
-    degrees: Sequence[tuple[int, ...]],
-    choices: tuple[Sequence[int], Sequence[int]],
+    degrees: Strategies,
+    shardings: Sequence[int],
+    recomputations: Sequence[int],
     algorithms: Sequence[str],
     exchanges: Sequence[int],
 ) -> Strategies:
-    """Return every assignment of degrees with every sharding, recomputation (``choices``), algorithm and exchange."""
-    values = (np.arange(len(degrees)), *choices, range(len(algorithms)), exchanges)
-    row, sharding, recomputation, algorithm, exchange = (
-        column.ravel() for column in np.meshgrid(*map(np.asarray, values), indexing="ij")
-    )
-    columns = dict(zip(_DEGREES, np.array(degrees, np.int64).reshape(-1, len(_DEGREES))[row].T, strict=True))
-    return Strategies(
-        algorithms=tuple(algorithms),
-        sharding=sharding.astype(np.int64),
-        recomputation=recomputation.astype(np.int64),
-        algorithm=algorithm.astype(np.int64),
-        exchange=exchange.astype(np.int64),
-        sequence_parallel=columns.pop("sequence_parallel") == 1,
-        **columns,
-    )
+    """Return every row of degrees with every sharding, recomputation, algorithm and exchange."""
+    values = range(len(degrees)), shardings, recomputations, range(len(algorithms)), exchanges
+    grid = np.meshgrid(*(np.array(numbers, np.int64) for numbers in values), indexing="ij")
+    row, *chosen = (column.ravel() for column in grid)
+    names = "sharding", "recomputation", "algorithm", "exchange"
+    columns: dict[str, Any] = dict(zip(names, chosen, strict=True))
+    return replace(degrees.rows(row), algorithms=tuple(algorithms), **columns)
 
 
 def _shardable(rows: Strategies, node_ranks: int) -> Mask:

@@ -26,26 +26,11 @@ import numpy as np
 from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.models.graph import ComputeGraph, Operator
 
-_SLICEWISE = frozenset(
-    {"activation", "add", "attention", "concat", "copy", "dropout", "elementwise", "loss", "matmul", "norm", "softmax"}
-)
+SCOREWISE = frozenset({"activation", "add", "copy", "dropout", "elementwise", "softmax"})
+"""Kinds between the two products of attention that is written out."""
+_SLICEWISE = SCOREWISE | {"attention", "concat", "loss", "matmul", "norm"}
 """Kinds that take slices and give slices; a norm those of whole heads."""
-TOKENWISE = frozenset(
-    {
-        "activation",
-        "add",
-        "copy",
-        "dropout",
-        "elementwise",
-        "embedding",
-        "experts",
-        "linear",
-        "norm",
-        "reduce",
-        "softmax",
-        "topk",
-    }
-)
+TOKENWISE = SCOREWISE | {"embedding", "experts", "linear", "norm", "reduce", "topk"}
 """Kinds that do to each token the same, whatever the others are; a softmax or sum of whole tensors goes along channels,
 unless the sequence is gone after it."""
 _MULTIPLIES = frozenset({"linear", "experts"})

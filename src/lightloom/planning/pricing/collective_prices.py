@@ -85,29 +85,12 @@ _of_structures: OrderedDict[object, _Built] = OrderedDict()
 fabric."""
 
 
-class CostedPrices:
-    """Prices that hold each cost against a bound; calls as the simulator's ``Price``."""
-
-    def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
-        """Return the price of one collective of ``nbytes`` bytes and the lower bound that it was held against;
-        subclasses fill this in."""
-        raise NotImplementedError
-
-    def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        """Return the price of one collective of ``nbytes`` bytes: its cost, circuits and algorithm."""
-        return self._entry(kind, nbytes)[0]
-
-    def cost(self, kind: Kind, nbytes: float) -> tuple[Cost, Bound]:
-        """Return the cost of one collective, and the bound it was held against; of an exchange a step's share of both.
-
-        Raises:
-            BoundError: the closed form of a library lies below a proved bound.
-        """
-        priced, bound = self._entry(kind, nbytes)
-        return priced.cost, bound
+PriceKey: TypeAlias = tuple[Kind, float, float]
+"""Kind of a collective, the size that its schedule was built for, and its size."""
+Prices: TypeAlias = Mapping[PriceKey, Priced]
 
 
-class SchedulePrices(CostedPrices):
+class SchedulePrices:
     """Prices of one algorithm: builds and verifies on first use of a kind, costs on first use of a size."""
 
     def __init__(self, algorithm: Algorithm, fabric: Fabric, model: CostModel) -> None:
@@ -120,9 +103,8 @@ class SchedulePrices(CostedPrices):
         """The size of which the schedules of all collectives are built."""
         self._built: dict[tuple[Kind, float], _Built] = {}
         """By kind and the size that the schedule was built for."""
-        self._priced: dict[tuple[Kind, float, float], tuple[Priced, Bound]] = {}
-        """By kind, the size that the schedule was built for, and the size."""
-        self._unchecked: set[tuple[Kind, float, float]] = set()
+        self._priced: dict[PriceKey, Priced] = {}
+        self._unchecked: set[PriceKey] = set()
         """Prices from the disk that were not held against their bounds yet."""
 
     def coded(self, exchange: PricedExchange, element_bytes: Mapping[Kind, int]) -> SchedulePrices:
@@ -173,20 +155,20 @@ class SchedulePrices(CostedPrices):
         return schedule.resized(sent) if loads is None else at_size(schedule, sent, loads, self.fabric)
 
     @property
-    def cached(self) -> Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]:
+    def cached(self) -> Prices:
         """Prices so far, by kind, the size that the schedule was built for, and the size."""
         return self._priced
 
-    def preload(self, prices: Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]) -> None:
+    def preload(self, prices: Prices) -> None:
         """Add prices that the same schedules had before; each is held against its bound at its first use, and a
         schedule is then built only where it is asked for."""
         self._priced.update(prices)
         self._unchecked.update(prices)
 
-    def _stands(self, kind: Kind, nbytes: float, priced: Priced, bound: Bound) -> bool:
+    def _stands(self, kind: Kind, nbytes: float, priced: Priced) -> bool:
         """Return whether a price from the disk keeps to its lower bound, which is computed again."""
         proved = lower_bound(Collective(kind, self.fabric.ranks, nbytes), self.fabric, self.model)
-        return isclose(bound.time, proved.time, rel_tol=ROUNDING) and keeps_to(priced.cost, proved)
+        return isclose(priced.bound.time, proved.time, rel_tol=ROUNDING) and keeps_to(priced.cost, proved)
 
     def drop_schedules(self) -> None:
         """Drop the rows of all schedules, and keep prices and loads: rows grow with the square of the ranks, and are
@@ -231,13 +213,13 @@ class SchedulePrices(CostedPrices):
             loads = replace(loads, changes=replace(loads.changes, rows=None))
         return _Built(schedule, loads, circuits)
 
-    def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
-        """Return the price and its bound, computed once for each kind, size built for and size; one from the disk that
-        fails its bound is made again, with a warning."""
+    def __call__(self, kind: Kind, nbytes: float) -> Priced:
+        """Return the price of a collective, computed once for each kind, size built for and size; one from the disk
+        that fails its bound is made again, with a warning."""
         key = kind, self.built_for(kind, nbytes), nbytes
         if key in self._unchecked:
             self._unchecked.discard(key)
-            if not self._stands(kind, nbytes, *self._priced[key]):
+            if not self._stands(kind, nbytes, self._priced[key]):
                 name = self.algorithm.name
                 LOG.warning("warning: a cached price of %s does not keep to its lower bound: it is made again", name)
                 del self._priced[key]
@@ -257,7 +239,7 @@ class SchedulePrices(CostedPrices):
                 assert built.schedule is not None
                 price, bound = costed(built.schedule.resized(sent), fabric, self.model, codec)
             circuits = built.circuits if price.static else None
-            self._priced[key] = Priced(cost=price, circuits=circuits, algorithm=self.algorithm.name), bound
+            self._priced[key] = Priced(cost=price, circuits=circuits, algorithm=self.algorithm.name, bound=bound)
         return self._priced[key]
 
     def _work(self, kind: Kind, nbytes: float) -> CodecWork:
@@ -277,8 +259,6 @@ class SchedulePrices(CostedPrices):
 # used. The code that builds, verifies and costs is part of the key, so that no change of it meets an old price, and
 # so is the effort of searches; plug-ins, whose code is elsewhere, are priced each time.
 
-Prices = Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]
-"""By kind, the size that the schedule was built for, and the size."""
 _PRICING = ("core", "exchange/compression", "photonics", "machines", "collectives", "planning/pricing")
 """Packages that decide what a collective costs."""
 _MOST: Effort = 4096
@@ -304,17 +284,16 @@ def read_prices(path: Path | None, algorithm: str) -> Prices:
     if content is None:
         return {}
     try:
-        return dict(_entry(row, algorithm) for row in json.loads(content))
+        return dict(_price_of(row, algorithm) for row in json.loads(content))
     except (ValueError, TypeError, KeyError, RecursionError):
         return {}
 
 
-def _entry(row: Document, algorithm: str) -> tuple[tuple[Kind, float, float], tuple[Priced, Bound]]:
-    """Return the key and the value of one price from its row in a file: (kind, size built for, bytes) and (price,
-    bound)."""
-    priced = Priced(cost=Cost(**row["cost"]), circuits=row["circuits"], algorithm=algorithm)
+def _price_of(row: Document, algorithm: str) -> tuple[PriceKey, Priced]:
+    """Return the key and the value of one price from its row in a file."""
+    cost, bound = Cost(**row["cost"]), Bound(**row["bound"])
     key = cast(Kind, row["kind"]), float(row["built_for"]), float(row["nbytes"])
-    return key, (priced, Bound(**row["bound"]))
+    return key, Priced(cost=cost, circuits=row["circuits"], algorithm=algorithm, bound=bound)
 
 
 def write_prices(path: Path | None, prices: Prices) -> None:
@@ -322,15 +301,8 @@ def write_prices(path: Path | None, prices: Prices) -> None:
     if path is None or not prices:
         return
     rows = [
-        {
-            "kind": kind,
-            "built_for": size,
-            "nbytes": nbytes,
-            "cost": asdict(priced.cost),
-            "circuits": priced.circuits,
-            "bound": asdict(bound),
-        }
-        for (kind, size, nbytes), (priced, bound) in islice(reversed(prices.items()), _MOST)  # type: ignore[call-overload]
+        {"kind": kind, "built_for": size, "nbytes": nbytes, **asdict(priced)}
+        for (kind, size, nbytes), priced in islice(reversed(prices.items()), _MOST)  # type: ignore[call-overload]
     ]
     write_entry(path, json.dumps(rows[::-1]))
 
@@ -541,7 +513,7 @@ def carrier(name: str) -> Algorithm:
     return LIBRARY if name == LIBRARY.name else find(name)
 
 
-class LibraryPrices(CostedPrices):
+class LibraryPrices:
     """Prices of a group of ranks that is a fabric of its own; stands in the place of ``SchedulePrices``."""
 
     algorithm = LIBRARY
@@ -560,9 +532,12 @@ class LibraryPrices(CostedPrices):
         return self._library.seconds(kind, ranks, np.ones_like(ranks), nbytes)
 
     @cached_method()
-    def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
-        """Return the price by the closed form and the proved lower bound; BoundError where the price lies below the
-        bound by more than rounding."""
+    def __call__(self, kind: Kind, nbytes: float) -> Priced:
+        """Return the price of a collective by the closed form.
+
+        Raises:
+            BoundError: it lies below the proved lower bound by more than rounding.
+        """
         group = np.array([self.fabric.ranks]), np.ones(1, np.int64)
         seconds = float(self.seconds(kind, np.array([nbytes]))[0])
         collective, adds = Collective(kind, self.fabric.ranks, nbytes), self._library.tiers.reduction
@@ -570,7 +545,7 @@ class LibraryPrices(CostedPrices):
         if seconds < bound.time * (1 - _BOUND_TOLERANCE):
             raise BoundError(f"{LIBRARY.name}: {kind} costs {seconds} s, below the lower bound of {bound.time} s")
         energy = self._energy(kind, nbytes, int(ranks_in_domain(self._library.domain, *group)[0]))
-        return _priced(seconds, energy), bound
+        return replace(_priced(seconds, energy), bound=bound)
 
     def _energy(self, kind: Kind, nbytes: float, inside: int) -> float | None:
         """Return the joules that all ranks send in a ring through all nodes, ``inside`` ranks of the group in each;
@@ -592,7 +567,7 @@ class LibraryPrices(CostedPrices):
         _no_schedule(Collective(kind, self.fabric.ranks, nbytes), self.fabric, striped=False)
 
     @property
-    def cached(self) -> Mapping[tuple[Kind, float, float], tuple[Priced, Bound]]:
+    def cached(self) -> Prices:
         """Empty: a closed form is not worth keeping."""
         return {}
 
@@ -670,7 +645,7 @@ def line_below(prices: CollectivePrices, kind: Kind, *, hidden_setup: bool) -> L
     return price_line(prices, kind, hidden_setup=hidden_setup)
 
 
-class CheapestPrices(CostedPrices):
+class CheapestPrices:
     """Prices of the cheapest of several algorithms for each collective."""
 
     def __init__(self, candidates: Callable[[Kind], Sequence[tuple[CollectivePrices, LowerPrice]]]) -> None:
@@ -682,10 +657,9 @@ class CheapestPrices(CostedPrices):
         """Return the prices of the algorithm that carries this collective in the least time, its circuits in place."""
         return _cheapest(self._candidates(kind), kind, nbytes)
 
-    def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
-        """Return the price and the bound of the algorithm that :meth:`choice` picks."""
-        prices = self.choice(kind, nbytes)
-        return prices(kind, nbytes), prices.cost(kind, nbytes)[1]
+    def __call__(self, kind: Kind, nbytes: float) -> Priced:
+        """Return the price of a collective by the algorithm that :meth:`choice` picks."""
+        return self.choice(kind, nbytes)(kind, nbytes)
 
     def schedule(self, kind: Kind, nbytes: float) -> Schedule:
         """Return the verified schedule of one collective by the algorithm that carries it in the least time."""
@@ -766,7 +740,7 @@ def group_phases(
 
 
 @dataclass(eq=False)
-class ExchangePrices(CostedPrices):
+class ExchangePrices:
     """Prices of a method among a group of ranks."""
 
     exchange: PricedExchange
@@ -795,24 +769,21 @@ class ExchangePrices(CostedPrices):
         Raises:
             UnsupportedError: it has several.
         """
-        if kind not in self.element_bytes:
-            return self.plain(self.ranks, self.stride).schedule(kind, nbytes)
         phases = self.phases(kind, nbytes)
         if len(phases) != 1:
             raise UnsupportedError(f"{self.exchange.name}: {len(phases)} collectives have no schedule in common")
         return self.plain(phases[0].ranks, phases[0].stride).schedule(phases[0].kind, phases[0].nbytes)
 
     def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
-        """Return the collectives of an exchange, in order, in the place of one of ``nbytes`` bytes of gradients;
-        KeyError for a kind that carries none."""
+        """Return the collectives of an exchange, in order, in the place of one of ``nbytes`` bytes; a kind that carries
+        no gradients is left as it is."""
+        if kind not in self.element_bytes:
+            return [GroupPhase(kind, nbytes, self.ranks, self.stride)]
         values = nbytes / self.element_bytes[kind]
         return group_phases(self.exchange, kind, values, self.ranks, self.stride, in_network=self.in_network)
 
     def algorithms(self, kind: Kind, nbytes: float) -> tuple[str, ...]:
-        """Return the names of the algorithms that carry its phases, in their order; of a kind that is left as it is, of
-        that."""
-        if kind not in self.element_bytes:
-            return (self.plain(self.ranks, self.stride).choice(kind, nbytes).algorithm.name,)
+        """Return the names of the algorithms that carry its phases, in their order."""
         phases = self.phases(kind, nbytes)
         chosen = (self.plain(each.ranks, each.stride).choice(each.kind, each.nbytes) for each in phases)
         return tuple(prices.algorithm.name for prices in chosen)
@@ -828,18 +799,13 @@ class ExchangePrices(CostedPrices):
         values = nbytes / self.element_bytes[kind]
         return self.exchange.sent_bytes(kind, values, self.ranks) / self.exchange.every
 
-    def lines(
-        self, kind: Kind, lines_of: Callable[[Kind, int, int], Sequence[LowerPrice]]
-    ) -> Sequence[LowerPrice] | None:
-        """Return lower bounds of these prices; None for a kind that is left as it is, empty where some phase has no
-        lower bound.
+    def lines(self, kind: Kind, lines_of: Callable[[Kind, int, int], Sequence[LowerPrice]]) -> Sequence[LowerPrice]:
+        """Return lower bounds of these prices, empty where some phase has none.
 
         Args:
-            kind: of the collectives.
+            kind: of collectives that carry gradients.
             lines_of: lower bounds of the plain prices of a kind in groups of so many ranks so far apart.
         """
-        if kind not in self.element_bytes:
-            return None
         phases = self.phases(kind, 1.0)
         parts = [(lines_of(phase.kind, phase.ranks, phase.stride), phase.nbytes) for phase in phases]
         if not all(lines for lines, _ in parts):
@@ -851,22 +817,16 @@ class ExchangePrices(CostedPrices):
         """Return the seconds of encoding and of decoding of one whole exchange, not of a step's share."""
         return self.exchange.coding(kind, nbytes / self.element_bytes[kind], self.ranks)
 
-    def _entry(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
-        """Return the price and the bound of a step's share of the exchange, computed once for each size; the plain ones
-        of a kind that is left as it is."""
-        if kind not in self.element_bytes:
-            plain = self.plain(self.ranks, self.stride)
-            return plain(kind, nbytes), plain.cost(kind, nbytes)[1]
-        return self._price(kind, nbytes)
-
     @cached_method()
-    def _price(self, kind: Kind, nbytes: float) -> tuple[Priced, Bound]:
+    def __call__(self, kind: Kind, nbytes: float) -> Priced:
         """Return a step's share of the sums over all phases, coding included, and of the sum of their bounds; named by
-        the algorithm of the largest phase, the bound by what sets the slowest one."""
+        the algorithm of the largest phase, the bound by what sets the slowest one. The plain price of a kind that is
+        left as it is."""
+        if kind not in self.element_bytes:
+            return self.plain(self.ranks, self.stride)(kind, nbytes)
         phases = self.phases(kind, nbytes)
-        carriers = [self.plain(phase.ranks, phase.stride).choice(phase.kind, phase.nbytes) for phase in phases]
-        priced = [carrier(phase.kind, phase.nbytes) for carrier, phase in zip(carriers, phases, strict=True)]
-        bounds = [carrier.cost(phase.kind, phase.nbytes)[1] for carrier, phase in zip(carriers, phases, strict=True)]
+        priced = [self.plain(phase.ranks, phase.stride)(phase.kind, phase.nbytes) for phase in phases]
+        bounds = [each.bound for each in priced]
         coding, every = self._coding(kind, nbytes), self.exchange.every
         whole = _together(priced, *coding)
         sizes = [phase.nbytes for phase in phases]
@@ -876,7 +836,7 @@ class ExchangePrices(CostedPrices):
         energy = None if whole.cost.energy is None else whole.cost.energy / every
         cost = replace(whole.cost, **shared, energy=energy)
         bound = replace(largest, time=sum(bound.time for bound in bounds) / every)
-        return replace(whole, cost=cost, algorithm=main.algorithm), bound
+        return replace(whole, cost=cost, algorithm=main.algorithm, bound=bound)
 
 
 def _together(priced: Sequence[Priced], encode: float, decode: float) -> Priced:

@@ -217,13 +217,13 @@ class GroupPrices(Pricing):
     ) -> Sequence[LowerPrice]:
         """Return a lower bound for each algorithm that may carry the collective, or one for a method with phases of its
         own; empty where none may."""
+        exchange = self._of_kind(kind, exchange)
         if exchange and not self._exchanges[exchange].in_schedule:
 
             def plain(part_kind: Kind, members: int, apart: int) -> Sequence[LowerPrice]:
                 return self.lines(part_kind, algorithm, members, 0, apart, hidden_setup=hidden_setup)
 
-            phased = self._phased(algorithm, ranks, exchange, stride).lines(kind, plain)
-            return plain(kind, ranks, stride) if phased is None else phased
+            return self._phased(algorithm, ranks, exchange, stride).lines(kind, plain)
         candidates = self._candidates(kind, algorithm, ranks, exchange, stride)
         return [self._line(prices, kind, hidden_setup) for prices in candidates]
 

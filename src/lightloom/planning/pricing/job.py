@@ -123,30 +123,10 @@ class OperatorTimes:
         return forward, backward + repetitions(self.sorts["in_block"], self.sorts["core"], recomputation) * forward
 
 
-class Held(NamedTuple):
-    """Parameters that a rank holds when nothing is sharded, each [rows, chunks]."""
-
-    dense: Floats
-    """Parameters that all replicas hold."""
-    experts: Floats
-    """Parameters of experts, which every ep-th replica holds."""
-
-    @property
-    def total(self) -> Floats:
-        """All of them: [rows, chunks]."""
-        return self.dense + self.experts
-
-    def of(self, chosen: Mask) -> Held:
-        """Return the same parameters for chunks where ``chosen`` [rows, chunks] is True, and 0 for the others."""
-        return Held(*(held * chosen for held in self))
-
-    def by_stage(self, stages: int) -> Held:
-        """Return the sums over the chunks of each stage: [rows, stages]."""
-        return Held(*(held.reshape(len(held), -1, stages).sum(axis=1) for held in self))
-
-    def beside(self, *others: Held) -> Held:
-        """Return these parameters and others, column after column: [rows, all chunks]."""
-        return Held(*(np.concatenate(columns, axis=1) for columns in zip(self, *others, strict=True)))
+def by_stage(values: Floats, stages: int) -> Floats:
+    """Return the sums over the chunks of each stage: [..., chunks] to [..., stages]."""
+    summed: Floats = values.reshape(*values.shape[:-1], -1, stages).sum(axis=-2)
+    return summed
 
 
 class Crossing(NamedTuple):
@@ -187,7 +167,7 @@ class DividedModel:
         """Tables that several operators read."""
         return tied_tables(self.graph)
 
-    memory: dict[tuple[object, ...], Floats] = field(default_factory=dict, compare=False)
+    memory: dict[tuple[object, ...], Floats] = field(default_factory=dict, init=False, compare=False)
     """Bytes of the fullest rank that were found, by the strategies and what else decides them."""
 
     @cached_property
@@ -229,8 +209,8 @@ class DividedModel:
         return OperatorTimes(self.sorts, self.sort, accelerator, self.settings.precision)
 
     def sums(self, values: Floats, edges: Ints) -> Floats:
-        """Return the sums over the operators between edges of values of each sort: [rows, sorts] to [rows, edges −
-        1]."""
+        """Return the sums over the operators between edges of values of each sort: [..., rows, sorts] to [..., rows,
+        edges − 1]."""
         summed: Floats = values @ np.diff(self._before[edges], axis=0).T.astype(np.float64)
         return summed
 
@@ -274,24 +254,25 @@ class DividedModel:
         [chunks]."""
         return np.diff(np.searchsorted(self.starts, edges))
 
-    def held_blocks(self, rows: Strategies) -> Held:
-        """Return the parameters of each block of a rank when nothing is sharded, copies of tied tables included: [rows,
-        blocks].
+    def held_blocks(self, rows: Strategies) -> Floats:
+        """Return the parameters of each block of a rank when nothing is sharded, copies of tied tables included: [2,
+        rows, blocks], as :meth:`held_parameters`.
 
         All rows have the same number of stages and of chunks.
         """
         blocks = self.held_parameters(rows, np.append(self.starts, len(self.graph.operators)))
         copies = copied_parameters(self.tied, self.starts, self.chunks(rows), rows.stages)
-        return blocks._replace(dense=blocks.dense + copies / rows.tp[:, None])
+        blocks[0] += copies / rows.tp[:, None]
+        return blocks
 
-    def held_parameters(self, rows: Strategies, edges: Ints) -> Held:
-        """Return the parameters that a rank holds of the operators between edges when nothing is sharded, each [rows,
-        edges − 1]; those of experts apart where ep is above 1."""
+    def held_parameters(self, rows: Strategies, edges: Ints) -> Floats:
+        """Return the parameters that a rank holds of the operators between edges when nothing is sharded, those that
+        all replicas hold and those of experts, which every ep-th replica holds: [2, rows, edges − 1]."""
         columns = self.sorts
         stride: Mask = (columns["held"] == 1) & (rows.ep > 1)[:, None]
         held = columns["parameters"] / np.where(columns["divided"], rows.tp[:, None], 1)
         experts = np.where(stride, held / rows.ep[:, None], 0.0)
-        return Held(*(self.sums(parameters, edges) for parameters in (np.where(stride, 0.0, held), experts)))
+        return self.sums(np.stack([np.where(stride, 0.0, held), experts]), edges)
 
     @cached_property
     def _crossing(self) -> tuple[Floats, Floats]:
@@ -394,11 +375,6 @@ class Job:
     def exchange(self, strategy: Strategy) -> PricedExchange | None:
         """Return the method by which a strategy exchanges gradients; None for as they are."""
         return self.exchanges[strategy.exchange - 1] if strategy.exchange else None
-
-    def state_bytes(self, strategy: Strategy) -> float:
-        """Return the bytes that a strategy's exchange keeps between steps for each parameter."""
-        method = self.exchange(strategy)
-        return 0.0 if method is None else method.state_bytes
 
     def blocks(self, exchange: Ints) -> Mask:
         """Return True for methods, by number, that exchange only after the whole backward pass; False for 0: in the

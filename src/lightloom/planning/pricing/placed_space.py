@@ -166,7 +166,7 @@ def placed_space(
             continue
         limits = exchanging(reach(fabric, groups), k)
         wanted = list(product(quanta if k > 1 else quanta[:1], limits, ratios if groups > 1 else (1.0,)))
-        if k > 1 and not _may_talk(reach(fabric, groups), k):
+        if k > 1 and reach(fabric, groups).span(k) == 1:
             refused += len(wanted)
             continue
         found += [PlacedChoice(k, groups, quantum, batch, limit, ratio) for quantum, limit, ratio in wanted]
@@ -202,15 +202,6 @@ def exchanging(within: Reach, k: int) -> list[int]:
         return [1]
     clique = within.clique(k)
     return sorted({1, min(2, clique), max(1, clique // 2), clique})
-
-
-def _may_talk(within: Reach, k: int) -> bool:
-    """Return True where the reach lets devices of a group of k communicate."""
-    try:
-        within.offsets(k)
-    except UnsupportedError:
-        return False
-    return True
 
 
 class CutOperators(NamedTuple):

@@ -17,7 +17,7 @@ count as often as there are groups between their ranks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ from lightloom.planning.parallelism.strategy_space import (
 )
 from lightloom.planning.parallelism.tensor_parallel import TiedTable, holding_stages
 from lightloom.planning.pricing.group_prices import Axis, GroupPrices, Pricing, undivided_pair
-from lightloom.planning.pricing.job import Crossing, Held, Job
+from lightloom.planning.pricing.job import Crossing, Job, by_stage
 from lightloom.planning.simulation.engine import waiting
 from lightloom.planning.simulation.link_turns import Groups, Pass
 from lightloom.planning.simulation.pipelined import StageTimes
@@ -252,18 +252,8 @@ class ReplicaExchanges(NamedTuple):
     """Exchange of gradients unit by unit; None where gradients are exchanged after the last pass."""
 
 
-class _Group(NamedTuple):
-    """Replicas that hold the same parameters."""
-
-    held: Floats
-    """Parameters of each replica: [rows, chunks] or [rows, stages]."""
-    rows: Mask
-    """Rows that have such replicas: [rows]."""
-    ranks: Ints
-    """Number of replicas: [rows]."""
-    stride: Ints
-    """Distance between neighbours, in ranks: [rows]."""
-    axis: Axis = "data"
+REPLICA_AXES: tuple[Axis, Axis] = ("data", "expert-data")
+"""Axes of the replicas of what all hold, and of those of experts."""
 
 
 @dataclass(frozen=True)
@@ -279,18 +269,18 @@ class ReplicaPrices:
     blocking: Mask
     """Rows whose gradients are exchanged after the backward pass only: [rows]."""
 
-    @property
-    def within(self) -> Ints:
-        """Replicas inside a node that share parameters: [rows]."""
-        return node_replicas(self.rows.replicas, self.rows.tp, self.fabric.node_ranks)
+    @cached_property
+    def groups(self) -> tuple[tuple[Groups, Groups], tuple[Groups, Groups]]:
+        """Groups of replicas in passes and once a step, as of :func:`replica_groups`."""
+        return replica_groups(self.rows, self.fabric.node_ranks)
 
-    def exchanges(self, held: Held, first: Held, units: Ints, by_unit: Mask | None = None) -> ReplicaExchanges:
+    def exchanges(self, held: Floats, first: Floats, units: Ints, by_unit: Mask | None = None) -> ReplicaExchanges:
         """Return the seconds of all exchanges between replicas; ``unit_exchange`` is None unless the settings overlap
         gradients.
 
         Args:
-            held: parameters of each chunk.
-            first: those of its first unit.
+            held: parameters of each chunk, of all replicas and of experts: [2, rows, chunks].
+            first: those of its first unit, likewise.
             units: units of each chunk: [chunks].
             by_unit: chunks whose gradients are exchanged unit by unit [rows, chunks]; only what follows is priced.
                 Without it both ways are, where gradients may overlap passes.
@@ -298,44 +288,43 @@ class ReplicaPrices:
         rows, settings = self.rows, self.settings
         stages = rows.stages
         gather, once = np.zeros((len(rows), stages)), (rows.sharding == ZERO_1) | self._zero_2("step")
-        for group in self._holders(held.by_stage(stages)):
-            self._add("all-gather", group, once, settings.sharded_parameter_bytes, gather)
-        others = np.maximum(units - 1, 1)
-        other = Held((held.dense - first.dense) / others, (held.experts - first.experts) / others)
+        in_pass, _ = self.groups
+        self._add("all-gather", in_pass, by_stage(held, stages), once, settings.sharded_parameter_bytes, gather)
+        other = (held - first) / np.maximum(units - 1, 1)
         in_passes = self._units(first, other)
         if not settings.overlap_gradients:
-            return ReplicaExchanges(*in_passes, gather, self._gradients(held.by_stage(stages)))
+            return ReplicaExchanges(*in_passes, gather, self._gradients(by_stage(held, stages)))
         if by_unit is not None:
-            held, first, other = held.of(~by_unit), first.of(by_unit), other.of(by_unit)
+            held, first, other = held * ~by_unit, first * by_unit, other * by_unit
         # One call for all sizes: prices of many rows cost little more than those of a few.
-        of_first, of_other, after_pass = np.split(self._gradients(first.beside(other, held)), 3, axis=1)
+        gradients = self._gradients(np.concatenate([first, other, held], axis=2))
+        of_first, of_other, after_pass = np.split(gradients, 3, axis=1)
         # What takes forever unit by unit is exchanged after the pass.
         of_first[self.blocking] = np.inf
         return ReplicaExchanges(*in_passes, gather, after_pass, UnitGradients(of_first, of_other))
 
-    def _gradients(self, held: Held) -> Floats:
-        """Return the seconds of the exchange of gradients once a step, of so many parameters: as ``held``."""
-        rows, settings, seconds = self.rows, self.settings, np.zeros_like(held.dense)
-        for group in self._holders(held):
-            self._add("all-reduce", group, rows.sharding == NONE, settings.gradient_bytes, seconds)
-            self._add("reduce-scatter", group, rows.sharding == ZERO_1, settings.gradient_bytes, seconds)
-            self._add("reduce-scatter", group, self._zero_2("step"), settings.sharded_gradient_bytes, seconds)
-        within, hybrid = self.within, rows.sharding == HYBRID
-        across = _Group(held.dense / within[:, None], hybrid, rows.replicas // within, rows.tp * within)
-        self._add("all-reduce", across, hybrid, settings.sharded_gradient_bytes, seconds)
+    def _gradients(self, held: Floats) -> Floats:
+        """Return the seconds of the exchange of gradients once a step, of ``held`` [2, rows, chunks or stages]
+        parameters: [rows, chunks or stages]."""
+        rows, settings, seconds = self.rows, self.settings, np.zeros_like(held[0])
+        in_pass, once = self.groups
+        self._add("all-reduce", once, held, rows.sharding == NONE, settings.gradient_bytes, seconds)
+        self._add("reduce-scatter", once, held, rows.sharding == ZERO_1, settings.gradient_bytes, seconds)
+        self._add("reduce-scatter", once, held, self._zero_2("step"), settings.sharded_gradient_bytes, seconds)
+        shares = held / in_pass[0].ranks[:, None]
+        self._add("all-reduce", once, shares, rows.sharding == HYBRID, settings.sharded_gradient_bytes, seconds)
         return seconds
 
-    def _units(self, first: Held, other: Held) -> tuple[UnitExchanges, UnitExchanges]:
+    def _units(self, first: Floats, other: Floats) -> tuple[UnitExchanges, UnitExchanges]:
         """Return the seconds of the exchanges in passes of the first unit of each chunk and of another one: [rows,
         chunks] each; 0 for rows whose parameters stay gathered and whose gradients wait for the step."""
-        rows, settings, held = self.rows, self.settings, first.beside(other)
-        gather, scatter = np.zeros_like(held.dense), np.zeros_like(held.dense)
+        rows, settings, held = self.rows, self.settings, np.concatenate([first, other], axis=2)
+        gather, scatter = np.zeros_like(held)
         resharded = gathers_in_passes(rows.sharding)
         chosen = resharded | self._zero_2("micro-batch")
-        for group in self._holders(held):
-            inside = group._replace(ranks=np.where(rows.sharding == HYBRID, self.within, group.ranks))
-            self._add("all-gather", inside, chosen, settings.sharded_parameter_bytes, gather)
-            self._add("reduce-scatter", inside, chosen, settings.sharded_gradient_bytes, scatter)
+        in_pass, _ = self.groups
+        self._add("all-gather", in_pass, held, chosen, settings.sharded_parameter_bytes, gather)
+        self._add("reduce-scatter", in_pass, held, chosen, settings.sharded_gradient_bytes, scatter)
         seconds = gather, np.where(resharded[:, None], gather, 0.0), scatter
         of_first, of_other = zip(*(np.split(column, 2, axis=1) for column in seconds), strict=True)
         return UnitExchanges(*of_first), UnitExchanges(*of_other)
@@ -346,30 +335,24 @@ class ReplicaPrices:
         chosen: Mask = (self.rows.sharding == ZERO_2) & (self.settings.zero_2_exchange == often)
         return chosen
 
-    def _holders(self, held: Held) -> tuple[_Group, _Group]:
-        """Return two groups of replicas: of what all hold, and, for rows with ep above 1, of experts."""
-        rows = self.rows
-        return (
-            _Group(held.dense, np.ones(len(rows), np.bool_), rows.replicas, rows.tp),
-            _Group(held.experts, rows.ep > 1, rows.replicas // rows.ep, rows.tp * rows.ep, "expert-data"),
-        )
-
-    def _add(self, kind: Kind, group: _Group, chosen: Mask, size: int, seconds: Floats) -> None:
-        """Add to ``seconds``, in place, those of a collective of the chosen rows that have such a group, with ``size``
-        bytes for each parameter held."""
-        which = np.flatnonzero(chosen & group.rows)
-        if not len(which):
-            return
-        stride = group.stride[which]
-        shared = interleaved(self.fabric, stride, self.sharing)[:, None]
-        seconds[which] += on_axis(self.exchange_time, group.axis)(
-            kind,
-            self.rows.algorithm[which],
-            group.ranks[which],
-            distance(self.fabric, stride),
-            self.rows.exchange[which],
-            group.held[which] * shared * size,
-        )
+    def _add(
+        self, kind: Kind, groups: tuple[Groups, Groups], held: Floats, chosen: Mask, size: int, seconds: Floats
+    ) -> None:
+        """Add to ``seconds``, in place, those of a collective of the chosen rows in groups of all replicas and of those
+        of experts, with ``size`` bytes for each parameter ``held`` [2, rows, ...]."""
+        for axis, group, parameters in zip(REPLICA_AXES, groups, held, strict=True):
+            which = np.flatnonzero(chosen & (group.ranks > 1))
+            if len(which):
+                stride = group.stride[which]
+                shared = interleaved(self.fabric, stride, self.sharing)[:, None]
+                seconds[which] += on_axis(self.exchange_time, axis)(
+                    kind,
+                    self.rows.algorithm[which],
+                    group.ranks[which],
+                    distance(self.fabric, stride),
+                    self.rows.exchange[which],
+                    parameters[which] * shared * size,
+                )
 
 
 def replica_groups(rows: Strategies, node_ranks: int) -> tuple[tuple[Groups, Groups], tuple[Groups, Groups]]:
@@ -437,14 +420,14 @@ def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Overla
     return Overlap(np.where(by_unit, early, none), late, np.where(by_unit, lead, none))
 
 
-def shares(rows: Strategies, held: Held, sharers: Ints) -> Floats:
-    """Return the parameters whose optimizer state a rank keeps, where each is shared out among ``sharers`` replicas
-    [rows]: [rows, stages].
+def shares(rows: Strategies, held: Floats, sharers: Ints) -> Floats:
+    """Return the parameters whose optimizer state a rank keeps of ``held`` [2, rows, stages], where each is shared out
+    among ``sharers`` replicas [rows]: [rows, stages].
 
     Experts, which fewer replicas hold, are shared out among those.
     """
     among_experts = np.maximum(sharers // rows.ep, 1)
-    kept: Floats = held.dense / sharers[:, None] + held.experts / among_experts[:, None]
+    kept: Floats = held[0] / sharers[:, None] + held[1] / among_experts[:, None]
     return kept
 
 
@@ -566,13 +549,17 @@ def tied_seconds(sums: Sequence[TiedSum], rows: int, stages: int) -> Floats:
 def _slowest(fabric: Fabric, pair: Pair, ranks: Ints, stages: Sequence[int]) -> tuple[Floats, Floats]:
     """Return the bytes per second and the seconds of latency, each the worst over neighbouring holders in the ring of
     ``stages``, of ``ranks`` ranks a stage: [rows] each."""
-    apart = sorted({*np.diff(stages).tolist(), stages[-1] - stages[0]})
-    pairs = {}
-    for stride in np.unique(distance(fabric, np.multiply.outer(apart, ranks))).tolist():
-        pairs[stride] = pair(stride)
-    lines = [[pairs[stride] for stride in distance(fabric, steps * ranks).tolist()] for steps in apart]
-    rate, latency = np.array(lines, np.float64).transpose(2, 0, 1)
+    apart = [*np.diff(stages).tolist(), stages[-1] - stages[0]]
+    rate, latency = _pairs(pair, distance(fabric, np.multiply.outer(apart, ranks)))
     return rate.min(axis=0), latency.max(axis=0)
+
+
+def _pairs(pair: Pair, strides: Ints) -> tuple[Floats, Floats]:
+    """Return the bytes per second and the seconds of latency between stages at each stride, each as ``strides``; every
+    stride is asked for once."""
+    different, place = np.unique(strides, return_inverse=True)
+    rate, latency = np.array([pair(int(stride)) for stride in different], np.float64).T
+    return rate[place].reshape(strides.shape), latency[place].reshape(strides.shape)
 
 
 # Sends of a stage to the next.
@@ -622,12 +609,9 @@ def send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
         return np.full(len(rows), np.inf), np.zeros(len(rows))
     ranks = rows.replicas * rows.tp
     if job.shares is not None:
-        rate, latency = np.array([job.shares.shift(stride) for stride in ranks.tolist()]).T
-        return rate, latency
-    strides, row = np.unique(distance(job.fabric, ranks), return_inverse=True)
+        return _pairs(job.shares.shift, ranks)
     pair = partial(undivided_pair, job.fabric) if isinstance(job.pricing, GroupPrices) else job.fabric.message
-    rate, latency = np.array([pair(int(stride)) for stride in strides]).T
-    return rate[row], latency[row]
+    return _pairs(pair, distance(job.fabric, ranks))
 
 
 def _faster(rows: Strategies, crossing: Crossing, gathering: Floats, rate: Floats, latency: Floats) -> Sends:
@@ -665,8 +649,8 @@ class StageExchanges(NamedTuple):
     """Collectives of tensor parallelism in a pass, repeated forward passes included: [rows, chunks] each."""
     experts: PassExchanges
     """Those of expert parallelism."""
-    held: Held
-    """Parameters of a rank when nothing is sharded, each [rows, chunks]."""
+    held: Floats
+    """Parameters of a rank when nothing is sharded, of all replicas and of experts: [2, rows, chunks]."""
     replicas: ReplicaExchanges
     token_gradients: Floats
     """Once a step, gradients that the ranks of a tensor group have of their own tokens only: [rows, stages]."""
@@ -722,7 +706,7 @@ def stage_times(
         gather=within.gather,
         exchange=after,
         tied=tied_seconds(exchanges.tied, len(rows), stages),
-        update=_update(job, rows, exchanges.held.by_stage(stages)),
+        update=_update(job, rows, by_stage(exchanges.held, stages)),
     )
 
 
@@ -742,9 +726,9 @@ def _passes(job: Job, rows: Strategies, edges: Ints, *, sharing: bool) -> tuple[
     return forward, backward, waits, waits_back
 
 
-def _update(job: Job, rows: Strategies, held: Held) -> Floats:
-    """Return the seconds of the optimizer on the parameters that a rank of each stage owns, those that no operator uses
-    on the first: [rows, stages]."""
+def _update(job: Job, rows: Strategies, held: Floats) -> Floats:
+    """Return the seconds of the optimizer on the parameters that a rank of each stage owns of ``held`` [2, rows,
+    stages], those that no operator uses on the first: [rows, stages]."""
     sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks)
     updated = shares(rows, held, sharers)
     updated[:, 0] += job.graph.unused_parameters / sharers
@@ -770,10 +754,8 @@ def stage_exchanges(
     experts = PassExchanges(*sums.get("expert", [np.zeros_like(tensor.forward)] * 2))
     begins = np.searchsorted(model.starts, edges[:-1])
     blocks = model.held_blocks(combination)
-    held = Held(*(np.add.reduceat(parameters, begins, axis=1)[row] for parameters in blocks))
-    first = Held(*(parameters[:, begins][row] for parameters in blocks))
-    blocking = job.blocks(rows.exchange)
-    prices = ReplicaPrices(settings, rows, fabric, exchange_time, sharing, blocking)
+    held, first = np.add.reduceat(blocks, begins, axis=2)[:, row], blocks[:, :, begins][:, row]
+    prices = ReplicaPrices(settings, rows, fabric, exchange_time, sharing, job.blocks(rows.exchange))
     alone = np.where(columns["sequenced"] & ~columns["divided"] & 1, columns["parameters"], 0)[None, :]
     nbytes = model.sums(alone, edges).reshape(-1, stages).sum(axis=0) * float(settings.gradient_bytes)
     return StageExchanges(

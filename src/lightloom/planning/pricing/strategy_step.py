@@ -32,7 +32,7 @@ from lightloom.planning.pricing.group_prices import (
     divides,
     live_axes,
 )
-from lightloom.planning.pricing.job import Held, Job, sent_ratio
+from lightloom.planning.pricing.job import Job, by_stage, sent_ratio
 from lightloom.planning.pricing.step import (
     GATHER,
     AxisTimes,
@@ -93,25 +93,24 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     settings, stages = job.settings, rows.stages
     combination, row = combinations(rows)
     begins = np.searchsorted(job.model.starts, edges[:-1])
-    chunks = Held(*(np.add.reduceat(held, begins, axis=1) for held in job.model.held_blocks(combination)))
-    held = Held(*(column[row] for column in chunks.by_stage(stages)))
-    held.dense[:, 0] += job.graph.unused_parameters
+    held = by_stage(np.add.reduceat(job.model.held_blocks(combination), begins, axis=2), stages)[:, row]
+    held[0, :, 0] += job.graph.unused_parameters
     sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks)
-    shared = shares(rows, held, sharers)
+    shared, total = shares(rows, held, sharers), held.sum(axis=0)
     parameter, gradient = settings.sharded_parameter_bytes, settings.sharded_gradient_bytes
     master = settings.stored_parameter_bytes + settings.optimizer_state_bytes
     alike = shared * (master + settings.stored_parameter_bytes)
     largest, once = _largest_unit(job, rows, edges), settings.zero_2_exchange == "step"
     states = [
-        (NONE, held.total * (master + settings.gradient_bytes)),
-        (ZERO_1, shared * master + held.total * (parameter + settings.gradient_bytes)),
-        (ZERO_2, alike + held.total * parameter + (held.total if once else largest) * gradient),
+        (NONE, total * (master + settings.gradient_bytes)),
+        (ZERO_1, shared * master + total * (parameter + settings.gradient_bytes)),
+        (ZERO_2, alike + total * parameter + (total if once else largest) * gradient),
     ]
     # Units that are gathered for the moment, and the gradients of one that are reduced.
     at_once = (settings.prefetch + 1) * parameter + gradient
     gathered = np.where(rows.plain[:, None], 0.0, largest * at_once)
     choices = [(rows.sharding == sharding)[:, None] for sharding, _ in states]
-    kept = held.total * job.kept_bytes(rows.exchange)[:, None]
+    kept = total * job.kept_bytes(rows.exchange)[:, None]
     return kept + np.select(choices, [nbytes for _, nbytes in states], alike + gathered)
 
 
@@ -119,7 +118,7 @@ def _largest_unit(job: Job, rows: Strategies, edges: Ints) -> Floats:
     """Return the parameters that a rank holds of the largest block of each stage, when nothing is sharded: [rows,
     stages]."""
     combination, row = combinations(rows)
-    blocks = job.model.held_blocks(combination).total
+    blocks = job.model.held_blocks(combination).sum(axis=0)
     chunks = np.maximum.reduceat(blocks, np.searchsorted(job.model.starts, edges[:-1]), axis=1)
     largest: Floats = chunks.reshape(len(chunks), -1, rows.stages).max(axis=1)[row]
     return largest
@@ -217,41 +216,25 @@ def simulate(job: Job, strategy: Strategy) -> StrategyStep:
     job = on_divided_channels(job, strategy)
     uses: list[ExchangeUse] = []
     stages = _pipelined(job, strategy, uses)
-    played = stages.play()
     return StrategyStep(
-        step_time=played.step_time,
-        breakdown=played.breakdown(),
+        step_time=stages.step_time,
+        breakdown=stages.breakdown(),
         communication_time=stages.transmission,
         exchanges=largest_uses(uses),
         stages=stages,
-        spent=played.spent,
+        spent=stages.spent,
         division=None if job.shares is None else job.shares.division,
     )
 
 
 def on_divided_channels(job: Job, strategy: Strategy) -> Job:
-    """Return the job as the strategy is priced there: its axes divide the channels of circuits that stand at once; the
-    job itself for data parallelism alone and where nothing is divided."""
-    return job if strategy.plain else divided(job, strategy, lambda priced: stage_seconds(priced, strategy))
-
-
-_CLOSE = 0.99
-"""Divisions are not priced by schedules that would be faster by less than this."""
-
-
-def divided(job: Job, strategy: Strategy, step_time: Callable[[Job], float]) -> Job:
-    """Return the job on channels that the strategy's axes divide as is best for it; the job itself where nothing is
-    divided.
-
-    Args:
-        job: at prices of groups on all channels.
-        strategy: other than data parallelism alone.
-        step_time: seconds of the strategy's step at a job's prices.
+    """Return the job as the strategy is priced there: its axes divide the channels of circuits that stand at once as is
+    best for it; the job itself for data parallelism alone and where nothing is divided.
 
     Raises:
         UnsupportedError: there are fewer channels than the axes need.
     """
-    axes, fabric = live_axes(strategy), job.fabric
+    axes, fabric = () if strategy.plain else live_axes(strategy), job.fabric
     if not axes or job.shares is not None or not isinstance(job.pricing, GroupPrices) or not divides(fabric):
         return job
     if len(axes) == 1 and job.phased(np.array(strategy.exchange)):
@@ -264,7 +247,12 @@ def divided(job: Job, strategy: Strategy, step_time: Callable[[Job], float]) -> 
             f"circuits of {names} groups that stand at once need {needed} {what} of every link; the fabric has "
             f"{fabric.shared_channels}"
         )
+    step_time = partial(stage_seconds, strategy=strategy)
     return _DivisionSearch(job, job.pricing, Divisions(fabric, axes), step_time).best()
+
+
+_CLOSE = 0.99
+"""Divisions are not priced by schedules that would be faster by less than this."""
 
 
 @dataclass(frozen=True)
@@ -335,7 +323,7 @@ class _DivisionSearch:
 def stage_seconds(job: Job, strategy: Strategy) -> float:
     """Return the step time in seconds of a strategy other than data parallelism alone, at the prices of the job, whose
     channels are divided already where they are."""
-    return _pipelined(job, strategy).seconds
+    return _pipelined(job, strategy).step_time
 
 
 def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> PipelinedStep:
@@ -343,8 +331,7 @@ def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = No
     there is one; ``uses``, where given, is extended by the collectives."""
     last = None
     if strategy.last_samples != strategy.samples:
-        smaller = strategy._replace(micro_batch=0, micro_batches=1, global_batch=strategy.dp * strategy.last_samples)
-        last = exact_stage_times(job, smaller)
+        last = exact_stage_times(job, strategy.last_micro_batch)
     times = exact_stage_times(job, strategy, uses)
     share = job.fabric.arithmetic_share
     return PipelinedStep(times=times, micro_batches=strategy.micro_batches, last=last, arithmetic_share=share)
@@ -390,7 +377,7 @@ def step_seconds(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Flo
         PipelinedStep(times=times.row(row), micro_batches=count, arithmetic_share=share)
         for row, count in enumerate(rows.micro_batches.tolist())
     )
-    return np.array([step.seconds for step in steps])
+    return np.array([step.step_time for step in steps])
 
 
 def data_parallel_seconds(job: Job, strategy: Strategy) -> float:

@@ -50,7 +50,7 @@ from lightloom.planning.reconfiguration.phases import (
 )
 from lightloom.planning.simulation.engine import run
 from lightloom.planning.simulation.link_turns import SwitchTurns
-from lightloom.planning.simulation.pipelined import PipelinedStep, PlayedStep, StageTimes, lower_pipelined
+from lightloom.planning.simulation.pipelined import PipelinedStep, StageTimes, lower_pipelined
 from lightloom.planning.simulation.placed_step import PlacedStep
 from lightloom.planning.simulation.switch_verify import verify_switching
 
@@ -71,16 +71,10 @@ class SwitchedStep:
     times: PhasedTimes
     """Seconds of its parts for every way to share out the planes."""
 
-    @cached_property
-    def played(self) -> PlayedStep:
-        """Duration of the step, and the seconds of the rank of each stage by what they are spent on, turns of the
-        switch included."""
-        return self.stages.play()
-
     @property
     def step_time(self) -> float:
         """Duration of the step, in seconds."""
-        return self.played.step_time
+        return self.stages.step_time
 
     @cached_property
     def turning(self) -> tuple[Phase, ...]:
@@ -92,7 +86,7 @@ class SwitchedStep:
     @property
     def exposed(self) -> float:
         """Seconds of a step that the rank of the first stage waits for turns of the switch."""
-        return float(self.played.spent["switch_turn_s"][0])
+        return float(self.stages.spent["switch_turn_s"][0])
 
 
 @dataclass(frozen=True)
@@ -564,11 +558,11 @@ def simulate_in_step(job: Job, strategy: Strategy, prices: PlanePrices) -> Strat
     exact_stage_times(shared, strategy, uses)
     return SwitchedStrategyStep(
         step_time=best.step_time,
-        breakdown=best.played.breakdown(),
+        breakdown=best.stages.breakdown(),
         communication_time=best.stages.transmission,
         exchanges=largest_uses(uses),
         stages=best.stages,
-        spent=best.played.spent,
+        spent=best.stages.spent,
         in_step=in_step,
         job=shared,
     )

@@ -37,14 +37,22 @@ from lightloom.planning.parallelism.strategy_space import (
     ZERO_3,
     Strategies,
     Strategy,
-    node_replicas,
 )
 from lightloom.planning.pricing.collective_prices import LowerPrice, PriceLine, undominated
 from lightloom.planning.pricing.group_prices import GroupPrices, Pricing, circuits_stand, divides, slope
 from lightloom.planning.pricing.job import Job, sent_ratio
 from lightloom.planning.pricing.placed_space import PartTable, PlacedRows, blocks, shared_state_bytes, state_bytes
-from lightloom.planning.pricing.step import Group, distance, has_ring, served, stage_times, unique_groups
+from lightloom.planning.pricing.step import (
+    Group,
+    distance,
+    has_ring,
+    replica_groups,
+    served,
+    stage_times,
+    unique_groups,
+)
 from lightloom.planning.pricing.strategy_step import stage_memory
+from lightloom.planning.simulation.link_turns import Groups
 from lightloom.planning.simulation.pipelined import StageTimes
 from lightloom.planning.simulation.placed_step import updated_parameters
 
@@ -59,26 +67,21 @@ _NO_LINE = PriceLine(np.inf, 0.0, np.inf, 0.0)
 def admitted(job: Job, strategies: Strategies) -> Mask:
     """Return True for rows all of whose collectives their groups can have on the fabric, context rings and circuits of
     all axes included: [rows]."""
-    replicas = strategies.replicas
-    none, holders, shared = np.zeros(len(strategies), np.int64), replicas // strategies.ep, strategies.ep > 1
-    beside, tp, stride = np.ones_like(replicas), strategies.tp, strategies.tp * strategies.ep
+    tp, exchange, none = strategies.tp, strategies.exchange, np.zeros(len(strategies), np.int64)
     replicated, hybrid = strategies.sharding == NONE, strategies.sharding == HYBRID
-    sharded, exchange = ~replicated & ~hybrid, strategies.exchange
-    within = node_replicas(replicas, tp, job.fabric.node_ranks)
-    kinds: tuple[tuple[Kind, Mask, Ints, Ints, Ints], ...] = (
-        ("all-reduce", replicated, replicas, tp, exchange),
-        ("all-gather", sharded, replicas, tp, exchange),
-        ("reduce-scatter", sharded, replicas, tp, exchange),
-        ("all-gather", hybrid, within, tp, exchange),
-        ("reduce-scatter", hybrid, within, tp, exchange),
-        ("all-reduce", hybrid, replicas // within, tp * within, exchange),
-        ("all-reduce", strategies.tp > 1, strategies.tp, beside, none),
-        ("reduce-scatter", strategies.sequence_parallel, strategies.tp, beside, none),
-        ("all-gather", strategies.sequence_parallel, strategies.tp, beside, none),
-        ("all-to-all", shared, strategies.ep, tp, none),
-        ("all-reduce", shared & replicated, holders, stride, exchange),
-        ("all-gather", shared & sharded, holders, stride, exchange),
-        ("reduce-scatter", shared & sharded, holders, stride, exchange),
+    (in_pass, experts), (once, _) = replica_groups(strategies, job.fabric.node_ranks)
+    tensor = Groups(tp, np.ones_like(tp))
+    kinds: tuple[tuple[Kind, Mask, Groups, Ints], ...] = (
+        ("all-reduce", replicated | hybrid, once, exchange),
+        ("all-gather", ~replicated, in_pass, exchange),
+        ("reduce-scatter", ~replicated, in_pass, exchange),
+        ("all-reduce", tp > 1, tensor, none),
+        ("reduce-scatter", strategies.sequence_parallel, tensor, none),
+        ("all-gather", strategies.sequence_parallel, tensor, none),
+        ("all-to-all", strategies.ep > 1, Groups(strategies.ep, tp), none),
+        ("all-reduce", replicated, experts, exchange),
+        ("all-gather", ~replicated, experts, exchange),
+        ("reduce-scatter", ~replicated, experts, exchange),
     )
     # Light that is added up on its way cannot be sent to one rank.
     found: Mask = np.full(len(strategies), not job.fabric.in_network_reduction) | (strategies.pp == 1)
@@ -89,10 +92,10 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
             # Circuits that stand beside those of other axes serve one collective.
             others = np.maximum.reduce([strategies.tp, strategies.pp, strategies.ep, strategies.cp]) > 1
             found &= ~(others & job.phased(strategies.exchange))
-    for kind, wanted, ranks, between, by in kinds:
-        which = np.flatnonzero(wanted & (ranks > 1))
-        spread = distance(job.fabric, between[which])
-        columns = (strategies.algorithm[which], ranks[which], spread, by[which])
+    for kind, wanted, groups, by in kinds:
+        which = np.flatnonzero(wanted & (groups.ranks > 1))
+        spread = distance(job.fabric, groups.stride[which])
+        columns = (strategies.algorithm[which], groups.ranks[which], spread, by[which])
         found[which] &= served(job.pricing, kind, strategies.algorithms, *columns)
     return found
 
@@ -440,30 +443,25 @@ def _exchange(job: Job, rows: PlacedRows, parameters: float) -> Floats:
     return sending + np.where(nbytes > 0, latency, 0.0)
 
 
-def structure_bound(job: Job, plan: HybridPlan, ratio: float) -> float:
-    """Return the seconds that no circuits make the plan's step fall below.
+def placed_bound(job: Job, plan: HybridPlan, ratio: float, circuits: GroupCircuits | None = None) -> float:
+    """Return the seconds that the plan's step takes at least, over the circuits that are granted to it or, without
+    them, over any.
 
     Args:
         job: where it runs.
         plan: placed.
         ratio: bytes of a gradient as float32 for each byte sent to the next group.
+        circuits: those granted.
     """
-    link, flows = fastest_link(job.fabric), _flows(job, plan, ratio)
-    sending = np.diagonal(flows[0], plan.k) / link.rate + exchange_latency(job.fabric, plan.k)
-    step, gradient = _path(job, plan, plan.balanced.nbytes / link.rate + link.latency, sending)
-    total, gradients = (_bytes(job, plan, sent) for sent in flows)
-    return ROUNDING * max(step, total, gradient + gradients)
-
-
-def circuits_bound(job: Job, plan: HybridPlan, circuits: GroupCircuits, ratio: float) -> float:
-    """Return the seconds that the plan's step takes at least over the circuits that are granted to it; arguments as
-    above."""
     link, k, flows = fastest_link(job.fabric), plan.k, _flows(job, plan, ratio)
     rate, latency = np.full((k, 2 * k), link.rate), np.full((k, 2 * k), link.latency)
-    pipe, fastest = (circuits.source, circuits.destination), circuits.bandwidth.max(axis=0)
-    lit = fastest > 0
-    rate[circuits.source[lit], circuits.destination[lit]] = fastest[lit]
-    latency[circuits.source[lit], circuits.destination[lit]] = circuits.latency[lit]
+    if circuits is None:
+        total, gradients = (_bytes(job, plan, sent) for sent in flows)
+    else:
+        pipes, fastest = (circuits.source, circuits.destination), circuits.bandwidth.max(axis=0)
+        total, gradients = (_busiest(circuits, sent[pipes]) for sent in flows)
+        lit = tuple(end[fastest > 0] for end in pipes)
+        rate[lit], latency[lit] = fastest[fastest > 0], circuits.latency[fastest > 0]
     reader = np.repeat(np.arange(plan.balanced.size), np.diff(plan.balanced.parent_start))
     ways = plan.placement.device[plan.balanced.parent], plan.placement.device[reader]
     # A gradient takes the other pipe; the better of both ways stands for both.
@@ -471,7 +469,6 @@ def circuits_bound(job: Job, plan: HybridPlan, circuits: GroupCircuits, ratio: f
     backward = latency[ways[::-1]] + plan.balanced.nbytes / rate[ways[::-1]]
     sending = np.diagonal(flows[0], k) / np.diagonal(rate, k) + exchange_latency(job.fabric, k)
     step, gradient = _path(job, plan, np.minimum(forward, backward), sending)
-    total, gradients = (_busiest(circuits, sent[pipe]) for sent in flows)
     return ROUNDING * max(step, total, gradient + gradients)
 
 

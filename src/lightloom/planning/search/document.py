@@ -79,12 +79,12 @@ def verdict(plan: Plan) -> Verdict | None:
     saved = encode = decode = nbytes = compressed = 0.0
     for kind, size in ((each.kind, each.nbytes) for each in other.result.plan.exchanges):
         if _carried(plan.prices, kind, size) is not None:
-            saved += other.prices.cost(kind, size)[0].transmission
+            saved += other.prices(kind, size).cost.transmission
             nbytes += size
     for kind, size in ((each.kind, each.nbytes) for each in plan.result.plan.exchanges):
         prices = _carried(plan.prices, kind, size)
         if prices is not None:
-            ours = prices.cost(kind, size)[0]
+            ours = prices(kind, size).cost
             saved -= ours.transmission
             encode, decode = encode + ours.encode, decode + ours.decode
             compressed += prices.sent_nbytes(kind, size)
@@ -183,7 +183,8 @@ def _how_near(winner: Plan) -> str:
     if winner.prices is None or winner.result is None or not winner.exchanges:
         return ""
     exchange = winner.exchanges[0]
-    cost, bound = winner.prices.cost(exchange.kind, exchange.nbytes)
+    priced = winner.prices(exchange.kind, exchange.nbytes)
+    cost, bound = priced.cost, priced.bound
     times, repeated = bound.ratio(cost) or 1.0, bound.repeated_ratio(cost)
     without = f" ({repeated:.2f} times without set-up)" if repeated else ""
     stays = winner.cluster.fabric.setup_time and not winner.result.busy_time["reconfiguration"]
@@ -203,7 +204,7 @@ def _other_algorithm(search: PlanSearch) -> str:
     own, exchange = winner.algorithm.removesuffix("-striped"), winner.exchanges[0]
     for plan in search.ranking[1:]:
         if plan.strategy == winner.strategy and plan.algorithm.removesuffix("-striped") != own and plan.prices:
-            ours, theirs = (each.cost(exchange.kind, exchange.nbytes)[0] for each in (winner.prices, plan.prices))
+            ours, theirs = (each(exchange.kind, exchange.nbytes).cost for each in (winner.prices, plan.prices))
             return (
                 f"{plan.algorithm}, the next best, needs {format_time(theirs.time)} for it "
                 f"({_parts(theirs)} against {_parts(ours)})"
@@ -503,23 +504,6 @@ def regranted_json(step: RegrantedStep) -> dict[str, Any]:
     }
 
 
-def coding_json(exchange: PricedExchange, ranks: int) -> dict[str, Any]:
-    """Return a method's ratio among so many replicas, and the rates and source of its engine, in plain types."""
-    engine = exchange.coder
-    return {
-        "codec": exchange.name,
-        "ratio": exchange.ratio(ranks),
-        "source": exchange.sizes,
-        "engine": engine.name,
-        "placement": engine.placement,
-        "encode_bytes_per_second": engine.encode,
-        "decode_bytes_per_second": engine.decode,
-        "encode_message_s": engine.encode_message,
-        "decode_message_s": engine.decode_message,
-        "engine_source": engine.source,
-    }
-
-
 def exchange_settings(exchange: PricedExchange) -> dict[str, Any]:
     """Return the settings of a method in plain types, of which the hash of the configuration is made."""
     engine = None if exchange.engine is None else exchange.engine.model_dump(mode="json")
@@ -530,9 +514,22 @@ def exchange_settings(exchange: PricedExchange) -> dict[str, Any]:
 def compression_json(plan: Plan) -> dict[str, Any] | None:
     """Return how the replicas of a plan code gradients, and what that changes where the same plan without was simulated
     too; None for gradients as they are."""
-    if plan.gradient_exchange is None:
+    exchange, effect = plan.gradient_exchange, verdict(plan)
+    if exchange is None:
         return None
-    effect, coding = verdict(plan), coding_json(plan.gradient_exchange, replicas(plan))
+    engine = exchange.coder
+    coding = {
+        "codec": exchange.name,
+        "ratio": exchange.ratio(replicas(plan)),
+        "source": exchange.sizes,
+        "engine": engine.name,
+        "placement": engine.placement,
+        "encode_bytes_per_second": engine.encode,
+        "decode_bytes_per_second": engine.decode,
+        "encode_message_s": engine.encode_message,
+        "decode_message_s": engine.decode_message,
+        "engine_source": engine.source,
+    }
     if effect is None:
         return coding
     return coding | {

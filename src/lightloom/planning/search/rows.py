@@ -54,11 +54,10 @@ from lightloom.planning.search.bounds import (
     ROUNDING,
     admitted,
     bounds,
-    circuits_bound,
     coarse_bound,
     fastest_link,
     memory,
-    structure_bound,
+    placed_bound,
 )
 from lightloom.planning.search.plans import Counts, Plan, RefusedPlan
 from lightloom.planning.search.request import DATA_PARALLEL, KINDS, SearchRequest
@@ -108,8 +107,23 @@ def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) ->
 
     Micro-batches and recomputation are tried where they are pinned, or where devices hold a large part of the memory.
     """
-    rows, counts, refusals = _space(job, request, batches)
-    table, needed = PartTable(job.model), list[str]()
+    refusals, table, needed = list[str](), PartTable(job.model), list[str]()
+    in_line = [method.placed_ratio for method in job.exchanges if method.in_line]
+    try:
+        degree = peers(job.fabric)
+        rows, refused = placed_space(job.fabric, batches, request.quanta, (1.0, *in_line))
+    except UnsupportedError as error:
+        # No placed plans are simulated on this fabric.
+        none = PlacedRows.of([])
+        return SearchedRows(rows=none, bound=np.empty(0), counts=Counts(), refusals=[str(error)], needed=needed)
+    if len(in_line) < len(job.exchanges):
+        refusals.append("placed plans take codecs in line with the links only")
+    if refused:
+        refusals.append(
+            f"{refused} placed plans have groups without circuits between their devices, of a degree D of "
+            f"{degree}: expected D of at least 3, one circuit each way and one to the next group"
+        )
+    counts = Counts(rows=refused, refused=refused)
     rows = distinct(job, table, rows)
     look = coarse_bound(job, table, rows)
     memory, pins = job.accelerator.memory, dict(request.pins)
@@ -129,26 +143,6 @@ def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) ->
     counts += Counts(rows=len(rows), too_fine=int(fine.sum()), too_large=int((large & ~fine).sum()))
     kept = ~fine & ~large
     return SearchedRows(rows=rows.rows(kept), bound=look.bound[kept], counts=counts, refusals=refusals, needed=needed)
-
-
-def _space(job: Job, request: SearchRequest, batches: tuple[int, ...]) -> tuple[PlacedRows, Counts, list[str]]:
-    """Return every placed plan that the fabric may have, how many it cannot have, and a line for each reason; none
-    where it simulates no placed plans."""
-    try:
-        degree = peers(job.fabric)
-    except UnsupportedError as error:
-        return PlacedRows.of([]), Counts(), [str(error)]
-    refusals = []
-    in_line = [method.placed_ratio for method in job.exchanges if method.in_line]
-    if len(in_line) < len(job.exchanges):
-        refusals.append("placed plans take codecs in line with the links only")
-    rows, refused = placed_space(job.fabric, batches, request.quanta, (1.0, *in_line))
-    if refused:
-        refusals.append(
-            f"{refused} placed plans have groups without circuits between their devices, of a degree D of "
-            f"{degree}: expected D of at least 3, one circuit each way and one to the next group"
-        )
-    return rows, Counts(rows=refused, refused=refused), refusals
 
 
 # Placed rows one by one: partition, placement, circuits, step; and a tighter bound after each.
@@ -218,17 +212,22 @@ class PlacedPlans:
 
     def structure_bound(self, choice: PlacedChoice) -> float:
         """Return the seconds of the plan's step at least, whatever its circuits, earlier micro-batches included."""
-        plan = self.plan(choice)
-        return structure_bound(self._job, plan, choice.ratio) + _earlier_bound(plan, choice)
+        return self._bound(choice, None)
 
     def circuits_bound(self, choice: PlacedChoice) -> float:
         """Return the seconds that the plan's step takes at least over the circuits that are granted to it; where others
         may follow within the step, over any."""
+        circuits = self.circuits(choice)
+        return self._bound(choice, None if self._regrants else circuits)
+
+    def _bound(self, choice: PlacedChoice, circuits: GroupCircuits | None) -> float:
+        """Return the seconds of the plan's step at least over these circuits, over any without them."""
         plan = self.plan(choice)
-        if self._regrants:
-            self.circuits(choice)
-            return self.structure_bound(choice)
-        return circuits_bound(self._job, plan, self.circuits(choice), choice.ratio) + _earlier_bound(plan, choice)
+        # The busiest device computes each micro-batch before the last.
+        passes = plan.balanced.forward + plan.balanced.backward
+        busiest = float(np.bincount(plan.placement.device, passes, plan.k).max())
+        earlier = ROUNDING * (choice.micro_batches - 1) * busiest
+        return placed_bound(self._job, plan, choice.ratio, circuits) + earlier
 
     def circuits(self, choice: PlacedChoice) -> GroupCircuits:
         """Return the circuits, cached, that are granted to the plan."""
@@ -330,14 +329,6 @@ class PlacedPlans:
         """Return the graph with the samples of a group's micro-batch."""
         settings = self._job.settings.model_copy(update={"batch_per_rank": samples})
         return local_graph(self._job.graph, settings)
-
-
-def _earlier_bound(plan: HybridPlan, choice: PlacedChoice) -> float:
-    """Return the least seconds of the micro-batches before the last: the busiest device computes each; 0 where there is
-    one micro-batch."""
-    passes = plan.balanced.forward + plan.balanced.backward
-    busiest = float(np.bincount(plan.placement.device, passes, plan.k).max())
-    return ROUNDING * (choice.micro_batches - 1) * busiest
 
 
 _PLACED = KINDS.index("placed")

@@ -13,6 +13,7 @@ others, placed ones, as far as they are faster.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -101,13 +102,11 @@ def search(
     if prices is not None and len(clusters) != 1:
         raise ConfigError(f"prices for {len(clusters)} clusters: expected one cluster, whose they are")
     choices = {} if prices is None else {0: prices}
-    for batches in _batches(clusters, request):
-        try:
+    *larger, least = _batches(clusters, request)
+    for batches in larger:
+        with suppress(TooLargeError):
             return _searched(graph, clusters, request, batches, choices, advance)
-        except TooLargeError:
-            if request.global_batches is not None or batches == _least(clusters):
-                raise
-    raise AssertionError("the least batch ends the search")
+    return _searched(graph, clusters, request, least, choices, advance)
 
 
 def _batches(clusters: Sequence[Cluster], request: SearchRequest) -> list[tuple[int, ...]]:
@@ -115,16 +114,11 @@ def _batches(clusters: Sequence[Cluster], request: SearchRequest) -> list[tuple[
     before: from 32 samples a rank of the largest cluster down to one, unless the request states them."""
     if request.global_batches is not None:
         return [tuple(dict.fromkeys(request.global_batches))]
-    (least,) = _least(clusters)
+    least = max(cluster.ranks for cluster in clusters)
     if request.largest_batches:
         powers = range(_MOST_SAMPLES.bit_length())
         return [tuple(least << power for power in powers)]
     return [(least << power,) for power in reversed(range(LARGEST.bit_length()))]
-
-
-def _least(clusters: Sequence[Cluster]) -> tuple[int, ...]:
-    """Return, alone in a tuple, the least global batch: a sample for each rank of the largest cluster."""
-    return (max(cluster.ranks for cluster in clusters),)
 
 
 def _searched(
@@ -464,7 +458,7 @@ def _simulated(rows: ClusterRows, algorithm: Algorithm, strategy: Strategy) -> P
         return RefusedPlan(strategy=kind, algorithm=algorithm.name, compression=name, why=step.why)
     result = step.result
     assert result is not None
-    held = result.plan.memory.total + job.state_bytes(strategy) * job.parameters
+    held = result.plan.memory.total + job.kept_bytes(np.array(strategy.exchange)).item() * job.parameters
     return rows.plan(job, strategy, step, result.compute_time, held, result.sent_joules, method)
 
 

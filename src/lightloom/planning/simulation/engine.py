@@ -8,12 +8,14 @@ is never interrupted.
 import math
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from lightloom.collectives.bounds.lower_bound import Bound
 from lightloom.collectives.collective import Kind
 from lightloom.collectives.cost.price import Cost
 from lightloom.core.arrays import Floats, Ints
@@ -29,8 +31,7 @@ class DeadlockError(AssertionError):
     """Tasks wait for each other in a circle: the code that built them is wrong."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(NamedTuple):
     """A piece of work on one resource."""
 
     name: str
@@ -43,7 +44,7 @@ class Task:
     """Positions in the task list of the tasks that must end before this one starts."""
     priority: int = 0
     """Rank among ready tasks: the smaller number goes first."""
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = MappingProxyType({})
     """Values that a trace shows."""
 
 
@@ -214,6 +215,9 @@ class SlowedComputing:
 # these take.
 
 
+_UNBOUNDED = Bound(0.0, "nothing")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
     """Cost of a collective of some size on a fabric, and the circuits that it needs."""
@@ -224,6 +228,8 @@ class Priced:
     matches."""
     algorithm: str = ""
     """Name of the algorithm that carries the collective; of an exchange of several phases, that of the largest."""
+    bound: Bound = _UNBOUNDED
+    """Lower bound of the seconds, where the cost was held against one."""
 
 
 Price = Callable[[Kind, float], Priced]
@@ -251,7 +257,7 @@ def lower(
             builder.exchange(*following.popleft())
     if overlap:
         return _slowed(builder.tasks, arithmetic_share), priced
-    in_a_row = [replace(task, after=(index - 1,) if index else ()) for index, task in enumerate(builder.tasks)]
+    in_a_row = [task._replace(after=(index - 1,) if index else ()) for index, task in enumerate(builder.tasks)]
     return in_a_row, priced
 
 
@@ -331,16 +337,7 @@ class _PlanTasks:
     def _append(self, task: Task, *after: int) -> int:
         """Add a task behind the last of its resource and those of ``after``; returns its place in the list."""
         before = (self._last[task.resource],) if task.resource in self._last else ()
-        self.tasks.append(
-            Task(  # several times as fast as ``replace``
-                name=task.name,
-                resource=task.resource,
-                category=task.category,
-                duration=task.duration,
-                after=tuple(dict.fromkeys(before + after)) if after else before,
-                details=task.details,
-            )
-        )
+        self.tasks.append(task._replace(after=tuple(dict.fromkeys(before + after)) if after else before))
         self._last[task.resource] = len(self.tasks) - 1
         return len(self.tasks) - 1
 
@@ -375,7 +372,7 @@ def _slowed(tasks: list[Task], share: float) -> list[Task]:
         ends[index] = begin + task.duration
         if task.resource == "compute":
             ends[index] = computing.end(begin, task.duration)
-            slower[index] = replace(task, duration=ends[index] - begin)
+            slower[index] = task._replace(duration=ends[index] - begin)
         elif task.category == "transmission":
             computing.exchange(begin, ends[index])
     return slower

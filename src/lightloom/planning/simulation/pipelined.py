@@ -19,8 +19,9 @@ hidden part takes from computing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import NamedTuple, Self
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -83,7 +84,7 @@ class StageTimes:
         return type(self)(**{each.name: getattr(self, each.name)[index] for each in fields(self)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PipelinedStep:
     """A step of stages whose micro-batches are alike, but for the last one, which may be smaller."""
 
@@ -108,38 +109,43 @@ class PipelinedStep:
         return slowing(beside, self.times.early_exchange, self.arithmetic_share)
 
     @property
-    def seconds(self) -> float:
-        """Seconds until the last stage has updated its parameters, as :meth:`play` finds them, and nothing else."""
-        return float(self._ends()[0].max())
+    def step_time(self) -> float:
+        """Seconds until the last stage has updated its parameters."""
+        return float(self._played[0].max())
 
-    def play(self) -> PlayedStep:
-        """Return when the step ends and what the rank of each stage spends it on.
-
-        Compiled; equal to running the tasks of ``pipelined_tasks.lower_pipelined``.
-        """
+    @cached_property
+    def spent(self) -> Mapping[str, Floats]:
+        """Seconds of the rank of each stage by the keys of :data:`SPENT`, each [stages]; they add up to the step."""
         times, slowed = self.times, self.slowed
-        ends, sending, waiting, exchanging, turning = self._ends()
-        step_time = float(ends.max())
+        ends, sending, waiting, exchanging, turning = self._played
 
         def both(kind: str) -> Floats:
             return self.pass_seconds(f"forward{kind}") + self.pass_seconds(f"backward{kind}")
 
-        spent = {
+        return {
             "compute_s": both("") + slowed.reshape(-1, len(ends)).sum(axis=0),
             "tensor_and_expert_exchange_s": both("_exchange"),
             "context_exchange_s": both("_ring"),
             "parameter_gather_s": both("_gather") + times.gather,
             "pipeline_send_s": sending,
-            "bubble_s": waiting + (step_time - ends),
+            "bubble_s": waiting + (self.step_time - ends),
             "gradient_exchange_s": exchanging + times.exchange + times.tied,
             "switch_turn_s": turning,
             "update_s": times.update,
         }
-        return PlayedStep(step_time, spent)
 
-    def _ends(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-        """Return when each stage ends, and the seconds that it sends, waits, exchanges gradients and turns until then:
-        [stages] each."""
+    def breakdown(self) -> dict[str, float]:
+        """Return the seconds of a rank, the mean over all stages, by the parts of ``Timeline.breakdown``; they add up
+        to the step."""
+        parts = dict.fromkeys(("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s"), 0.0)
+        for name, seconds in self.spent.items():
+            parts[SPENT[name]] += float(seconds.mean())
+        return parts
+
+    @cached_property
+    def _played(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        """When each stage ends, and the seconds that it sends, waits, exchanges gradients and turns until then, each
+        [stages]; compiled, equal to running the tasks of :func:`lower_pipelined`."""
         from lightloom.planning.simulation.kernels import play
 
         times, last, slowed = self.times, self.last or self.times, self.slowed
@@ -171,23 +177,6 @@ class PipelinedStep:
         times = self.times
         once = (times.gather, times.early_exchange, times.late_exchange, times.exchange, times.tied)
         return within + sum(float(seconds.sum()) for seconds in once)
-
-
-class PlayedStep(NamedTuple):
-    """The outcome of a step of stages."""
-
-    step_time: float
-    """Seconds until the last stage has updated its parameters."""
-    spent: Mapping[str, Floats]
-    """Seconds of the rank of each stage by the keys of :data:`SPENT`, each [stages]; they add up to the step."""
-
-    def breakdown(self) -> dict[str, float]:
-        """Return the seconds of a rank, the mean over all stages, by the parts of ``Timeline.breakdown``; they add up
-        to the step."""
-        parts = dict.fromkeys(("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s"), 0.0)
-        for name, seconds in self.spent.items():
-            parts[SPENT[name]] += float(seconds.mean())
-        return parts
 
 
 SPENT: Mapping[str, str] = {
@@ -320,7 +309,7 @@ class _StageTasks:
         tasks = list(self._tasks)
         for index, source in self._awaits.items():
             end, place = self._ends[source]
-            tasks[index] = replace(tasks[index], after=(*tasks[index].after, end), priority=place)
+            tasks[index] = tasks[index]._replace(after=(*tasks[index].after, end), priority=place)
         return tasks
 
     def _pass(

@@ -321,36 +321,22 @@ class Stretches(NamedTuple):
     end: Floats
 
 
-class PlacedEvents(NamedTuple):
-    """Times of the nodes of a :class:`PlacedWork`, in seconds."""
-
-    ready: Floats
-    """[node] all that it waited for had happened."""
-    start: Floats
-    """Moment at which the node begins: [node]."""
-    end: Floats
-    """[node]; of a hop the last byte sent, which arrives ``nodes.delay`` later."""
-    stretches: Stretches
-    dark: Floats
-    """[reconfiguration, 2] from and to."""
-
-
-def placed_timeline(plan: HybridPlan, circuits: GroupCircuits, work: PlacedWork, events: PlacedEvents) -> Timeline:
+def placed_timeline(plan: HybridPlan, circuits: GroupCircuits, run: PlacedRun) -> Timeline:
     """Return every pass, transfer and reconfiguration of a group as intervals; a transfer that ran into the dark has
     several."""
     holds = [
         Interval(resource="micro-rings", category="reconfiguration", name=f"hold {hold}", start=start, end=end)
-        for hold, (start, end) in enumerate(events.dark.tolist())
+        for hold, (start, end) in enumerate(run.dark_periods.tolist())
     ]
-    transfers = _transfers(plan, circuits, work, events.stretches)
-    return Timeline.of([*_computing(plan, work, events), *transfers, *holds])
+    transfers = _transfers(plan, circuits, run.work, run.stretches)
+    return Timeline.of([*_computing(plan, run.work, run.state), *transfers, *holds])
 
 
-def _computing(plan: HybridPlan, work: PlacedWork, events: PlacedEvents) -> list[Interval]:
+def _computing(plan: HybridPlan, work: PlacedWork, state: State) -> list[Interval]:
     """Return the intervals in which devices compute: each sub-operator's two passes, and updates that take time."""
     balanced, device = plan.balanced, plan.placement.device
     label = [balanced.label(x) for x in range(balanced.size)]
-    start, end = events.start, events.end
+    start, end = state.start, state.end
     tasks = [
         (device[x], category, f"{label[x]} {category}", node)
         for category, nodes in (("forward", work.forward), ("backward", work.backward))
@@ -509,11 +495,17 @@ class PlacedRun:
         last = (sent, state.piece[sent], state.end[sent])
         return Stretches(*(np.concatenate(column) for column in zip(*self._stretches, last, strict=True)))
 
-    def dark_until(self, end: float) -> Floats:
-        """Return the beginning and end, cut off at ``end``, of each reconfiguration that began before it:
+    @property
+    def step_time(self) -> float:
+        """Seconds until the last event so far."""
+        return float(self.state.totals[1])
+
+    @property
+    def dark_periods(self) -> Floats:
+        """Beginning and end, cut off at the last event, of each reconfiguration that began before it:
         [reconfigurations, 2]."""
         dark = np.array(self.dark).reshape(-1, 2)
-        before: Floats = np.minimum(dark[dark[:, 0] < end], end)
+        before: Floats = np.minimum(dark[dark[:, 0] < self.step_time], self.step_time)
         return before
 
 
@@ -542,10 +534,8 @@ class PlacedStep:
     """Bytes over all pipes of a group, what is relayed once a hop."""
     memory: Floats
     """Bytes [k] that each device holds, as the placement counts."""
-    work: PlacedWork
-    """The work of the step."""
-    events: PlacedEvents
-    """Times of the work, of a step's last micro-batch."""
+    run: PlacedRun
+    """Work and its times, of a step's last micro-batch."""
     micro_batches: int = 1
     earlier: PlacedStep | None = None
     """The passes of each micro-batch before the last, which accumulate gradients."""
@@ -553,7 +543,7 @@ class PlacedStep:
     @cached_property
     def timeline(self) -> Timeline:
         """Every pass, transfer and reconfiguration of a group, on devices, circuits and micro-rings."""
-        last = placed_timeline(self.plan, self.circuits, self.work, self.events)
+        last = placed_timeline(self.plan, self.circuits, self.run)
         if self.earlier is None:
             return last
         period, before = self.earlier.step_time, self.earlier.timeline.intervals
@@ -566,7 +556,7 @@ class PlacedStep:
     def after(self, earlier: PlacedStep, count: int) -> PlacedStep:
         """Return the step of which this is the last micro-batch, after ``count`` others, one after the other.
 
-        Seconds and bytes are ``count`` times those of ``earlier`` more; memory, work and events stay those of this one.
+        Seconds and bytes are ``count`` times those of ``earlier`` more; memory and run stay those of this one.
         """
 
         def added(field: str) -> Any:
@@ -608,10 +598,8 @@ def simulate_placed(
     run = PlacedRun(work, plan.k, len(circuits.source))
     if circuits.timing is None:
         run.advance(np.inf, circuits.bandwidth[0])
-    elif regrant is None:
-        _run_cycle(run, circuits, circuits.timing)
     else:
-        _replan(run, circuits.timing, regrant)
+        _run_holds(run, circuits, circuits.timing, regrant)
     return _result(run, plan, circuits)
 
 
@@ -636,59 +624,47 @@ def simulate_best(plan: HybridPlan, fabric: Fabric, accelerator: Accelerator, se
     return min(steps, key=lambda step: step.step_time)
 
 
-def _run_cycle(run: PlacedRun, circuits: GroupCircuits, timing: Timing) -> None:
-    """Run the step while holds come round, each after a reconfiguration; UnsupportedError after :data:`MOST_HOLDS`."""
+def _run_holds(run: PlacedRun, circuits: GroupCircuits, timing: Timing, regrant: Regrant | None) -> None:
+    """Run the step while holds come round, each after a reconfiguration; UnsupportedError after :data:`MOST_HOLDS`.
+
+    With ``regrant`` every hold is granted from what waited when the counters were read, the controller's latency before
+    the hold before ended; where nothing waited, circuits stay and nothing is dark.
+    """
+    rate = circuits.bandwidth[0] if regrant is None else regrant(run.sent)
+    changed, early = True, max(timing.hold - timing.controller_latency, 0.0)
     for hold in range(MOST_HOLDS):
         start = hold * timing.period
-        if run.reconfigure(start, timing):
-            return
-        if run.advance(start + timing.period, circuits.bandwidth[hold % len(circuits.bandwidth)]):
-            return
-    raise _endless()
-
-
-def _replan(run: PlacedRun, timing: Timing, regrant: Regrant) -> None:
-    """Run the step with every hold granted from what waited when the counters were read, the controller's latency
-    before the hold before ended; where nothing waited, circuits stay and nothing is dark."""
-    rate, changed = regrant(run.sent), True
-    early = max(timing.hold - timing.controller_latency, 0.0)
-    for hold in range(MOST_HOLDS):
-        start = hold * timing.period
-        lit = start + timing.reconfiguration
+        lit, end = start + timing.reconfiguration, start + timing.period
         if run.reconfigure(start, timing) if changed else run.advance(lit, rate):
             return
+        if regrant is None:
+            if run.advance(end, circuits.bandwidth[hold % len(circuits.bandwidth)]):
+                return
+            continue
         if run.advance(lit + early, rate):
             return
         waiting = run.waiting
-        if run.advance(start + timing.period, rate):
+        if run.advance(end, rate):
             return
         changed = bool(waiting.any())
         rate = regrant(waiting) if changed else rate
-    raise _endless()
-
-
-def _endless() -> UnsupportedError:
-    """Return the error of a step that has not ended after :data:`MOST_HOLDS` holds."""
-    return UnsupportedError(f"the step has not ended after {MOST_HOLDS} holds: expected longer holds")
+    raise UnsupportedError(f"the step has not ended after {MOST_HOLDS} holds: expected longer holds")
 
 
 def _result(run: PlacedRun, plan: HybridPlan, circuits: GroupCircuits) -> PlacedStep:
     """Return the figures of the step that has run."""
-    work, state, stretches = run.work, run.state, run.stretches
-    step_time = float(state.totals[1])
-    dark, messages = run.dark_until(step_time), work.messages
+    work, messages, totals = run.work, run.work.messages, run.state.totals
     return PlacedStep(
         plan=plan,
         circuits=circuits,
-        step_time=step_time,
-        breakdown=dict(zip(_BREAKDOWN, state.totals[2:].tolist(), strict=True)),
-        busy_time=_busy_time(work, stretches, dark),
-        waited_for_circuits=float(state.totals[0]),
+        step_time=run.step_time,
+        breakdown=dict(zip(_BREAKDOWN, totals[2:].tolist(), strict=True)),
+        busy_time=_busy_time(work, run.stretches, run.dark_periods),
+        waited_for_circuits=float(totals[0]),
         relayed_bytes=float(messages.nbytes[messages.last > messages.first].sum()),
         sent_bytes=float(work.nodes.amount[work.nodes.pipe >= 0].sum()),
         memory=np.bincount(plan.placement.device, plan.balanced.memory, plan.k).astype(np.float64),
-        work=work,
-        events=PlacedEvents(state.ready, state.start, state.end, stretches, dark),
+        run=run,
     )
 
 

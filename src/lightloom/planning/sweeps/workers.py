@@ -81,7 +81,8 @@ def _collective_row(point: CollectivePoint, built: dict[str, Any]) -> Row:
         cost, bound = evaluation.cost, evaluation.bound
     else:
         prices = built.setdefault("prices", SchedulePrices(algorithm, fabric, point.cost_model))
-        cost, bound = prices.cost(collective.kind, collective.nbytes)
+        priced = prices(collective.kind, collective.nbytes)
+        cost, bound = priced.cost, priced.bound
     return {
         "time_s": cost.time,
         "energy_j": cost.energy,

@@ -15,12 +15,10 @@ Intervals of a line need no more wavelengths than the load. Arcs of a ring may (
 have load 2), and the fewest are hard to find (Garey, Johnson, Miller and Papadimitriou, 1980).
 """
 
-import zipfile
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from heapq import heappop, heappush
-from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -525,7 +523,7 @@ def _lowest_free_colours(pipes: _Pipes, pipe: Ints) -> Ints:
 # solver takes longer than most of them.
 #
 # The programme depends on nothing but the traffic and the channels of a link. Its source is part of the key, so that
-# no change of it meets an old optimum. Files are written aside and renamed; one that cannot be read is solved again.
+# no change of it meets an old optimum. Entries carry a digest, so that a damaged one is solved again.
 
 
 def cached_relaxation(traffic: Traffic, fabric: Fabric) -> Relaxation:
@@ -538,28 +536,14 @@ def cached_relaxation(traffic: Traffic, fabric: Fabric) -> Relaxation:
     digest = sha256(f"{_source_hash()} {traffic.ranks} {fabric.channels}".encode())
     for array in (traffic.source, traffic.destination, traffic.nbytes):
         digest.update(array.tobytes())
-    path = cache_directory() / "circuits" / f"{digest.hexdigest()[:16]}.npz"
-    relaxation = _read_cached(path, len(traffic))
-    if relaxation is None:
-        relaxation = relax(traffic, fabric)
-        content = BytesIO()
-        np.savez(content, service=relaxation.service, clockwise=relaxation.clockwise)
-        write_entry(path, content.getvalue())
-    return relaxation
-
-
-def _read_cached(path: Path, pairs: int) -> Relaxation | None:
-    """Return the cached relaxation; None where the file is missing, damaged or of another number of pairs."""
+    path = cache_directory() / "circuits" / f"{digest.hexdigest()[:16]}.f64"
     content = read_entry(path)
     if content is None:
-        return None
-    try:
-        with np.load(BytesIO(content), allow_pickle=False) as arrays:
-            relaxation = Relaxation(float(arrays["service"]), arrays["clockwise"])
-    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile):
-        return None
-    sound = relaxation.clockwise.shape == (pairs,) and relaxation.clockwise.dtype == np.float64
-    return relaxation if sound and relaxation.service > 0 else None
+        relaxation = relax(traffic, fabric)
+        write_entry(path, np.append(relaxation.clockwise, relaxation.service).tobytes())
+        return relaxation
+    values = np.frombuffer(content)
+    return Relaxation(float(values[-1]), values[:-1])
 
 
 @cache
