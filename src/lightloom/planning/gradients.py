@@ -23,8 +23,8 @@ from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.fields import Bandwidth, ComputeRate, Config, Seconds
 from lightloom.core.results import content_hash
 from lightloom.exchange.compression.inceptionn import BURST_BITS, CLOCK_HZ
-from lightloom.exchange.compression.profile import CodecProfile, CompressionProfile, cache_path, read_profile
-from lightloom.exchange.measuring import measured_rates
+from lightloom.exchange.compression.profile import CodecProfile, CompressionProfile, Rates, cache_path, read_profile
+from lightloom.exchange.measuring import KernelRates, measured_rates
 from lightloom.exchange.method import (
     CodedSums,
     ExchangeMethod,
@@ -122,16 +122,8 @@ def profiled_engine(profile: CompressionProfile, entry: CodecProfile) -> CodecEn
     codes and decodes fastest."""
     fastest = max(entry.host, key=lambda rates: rates.encode * rates.decode / (rates.encode + rates.decode))
     threads = f"{fastest.threads} thread{'s' if fastest.threads > 1 else ''}"
-    return CodecEngine(
-        name=LOCAL,
-        placement="host",
-        encode=fastest.encode,
-        decode=fastest.decode,
-        encode_message=fastest.encode_message or 0.0,
-        decode_message=fastest.decode_message or 0.0,
-        source=f"{profile.kernel} with {threads}, measured with the profile"
-        + ("" if fastest.encode_message is not None else "; an old profile, without the time of a message"),
-    )
+    old = "" if fastest.encode_message is not None else "; an old profile, without the time of a message"
+    return _host_engine(fastest, f"{profile.kernel} with {threads}, measured with the profile{old}")
 
 
 def local_engine(method: str) -> CodecEngine:
@@ -146,15 +138,20 @@ def local_engine(method: str) -> CodecEngine:
             f"this host's kernels for {method} were not measured; measure them with: lightloom exchange measure "
             f"'{method}'"
         )
+    return _host_engine(rates, f"{rates.kernel}, measured on this host", rates.flops)
+
+
+def _host_engine(rates: Rates | KernelRates, source: str, flops: float | None = None) -> CodecEngine:
+    """Return the engine of this host's kernels at measured rates; a message that was not timed takes no time."""
     return CodecEngine(
         name=LOCAL,
         placement="host",
         encode=rates.encode,
         decode=rates.decode,
-        encode_message=rates.encode_message,
-        decode_message=rates.decode_message,
-        flops=rates.flops,
-        source=f"{rates.kernel}, measured on this host",
+        encode_message=rates.encode_message or 0.0,
+        decode_message=rates.decode_message or 0.0,
+        flops=flops,
+        source=source,
     )
 
 
@@ -346,9 +343,12 @@ class PricedExchange:
     def least_share(self) -> float:
         """Return the least bytes sent along a schedule for each byte of float32, over sums of any number of gradients
         that were measured."""
-        (sizes,) = self.method.phases(self.gradient, 2)
-        least = min((nbytes for _, nbytes in sizes.nbytes_by_terms), default=sizes.nbytes)
-        return least / (VALUE_BYTES * max(self.gradient.values, 1))
+        return min(self._measured_bytes()) / (VALUE_BYTES * max(self.gradient.values, 1))
+
+    def _measured_bytes(self) -> list[float]:
+        """Return the bytes of coded sums of the whole gradient, for each number of gradients that was measured."""
+        (phase,) = self.method.phases(self.gradient, 2)
+        return [nbytes for _, nbytes in phase.nbytes_by_terms] or [phase.nbytes]
 
     def sent_bytes(self, kind: Kind, values: float, ranks: int) -> float:
         """Return the size in bytes of the plain collective of ``kind`` whose ranks send as many bytes as those of one
@@ -369,9 +369,7 @@ class PricedExchange:
     @property
     def placed_ratio(self) -> float:
         """Bytes of float32 for each byte of the largest sums that were measured: what placed plans divide by."""
-        (phase,) = self.method.phases(self.gradient, 2)
-        largest = max((nbytes for _, nbytes in phase.nbytes_by_terms), default=phase.nbytes)
-        ratio = VALUE_BYTES * self.gradient.values / largest
+        ratio = VALUE_BYTES * self.gradient.values / max(self._measured_bytes())
         # A codec that makes nothing smaller is still another plan.
         return nextafter(1, inf) if ratio == 1 else ratio
 

@@ -232,10 +232,6 @@ class SweepSite:
         content = content_hash([name, ranks, settings, description, why])
         return cls(name=name, ranks=ranks, settings=settings, place=place, why=why, content=content)
 
-    def columns(self, what: str) -> dict[str, Any]:
-        """Return the columns that identify the site in a row of a ``collective`` or of a ``plan``."""
-        return {"what": what, "site": self.name, "ranks": self.ranks, "settings": self.settings}
-
     @property
     def fabric(self) -> Fabric:
         """The fabric, or the fabric of the cluster; only where the site can be built."""
@@ -260,8 +256,9 @@ class _SitePoint:
 
     def columns(self) -> dict[str, Any]:
         """Return the columns that identify the point in its row, the site's included."""
+        place = {"site": self.site.name, "ranks": self.site.ranks, "settings": self.site.settings}
         names = [field.name for field in fields(self) if field.name not in _NO_COLUMNS]
-        return self.site.columns(self.what) | {_COLUMNS.get(name, name): getattr(self, name) for name in names}
+        return {"what": self.what} | place | {_COLUMNS.get(name, name): getattr(self, name) for name in names}
 
     @property
     def key(self) -> str:
@@ -397,33 +394,33 @@ def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSi
         candidates, refused = [], []
         for ranks, *values in product(block.ranks or (None,), *block.set.values()):
             settings = dict(zip(block.set, values, strict=True))
+            place, why = None, ""
             try:
-                candidates.append(_site(name, is_fabric, ranks, settings, folder))
+                place = _place(name, is_fabric, ranks, settings, folder)
             except UnknownNameError:
                 raise
             except InputError as error:
                 refused.append(error)
-                candidates.append(SweepSite.of(name, ranks or 0, _settings_text(settings), None, str(error)))
+                why = str(error)
+            count = ranks or (0 if place is None else place.ranks)
+            text = ", ".join(f"{field}={value}" for field, value in settings.items())
+            candidates.append(SweepSite.of(name, count, text, place, why))
         if len(refused) == len(candidates):
             raise refused[0]
         sites += candidates
     return sites
 
 
-def _site(name: str, is_fabric: bool, ranks: int | None, settings: Mapping[str, object], folder: Path) -> SweepSite:
+def _place(
+    name: str, is_fabric: bool, ranks: int | None, settings: Mapping[str, object], folder: Path
+) -> Fabric | Cluster:
     """Return a fabric or cluster with so many ranks, None for a cluster's own, and these settings; InputError where it
     cannot be built."""
     path = str(folder / name) if name.endswith((".yaml", ".yml")) else name
     if is_fabric:
         assert ranks is not None
-        return SweepSite.of(name, ranks, _settings_text(settings), load_fabric(path, ranks, settings))
-    cluster = load_cluster(path, {**settings, **({} if ranks is None else {"ranks": ranks})})
-    return SweepSite.of(name, cluster.ranks, _settings_text(settings), cluster)
-
-
-def _settings_text(settings: Mapping[str, object]) -> str:
-    """Return settings as ``field=value, ...``."""
-    return ", ".join(f"{field}={value}" for field, value in settings.items())
+        return load_fabric(path, ranks, settings)
+    return load_cluster(path, {**settings, **({} if ranks is None else {"ranks": ranks})})
 
 
 def _workload(spec: str, folder: Path) -> tuple[str, str]:
