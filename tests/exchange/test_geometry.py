@@ -22,11 +22,11 @@ def test_shares_divide_the_buffer(lengths: list[int], ranks: int, block: int) ->
     shares = cut_shares(geometry, ranks, block)
     covered = np.zeros(geometry.size, int)
     for rank in range(ranks):
-        slots = shares.slots(rank, geometry.size, torch.device("cpu")).numpy()
-        assert slots.size == shares.blocks[rank] * block
+        slots = shares[rank].slots(geometry.size, torch.device("cpu")).numpy()
+        assert slots.size == shares[rank].blocks * block
         np.add.at(covered, slots[slots < geometry.size], 1)
     assert (covered == 1).all()
-    assert sum(shares.blocks) == sum(-(-length // block) for length in lengths)
+    assert sum(share.blocks for share in shares) == sum(-(-length // block) for length in lengths)
 
 
 @given(lengths, st.integers(2, 5), st.randoms(use_true_random=False))
@@ -38,7 +38,7 @@ def test_cuts_do_not_depend_on_the_bucket(lengths: list[int], ranks: int, random
         shares, starts = cut_shares(geometry, ranks, 8), {p.offset: p.tensor for p in geometry.pieces}
         owners = {}
         for rank in range(ranks):
-            for offset, length, _ in shares.tables[rank].tolist():
+            for offset, length, _ in shares[rank].runs.tolist():
                 start = max(begin for begin in starts if begin <= offset)
                 owners[starts[start], offset - start] = (rank, length)
         cuts.append(owners)

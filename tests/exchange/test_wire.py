@@ -45,9 +45,9 @@ def test_shares_are_the_same_bytes_in_every_form(fmt: BlockFormat, lengths: list
         wires, left, total = form(fmt), residual.clone(), torch.ones(size)
         parts = []
         for rank in range(ranks):
-            wire = torch.zeros(shares.blocks[rank] * fmt.block_bytes, dtype=torch.uint8)
-            wires.encode(gradient, None if rank == 1 else left, shares, rank, wire)
-            wires.decode(wire, shares, rank, total, factor=1 / 3, add=rank % 2 == 0)
+            wire = torch.zeros(shares[rank].blocks * fmt.block_bytes, dtype=torch.uint8)
+            wires.encode(gradient, None if rank == 1 else left, shares[rank], wire)
+            wires.decode(wire, shares[rank], total, factor=1 / 3, add=rank % 2 == 0)
             parts.append(wire)
         outcomes.append((torch.cat(parts), left, total))
     for outcome in outcomes[1:]:

@@ -5,7 +5,6 @@ where the method has it, the codecs of rings, the choice of top-k, the products 
 """
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 
 from lightloom.core.errors import INSTALL_TORCH, UnsupportedError
 from lightloom.core.files import cache_directory, write_atomically
+from lightloom.exchange.compression.profile import Coding, time_coding
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods import BlockExchange, PowerSgdExchange, RingCodecExchange, TopKExchange
 
@@ -71,7 +71,6 @@ def _stored_rates() -> dict[str, dict[str, object]]:
 
 _LARGE, _SMALL = 1 << 22, 256
 """Values of a message whose rate is measured, and of one whose call is."""
-_ROUNDS, _CALLS = 5, 50
 _COLUMNS = 1024
 _SCALE = 1e-3
 """Standard deviation of the normally distributed values that are coded."""
@@ -112,33 +111,17 @@ def _measured_rates(method: ExchangeMethod) -> KernelRates:
     raise UnsupportedError(f"exchange {method.name!r} codes nothing that could be measured")
 
 
-Kernels = tuple[Callable[[], object], Callable[[], object]]
-"""Encoding and decoding one message."""
-
-
-def _rates_of(kernels: Callable[[int], Kernels], name: str, decoded: int | None = None) -> KernelRates:
+def _rates_of(kernels: Callable[[int], Coding], name: str, decoded: int = _LARGE) -> KernelRates:
     """Return the rates of kernels, made for 2^22 values and, for the seconds of a message, for 256; ``decoded`` is the
-    number of values in a message, where it has not those of the gradient."""
-    large = [_fastest(kernel, _ROUNDS) for kernel in kernels(_LARGE)]
-    small = [_fastest(kernel, _CALLS) for kernel in kernels(_SMALL)]
+    number of values in a large message."""
+    encode, decode, encode_message, decode_message = time_coding(kernels(_LARGE), kernels(_SMALL))
     return KernelRates(
-        encode=4 * _LARGE / large[0],
-        decode=4 * (_LARGE if decoded is None else decoded) / large[1],
-        encode_message=small[0],
-        decode_message=small[1],
+        encode=4 * _LARGE / encode,
+        decode=4 * decoded / decode,
+        encode_message=encode_message,
+        decode_message=decode_message,
         kernel=f"{name} on one thread",
     )
-
-
-def _fastest(kernel: Callable[[], object], rounds: int) -> float:
-    """Return the seconds of the fastest of ``rounds`` calls, after one that is not counted."""
-    kernel()
-    seconds = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        kernel()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
 
 
 def _draw_values(count: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
@@ -146,7 +129,7 @@ def _draw_values(count: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     return np.random.default_rng(0).normal(0.0, _SCALE, count).astype(np.float32)
 
 
-def _block_kernels(method: BlockExchange, count: int) -> Kernels:
+def _block_kernels(method: BlockExchange, count: int) -> Coding:
     """Return encoding, with feedback where the method has it, and adding decoding of ``count`` values in blocks on the
     CPU."""
     import torch
@@ -156,17 +139,17 @@ def _block_kernels(method: BlockExchange, count: int) -> Kernels:
 
     torch.set_num_threads(1)
     wire = wire_format(method, "cpu")
-    shares = cut_shares(Geometry.joined([("values", (count,))]), 1, wire.block)
+    (share,) = cut_shares(Geometry.joined([("values", (count,))]), 1, wire.block)
     values = torch.from_numpy(_draw_values(count))
     residual = torch.zeros_like(values) if method.feedback else None
-    message, out = torch.empty(shares.blocks[0] * wire.block_bytes, dtype=torch.uint8), torch.zeros_like(values)
+    message, out = torch.empty(share.blocks * wire.block_bytes, dtype=torch.uint8), torch.zeros_like(values)
     return (
-        lambda: wire.encode(values, residual, shares, 0, message),
-        lambda: wire.decode(message, shares, 0, out, add=True),
+        lambda: wire.encode(values, residual, share, message),
+        lambda: wire.decode(message, share, out, add=True),
     )
 
 
-def _codec_kernels(method: RingCodecExchange, count: int) -> Kernels:
+def _codec_kernels(method: RingCodecExchange, count: int) -> Coding:
     """Return encoding, leaving errors where the method feeds them back, and adding decoding of ``count`` values by a
     codec."""
     from lightloom.exchange.compression.registry import find
@@ -180,7 +163,7 @@ def _codec_kernels(method: RingCodecExchange, count: int) -> Kernels:
     return encode, lambda: codec.decode_adding(message, out)
 
 
-def _top_k(method: TopKExchange, count: int) -> Kernels:
+def _top_k(method: TopKExchange, count: int) -> Coding:
     """Return choosing the largest of ``count`` values, with feedback where the method has it, and adding them up."""
     import torch
 
@@ -195,7 +178,7 @@ def _top_k(method: TopKExchange, count: int) -> Kernels:
     return lambda: messages.encode(values, residual), lambda: messages.decode_adding(message, out)
 
 
-def _products(method: PowerSgdExchange, count: int) -> Kernels:
+def _products(method: PowerSgdExchange, count: int) -> Coding:
     """Return the product M Q, and M less P Q^T, of a matrix of ``count`` values, as encoding and decoding."""
     import torch
 

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from lightloom.core.array_files import read_npy, read_npz
-from lightloom.core.arrays import Float32s, Ints
+from lightloom.core.arrays import Float32s, Floats, Ints
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Bandwidth, Config, Count, Seconds
@@ -150,7 +150,8 @@ class Sample(NamedTuple):
 
 
 _RATE_VALUES = 1 << 23
-"""Number of values (32 MiB) on which rates are measured: more than caches hold, less than a second per round."""
+"""Number of values (32 MiB) on which rates are measured, all gradients repeated or cut: more than caches hold, less
+than a second per round."""
 _ROUNDS = 5
 _MESSAGE_VALUES = 64
 """Number of values of a message whose coding takes no longer than the call."""
@@ -166,10 +167,8 @@ class _Sums:
     values: int = 0
     nbytes: int = 0
     max_error: float = 0.0
-    error: float = 0.0
-    size: float = 0.0
-    decoded_size: float = 0.0
-    product: float = 0.0
+    products: Floats = field(default_factory=lambda: np.zeros(4))
+    """Sums of squared errors, squared values, squared decoded values, and values times decoded values."""
     tags: Ints | None = None
 
     def add(self, values: Float32s, decoded: Float32s, nbytes: int, tags: Ints | None) -> None:
@@ -180,23 +179,21 @@ class _Sums:
             exact, received = (part[begin : begin + _BLOCK].astype(np.float64) for part in (values, decoded))
             error = received - exact
             self.max_error = max(self.max_error, float(np.abs(error).max()))
-            self.error += float(error @ error)
-            self.size += float(exact @ exact)
-            self.decoded_size += float(received @ received)
-            self.product += float(exact @ received)
+            self.products += [error @ error, exact @ exact, received @ received, exact @ received]
         if tags is not None:
             self.tags = tags if self.tags is None else self.tags + tags
 
     def fit(self) -> Fit:
         """Return ratio and errors over all that was added; needs at least one value."""
-        norms = float(np.sqrt(self.size) * np.sqrt(self.decoded_size))
+        error, size, decoded_size, product = self.products.tolist()
+        norms = float(np.sqrt(size) * np.sqrt(decoded_size))
         return Fit(
             values=self.values,
             ratio=4 * self.values / self.nbytes,
             tags=None if self.tags is None else cast(Any, tuple(self.tags.tolist())),
             max_error=self.max_error,
-            relative_l2_error=float(np.sqrt(self.error / self.size)) if self.size else 0.0,
-            cosine=self.product / norms if norms else float(self.size == 0),
+            relative_l2_error=float(np.sqrt(error / size)) if size else 0.0,
+            cosine=product / norms if norms else float(size == 0),
         )
 
 
@@ -212,24 +209,22 @@ class _Measured:
     _ratio: float = 0.0
     """Compression ratio of the latest gradient that is not a sum of several."""
 
-    def add_sum(self, terms: int, gradients: Gradients) -> None:
-        """Keep the ratio of a sum of ``terms`` gradients, of which one was the latest that was added; the latest one's
-        own ratio stands for 1 term."""
+    def add(self, step: int, terms: int, gradients: Gradients) -> None:
+        """Add the gradients of a training step: all together, as one stream, and each tensor by itself, without
+        headers; of a sum of several only the ratio, beside that of the latest gradient for 1 term."""
         together = np.concatenate(list(gradients.values()))
-        self.sums.setdefault(1, self._ratio)
-        self.sums[terms] = together.nbytes / len(self.codec.encode(together))
-
-    def add(self, step: int, gradients: Gradients) -> None:
-        """Add the gradients of a training step: each tensor by itself, without headers, and all together, as one
-        stream."""
+        encoded = self.codec.encode(together)
+        ratio = together.nbytes / len(encoded)
+        if terms > 1:
+            self.sums.setdefault(1, self._ratio)
+            self.sums[terms] = ratio
+            return
+        self._ratio = self.steps[step] = ratio
+        self._add(self.whole, together, encoded, len(encoded))
         for name, values in gradients.items():
             encoded = self.codec.encode(values)
             nbytes = _payload_bytes(self.codec, encoded, values.size)
             self._add(self.tensors.setdefault(name, _Sums()), values, encoded, nbytes)
-        together = np.concatenate(list(gradients.values()))
-        encoded = self.codec.encode(together)
-        self._ratio = self.steps[step] = together.nbytes / len(encoded)
-        self._add(self.whole, together, encoded, len(encoded))
 
     def _add(self, sums: _Sums, values: Float32s, encoded: memoryview, nbytes: int) -> None:
         """Add an encoded array, decoded for its errors, to ``sums``; tags are counted for INCEPTIONN's codecs alone."""
@@ -262,11 +257,9 @@ def measure_codecs(
         values = {name: tensor for name, tensor in gradients.items() if tensor.size}
         _check_finite(values, step)
         for measurement in measured:
-            if terms > 1:
-                measurement.add_sum(terms, values)
-            else:
-                measurement.add(step, values)
-        sample = _rate_values(values) if terms == 1 else sample
+            measurement.add(step, terms, values)
+        if terms == 1:
+            sample = np.resize(np.concatenate(list(values.values())), _RATE_VALUES)
         advance(1)
     if sample is None or not sample.size:
         raise ConfigError(f"{model}: there are no gradients to measure")
@@ -290,33 +283,46 @@ def measure_codecs(
     )
 
 
+Coding = tuple[Callable[[], object], Callable[[], object]]
+"""Encoding and decoding one message."""
+
+
 def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
     """Return the rates of encoding and decoding ``values``, the fastest of a few rounds after a warm-up round, and the
     seconds of a small message."""
-    _fastest(codec, values, threads, 1)
-    encode, decode = _fastest(codec, values, threads, _ROUNDS)
-    calls = _fastest(codec, values[:_MESSAGE_VALUES], threads, _CALLS)
+
+    def coding(part: Float32s) -> Coding:
+        stream, out = codec.encode(part), np.empty_like(part)
+        return (
+            lambda: codec.encode(part, threads=threads),
+            lambda: codec.decode(stream, out=out, threads=threads),
+        )
+
+    encode, decode, encode_message, decode_message = time_coding(coding(values), coding(values[:_MESSAGE_VALUES]))
     return Rates(
         threads=threads,
         encode=values.nbytes / encode,
         decode=values.nbytes / decode,
-        encode_message=calls[0],
-        decode_message=calls[1],
+        encode_message=encode_message,
+        decode_message=decode_message,
     )
 
 
-def _fastest(codec: Codec, values: Float32s, threads: int, rounds: int) -> tuple[float, float]:
-    """Return (encoding, decoding) seconds of ``values``, each the fastest of ``rounds`` rounds."""
-    out = np.empty_like(values)
-    encode, decode = np.inf, np.inf
+def time_coding(large: Coding, small: Coding) -> list[float]:
+    """Return the seconds of encoding and decoding a large message, then a small one: of each the fastest of some
+    rounds after one that is not counted."""
+    return [_fastest(kernel, rounds) for coding, rounds in ((large, _ROUNDS), (small, _CALLS)) for kernel in coding]
+
+
+def _fastest(kernel: Callable[[], object], rounds: int) -> float:
+    """Return the seconds of the fastest of ``rounds`` calls, after one that is not counted."""
+    kernel()
+    seconds = []
     for _ in range(rounds):
         start = time.perf_counter()
-        encoded = codec.encode(values, threads=threads)
-        middle = time.perf_counter()
-        codec.decode(encoded, out=out, threads=threads)
-        end = time.perf_counter()
-        encode, decode = min(encode, middle - start), min(decode, end - middle)
-    return float(encode), float(decode)
+        kernel()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
 
 
 def engine_rates(codec: Codec, values: Float32s) -> Rates | None:
@@ -326,11 +332,9 @@ def engine_rates(codec: Codec, values: Float32s) -> Rates | None:
         return None
     part = values[:_ENGINE_VALUES]
     sizes = inceptionn.group_bits(codec, part).tolist()
-    into, _ = inceptionn.compression_cycles(sizes)
-    out, _ = inceptionn.decompression_cycles(sizes)
-    return Rates(
-        threads=1, encode=part.nbytes * inceptionn.CLOCK_HZ / into, decode=part.nbytes * inceptionn.CLOCK_HZ / out
-    )
+    models = inceptionn.compression_cycles, inceptionn.decompression_cycles
+    encode, decode = (part.nbytes * inceptionn.CLOCK_HZ / cycles(sizes)[0] for cycles in models)
+    return Rates(threads=1, encode=encode, decode=decode)
 
 
 def read_gradients(path: Path) -> dict[str, Float32s]:
@@ -363,9 +367,3 @@ def _check_finite(gradients: Gradients, step: int) -> None:
         invalid = values.size - int(np.count_nonzero(np.isfinite(values)))
         if invalid:
             raise ConfigError(f"gradients of {name!r} at step {step}: {invalid} of {values.size} are NaN or infinite")
-
-
-def _rate_values(gradients: Gradients) -> Float32s:
-    """Return the values on which rates are measured: all gradients, repeated or cut to 2^23 values."""
-    together = np.concatenate(list(gradients.values()))
-    return np.resize(together, _RATE_VALUES)

@@ -8,6 +8,7 @@ number of ranks.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from lightloom.exchange.compression import blocks
 from lightloom.exchange.compression.blocks import BlockFormat
 from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.group import OwnGroup
-from lightloom.exchange.distributed.residuals import Geometry, Shares, cut_shares
+from lightloom.exchange.distributed.residuals import Geometry, Share, cut_shares
 from lightloom.exchange.gpu import blocks as gpu_blocks
 from lightloom.exchange.gpu.codec import gpu_refusal
 from lightloom.exchange.methods import BlockExchange
@@ -39,25 +40,20 @@ class WireFormat(ABC):
     block_bytes: int
 
     @abstractmethod
-    def encode(
-        self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor, *, divisor: int = 1
-    ) -> None:
-        """Encode the share of ``rank`` of ``values`` plus ``residual``, where the errors are left.
+    def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
+        """Encode a share of ``values`` plus ``residual``, where the errors are left.
 
         Args:
-            values: flat float32 buffer that ``shares`` divides; not changed.
+            values: flat float32 buffer; not changed.
             residual: like ``values``; its values outside of the share are not changed. None without error feedback.
-            shares: how it is divided.
-            rank: whose share.
+            share: part of the buffer.
             wire: bytes, ``block_bytes`` for each block of the share.
             divisor: what values are divided by before they are encoded, as :meth:`divisor` says; the residual is not.
         """
 
     @abstractmethod
-    def decode(
-        self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
-    ) -> None:
-        """Put ``factor`` times the values in ``wire`` at the positions of the share of ``rank`` in ``out``, or add."""
+    def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
+        """Put ``factor`` times the values in ``wire`` at the positions of a share in ``out``, or add them."""
 
     def divisor(self, ranks: int) -> int:
         """Return the number by which each of ``ranks`` terms of a mean is divided before it is encoded: 1 unless a
@@ -75,26 +71,21 @@ class CastFormat(WireFormat):
         self.dtype = dtype
         self.block_bytes = dtype.itemsize
 
-    def encode(
-        self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor, *, divisor: int = 1
-    ) -> None:
-        """Write the share of ``rank``, cast, to ``wire``; with ``residual``, of the sum of both, whose errors it
-        becomes, 0 where not finite."""
+    def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
+        """Write a share, cast, to ``wire``; with ``residual``, of the sum of both, whose errors it becomes, 0 where not
+        finite."""
         cast = wire.view(self.dtype)
-        for first, length, at in shares.tables[rank]:
+        for first, length, at in share.runs:
             part, target = values[first : first + length], cast[at : at + length]
             left = part if residual is None else residual[first : first + length].add_(part)
             target.copy_(left if divisor == 1 else left / divisor)
             if residual is not None:
                 left.sub_(target, alpha=divisor).nan_to_num_(0.0, 0.0, 0.0)
 
-    def decode(
-        self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
-    ) -> None:
-        """Put ``factor`` times the values in ``wire`` at the positions of the share of ``rank`` in ``out``, or add
-        them."""
+    def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
+        """Put ``factor`` times the values in ``wire`` at the positions of a share in ``out``, or add them."""
         cast = wire.view(self.dtype)
-        for first, length, at in shares.tables[rank]:
+        for first, length, at in share.runs:
             part, target = cast[at : at + length], out[first : first + length]
             if add:
                 target.add_(part, alpha=factor)
@@ -115,31 +106,26 @@ class BlockWire(WireFormat):
     def __init__(self, fmt: BlockFormat) -> None:
         """Write blocks of ``fmt``; places are found at the first use."""
         self.fmt, self.block, self.block_bytes = fmt, fmt.block, fmt.block_bytes
-        self._places: dict[tuple[Shares, int], Any] = {}
+        self._places = cache(self._find_places)
 
-    def encode(
-        self, values: Tensor, residual: Tensor | None, shares: Shares, rank: int, wire: Tensor, *, divisor: int = 1
-    ) -> None:
-        """Write the blocks of the share of ``rank`` to ``wire``; ``divisor`` must be 1, as blocks have scales."""
+    def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
+        """Write the blocks of a share to ``wire``; ``divisor`` must be 1, as blocks have scales."""
         assert divisor == 1, "blocks have scales"
-        self._encode(values, residual, self._places_of(shares, rank, values), wire)
+        self._encode(values, residual, self._places(share, values.numel(), values.device), wire)
 
-    def decode(
-        self, wire: Tensor, shares: Shares, rank: int, out: Tensor, *, factor: float = 1.0, add: bool = False
-    ) -> None:
-        """Put ``factor`` times the values in ``wire`` at the positions of the share of ``rank`` in ``out``, or add
-        them."""
-        self._decode(wire, self._places_of(shares, rank, out), out, factor, add)
+    def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
+        """Put ``factor`` times the values in ``wire`` at the positions of a share in ``out``, or add them."""
+        self._decode(wire, self._places(share, out.numel(), out.device), out, factor, add)
 
-    def _places_of(self, shares: Shares, rank: int, buffer: Tensor) -> Any:
-        """Return where the share of ``rank`` lies, found once for each division into shares."""
-        if (shares, rank) not in self._places:
-            self._places[shares, rank] = self._find_places(shares, rank, buffer)
-        return self._places[shares, rank]
+    def _runs(self, share: Share) -> Ints:
+        """Return the share's runs, int64 [runs, 3]: first value in the buffer, values, first byte of the message."""
+        runs: Ints = share.runs * np.array([1, 1, self.block_bytes])
+        return runs
 
     @abstractmethod
-    def _find_places(self, shares: Shares, rank: int, buffer: Tensor) -> Any:
-        """Return where the share of ``rank`` lies in a buffer and in a message, in the form that the kernels take."""
+    def _find_places(self, share: Share, size: int, device: torch.device) -> Any:
+        """Return where a share lies in a buffer of ``size`` values and in a message, in the form that the kernels
+        take."""
 
     @abstractmethod
     def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
@@ -153,9 +139,9 @@ class BlockWire(WireFormat):
 class BlockKernels(BlockWire):
     """Blocks in CPU memory."""
 
-    def _find_places(self, shares: Shares, rank: int, buffer: Tensor) -> Ints:
-        """Return the share's runs, int64 [runs, 3]: first value in the buffer, values, first byte of the message."""
-        return byte_runs(shares, rank, self.block_bytes)
+    def _find_places(self, share: Share, size: int, device: torch.device) -> Ints:
+        """Return the share's runs."""
+        return self._runs(share)
 
     def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
         left = None if residual is None else residual.numpy()
@@ -168,10 +154,9 @@ class BlockKernels(BlockWire):
 class BlockTriton(BlockWire):
     """Blocks in the memory of a CUDA device, or in Triton's interpreter."""
 
-    def _find_places(self, shares: Shares, rank: int, buffer: Tensor) -> Tensor:
-        """Return first value, values and first byte of each block of the share, int64 [blocks, 3] on the buffer's
-        device."""
-        return gpu_blocks.places(self.fmt, byte_runs(shares, rank, self.block_bytes)).to(buffer.device)
+    def _find_places(self, share: Share, size: int, device: torch.device) -> Tensor:
+        """Return first value, values and first byte of each block of the share, int64 [blocks, 3] on ``device``."""
+        return gpu_blocks.places(self.fmt, self._runs(share)).to(device)
 
     def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
         gpu_blocks.encode_runs(self.fmt, values, residual, places, wire)
@@ -183,10 +168,9 @@ class BlockTriton(BlockWire):
 class BlockReference(BlockWire):
     """Blocks on any device: values are gathered into whole blocks, so that no shape depends on them."""
 
-    def _find_places(self, shares: Shares, rank: int, buffer: Tensor) -> Tensor:
-        """Return the buffer position of each slot of the share's blocks, int64 [slots]; the buffer's length for
-        padding."""
-        return shares.slots(rank, buffer.numel(), buffer.device)
+    def _find_places(self, share: Share, size: int, device: torch.device) -> Tensor:
+        """Return the buffer position of each slot of the share's blocks, int64 [slots]; ``size`` for padding."""
+        return share.slots(size, device)
 
     def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
         """Encode a share by torch alone; with ``residual``, values plus residual, whose errors it becomes."""
@@ -194,9 +178,9 @@ class BlockReference(BlockWire):
         if residual is None:
             wire.copy_(gpu_blocks.encode(self.fmt, padded))
             return
-        padded += _with_zero(residual)[places]
-        wire.copy_(gpu_blocks.encode_leaving(self.fmt, padded))
         left = _with_zero(residual)
+        padded += left[places]
+        wire.copy_(gpu_blocks.encode_leaving(self.fmt, padded))
         left[places] = padded
         residual.copy_(left[:-1])
 
@@ -224,12 +208,6 @@ def wire_format(method: BlockExchange, device: str) -> WireFormat:
     return BlockTriton(fmt) if device == "cuda" and fmt.kind != "fp8" and gpu_refusal() is None else BlockReference(fmt)
 
 
-def byte_runs(shares: Shares, rank: int, block_bytes: int) -> Ints:
-    """Return the runs of a rank, int64 [runs, 3]: position in the buffer, values, and first byte in its message."""
-    runs: Ints = shares.tables[rank] * np.array([1, 1, block_bytes])
-    return runs
-
-
 def _with_zero(values: Tensor) -> Tensor:
     """Return a flat copy with a zero at the end, which padding slots read and overwrite."""
     return torch.cat([values, values.new_zeros(1)])
@@ -244,7 +222,7 @@ class BlockExchanger(Exchanger):
         """Connect the ranks and choose the wire format for the group's device; raises TransportError."""
         super().__init__(method.name, group, sizes, feedback=method.feedback)
         self.format = wire_format(method, group.device)
-        self._shares: dict[Geometry, Shares] = {}
+        self._shares = cache(self._find_shares)
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values`` by their mean over ranks: each rank averages its own share, encodes it, and decodes all
@@ -252,56 +230,58 @@ class BlockExchanger(Exchanger):
         rank, ranks = self.group.rank, self.group.ranks
         if ranks == 1:
             return
-        if geometry not in self._shares:
-            self._shares[geometry] = cut_shares(geometry, ranks, self.format.block)
-        shares = self._shares[geometry]
+        shares = self._shares(geometry, sharded=False)
         residual = self._average_own_share(values, geometry, shares)
-        sizes = [blocks * self.format.block_bytes for blocks in shares.blocks]
+        sizes = [share.blocks * self.format.block_bytes for share in shares]
         own = values.new_empty(sizes[rank], dtype=torch.uint8)
         wire = values.new_empty(sum(sizes), dtype=torch.uint8)
-        _scale(residual, shares, rank, 1 / ranks)
-        self.format.encode(values, residual, shares, rank, own)
-        _scale(residual, shares, rank, ranks)
+        _scale(residual, shares[rank], 1 / ranks)
+        self.format.encode(values, residual, shares[rank], own)
+        _scale(residual, shares[rank], ranks)
         self.group.all_gather(wire, own, sizes)
-        for k, part in enumerate(torch.split(wire, sizes)):
-            self.format.decode(part, shares, k, values)
+        for share, part in zip(shares, torch.split(wire, sizes), strict=True):
+            self.format.decode(part, share, values)
 
-    def reduce_scatter_values(
-        self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor
-    ) -> None:
+    def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
         """Put this rank's shard of the mean over ranks into ``output``; the mean is not encoded again. Other parts of
         ``values`` stay as they are."""
-        rank = self.group.rank
-        if geometry not in self._shares:  # each run of a tensor begins a block
-            pieces = [(piece.offset, piece.length) for piece in geometry.pieces]
-            runs = [[run for run in pieces if shard.start <= run[0] < shard.stop] for shard in shards]
-            self._shares[geometry] = Shares(runs, self.format.block)
-        self._average_own_share(values, geometry, self._shares[geometry])
-        output.copy_(values[shards[rank]])
+        self._average_own_share(values, geometry, self._shares(geometry, sharded=True))
+        output.copy_(torch.split(values, output.numel())[self.group.rank])
 
-    def _average_own_share(self, values: Tensor, geometry: Geometry, shares: Shares) -> Tensor | None:
+    def _find_shares(self, geometry: Geometry, *, sharded: bool) -> list[Share]:
+        """Return the shares of all ranks: the pieces of their shards where the buffer is divided into these, else a cut
+        of each tensor."""
+        ranks, block = self.group.ranks, self.format.block
+        if not sharded:
+            return cut_shares(geometry, ranks, block)
+        shards: list[list[tuple[int, int]]] = [[] for _ in range(ranks)]
+        for piece in geometry.pieces:
+            shards[piece.offset * ranks // geometry.size].append((piece.offset, piece.length))
+        return [Share.of(runs, block) for runs in shards]
+
+    def _average_own_share(self, values: Tensor, geometry: Geometry, shares: Sequence[Share]) -> Tensor | None:
         """Send all shares but this rank's, and replace its own by the mean with what comes from the others; return the
         residuals, None without error feedback."""
         rank, ranks = self.group.rank, self.group.ranks
         residual = None if self.residuals is None else self.residuals.buffer(geometry, values.device)
         divisor = self.format.divisor(ranks)
-        sizes = [0 if k == rank else blocks * self.format.block_bytes for k, blocks in enumerate(shares.blocks)]
+        sizes = [0 if k == rank else share.blocks * self.format.block_bytes for k, share in enumerate(shares)]
         wire = values.new_empty(sum(sizes), dtype=torch.uint8)
         for k, part in enumerate(torch.split(wire, sizes)):
             if k != rank:
-                self.format.encode(values, residual, shares, k, part, divisor=divisor)
-        incoming = [0 if k == rank else shares.blocks[rank] * self.format.block_bytes for k in range(ranks)]
+                self.format.encode(values, residual, shares[k], part, divisor)
+        incoming = [0 if k == rank else shares[rank].blocks * self.format.block_bytes for k in range(ranks)]
         received = values.new_empty(sum(incoming), dtype=torch.uint8)
         self.group.all_to_all(received, wire, incoming, sizes)
-        _scale(values, shares, rank, 1 / ranks)
+        _scale(values, shares[rank], 1 / ranks)
         for k, part in enumerate(torch.split(received, incoming)):
             if k != rank:
-                self.format.decode(part, shares, rank, values, factor=divisor / ranks, add=True)
+                self.format.decode(part, shares[rank], values, divisor / ranks, add=True)
         return residual
 
 
-def _scale(buffer: Tensor | None, shares: Shares, rank: int, factor: float) -> None:
-    """Multiply the share of a rank in a buffer by a factor, in place; nothing where the buffer is None."""
+def _scale(buffer: Tensor | None, share: Share, factor: float) -> None:
+    """Multiply a share of a buffer by a factor, in place; nothing where the buffer is None."""
     if buffer is not None:
-        for first, length, _ in shares.tables[rank]:
+        for first, length, _ in share.runs:
             buffer[first : first + length].mul_(factor)

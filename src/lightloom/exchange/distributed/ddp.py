@@ -21,7 +21,6 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from lightloom.core.errors import LightloomError, UnsupportedError
-from lightloom.exchange.distributed.adaptive import Statistics
 from lightloom.exchange.distributed.exchanger import Exchanger, Stepwise, real_shape
 from lightloom.exchange.distributed.factory import exchanger
 from lightloom.exchange.distributed.group import OwnGroup
@@ -108,10 +107,7 @@ class ExchangerState(DdpHookState, Stepwise):
         exchanger: Exchanger,
         group: dist.ProcessGroup,
         parameters: Iterable[tuple[str, Tensor]] = (),
-        *,
-        adaptive: bool = False,
-        loss_scale: Callable[[], float] | None = None,
-        statistics: Statistics | None = None,
+        **options: Any,
     ) -> None:
         """Start the thread that exchanges buckets.
 
@@ -119,12 +115,10 @@ class ExchangerState(DdpHookState, Stepwise):
             exchanger: what to run.
             group: the process group of the model.
             parameters: parameters by name; others are numbered in the order in which DDP first passes them.
-            adaptive: use plain all-reduce while it is faster.
-            loss_scale: what gradients are divided by for the exchange.
-            statistics: where to count; new ones unless given.
+            options: those of ``Stepwise``.
         """
         DdpHookState.__init__(self, "exchange")
-        Stepwise.__init__(self, exchanger, group, adaptive=adaptive, loss_scale=loss_scale, statistics=statistics)
+        Stepwise.__init__(self, exchanger, group, **options)
         self._names = {id(parameter): (name, parameter) for name, parameter in parameters}
         self._geometries: dict[tuple[int, ...], Geometry] = {}
         self._error: LightloomError | None = None

@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -144,23 +144,21 @@ class Exchanger(ABC):
         if dense.data_ptr() != tensor.data_ptr():
             tensor.detach().copy_(dense)
 
-    def reduce_scatter(self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor) -> None:
+    def reduce_scatter(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
         """Put the mean over ranks of this rank's shard of ``values`` into ``output``; ``values`` may be overwritten.
 
         Args:
-            values: float32, flat; ``shards`` are its parts by rank.
+            values: float32, flat: the shards of all ranks, equally long, by rank.
             geometry: its tensors.
             output: float32, flat.
 
         Raises:
             TransportError: as ``average``.
         """
-        run = partial(self.reduce_scatter_values, values, geometry, shards, output)
+        run = partial(self.reduce_scatter_values, values, geometry, output)
         self._exchange("mean of shards", values.dtype, geometry, run)
 
-    def reduce_scatter_values(
-        self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor
-    ) -> None:
+    def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
         """Do what ``reduce_scatter`` says, in an exchange that has begun, of one value at least."""
         raise NotImplementedError
 
@@ -258,13 +256,11 @@ class PlainExchanger(Exchanger):
         values /= self.group.ranks
         self.group.all_reduce(values)
 
-    def reduce_scatter_values(
-        self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor
-    ) -> None:
+    def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
         """Put this rank's shard of the mean over ranks into ``output``, added in the order of ranks; ``values`` are
         divided in place."""
         values /= self.group.ranks
-        output.copy_(self.group.reduce_scatter_in_order(values, [shard.stop - shard.start for shard in shards]))
+        output.copy_(self.group.reduce_scatter_in_order(values, [output.numel()] * self.group.ranks))
 
 
 # What hooks keep beside an exchanger: whether to step aside for the plain exchange, the loss scale, statistics.
@@ -278,8 +274,8 @@ class Stepwise:
         exchanger: Exchanger,
         group: dist.ProcessGroup,
         *,
-        adaptive: bool,
-        loss_scale: Callable[[], float] | None,
+        adaptive: bool = False,
+        loss_scale: Callable[[], float] | None = None,
         plain_name: str = "plain all-reduce",
         prefix: str = "",
         statistics: Statistics | None = None,

@@ -168,13 +168,12 @@ class FsdpState(Stepwise):
             reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
             reduce_scatter(output, gradients.div_(ranks), group=self._group)
         else:
-            length, scale = geometry.size // ranks, self._scale
-            shards = [slice(k * length, (k + 1) * length) for k in range(ranks)]
+            scale = self._scale
             values = gradients if self._exchanger.any_type else gradients.to(torch.float32)
             values = values / scale if scale != 1.0 else values
-            total = values.new_empty(length)
+            total = values.new_empty(geometry.size // ranks)
             with self._counted(geometry, last=last, halves=1):
-                self._exchanger.reduce_scatter(values, geometry, shards, total)
+                self._exchanger.reduce_scatter(values, geometry, total)
             output.copy_(total.mul_(scale) if scale != 1.0 else total)
         self._end(last)
 

@@ -125,33 +125,34 @@ class Geometry:
         return blake2b(repr((self.pieces, self.size, self.shapes)).encode(), digest_size=16).digest()
 
 
-class Shares:
-    """The blocks of a buffer in the order of the wire: those that rank 0 adds up, then rank 1, and so on."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Share:
+    """The part of a buffer that one rank adds up, in blocks in the order of the wire. Compared by identity."""
 
-    def __init__(self, shares: Sequence[Sequence[tuple[int, int]]], block: int) -> None:
-        """Number the blocks of ``shares``, by rank the (offset, length) of its runs; each run begins a block."""
-        self.block = block
-        self.tables: list[Ints] = []
-        """By rank, int64 [runs, 3]: position of a run in the buffer, its values, and its first block on the wire,
-        counted from the rank's first."""
-        self.blocks: list[int] = []
-        """Number of blocks by rank."""
-        for share in shares:
-            runs = np.array(share, np.int64).reshape(-1, 2)
-            ends = np.cumsum(-(-runs[:, 1] // block))
-            self.tables.append(np.column_stack([runs, np.concatenate([[0], ends[:-1]])[: len(runs)]]))
-            self.blocks.append(int(ends[-1]) if len(ends) else 0)
+    runs: Ints
+    """Shape [runs, 3]: position of a run in the buffer, its values, and its first block on the wire."""
+    blocks: int
+    """Number of blocks."""
+    block: int
+    """Number of values in a block."""
 
-    def slots(self, rank: int, padding: int, device: torch.device) -> Tensor:
-        """Return the buffer position of each slot of a rank's blocks, int64 [slots] on ``device``; ``padding`` where it
-        is empty."""
-        slots = np.full(self.blocks[rank] * self.block, padding, np.int64)
-        for offset, length, block in self.tables[rank]:
+    @classmethod
+    def of(cls, runs: Sequence[tuple[int, int]], block: int) -> Share:
+        """Return the share of the (offset, length) of some runs, each of which begins a block."""
+        table = np.array(runs, np.int64).reshape(-1, 2)
+        starts = np.concatenate([[0], np.cumsum(-(-table[:, 1] // block))])
+        return cls(np.column_stack([table, starts[:-1]]), int(starts[-1]), block)
+
+    def slots(self, padding: int, device: torch.device) -> Tensor:
+        """Return the buffer position of each slot of the blocks, int64 [slots] on ``device``; ``padding`` where it is
+        empty."""
+        slots = np.full(self.blocks * self.block, padding, np.int64)
+        for offset, length, block in self.runs:
             slots[block * self.block : block * self.block + length] = np.arange(offset, offset + length)
         return torch.from_numpy(slots).to(device)
 
 
-def cut_shares(geometry: Geometry, ranks: int, block: int) -> Shares:
+def cut_shares(geometry: Geometry, ranks: int, block: int) -> list[Share]:
     """Return the shares of all ranks: each tensor is cut at multiples of ``block`` into one a rank; tensors of fewer
     blocks than ranks go to some, which their name chooses."""
     shares: list[list[tuple[int, int]]] = [[] for _ in range(ranks)]
@@ -163,7 +164,7 @@ def cut_shares(geometry: Geometry, ranks: int, block: int) -> Shares:
             if end > begin:
                 # Rotated by the name, so that not all short tensors go to the last rank.
                 shares[(first + k) % ranks].append((piece.offset + begin, end - begin))
-    return Shares(shares, block)
+    return [Share.of(share, block) for share in shares]
 
 
 _RANKS = "ranks"

@@ -128,11 +128,6 @@ class CodecByTensor(Codec):
         target[:] = values
         return target
 
-    def decode_adding(self, buffer: object, out: Float32s) -> None:
-        """Add the values of a message to ``out``; raises CodecError."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            out += self.decode(buffer, out=np.empty_like(out))
-
     def _join(self, array: Any, encode_piece: Callable[[Float32s], memoryview]) -> memoryview:
         """Return the message of a block: the stream of each piece behind its length, 4 bytes little-endian."""
         message, at = bytearray(), 0
@@ -220,9 +215,7 @@ class RingExchanger(Exchanger):
         up = all_gather(ring, message, codec, cut.sizes, put)
         self.group.sent += down + up
 
-    def reduce_scatter_values(
-        self, values: Tensor, geometry: Geometry, shards: Sequence[slice], output: Tensor
-    ) -> None:
+    def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
         """Put the mean over ranks of this rank's shard into ``output``; its owner does not encode the sum. Without
         feedback ``values`` are overwritten."""
         ring, rank = self.group.ring(), self.group.rank
@@ -231,12 +224,13 @@ class RingExchanger(Exchanger):
             return
         leave = self.residuals is not None
         own = values if self.residuals is None else self.residuals.buffer(geometry).add_(values)
+        shards = torch.split(own, output.numel())
         # The phase leaves the sum in block rank + 1.
-        blocks = [own[shards[k - 1]].numpy() for k in range(ring.size)]
+        blocks = [shards[k - 1].numpy() for k in range(ring.size)]
         self.group.sent += reduce_scatter(ring, blocks, self.codec, leave=leave, observe=self._observe)
-        torch.div(own[shards[rank]], self.group.ranks, out=output)
+        torch.div(shards[rank], self.group.ranks, out=output)
         if leave:
-            own[shards[rank]].zero_()  # the owner encodes nothing of its own shard
+            shards[rank].zero_()  # the owner encodes nothing of its own shard
 
 
 # Averages by light, emulated between processes: codes are exchanged, each rank averages its share of them.

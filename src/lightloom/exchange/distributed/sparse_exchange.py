@@ -9,6 +9,7 @@ which sees the sparse average.
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from math import prod
 
 import numpy as np
@@ -71,8 +72,7 @@ class SparseExchanger(Exchanger):
     def __init__(self, method: TopKExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> None:
         """Connect the ranks; raises TransportError where one does not come in time."""
         super().__init__(method.name, group, sizes, feedback=method.feedback)
-        self._method = method
-        self._messages: dict[Geometry, LargestValues] = {}
+        self._messages = cache(partial(LargestValues, method))
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values`` by the mean over ranks of what each rank sent, 0 where none sent any; a single rank
@@ -80,9 +80,7 @@ class SparseExchanger(Exchanger):
         ranks = self.group.ranks
         if ranks == 1:
             return
-        if geometry not in self._messages:
-            self._messages[geometry] = LargestValues(self._method, geometry, values.device)
-        messages = self._messages[geometry]
+        messages = self._messages(geometry, values.device)
         residual = None if self.residuals is None else self.residuals.buffer(geometry, values.device)
         own = messages.encode(values, residual)
         wire = own.new_empty(ranks * own.numel())
@@ -172,7 +170,7 @@ class LowRankExchanger(Exchanger):
         self._factors_of = method.factors
         self._starts: dict[str, Tensor] = {}
         """By tensor, Q [columns, rank] with which the next step begins; equal on all ranks."""
-        self._layouts: dict[Geometry, tuple[list[_Matrix], list[slice]]] = {}
+        self._layout = cache(self._find_layout)
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace each matrix by the product of its averaged factors, and other tensors by their float32 mean; a single
@@ -234,24 +232,22 @@ class LowRankExchanger(Exchanger):
             )
         return start.to(device)
 
-    def _layout(self, geometry: Geometry) -> tuple[list[_Matrix], list[slice]]:
+    def _find_layout(self, geometry: Geometry) -> tuple[list[_Matrix], list[slice]]:
         """Return the matrices of a buffer that are sent as factors, and the places of its other tensors; raises
         UnsupportedError where tensors are cut."""
-        if geometry not in self._layouts:
-            if sum(prod(shape) for _, shape in geometry.shapes) != geometry.size:
-                raise UnsupportedError(
-                    f"exchange {self.name} needs whole tensors, here they are cut: expected DDP, or another method"
-                )
-            offsets = {piece.tensor: piece.offset for piece in geometry.pieces}
-            matrices, plain = [], []
-            for name, shape in geometry.shapes:
-                factors, offset = self._factors_of(shape), offsets.get(name, 0)
-                if factors is not None:
-                    matrices.append(_Matrix(name, offset, *factors))
-                elif prod(shape):
-                    plain.append(slice(offset, offset + prod(shape)))
-            self._layouts[geometry] = matrices, plain
-        return self._layouts[geometry]
+        if sum(prod(shape) for _, shape in geometry.shapes) != geometry.size:
+            raise UnsupportedError(
+                f"exchange {self.name} needs whole tensors, here they are cut: expected DDP, or another method"
+            )
+        offsets = {piece.tensor: piece.offset for piece in geometry.pieces}
+        matrices, plain = [], []
+        for name, shape in geometry.shapes:
+            factors, offset = self._factors_of(shape), offsets.get(name, 0)
+            if factors is not None:
+                matrices.append(_Matrix(name, offset, *factors))
+            elif prod(shape):
+                plain.append(slice(offset, offset + prod(shape)))
+        return matrices, plain
 
 
 def orthogonalised(factor: Tensor) -> Tensor:
@@ -321,7 +317,7 @@ class TwoLevelExchanger(Exchanger):
         super().__init__(method.name, group, sizes, feedback=method.feedback)
         own = None if sizes is None else {name: self._length(values) for name, values in sizes.items()}
         self._between = make(method.between, self._between_group, own)
-        self._cuts: dict[Geometry, tuple[TensorBlocks, Geometry]] = {}
+        self._cut = cache(self._find_cut)
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values`` by their mean over all ranks: float32 inside nodes, the other method on this rank's slot
@@ -380,11 +376,8 @@ class TwoLevelExchanger(Exchanger):
         """Return the number of values of this rank's slot in a tensor of ``values`` values."""
         return values * (self._slot + 1) // self._inside.ranks - values * self._slot // self._inside.ranks
 
-    def _cut(self, geometry: Geometry) -> tuple[TensorBlocks, Geometry]:
-        """Return the slots of a buffer, and where the tensors lie in this rank's, each as a tensor of its own; found
-        once a geometry."""
-        if geometry not in self._cuts:
-            cut = TensorBlocks(geometry, self._inside.ranks)
-            pieces = [Piece(piece.tensor, 0, piece.offset, piece.length) for piece in cut.pieces[self._slot]]
-            self._cuts[geometry] = cut, Geometry(pieces, cut.sizes[self._slot])
-        return self._cuts[geometry]
+    def _find_cut(self, geometry: Geometry) -> tuple[TensorBlocks, Geometry]:
+        """Return the slots of a buffer, and where the tensors lie in this rank's, each as a tensor of its own."""
+        cut = TensorBlocks(geometry, self._inside.ranks)
+        pieces = [Piece(piece.tensor, 0, piece.offset, piece.length) for piece in cut.pieces[self._slot]]
+        return cut, Geometry(pieces, cut.sizes[self._slot])

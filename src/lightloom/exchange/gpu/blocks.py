@@ -8,7 +8,7 @@ Nothing waits for the device. Verified against the CPU kernels in Triton's inter
 not yet run on a GPU.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.exchange.compression.blocks import LLOYD_LEVELS, LLOYD_THRESHOLD, NAN_SCALE, SCALE_BYTES, BlockFormat
-from lightloom.exchange.gpu.codec import gpu_refusal
+from lightloom.exchange.gpu.codec import load_kernels
 
 _KINDS = {"linear": 0, "lloyd": 1, "sign": 2}
 _PROGRAM_VALUES = 1024
@@ -75,7 +75,7 @@ def encode_runs(fmt: BlockFormat, values: Tensor, residual: Tensor | None, where
     rest = values if residual is None else residual
     _check_tensors(where, wire, values, rest)
     layout = layout_of(fmt)
-    launch = _load_kernels().encode_blocks[_grid(layout, where)]
+    launch = load_kernels("block_kernels").encode_blocks[_grid(layout, where)]
     with torch.cuda.device_of(wire):  # type: ignore[no-untyped-call]
         launch(values, rest, where, wire, len(where), residual is not None, layout, **OPTIONS)
 
@@ -87,7 +87,7 @@ def decode_runs(
     :func:`encode_runs`."""
     _check_tensors(where, wire, out)
     layout = layout_of(fmt)
-    launch = _load_kernels().decode_blocks[_grid(layout, where)]
+    launch = load_kernels("block_kernels").decode_blocks[_grid(layout, where)]
     with torch.cuda.device_of(wire):  # type: ignore[no-untyped-call]
         launch(wire, where, out, len(where), factor, add, layout, **OPTIONS)
 
@@ -123,16 +123,6 @@ def _check_tensors(where: Tensor, wire: Tensor, *values: Tensor) -> None:
             raise InputError(f"expected a contiguous tensor of {dtype}, not {tensor.dtype}")
         if tensor.device != wire.device:
             raise InputError(f"tensors on one device are expected, not on {wire.device} and {tensor.device}")
-
-
-def _load_kernels() -> Any:
-    """Return the module of Triton kernels; raises UnsupportedError where none can run here."""
-    why = gpu_refusal()
-    if why is not None:
-        raise UnsupportedError(why)
-    from lightloom.exchange.gpu import block_kernels
-
-    return block_kernels
 
 
 # Block quantisation of torch tensors on any device: the bytes of :mod:`lightloom.exchange.compression.blocks`.

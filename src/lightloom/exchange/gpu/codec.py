@@ -6,6 +6,7 @@
 Verified against the CPU kernels in Triton's interpreter and compiled for CUDA; not yet run on a GPU.
 """
 
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -32,6 +33,14 @@ def gpu_refusal() -> str | None:
     return None
 
 
+def load_kernels(name: str) -> Any:
+    """Return a module of Triton kernels, ``kernels`` or ``block_kernels``; raises UnsupportedError where none can run
+    here."""
+    if (why := gpu_refusal()) is not None:
+        raise UnsupportedError(why)
+    return import_module(f"lightloom.exchange.gpu.{name}")
+
+
 def encode(codec: Inceptionn | InceptionnPrinted, values: Tensor) -> Tensor:
     """Return the stream of ``codec.encode(values)`` as a flat uint8 tensor on the device of ``values``.
 
@@ -41,7 +50,7 @@ def encode(codec: Inceptionn | InceptionnPrinted, values: Tensor) -> Tensor:
         UnsupportedError: no triton or no GPU.
         InputError: not float32, or not contiguous.
     """
-    kernels = _load_kernels()
+    kernels = load_kernels("kernels")
     bits = _bits(values)
     header = Header(codec.codec_id, codec.parameter, bits.numel(), codec.chunk)
     head = torch.frombuffer(bytearray(header.pack()), dtype=torch.uint8).to(values.device)
@@ -80,7 +89,7 @@ def decode(codec: Inceptionn | InceptionnPrinted, stream: Tensor, out: Tensor | 
         InputError: ``stream`` is no flat uint8 tensor, or ``out`` no contiguous float32 tensor of its device.
         CodecError: malformed or corrupted, or ``out`` holds another number of values; ``out`` is then undefined.
     """
-    kernels = _load_kernels()
+    kernels = load_kernels("kernels")
     if stream.dtype != torch.uint8 or stream.dim() != 1 or not stream.is_contiguous():
         raise InputError(f"a stream must be a flat, contiguous uint8 tensor, not {stream.dtype} of {stream.dim()} axes")
     header = codec.read_header(stream[:HEADER_BYTES].cpu().numpy().tobytes())
@@ -129,13 +138,3 @@ def _bits(values: Tensor) -> Tensor:
     if values.dtype != torch.float32 or not values.is_contiguous():
         raise InputError(f"the tensor must be contiguous float32, not {values.dtype}")
     return values.detach().reshape(-1).view(torch.int32)
-
-
-def _load_kernels() -> Any:
-    """Return the module of Triton kernels; raises UnsupportedError where none can run here."""
-    why = gpu_refusal()
-    if why is not None:
-        raise UnsupportedError(why)
-    from lightloom.exchange.gpu import kernels as gpu_kernels
-
-    return gpu_kernels
