@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lightloom as ll
-from lightloom.collectives.algorithms.trees import binomial_tree
+from lightloom.collectives.algorithms.trees import BINOMIAL_TREE
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import (
     KINDS,
@@ -170,5 +170,5 @@ def test_every_kind_has_a_rule() -> None:
 def test_a_tree_of_tens_of_thousands_of_ranks_is_built_at_once(kind: Kind) -> None:
     """Rows grow with the ranks and their logarithm, and so does the time."""
     began = process_time()
-    binomial_tree(Collective(kind, 32768, 1e9), load_fabric("torus", 32768))
+    BINOMIAL_TREE.build(Collective(kind, 32768, 1e9), load_fabric("torus", 32768))
     assert process_time() - began < 5

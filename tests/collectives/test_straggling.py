@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.algorithms.direct import one_stage
 from lightloom.collectives.algorithms.optree import optree
-from lightloom.collectives.algorithms.ring import ring, ring_two_way
+from lightloom.collectives.algorithms.ring import RING, RING_TWO_WAY
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.cost.stepped import cost, straggling
 from lightloom.collectives.schedule.columns import Schedule
@@ -41,7 +41,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
     ranks, kind = draw(st.integers(3, 18)), draw(st.sampled_from(KINDS))
     if draw(st.booleans()):
         return queued(kind, ranks, draw(st.integers(1, 3)))
-    build = draw(st.sampled_from((ring_two_way, optree, one_stage)))
+    build = draw(st.sampled_from((RING_TWO_WAY.build, optree, one_stage)))
     return build(Collective(kind, ranks, 1e4 * ranks), fabric_of(ranks), striped=draw(st.booleans()))
 
 
@@ -71,7 +71,7 @@ def test_nobody_ends_earlier_nor_later_than_the_straggler_explains(
 def test_who_sends_nothing_delays_nobody(ranks: int) -> None:
     """The end of a broadcast's chain; whoever passes it on delays what follows."""
     fabric = fabric_of(ranks)
-    schedule = ring(Collective("broadcast", ranks, 1e6), fabric)
+    schedule = RING.build(Collective("broadcast", ranks, 1e6), fabric)
     sends = np.isin(np.arange(ranks), schedule.source)
     assert sends.sum() == ranks - 1
     later = straggling(schedule, fabric, late=1e-3).later
@@ -82,7 +82,7 @@ def test_who_sends_nothing_delays_nobody(ranks: int) -> None:
 def test_steps_wait_for_all_steps_before_them(waits: list[int], slower: float) -> None:
     """Steps in any order that a graph allows; the cost and the delays follow the same longest path."""
     fabric = fabric_of(8).model_copy(update={"reconfiguration_time": 0.0})
-    plain = ring(Collective("all-gather", 8, 8e4), fabric)
+    plain = RING.build(Collective("all-gather", 8, 8e4), fabric)
     edges = [(after, earlier) for after in range(1, 7) for earlier in range(after) if waits[after] >> earlier & 1]
     schedule = replace(plain, dependencies=np.array(edges, np.int32).reshape(-1, 2))
     depth = np.zeros(7, int)

@@ -17,7 +17,7 @@ from lightloom.collectives.bounds.priced import (
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import costed
 from lightloom.collectives.synthesis.engine.trees import Timing
-from lightloom.collectives.synthesis.exchange.paths import Exchange, plan
+from lightloom.collectives.synthesis.exchange.paths import Exchange, Trial, plan
 from lightloom.collectives.synthesis.exchange.search import Designs, exchange_schedule
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Floats, Ints
@@ -164,7 +164,7 @@ def no_faster(ranks: int, channels: int, share: float, seed: int) -> bool:
     bound = lower_bound(wanted, fabric).time - fabric.setup_time
     timing = Timing(fabric.channel_bandwidth, fabric.step_overhead, fabric.hop_latency, 0.0)
     problem = Exchange(ranks, channels, share / ranks, timing, bound)
-    found = plan(fitting[seed % len(fitting)], problem, 2)
+    found = plan(fitting[seed % len(fitting)], problem, Trial(2))
     if found is None:
         return False
     assert found.time >= bound * (1 - 1e-9)

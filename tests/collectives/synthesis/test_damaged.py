@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightloom.collectives.algorithms.ring import ring_two_way
+from lightloom.collectives.algorithms.ring import RING_TWO_WAY
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.registry import admitted, build, costed, find
 from lightloom.collectives.schedule.columns import Schedule
@@ -116,7 +116,7 @@ def test_around_one_failure(failure: str) -> None:
 def test_sound_schedules_are_refused_where_they_use_what_is_dead(failure: str) -> None:
     sound, fabric = ring(16), damaged(ring(16), [Failure.parse(failure)])
     wanted, refused = Collective("all-gather", 16, 16e4), 0
-    schedules = [ring_two_way(wanted, sound, striped=True)]
+    schedules = [RING_TWO_WAY.build(wanted, sound, striped=True)]
     for chords in ((), (Level(16, 3, 1),), (Level(8, 2, 3),)):
         trees = make_trees(Design(chords, pieces=2), RingTask(16, 8, 1e4, Timing(5e9, 1e-6), 1e-6))
         assert trees is not None

@@ -23,7 +23,7 @@ from lightloom.collectives.synthesis.exchange.circuits import (
     shared_wiring,
     trees_of,
 )
-from lightloom.collectives.synthesis.exchange.paths import Exchange, plan, route
+from lightloom.collectives.synthesis.exchange.paths import Exchange, Trial, plan, route
 from lightloom.collectives.synthesis.exchange.search import Designs, ExchangeSearch, exchange, exchange_schedule
 from lightloom.collectives.verify.verifier import verify
 from lightloom.machines.fabrics.wdm_ring import WdmRing
@@ -98,7 +98,7 @@ def test_trees_reach_as_far_as_any(wavelengths: int = 3, depth: int = 3) -> None
 @pytest.mark.parametrize(("nbytes", "pieces"), [(1e3, 1), (1e5, 1), (1e4, 3)])
 def test_verified_and_timed_alike(ranks: int, wiring: Wiring, nbytes: float, pieces: int) -> None:
     fabric, wanted = ring(ranks, wiring.wavelengths, hop_latency=1e-8), Collective("all-to-all", ranks, nbytes)
-    found = plan(wiring, replace(asked(fabric, wanted), pieces=pieces), 3)
+    found = plan(wiring, replace(asked(fabric, wanted), pieces=pieces), Trial(3))
     assert found is not None
     schedule = exchange_schedule(wanted, fabric, found)
     verify(schedule, fabric)
@@ -116,7 +116,7 @@ def test_loads_are_what_paths_use(ranks: int, wiring: Wiring, pieces: int) -> No
     """Every piece uses its distance of links, and more only where it goes out of its way."""
     fabric, wanted = ring(ranks, wiring.wavelengths), Collective("all-to-all", ranks, 1e4)
     problem = replace(asked(fabric, wanted), pieces=pieces)
-    routed, found = route(wiring, problem, 3), plan(wiring, problem, 3)
+    routed, found = route(wiring, problem, Trial(3)), plan(wiring, problem, Trial(3))
     assert routed is not None
     assert found is not None
     circuits, _, busy, _, load, _ = routed
@@ -138,7 +138,7 @@ def test_blocks_in_pieces_wait_less_for_each_other(nbytes: float) -> None:
     fabric = WdmRing(ranks=16, wavelengths=8, wavelength_bandwidth=5e9, conversion_time=1e-6)
     problem, wiring = asked(fabric, Collective("all-to-all", 16, nbytes)), shared_wiring(16, 8, (1, 3, 4))
     assert wiring is not None
-    whole, cut = plan(wiring, problem, 4), plan(wiring, replace(problem, pieces=16), 4)
+    whole, cut = plan(wiring, problem, Trial(4)), plan(wiring, replace(problem, pieces=16), Trial(4))
     assert whole is not None
     assert cut is not None
     assert cut.time < whole.time
@@ -190,7 +190,7 @@ def test_near_the_bound_and_the_same_again(ranks: int, wavelengths: int, nbytes:
 def test_estimates_from_a_few_sources_are_near() -> None:
     ranks, wiring = 256, Wiring(8, (Level(8, 1, 1), Tours(8, 2, 1)), Feeder(5, 2, 5))
     wanted = asked(ring(ranks, 8), Collective("all-to-all", ranks, 1e4))
-    few, whole = plan(wiring, wanted, 2, 8), plan(wiring, wanted, 2)
+    few, whole = plan(wiring, wanted, Trial(2, 8)), plan(wiring, wanted, Trial(2))
     assert few is not None
     assert whole is not None
     assert few.time == pytest.approx(whole.time, rel=0.25)
@@ -205,7 +205,7 @@ def test_hubs_that_are_all_joined_bring_blocks_in_three_hops(ranks: int, wavelen
     for wiring in wirings:
         assert designs.fits(wiring)
         assert wavelengths - wiring.hubs // 2 < wiring.wavelengths <= wavelengths
-        found = plan(wiring, asked(ring(ranks, wavelengths), wanted), 1)
+        found = plan(wiring, asked(ring(ranks, wavelengths), wanted), Trial(1))
         assert found is not None
         assert np.diff(found.begin).max() == 3
         verify(exchange_schedule(wanted, ring(ranks, wavelengths), found), ring(ranks, wavelengths))

@@ -19,6 +19,7 @@ Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for cluste
 one-way form is the Ring baseline of OpTree, Table I.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -53,21 +54,11 @@ def two_way_ring_steps(ranks: int) -> int:
     return ranks // 2
 
 
-def ring(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Return the schedule of the one-way ring, on one wavelength, or on all of them when striped; any N will do."""
-    return _around("ring", collective, fabric, 1, striped)
+def _around(name: str, directions: int, collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
+    """Return the schedule of a ring on which ranks pass on one way, or both, on one wavelength each way unless striped.
 
-
-def ring_two_way(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Return the schedule of the two-way ring, on one wavelength each way unless striped.
-
-    Striped, it uses every wavelength and splits the opposite rank's share between the two ways.
+    Striped, it uses every wavelength, and where ranks pass on both ways splits the opposite rank's share between them.
     """
-    return _around("ring-two-way", collective, fabric, 2, striped)
-
-
-def _around(name: str, collective: Collective, fabric: Fabric, directions: int, striped: bool) -> Schedule:
-    """Return the schedule of a ring on which ranks pass on one way, or both."""
     n = collective.ranks
     pieces = 2 if striped and directions == 2 and n % 2 == 0 else 1
     if collective.kind in ROOTED:
@@ -208,7 +199,7 @@ def _ring_rows(kind: str, fabric: Fabric) -> int:
 
 RING = Algorithm(
     name="ring",
-    build=ring,
+    build=partial(_around, "ring", 1),
     by_structure=True,
     longest_lightpath=links_to_neighbours,
     kinds=(*FROM_ALL_GATHER, *ROOTED, *_PASSED_ON),
@@ -219,7 +210,7 @@ RING = Algorithm(
 
 RING_TWO_WAY = Algorithm(
     name="ring-two-way",
-    build=ring_two_way,
+    build=partial(_around, "ring-two-way", 2),
     by_structure=True,
     longest_lightpath=links_to_neighbours,
     kinds=(*CLASSIC, *_PASSED_ON),

@@ -10,6 +10,9 @@ Sources: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broa
 Computing 2009; the trees are those of NCCL 2.30.7, src/graph/trees.cc.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm, longest_links, rows_by_rank
@@ -116,19 +119,11 @@ def star_levels(ranks: int) -> Levels:
     return [(workers, np.zeros_like(workers), 1)]
 
 
-def binomial_tree(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Return the schedule over a binomial tree to rank 0 and back, for any number of ranks."""
-    return _up_and_down("binomial-tree", collective, fabric, binomial_levels(collective.ranks), striped)
-
-
-def worker_aggregator(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Return the schedule from every worker to rank 0 at once, and from rank 0 to every worker."""
-    return _up_and_down("worker-aggregator", collective, fabric, star_levels(collective.ranks), striped)
-
-
-def _up_and_down(name: str, collective: Collective, fabric: Fabric, levels: Levels, striped: bool) -> Schedule:
+def _up_and_down(
+    name: str, tree: Callable[[int], Levels], collective: Collective, fabric: Fabric, *, striped: bool = False
+) -> Schedule:
     """Return the schedule of a kind over a tree: whole vectors, parts of subtrees, or shares that receivers lack."""
-    n = collective.ranks
+    n, levels = collective.ranks, tree(collective.ranks)
     down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
     if collective.kind == "all-reduce":
         up = [moves(child, parent, 0, reduces=True) for child, parent, _ in levels]
@@ -173,7 +168,7 @@ def _longest_edge(fabric: Fabric, levels: Levels) -> int:
 
 BINOMIAL_TREE = Algorithm(
     name="binomial-tree",
-    build=binomial_tree,
+    build=partial(_up_and_down, "binomial-tree", binomial_levels),
     by_structure=True,
     longest_lightpath=lambda kind, fabric: _longest_edge(fabric, binomial_levels(fabric.ranks)),  # noqa: ARG005
     kinds=(*FROM_ALL_GATHER, *ROOTED, *TO_OR_FROM_ROOT),
@@ -183,7 +178,7 @@ BINOMIAL_TREE = Algorithm(
 
 WORKER_AGGREGATOR = Algorithm(
     name="worker-aggregator",
-    build=worker_aggregator,
+    build=partial(_up_and_down, "worker-aggregator", star_levels),
     by_structure=True,
     longest_lightpath=lambda kind, fabric: _longest_edge(fabric, star_levels(fabric.ranks)),  # noqa: ARG005
     kinds=(*FROM_ALL_GATHER, *ROOTED),

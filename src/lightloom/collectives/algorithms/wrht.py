@@ -204,8 +204,10 @@ def _stages(ranks: int, channels: int) -> tuple[list[Stage], list[Stage]]:
 
 def _adding(stage: Stage, order: Ints | slice = slice(None)) -> Stage:
     """Return a stage of whole vectors that are added where they arrive, its transfers in an order."""
-    columns = (column[order] for column in (stage.source, stage.destination, stage.route, stage.chunk, stage.colour))
-    return Stage(*columns, stage.colours, reduces=True)
+    source, destination, route, colour = (
+        column[order] for column in (stage.source, stage.destination, stage.route, stage.colour)
+    )
+    return Stage(source, destination, route, np.zeros_like(source), colour, stage.colours, reduces=True)
 
 
 def _refused(kind: str, fabric: Fabric) -> str | None:

@@ -9,7 +9,7 @@ The price of a circuit is its delay, and a toll that rises with its load.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,19 @@ class Exchange(RingTask):
 
     pieces: int = 1
     """Parts of every block that travel on paths of their own."""
+
+
+class Trial(NamedTuple):
+    """How paths of blocks are looked for."""
+
+    trees: int
+    """Paths of every block that it may choose from."""
+    sources: int | None = None
+    """Sources of one period whose blocks stand for all of them; all where None."""
+    limit: float = np.inf
+    """Seconds at which a path is too long, or a circuit carries too much."""
+    rng: np.random.Generator | None = None
+    """Chance that decides which of several equally cheap paths is taken; None: always the same one."""
 
 
 Routed = tuple[ExchangeCircuits, "Routes", Floats, Floats, Floats, float]
@@ -57,22 +70,12 @@ class Plan:
     """Seconds until the last arrival, circuits in place."""
 
 
-def route(
-    wiring: Wiring,
-    exchange: Exchange,
-    trees: int,
-    sources: int | None = None,
-    limit: float = np.inf,
-    rng: np.random.Generator | None = None,
-) -> Routed | None:
-    """Return paths of the blocks of one period of ranks, or of some of them; None if one takes ``limit`` or longer.
-
-    With ``rng``, which of several equally cheap paths is taken is left to chance.
-    """
+def route(wiring: Wiring, exchange: Exchange, trial: Trial) -> Routed | None:
+    """Return paths of the blocks of one period of ranks, or of some of them; None if one takes the limit or longer."""
     from lightloom.collectives.synthesis.exchange import kernels
 
     ring, timing = exchange_circuits(wiring, exchange.ranks), exchange.timing
-    which = np.arange(min(sources or ring.period, ring.period))
+    which = np.arange(min(trial.sources or ring.period, ring.period))
     # Spread so that they do not keep step with hubs.
     which = np.unique(((which + which * _GOLDEN % 1) * ring.period / len(which)).astype(np.int64))
     weight = ring.period / len(which)
@@ -80,16 +83,15 @@ def route(
     count, nbytes = len(which), exchange.nbytes / exchange.pieces
     busy = np.asarray(nbytes / (ring.width * timing.bandwidth) + timing.occupancy, np.float64)
     delay = busy + timing.hop + timing.propagation * np.abs(ring.length)
-    routes = kernels.Routes(
-        np.empty((trees, count, ring.ranks), np.int32), np.full((count, ring.ranks), -1, np.int8), which, ring.length
-    )
+    trees, chosen = np.empty((trial.trees, count, ring.ranks), np.int32), np.full((count, ring.ranks), -1, np.int8)
+    routes = kernels.Routes(trees, chosen, which, ring.length)
     load = np.zeros(len(ring.start))
     allowed, longest, price, toll, first = exchange.bound, 0.0, delay, timing.hop, ring.first
-    if rng is not None:
-        price = delay * (1 + _TIE * rng.random(len(delay)))
-    for tree in range(trees):
+    if trial.rng is not None:
+        price = delay * (1 + _TIE * trial.rng.random(len(delay)))
+    for tree in range(trial.trees):
         dearest = kernels.cheapest(first, ring.length, price, which, ring.ranks, routes.trees[tree])
-        if tree == 0 and dearest >= limit:
+        if tree == 0 and dearest >= trial.limit:
             return None
         if tree == 0:
             # Where time is not short, neither are hops dear.
@@ -105,7 +107,7 @@ def estimate(wiring: Wiring, exchange: Exchange, sources: int) -> float:
 
     It is the root of the sum of their squares, infinite where there is no path.
     """
-    routed = route(wiring, exchange, 1, sources)
+    routed = route(wiring, exchange, Trial(1, sources))
     if routed is None:
         return np.inf
     ring, _, busy, _, load, longest = routed
@@ -113,17 +115,10 @@ def estimate(wiring: Wiring, exchange: Exchange, sources: int) -> float:
     return float(np.hypot(longest, np.minimum(seconds, seconds[ring.reverse]).max()))
 
 
-def plan(
-    wiring: Wiring,
-    exchange: Exchange,
-    trees: int,
-    sources: int | None = None,
-    limit: float = np.inf,
-    rng: np.random.Generator | None = None,
-) -> Plan | None:
+def plan(wiring: Wiring, exchange: Exchange, trial: Trial) -> Plan | None:
     """Return paths and times of all blocks; or of the blocks of a few sources, which then stand for all of them.
 
-    None where a path alone, or what one circuit carries, takes ``limit`` or longer.
+    None where a path alone, or what one circuit carries, takes the limit or longer.
 
     A circuit towards few ranks has its share of the blocks of few sources; one that comes from few ranks has not, and
     is as busy as the circuit in the other direction.
@@ -131,7 +126,7 @@ def plan(
     from lightloom.collectives.synthesis.engine.kernels import list_schedule
     from lightloom.collectives.synthesis.exchange.kernels import lay_paths
 
-    routed = route(wiring, exchange, trees, sources, limit, rng)
+    routed = route(wiring, exchange, trial)
     if routed is None:
         return None
     ring, routes, busy, delay, load, _ = routed
@@ -139,7 +134,7 @@ def plan(
     weight = ring.period * exchange.pieces / len(routes.chosen)
     if weight > 1:
         busy = busy * np.minimum(1.0, load[ring.reverse] / np.maximum(load, 1.0))
-    if (load * busy).max() >= limit:
+    if (load * busy).max() >= trial.limit:
         return None
     busy = busy * weight
     begin = np.zeros(routes.chosen.size + 1, np.int64)

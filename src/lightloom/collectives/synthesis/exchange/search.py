@@ -29,7 +29,7 @@ from lightloom.collectives.synthesis.exchange.circuits import (
     reaches,
     shared_wiring,
 )
-from lightloom.collectives.synthesis.exchange.paths import Exchange, Plan, estimate, plan
+from lightloom.collectives.synthesis.exchange.paths import Exchange, Plan, Trial, estimate, plan
 from lightloom.collectives.synthesis.ring.gather import regular_skips, varied_skips
 from lightloom.core.arrays import Effort, Floats
 from lightloom.machines.fabrics.fabric import Fabric
@@ -372,7 +372,7 @@ class ExchangeSearch:
         """
         effort *= max(1.0, self._ranks / _RANKS) ** _GROWTH
         neighbours, bound = Wiring(self._ranks, (Level(self._ranks, 1, self._exchange.channels),), None), self._bound
-        simplest = plan(neighbours, self._exchange, _TREES)
+        simplest = plan(neighbours, self._exchange, Trial(_TREES))
         assert simplest is not None
         self._found = neighbours, simplest
         if simplest.time <= bound or not self._designs.hubs:
@@ -393,7 +393,7 @@ class ExchangeSearch:
 
     def _plan(self, wiring: Wiring, rng: np.random.Generator | None = None) -> bool:
         """Plan a wiring in full, keep the plan if it is the fastest, and count the effort; False where none fits."""
-        full = plan(wiring, self._exchange, FINAL_TREES, rng=rng)
+        full = plan(wiring, self._exchange, Trial(FINAL_TREES, rng=rng))
         if full is not None:
             self._spent += len(full.path) * FINAL_TREES
             self._found = min(self._found, (wiring, full), key=lambda found: found[1].time)
@@ -444,7 +444,7 @@ class ExchangeSearch:
         Seconds are infinite where it does not fit, is hopeless or has too many rows.
         """
         self._seconds[wiring] = np.inf
-        trial = plan(wiring, self._exchange, _TREES, self._sources, _HOPELESS * self._best)
+        trial = plan(wiring, self._exchange, Trial(_TREES, self._sources, _HOPELESS * self._best))
         self._spent += self._sources * self._ranks
         if trial is None:
             return
@@ -495,7 +495,7 @@ class ExchangeSearch:
         seconds = {wiring: self._estimate(wiring) for wiring in self._designs.complete() if self._designs.fits(wiring)}
         for wiring in nsmallest(_COMPLETE, seconds, key=lambda wiring: seconds[wiring]):
             if seconds[wiring] < self._found[1].time:
-                full = plan(wiring, self._exchange, _TREES, limit=self._found[1].time)
+                full = plan(wiring, self._exchange, Trial(_TREES, limit=self._found[1].time))
                 if full is not None and full.time < self._found[1].time:
                     self._found = wiring, full
 
@@ -540,7 +540,7 @@ def _in_pieces(problem: Exchange, wiring: Wiring, whole: Plan) -> tuple[int, Pla
     for pieces in _PIECES:
         if best[1].time <= _NEAR * problem.bound or pieces * len(whole.path) > _HOPS_OF_PIECES:
             break
-        finer = plan(wiring, replace(problem, pieces=pieces), FINAL_TREES)
+        finer = plan(wiring, replace(problem, pieces=pieces), Trial(FINAL_TREES))
         if finer is not None and finer.time < best[1].time:
             best = pieces, finer
     return best
