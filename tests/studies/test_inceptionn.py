@@ -143,9 +143,9 @@ def test_short_runs_are_not_repeated_and_leave_out_what_has_no_images(
 
     def train(run: trainings.TrainingRun, seed: int, _: Path) -> dict[str, object]:
         trained.append((run.name, seed))
-        return {"recipe": {"seed": seed}, "loss": [1.0, float("nan")]}
+        return dict(trainings.rounded({"recipe": {"seed": seed}, "loss": [1.0, float("nan")]}))
 
-    monkeypatch.setattr(trainings, "_train", train)
+    monkeypatch.setattr(trainings, "_train_short", train)
     monkeypatch.setattr(trainings, "training_digits", lambda _: None)
     for _ in range(2):
         done: list[int] = []

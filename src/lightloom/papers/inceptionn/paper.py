@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from lightloom.papers.inceptionn import PAPER
@@ -35,8 +35,7 @@ class Breakdown:
     @property
     def parts(self) -> dict[str, float]:
         """The six steps, as printed."""
-        names = ("forward", "backward", "gpu_copy", "gradient_sum", "communicate", "update")
-        return {name: getattr(self, name) for name in names}
+        return {name: seconds for name, seconds in asdict(self).items() if name != "total"}
 
     @property
     def local(self) -> float:

@@ -84,14 +84,15 @@ def _feedback(runs: Record) -> Iterator[Claim]:
 
 def _truncated_hdc(runs: Record) -> Iterator[Claim]:
     for bits in (16, 22, 24):
-        accuracy = {what: final(runs[f"truncate {what} {bits}"][0]) for what in ("g", "w", "w+g")}
-        yield PAPER.claim(
-            "figure4.hdc_order_{bits}",
-            "g no worse than w" if accuracy["g"] >= accuracy["w"] - 0.1 else "g worse than w",
-            bits=bits,
-            accuracy=accuracy,
-            **_against_base(runs, runs[f"truncate g {bits}"][0]),
-        )
+        yield _truncation_order(runs, "hdc", bits, _against_base(runs, runs[f"truncate g {bits}"][0]))
+
+
+def _truncation_order(runs: Record, network: str, bits: int, base: dict[str, object]) -> Claim:
+    """Return the row on whether truncated gradients cost less accuracy than weights that are truncated as much."""
+    names = {what: f"truncate {what} {bits}" for what in ("g", "w", "w+g")}
+    accuracy = {what: final(runs[name][0]) for what, name in names.items() if name in runs}
+    order = "g no worse than w" if accuracy["g"] >= accuracy["w"] - 0.1 else "g worse than w"
+    return PAPER.claim(f"figure4.{network}_order_{{bits}}", order, bits=bits, accuracy=accuracy, **base)
 
 
 def _codecs_of_hdc(runs: Record) -> Iterator[Claim]:
@@ -157,15 +158,16 @@ _PRINTED = {
 def _limited_links(exchange: Record) -> Iterator[Claim]:
     """Yield the rows of the figure."""
     for model, order in exchange["order"].items():
-        yield PAPER.claim("figure12.measured_{model}_order", order, model=_slug(model), exchange=exchange)
+        yield PAPER.claim("figure12.measured_{model}_order", order, model=slug(model), exchange=exchange)
     for model, rows in exchange["reductions"].items():
         for row in rows:
-            values = {"model": _slug(model), "what": _slug(row["what"]), "range": row["range"]}
+            values = {"model": slug(model), "what": slug(row["what"]), "range": row["range"]}
             ours, paper = round(row["percent"], 1), _PRINTED[row["what"]]
             yield PAPER.claim("figure12.measured_{model}_{what}", ours, paper=paper, **values)
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
+    """Return the name of a model or of a quantity as part of a row id."""
     words = text.lower().replace("+", "_").replace(",", "").replace("-", "").split()
     return "_".join(word for word in words if word != "against")
 
@@ -181,11 +183,9 @@ def largest_error(codec: Inceptionn | InceptionnPrinted) -> float:
     bits = np.arange(0, 127 << 23, _STRIDE, dtype=np.uint32)
     # The worst value of each binade is its last one.
     bits = np.concatenate([bits, (np.arange(1, 128, dtype=np.uint32) << 23) - 1])
-    values = bits.view(np.float32)
-    worst = 0.0
-    for piece in np.array_split(values, 32):
-        worst = max(worst, float(np.max(np.abs(codec.round_trip(piece).astype(np.float64) - piece))))
-    return worst / codec.bound
+    pieces = np.array_split(bits.view(np.float32), 32)
+    worst = max(np.max(np.abs(codec.round_trip(piece).astype(np.float64) - piece)) for piece in pieces)
+    return float(worst) / codec.bound
 
 
 def blocks_right(workers: int, *, corrected: bool) -> int:
@@ -196,15 +196,13 @@ def blocks_right(workers: int, *, corrected: bool) -> int:
     """
     n = workers
     holds = [[frozenset({i}) for _ in range(n)] for i in range(n)]
-    for s in range(1, n):
-        sent = [holds[i][(i - s + 1) % n] for i in range(n)]
-        for i in range(n):
-            holds[i][(i - s) % n] |= sent[i - 1]
-    for s in range(n, 2 * n - 1):
-        shift = 0 if corrected else 1
+    for s in range(1, 2 * n - 1):
+        adds = s < n
+        shift = 0 if adds or corrected else 1
         sent = [holds[i][(i - s + 1 + shift) % n] for i in range(n)]
         for i in range(n):
-            holds[i][(i - s + shift) % n] = sent[i - 1]
+            block = (i - s + shift) % n
+            holds[i][block] = sent[i - 1] | (holds[i][block] if adds else frozenset())
     everyone = frozenset(range(n))
     return sum(block == everyone for row in holds for block in row)
 
@@ -224,11 +222,6 @@ def _proofs() -> Iterator[Claim]:
 
 
 # Tables I and II: hyper-parameters of our training, and checks of the printed sums.
-
-
-def slug(model: str) -> str:
-    """Return the model's name as part of a row id."""
-    return model.lower().replace("-", "")
 
 
 def _table_1() -> Iterator[Claim]:
@@ -291,13 +284,18 @@ def as_printed(share: float, printed: float) -> float:
 
 def _measured_shares(training: Record) -> Iterator[Claim]:
     ours = mean_shares(training["runs"][BASE][0])
-    for k in BOUNDS:
-        for bits, printed, share in zip(TAG_BITS, TABLE_3["HDC", k], ours[k], strict=True):
-            values = {"k": k, "bits": bits, **beyond_dropping(bits, printed)}
-            yield PAPER.claim("table3.hdc_bound{k}_{bits}bit", as_printed(share, printed), paper=printed, **values)
+    yield from _shares("table3.hdc_bound{k}_{bits}bit", ours)
     for k in BOUNDS:
         ratios = [round(value, 2) for value in (ratio_of_shares(ours[k]), ratio("HDC", k))]
         yield PAPER.claim("figure14.hdc_ratio_bound{k}", ratios[0], paper=ratios[1], k=k)
+
+
+def _shares(row: str, ours: dict[int, list[float]], **values: Any) -> Iterator[Claim]:
+    """Yield the rows of Table III for HDC, from the percentages of each bound."""
+    for k in BOUNDS:
+        for bits, printed, share in zip(TAG_BITS, TABLE_3["HDC", k], ours[k], strict=True):
+            values |= {"k": k, "bits": bits, "paper": printed}
+            yield PAPER.claim(row, as_printed(share, printed), **values, **beyond_dropping(bits, printed))
 
 
 def _sums_of_table_3() -> Iterator[Claim]:
@@ -337,12 +335,8 @@ def _hdc_under_two_losses(hdc: Record) -> Iterator[Claim]:
     yield PAPER.claim("example.hdc_summed_loss_at_printed_rate", learns, final=final(literal))
     for loss, mark in LOSSES.items():
         run = hdc[f"float32{mark}"][0]
-        for k, ours in mean_shares(run).items():
-            for bits, printed, share in zip(TAG_BITS, TABLE_3["HDC", k], ours, strict=True):
-                values = {"k": k, "bits": bits, "loss": loss, "iterations": run["iterations"][-1]}
-                values |= beyond_dropping(bits, printed)
-                row, rounded = "table3.hdc_{loss}_loss_bound{k}_{bits}bit", as_printed(share, printed)
-                yield PAPER.claim(row, rounded, paper=printed, **values)
+        values = {"loss": loss, "iterations": run["iterations"][-1]}
+        yield from _shares("table3.hdc_{loss}_loss_bound{k}_{bits}bit", mean_shares(run), **values)
 
 
 def truncated(runs: Record) -> list[int]:
@@ -352,9 +346,9 @@ def truncated(runs: Record) -> list[int]:
 
 def _lenet(lenet: Record) -> Iterator[Claim]:
     for bits in truncated(lenet):
-        accuracy = {what: final(lenet[f"truncate {what} {bits}"][0]) for what in "gw"}
-        order = "g no worse than w" if accuracy["g"] >= accuracy["w"] - 0.1 else "g worse than w"
-        yield PAPER.claim("figure4.lenet_order_{bits}", order, bits=bits, accuracy=accuracy, **_base(lenet))
+        base = lenet[BASE][0]
+        length = {"base": final(base), "iterations": base["iterations"][-1]}
+        yield _truncation_order(lenet, "lenet", bits, length)
     pairs = paired(lenet, _FEEDBACK, "accuracy", 100)
     assert pairs is not None
     yield PAPER.claim("headline.lenet_accuracy_difference", round(pairs.mean, 3), difference=pairs.text(2))
@@ -393,11 +387,6 @@ def _accuracy(runs: Record, family: str, name: str, what: str, basis: Basis) -> 
     }
     ours = _WITHIN_TEXT if lost < WITHIN else f"{lost:.1f} points lost"
     return PAPER.claim(f"figure14.{family}_{{what}}", ours, paper=_WITHIN_TEXT, what=what, basis=basis, **values)
-
-
-def _base(runs: Record) -> dict[str, object]:
-    base = runs[BASE][0]
-    return {"base": final(base), "iterations": base["iterations"][-1]}
 
 
 def _words(name: str) -> str:

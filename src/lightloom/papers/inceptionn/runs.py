@@ -145,7 +145,7 @@ def measure_short(work: Path, data: Path, advance: Callable[[int], None] = lambd
     advance(short_job_count() - len(todo))
     records: dict[str, dict[str, list[Any]]] = {}
     for run, seed in todo:
-        record = stored_record(_short_result(work, run, seed), partial(_short_record, run, seed, data))
+        record = stored_record(_short_result(work, run, seed), partial(_train_short, run, seed, data))
         records.setdefault(run.network, {}).setdefault(run.name, []).append(record)
         advance(1)
     origin = provenance({network: list(variants) for network, variants in records.items()}, seed=SHORT_SEEDS[0])
@@ -153,11 +153,7 @@ def measure_short(work: Path, data: Path, advance: Callable[[int], None] = lambd
     return work / "networks.json"
 
 
-def _short_record(run: TrainingRun, seed: int, data: Path) -> Any:
-    return rounded(_train(run, seed, data))
-
-
-def _train(run: TrainingRun, seed: int, data: Path) -> dict[str, Any]:
+def _train_short(run: TrainingRun, seed: int, data: Path) -> Any:
     import torch
 
     from lightloom.papers.runs.digits import image_sets
@@ -165,7 +161,7 @@ def _train(run: TrainingRun, seed: int, data: Path) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     record = train(run.recipe(seed), image_sets(run.network, data), RANKS)
-    return {name: record[name] for name in _KEPT}
+    return rounded({name: record[name] for name in _KEPT})
 
 
 def _short_result(work: Path, run: TrainingRun, seed: int) -> Path:

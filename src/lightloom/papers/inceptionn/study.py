@@ -81,15 +81,17 @@ def truncation(training: Record) -> Figure:
     """Figure 4: accuracy of HDC after training with truncated gradients, weights, or both."""
     figure, (axes,) = canvas(1)
     runs, drops = training["runs"], (16, 22, 24)
-    series = {
-        label: [final(runs[f"truncate {what} {bits}"][0]) for bits in drops]
-        for label, what in (("gradients only", "g"), ("weights only", "w"), ("both", "w+g"))
-    }
-    bars(axes, [f"{bits}b-T" for bits in drops], series, "{:.1f}")
+    _truncation_bars(axes, runs, drops, {"gradients only": "g", "weights only": "w", "both": "w+g"}, "{:.1f}")
     axes.axhline(base_at(runs, runs["truncate g 16"][0]), color=GREY, lw=1, ls="--", label="float32")
     axes.set_ylabel("accuracy on the test set, %")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=4)
     return figure
+
+
+def _truncation_bars(axes: Axes, runs: Record, drops: Sequence[int], labels: Mapping[str, str], number: str) -> None:
+    """Draw the accuracy after training with so many bits dropped of what the labels name."""
+    series = {label: [final(runs[f"truncate {what} {bits}"][0]) for bits in drops] for label, what in labels.items()}
+    bars(axes, [f"{bits}b-T" for bits in drops], series, number)
 
 
 def distribution(gradients: Record) -> Figure:
@@ -168,8 +170,7 @@ def hooks(links: Record) -> Figure:
         high = [row["over_none_range"][1] - row["over_none"] for row in rows]
         drawn = axes.bar(range(len(rows)), middle, yerr=[low, high], color=_COLOURS[: len(rows)], ecolor=GREY)
         axes.bar_label(drawn, [f"{1e3 * row['step_s']:.0f} ms" for row in rows], label_type="center", color="white")
-        axes.set_xticks(range(len(rows)), ["no hook", "fp16", "PowerSGD", "ours"])
-        axes.set_title(rate)
+        axes.set(xticks=range(len(rows)), xticklabels=["no hook", "fp16", "PowerSGD", "ours"], title=rate)
     panels[0].set_ylabel("step over that without a hook")
     return figure
 
@@ -217,13 +218,10 @@ def scalability() -> Figure:
             low, high = ([ends(each) for each in zip(*lines, strict=True)] for ends in (min, max))
             axes.fill_between(counts, low, high, color=colour, alpha=0.3, lw=0)
             axes.plot(counts, high, color=colour, marker="o", ms=3, label=f"{name}, all four models")
-    near.set_xticks(list(MEASURED))
+        axes.set_xlabel("workers")
+    near.set(xticks=list(MEASURED), ylim=(0, None), ylabel="exchange time over WA's with 4 workers")
     far.set_xscale("log", base=2)
     far.set_yscale("log")
-    near.set_ylim(0)
-    near.set_ylabel("exchange time over WA's with 4 workers")
-    for axes in (near, far):
-        axes.set_xlabel("workers")
     near.legend(loc="upper left")
     return figure
 
@@ -262,12 +260,7 @@ def other_networks(networks: Record) -> Figure:
     lenet = networks["runs"]["lenet"]
     _learning(left, lenet, _LENET)
     left.set_title("LeNet on MNIST")
-    drops = truncated(lenet)
-    series = {
-        label: [final(lenet[f"truncate {what} {bits}"][0]) for bits in drops]
-        for label, what in (("gradients", "g"), ("weights", "w"))
-    }
-    bars(middle, [f"{bits}b-T" for bits in drops], series, "{:.0f}")
+    _truncation_bars(middle, lenet, truncated(lenet), {"gradients": "g", "weights": "w"}, "{:.0f}")
     middle.axhline(final(lenet[BASE][0]), color=GREY, lw=1, ls="--")
     middle.set(ylim=(0, 109), ylabel="accuracy of LeNet, %")
     _learning(right, networks["runs"]["hdc"], _HDC)
