@@ -27,7 +27,7 @@ from tests.simulation.prices import linear
 
 @pytest.mark.parametrize("made", [GroupPrices, _ScaledPrices, LibraryPricing, SlowedPrices])
 def test_all_prices_are_asked_alike_and_neighbours_unless_told_otherwise(made: type) -> None:
-    for name in ("refusal", "price", "lines"):
+    for name in ("refusal", "price"):
         asked, told = (inspect.signature(getattr(owner, name)).parameters for owner in (made, Pricing))
         assert [(each.name, each.default) for each in asked.values()] == [
             (each.name, each.default) for each in told.values()
@@ -51,17 +51,12 @@ class _Noting:
         self.asked.append(("price", *asked))
         return linear(1e9, latency=1e-3, setup=5e-3)
 
-    def lines(self, *asked: Any, hidden_setup: bool) -> list[Any]:
-        self.asked.append(("lines", *asked, hidden_setup))
-        return []
-
 
 STRATEGY: Any = SimpleNamespace(tp=4)
 SLOWER = {PASSES: 2.0, DATA: 3.0}
 QUESTIONS: list[tuple[str, tuple[Any, ...]]] = [
     ("refusal", ("all-reduce", "ring", 4, 2)),
     ("price", ("ring", 4, 2)),
-    ("lines", ("all-reduce", "ring", 4, 2)),
 ]
 
 
@@ -77,10 +72,9 @@ def test_prices_made_of_others_ask_them_what_they_are_asked_of_neighbours_unless
         (_ScaledPrices(whole, part), part if question == "refusal" else whole),
         (SlowedPrices(alone, STRATEGY, SLOWER), alone),
     ):
-        for hidden in ({"hidden_setup": True}, {"hidden_setup": False}) if question == "lines" else ({},):
-            getattr(made, question)(*about, *stride, **hidden)
-            assert inner.asked == [(question, *about, *(stride or (1,)), *hidden.values())]
-            inner.asked.clear()
+        getattr(made, question)(*about, *stride)
+        assert inner.asked == [(question, *about, *(stride or (1,)))]
+        inner.asked.clear()
     assert not part.asked and not whole.asked
 
 

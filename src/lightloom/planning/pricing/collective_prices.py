@@ -606,14 +606,6 @@ class LibraryPricing:
 
         return price
 
-    def lines(
-        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
-    ) -> Sequence[LowerPrice]:
-        """Return one lower bound, chords below the closed form; no circuits are set up, so that ``hidden_setup``
-        changes nothing."""
-        group = np.array([ranks]), np.array([stride])
-        return [chords(_DENSE_SIZES, self._library.seconds(kind, *group, np.array(_DENSE_SIZES)[None])[0])]
-
 
 def _priced(seconds: float, energy: float | None) -> Priced:
     """Return the price of a collective that takes so many seconds and transmits all the while, in one step, with

@@ -71,13 +71,6 @@ class Pricing(Protocol):
         """Return the prices of a group of ``ranks`` that lie ``stride`` apart, gradients exchanged by method
         ``exchange``, 0 for as they are."""
 
-    def lines(
-        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
-    ) -> Sequence[LowerPrice]:
-        """Return lower bounds of the prices of the algorithms that may carry a collective, one each; the least of them
-        is a bound. With ``hidden_setup`` all circuits of the first step are set up before the data exists, otherwise
-        only those that can stay in place."""
-
 
 class GroupPrices(Pricing):
     """Prices of collectives on the part of a fabric that a group of ranks has to itself: of verified schedules, or of
@@ -216,7 +209,8 @@ class GroupPrices(Pricing):
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
         """Return a lower bound for each algorithm that may carry the collective, or one for a method with phases of its
-        own; empty where none may."""
+        own, the least of which is a bound of the price; empty where none may. With ``hidden_setup`` all circuits of the
+        first step are set up before the data exists, otherwise only those that can stay in place."""
         exchange = self._of_kind(kind, exchange)
         if exchange and not self._exchanges[exchange].in_schedule:
 
@@ -610,12 +604,6 @@ class _ScaledPrices(Pricing):
             return Priced(cost=replace(price.cost, time=price.cost.time + more), algorithm=price.algorithm)
 
         return priced
-
-    def lines(
-        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
-    ) -> Sequence[LowerPrice]:
-        """Return the lower bounds on all channels, not lengthened."""
-        return self._whole.lines(kind, algorithm, ranks, exchange, stride, hidden_setup=hidden_setup)
 
 
 def slope(prices: GroupPrices, kind: Kind, ranks: int, exchange: int, stride: int = 1) -> float:

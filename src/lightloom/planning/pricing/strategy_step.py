@@ -93,14 +93,17 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     settings, stages = job.settings, rows.stages
     combination, row = combinations(rows)
     begins = np.searchsorted(job.model.starts, edges[:-1])
-    held = by_stage(np.add.reduceat(job.model.held_blocks(combination), begins, axis=2), stages)[:, row]
+    blocks = job.model.held_blocks(combination)
+    held = by_stage(np.add.reduceat(blocks, begins, axis=2), stages)[:, row]
+    largest_units = np.maximum.reduceat(blocks.sum(axis=0), begins, axis=1)
+    largest: Floats = largest_units.reshape(len(largest_units), -1, stages).max(axis=1)[row]
     held[0, :, 0] += job.graph.unused_parameters
     sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks)
     shared, total = shares(rows, held, sharers), held.sum(axis=0)
     parameter, gradient = settings.sharded_parameter_bytes, settings.sharded_gradient_bytes
     master = settings.stored_parameter_bytes + settings.optimizer_state_bytes
     alike = shared * (master + settings.stored_parameter_bytes)
-    largest, once = _largest_unit(job, rows, edges), settings.zero_2_exchange == "step"
+    once = settings.zero_2_exchange == "step"
     states = [
         (NONE, total * (master + settings.gradient_bytes)),
         (ZERO_1, shared * master + total * (parameter + settings.gradient_bytes)),
@@ -112,16 +115,6 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     choices = [(rows.sharding == sharding)[:, None] for sharding, _ in states]
     kept = total * job.kept_bytes(rows.exchange)[:, None]
     return kept + np.select(choices, [nbytes for _, nbytes in states], alike + gathered)
-
-
-def _largest_unit(job: Job, rows: Strategies, edges: Ints) -> Floats:
-    """Return the parameters that a rank holds of the largest block of each stage, when nothing is sharded: [rows,
-    stages]."""
-    combination, row = combinations(rows)
-    blocks = job.model.held_blocks(combination).sum(axis=0)
-    chunks = np.maximum.reduceat(blocks, np.searchsorted(job.model.starts, edges[:-1]), axis=1)
-    largest: Floats = chunks.reshape(len(chunks), -1, rows.stages).max(axis=1)[row]
-    return largest
 
 
 def _flying(rows: Strategies, kept: Floats) -> Floats:
@@ -512,17 +505,10 @@ def placed_joules(job: Job, step: PlacedStep, ratio: float = 1.0) -> float | Non
 
 
 def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float | None:
-    """Return the joules of sending in a simulated step over all ranks; None where the fabric states no energy of a
-    bit."""
+    """Return the joules of sending in a simulated step over all ranks, those of stages added up as their seconds are;
+    None where those of any part are not known, as the fabric states no energy of a bit."""
     if step.result is not None:
         return step.result.sent_joules
-    transmission = _staged(job, strategy)
-    return None if np.isnan(transmission) else transmission
-
-
-def _staged(job: Job, strategy: Strategy) -> float:
-    """Return the joules of sending in a step over all ranks, summed over stages as their seconds are; not-a-number
-    where those of any part are not known."""
     rows = Strategies.of(strategy)
     joules = exchange_costs(job, strategy.algorithm, lambda cost, ranks: cost.energy and cost.energy / ranks)
     # The same bytes unit by unit or all at once.
@@ -543,7 +529,8 @@ def _staged(job: Job, strategy: Strategy) -> float:
         for sender, receiver in zip(each.stages, np.roll(each.stages, -1).tolist(), strict=True):
             sends += _sends(job, float(each.nbytes[0]), ranks, (receiver - sender) * ranks)
     sends += _sends(job, whole * _ring_bytes(job, rows), ranks, strategy.tp)
-    return sends + ranks * (passes + once + 2 * whole * gathered)
+    total = sends + ranks * (passes + once + 2 * whole * gathered)
+    return None if np.isnan(total) else total
 
 
 def _ring_bytes(job: Job, rows: Strategies) -> float:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from lightloom.planning.parallelism.strategy_space import (
     Strategy,
 )
 from lightloom.planning.pricing.collective_prices import LowerPrice, PriceLine, undominated
-from lightloom.planning.pricing.group_prices import GroupPrices, Pricing, circuits_stand, divides, slope
+from lightloom.planning.pricing.group_prices import GroupPrices, circuits_stand, divides, slope
 from lightloom.planning.pricing.job import Job, sent_ratio
 from lightloom.planning.pricing.placed_space import PartTable, PlacedRows, blocks, shared_state_bytes, state_bytes
 from lightloom.planning.pricing.step import (
@@ -133,15 +133,15 @@ def bounds(job: Job, strategies: Strategies, *, proved: bool = False) -> Floats:
     With ``proved`` exchanges take what no schedule of the collective beats, so that none is built; otherwise what lines
     below the prices of schedules say, which is never less.
     """
-    divided = isinstance(job.pricing, GroupPrices) and divides(job.fabric)
-    lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=False, divided=divided, proved=proved)
+    pricing, divided = cast(GroupPrices, job.pricing), isinstance(job.pricing, GroupPrices) and divides(job.fabric)
+    lines = PriceLines(pricing, strategies.algorithms, hidden_setup=False, divided=divided, proved=proved)
     found = np.zeros(len(strategies))
     for which in _by_stages(strategies):
         rows = strategies.rows(which)
         # A smaller last micro-batch only makes the step longer than one without it.
         times = stage_times(job, rows, lines, sharing=not divided)
         found[which] = pipeline_bound(times, rows.micro_batches - (rows.micro_batch > 0))
-    lines = PriceLines(job.pricing, strategies.algorithms, hidden_setup=True, proved=proved)
+    lines = PriceLines(pricing, strategies.algorithms, hidden_setup=True, proved=proved)
     for sharding, kind in KIND_OF_SHARDING.items():
         which = np.flatnonzero(strategies.plain & (strategies.sharding == SHARDINGS.index(sharding)))
         if len(which):
@@ -224,7 +224,7 @@ class PriceLines:
     (``Cost.repeated_time``).
     """
 
-    pricing: Pricing
+    pricing: GroupPrices
     algorithms: Sequence[str]
     hidden_setup: bool
     divided: bool = False
@@ -257,7 +257,6 @@ class PriceLines:
         _, ranks, stride, exchange = group
         if not self.divided:
             return 0.0
-        assert isinstance(self.pricing, GroupPrices)
         return slope(self.pricing, kind, ranks, exchange, stride)
 
     @cached_method()

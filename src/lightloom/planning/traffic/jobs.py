@@ -18,7 +18,6 @@ from lightloom.machines.fabrics.derived import links_of
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.switches import PartFabric
 from lightloom.planning.parallelism.strategy_space import Strategy
-from lightloom.planning.pricing.collective_prices import LowerPrice
 from lightloom.planning.pricing.group_prices import Pricing, divisions
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.strategy_step import ExchangeUse, StrategyStep
@@ -328,12 +327,6 @@ class SlowedPrices(Pricing):
             return replace(price, cost=replace(price.cost, time=price.cost.time * longer))
 
         return priced
-
-    def lines(
-        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
-    ) -> Sequence[LowerPrice]:
-        """Return the lower bounds of the prices as they are, not slowed."""
-        return self._pricing.lines(kind, algorithm, ranks, exchange, stride, hidden_setup=hidden_setup)
 
 
 # What a job runs on its part of the fabric.

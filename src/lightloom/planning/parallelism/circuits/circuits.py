@@ -252,21 +252,6 @@ class GroupCircuits:
     assignment: Assignment | None = None
     """Circuits on the whole fabric, verified; None on packet switches."""
 
-    @classmethod
-    def with_own_ports(
-        cls,
-        k: int,
-        source: Ints,
-        destination: Ints,
-        bandwidth: Floats,
-        latency: Floats,
-        timing: Timing | None = None,
-        assignment: Assignment | None = None,
-    ) -> Self:
-        """Return pipes that share no ports."""
-        port = np.arange(len(source))
-        return cls(k, source, destination, bandwidth, latency, port, port, timing, assignment)
-
     @property
     def mean_bandwidth(self) -> Floats:
         """Bytes per second [pipe] over a whole cycle of holds, reconfigurations included."""

@@ -61,7 +61,7 @@ def grants(plan: HybridPlan, fabric: Fabric) -> list[GroupCircuits]:
     matrix = plan.traffic.total
     if not matrix.sum() > 0:
         none, silent = np.empty(0, np.int64), np.empty((1, 0))
-        return [GroupCircuits.with_own_ports(plan.k, none, none, silent, silent[0])]
+        return [GroupCircuits(plan.k, none, none, silent, silent[0], none, none)]
     traffic = Traffic.of(matrix)
     if fabric.switch_planes:
         candidates = [worst_group(plan, _assign_on_switch(traffic, fabric), fabric)]
@@ -90,7 +90,8 @@ def worst_group(
     seconds = fabric.latency(circuits.source, circuits.destination, circuits.route) + fabric.step_overhead
     latency = _largest(seconds, serving, len(source))
     bandwidth = least_of_groups(plan, circuits.counts(traffic), pipe).astype(np.float64) * fabric.channel_bandwidth
-    return GroupCircuits.with_own_ports(plan.k, source, destination, bandwidth, latency, timing, assignment)
+    own = np.arange(len(source))
+    return GroupCircuits(plan.k, source, destination, bandwidth, latency, own, own, timing, assignment)
 
 
 def least_of_groups(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
@@ -272,4 +273,5 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
     seconds = fabric.latency(traffic.source, traffic.destination, route) + fabric.step_overhead
     latency = _largest(seconds, pipe, len(source))
     bandwidth = np.full((1, len(source)), fabric.channel_bandwidth, np.float64)
-    return GroupCircuits.with_own_ports(plan.k, source, destination, bandwidth, latency, timing), regrant
+    own = np.arange(len(source))
+    return GroupCircuits(plan.k, source, destination, bandwidth, latency, own, own, timing), regrant
