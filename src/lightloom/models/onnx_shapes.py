@@ -819,8 +819,9 @@ class _Norms(NormFinder):
     def __init__(self, nodes: Mapping[int, Message], merger: _Merger) -> None:
         self._nodes, self._merger = nodes, merger
         self.words = {place: self._word(node) for place, node in nodes.items()}
-        self.reads = {place: merger.varying(node) for place, node in nodes.items()}
-        self.sources = {place: [merger.made_by(name) for name in names] for place, names in self.reads.items()}
+        reads = {place: merger.varying(node) for place, node in nodes.items()}
+        self.reads = reads
+        self.sources = {place: [merger.made_by(name) for name in names] for place, names in reads.items()}
         self.readers = {place: merger.readers(node) for place, node in nodes.items()}
 
     def _word(self, node: Message) -> str:
@@ -830,7 +831,7 @@ class _Norms(NormFinder):
             return "square" if self._merger.number(node.input[1]) == 2 else "power"
         if node.op_type == "Div" and self._merger.is_scalar(node.input[0]):
             return "reciprocal"
-        return _NORM_WORDS.get(node.op_type, node.op_type.lower())
+        return _NORM_WORDS.get(node.op_type, str(node.op_type).lower())
 
     def weighs(self, place: int, last: int) -> bool:
         return len(self._merger.channels(self._nodes[place])) == 1

@@ -384,7 +384,9 @@ class _TraceGraph:
         factors = [heads_first(call.name, tensor.shape) for tensor in call.reads]
         multiplied = products(call) if kind in TENSOR_KINDS else []
         summed = multiplied[-1][1].summed if multiplied else None
-        return named_sizes(kind, shape, self._batch if sampled else None, factors, summed)
+        # Of attention, leading axes hold the samples even where it is told to depend on none: the others are heads.
+        sizes = named_sizes(kind, shape, self._batch if sampled or kind == "attention" else None, factors, summed)
+        return {name: size for name, size in sizes.items() if sampled or name != "sample"}
 
 
 def _begins_model(call: Call) -> bool:

@@ -239,11 +239,11 @@ class LlamaLayer(Layer):
 class Llama(Decoder):
     """Llama-shaped decoder of sizes that :func:`llama` names."""
 
-    layer = LlamaLayer
+    layer: Callable[[DecoderSizes, int], nn.Module] = LlamaLayer
 
     def __init__(self, *, intermediate: int, sequence: int, **sizes: Any) -> None:
-        shared = {"norm": "rms", "gated": True, "bias": False, "joined_gate": False}
-        super().__init__(DecoderSizes(ffn=intermediate, sequence_length=sequence, **shared, **sizes))
+        sizes |= {"ffn": intermediate, "sequence_length": sequence}
+        super().__init__(DecoderSizes(norm="rms", gated=True, bias=False, joined_gate=False, **sizes))
 
 
 def llama(**sizes: Any) -> Llama:
@@ -322,5 +322,5 @@ class GPT2(Decoder):
     layer = Gpt2Layer
 
     def __init__(self, *, hidden: int, vocabulary: int = 50_257, context: int = 1024, **sizes: Any) -> None:
-        tables = {"vocabulary": vocabulary, "sequence_length": context, "table_length": context, "tied": True}
-        super().__init__(DecoderSizes(hidden=hidden, ffn=4 * hidden, rotary=False, dropout=0.1, **tables, **sizes))
+        sizes |= {"vocabulary": vocabulary, "sequence_length": context, "table_length": context}
+        super().__init__(DecoderSizes(hidden=hidden, ffn=4 * hidden, rotary=False, tied=True, dropout=0.1, **sizes))

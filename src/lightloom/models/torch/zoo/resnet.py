@@ -25,7 +25,7 @@ class ImageChain(ImageModel, nn.Sequential):
     """A model of images whose parts run one after the other."""
 
     def forward(self, images: Tensor) -> Tensor:
-        return super().forward(images)
+        return super().forward(images)  # type: ignore[no-untyped-call]
 
 
 class Convolution(nn.Sequential):
