@@ -283,27 +283,27 @@ def predicted_seconds(
     seconds = np.full(len(operators), np.nan)
     rates = [operator.rate for operator in operators]
     for precision in {rate for rate in rates if rate in accelerator.peak}:
-        rows = [
-            row for row, operator in enumerate(operators) if rates[row] == precision and operator.kernel is not None
-        ]
-        if rows and precision is not None:
+        priced = {
+            row: operator.kernel
+            for row, operator in enumerate(operators)
+            if rates[row] == precision and operator.kernel is not None
+        }
+        if priced and precision is not None:
             peak = Rates(accelerator.peak_rate(precision), accelerator.memory_bandwidth or np.inf)
-            shapes, nbytes, flops = _kernel_columns([operators[row] for row in rows])
-            seconds[rows] = model.operator_times(nbytes, flops, shapes, peak)[0]
+            size = 1 if precision == "fp8" else ELEMENT_BYTES[precision]
+            shapes, nbytes, flops = _kernel_columns(list(priced.values()), size)
+            seconds[list(priced)] = model.operator_times(nbytes, flops, shapes, peak)[0]
     return seconds
 
 
-def _kernel_columns(operators: Sequence[ProfiledOperator]) -> tuple[KernelShapes, Floats, Floats]:
-    """Return the kernels of operators of one number format, their bytes moved and their FLOPs, each [1, operators];
-    operators without a kernel are left out."""
-    specified = [operator.kernel for operator in operators if operator.kernel is not None]
-    table = np.array([kernel[1:] for kernel in specified], np.float64).T[:, None, :]
+def _kernel_columns(kernels: Sequence[ProfiledKernel], size: int) -> tuple[KernelShapes, Floats, Floats]:
+    """Return kernels on elements of so many bytes, their bytes moved and their FLOPs, each [1, kernels]."""
+    table = np.array([kernel[1:] for kernel in kernels], np.float64).T[:, None, :]
     columns = dict(zip(ProfiledKernel._fields[1:], table, strict=True))
     causal, nbytes = columns.pop("causal"), columns.pop("nbytes")
-    size = next((tensor for tensor in (_element_bytes(operator) for operator in operators) if tensor), 4)
-    none = np.zeros(len(specified), np.int64)
+    none = np.zeros(len(kernels), np.int64)
     shapes = KernelShapes(
-        kind=np.array([kernel.kind for kernel in specified], np.int64),
+        kind=np.array([kernel.kind for kernel in kernels], np.int64),
         **columns,
         visible=np.where(causal[0] == 1, 0.5, 1.0),
         narrow=none,
@@ -314,12 +314,6 @@ def _kernel_columns(operators: Sequence[ProfiledOperator]) -> tuple[KernelShapes
     passes = shapes.forward + shapes.input_gradient
     moved = np.where(shapes.kind == KernelKind.FLASH, attention * passes, nbytes)
     return shapes, moved, 2 * shapes.m * shapes.n * shapes.k * shapes.products
-
-
-def _element_bytes(operator: ProfiledOperator) -> int:
-    """Return the bytes of an element in an operator's number format; 0 where it has none."""
-    rate = operator.rate
-    return 0 if rate is None else 1 if rate == "fp8" else ELEMENT_BYTES[rate]
 
 
 FITTED = ("gemm_fraction", "gemm_depth", "unaligned", "flash_forward", "flash_backward", "memory_fraction")
@@ -574,8 +568,8 @@ def _window(profile: Profile) -> tuple[float, float]:
     if profile.marks:
         last = [piece.end for piece in profile.work] if profile.on_device else []
         return profile.marks[0][0], max([profile.marks[-1][1], *last])
-    pieces = (*profile.calls, *profile.work)
-    return min((piece.begin for piece in pieces), default=0.0), max((piece.end for piece in pieces), default=0.0)
+    spans = [(call.begin, call.end) for call in profile.calls] + [(piece.begin, piece.end) for piece in profile.work]
+    return min((begin for begin, _ in spans), default=0.0), max((end for _, end in spans), default=0.0)
 
 
 def _pieces(profile: Profile) -> Iterator[DeviceWork]:

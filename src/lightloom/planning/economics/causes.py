@@ -97,13 +97,11 @@ class Cause:
     name: str
     """A part, or a group of causes."""
     group: Group
-    kind: Kind | None
+    kind: Kind | None = None
     """The part's kind; None where the cause is no part."""
-    rate: float | None
+    rate: float | None = None
     """Interruptions a second, per rank; None where nothing states it."""
-    source: str
-    assumed: bool = False
-    """True if no publication states the rate."""
+    source: str = "no source was found"
 
 
 def causes_of(bill: Bill, log: InterruptionLog | None, mtbf: Mapping[str, float]) -> tuple[Cause, ...]:
@@ -122,9 +120,7 @@ def causes_of(bill: Bill, log: InterruptionLog | None, mtbf: Mapping[str, float]
         causes = _causes_of_parts(bill)
     else:
         source = f"{log.name}: {log.source}"
-        causes = [
-            Cause(name=name, group=name, kind=None, rate=log.rate(name), source=source) for name in log.interruptions
-        ]
+        causes = [Cause(name=name, group=name, rate=log.rate(name), source=source) for name in log.interruptions]
     for name, seconds in mtbf.items():
         causes = _with_stated_time(causes, name, seconds, bill if log is None else None)
     order = get_args(Group)
@@ -143,27 +139,13 @@ def _causes_of_parts(bill: Bill) -> list[Cause]:
         if known is not None and known.rate is not None and total.value is not None:
             causes[part.name] = replace(known, rate=known.rate + total.value)
             continue
+        cause = Cause(name=part.name, group=_GROUPS.get(part.kind, "network"), kind=part.kind, rate=total.value)
         figure = part.figure("mtbf")
-        causes[part.name] = Cause(
-            name=part.name,
-            group=_GROUPS.get(part.kind, "network"),
-            kind=part.kind,
-            rate=total.value,
-            source="no source was found" if figure is None else figure.source,
-            assumed=figure is not None and figure.assumed,
-        )
-    for missing in bill.missing:
-        causes[missing] = Cause(name=missing, group="network", kind=None, rate=None, source="no source was found")
+        causes[part.name] = cause if figure is None else replace(cause, source=figure.source)
+    causes |= {missing: Cause(name=missing, group="network") for missing in bill.missing}
     log = load_log(SOFTWARE)
-    software = Cause(
-        name="software",
-        group="software",
-        kind=None,
-        rate=log.rate("software"),
-        source=f"assumption: {log.source}; per rank, as if interruptions by software grew with the ranks",
-        assumed=True,
-    )
-    return [*causes.values(), software]
+    source = f"assumption: {log.source}; per rank, as if interruptions by software grew with the ranks"
+    return [*causes.values(), Cause(name="software", group="software", rate=log.rate("software"), source=source)]
 
 
 def _with_stated_time(causes: list[Cause], name: str, seconds: float, bill: Bill | None) -> list[Cause]:
@@ -173,7 +155,7 @@ def _with_stated_time(causes: list[Cause], name: str, seconds: float, bill: Bill
     if group is not None:
         if any(cause.group == group and cause.source == "given" for cause in causes):
             raise ConfigError(f"mtbf of {name} and of a part of it: expected one of them")
-        given = Cause(name=name, group=group, kind=None, rate=1 / seconds, source="given")
+        given = Cause(name=name, group=group, rate=1 / seconds, source="given")
         kept = [] if group == "all" else [cause for cause in causes if cause.group != group]
         return [*kept, given]
     counts = [line.per_rank for line in bill.lines if line.part.name == name] if bill is not None else []
@@ -183,7 +165,7 @@ def _with_stated_time(causes: list[Cause], name: str, seconds: float, bill: Bill
     if not counts or place is None:
         known = [*get_args(Group), *(cause.name for cause in causes if cause.kind is not None)]
         raise UnknownNameError("part or group with a mean time between failures", name, known)
-    causes[place] = replace(causes[place], rate=sum(counts) / seconds, source="given", assumed=False)
+    causes[place] = replace(causes[place], rate=sum(counts) / seconds, source="given")
     return causes
 
 
@@ -202,11 +184,6 @@ class RestartPart:
     seconds: float
     source: str
     """Where the seconds come from; begins with ``assumption`` where no publication states them."""
-
-    @property
-    def assumed(self) -> bool:
-        """True if no publication states the seconds."""
-        return self.source.startswith("assumption")
 
 
 _BYTECHECKPOINT = "assumption: ByteCheckpoint, arXiv 2407.20143, table 8, a model of 405B on 8,960 GPUs, taken for all"
@@ -293,8 +270,8 @@ class Recovery:
         where ``whole`` is given."""
         if self.whole is not None:
             return ()
-        used = dict.fromkeys(name for remedy in ("node", "rewire", "software") for name in self.parts(remedy))
-        used = {name: None for name in used if self.circuits or name not in ("rewiring", "link_up")}
+        remedies = ("node", "rewire" if self.circuits else "damaged", "software")
+        used = dict.fromkeys(name for remedy in remedies for name in self.parts(remedy))
         return tuple(
             f"{name.replace('_', ' ')} {self.steps[name].seconds:g} s, {self.steps[name].source}"
             for name in used

@@ -191,7 +191,7 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
     if options.interruption_time is not None:
         job = total_job(options.interruption_time, recovery.seconds("node"), checkpoint_of(options), options.interval)
         rate = 1 / options.interruption_time / machine.ranks
-        cause = Cause(name="all", group="all", kind=None, rate=rate, source="given")
+        cause = Cause(name="all", group="all", rate=rate, source="given")
         alone = (Answer(cause=cause, chosen=None, restart=job.node_restart),)
         return result_with(job=replace(job, nodes=machine.nodes), speed=1.0, answers=alone)
     log = None if options.rates is None else load_log(options.rates)
@@ -203,7 +203,8 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
     }
     # To begin with the response that is asked for, or a restart.
     wanted = options.remedy or "restart"
-    chosen = {name: next(r for r in given if r.remedy == wanted) for name, given in choices.items()}
+    chosen = {cause.name: _only_response(cause, recovery) for cause in causes}
+    chosen |= {name: next(r for r in given if r.remedy == wanted) for name, given in choices.items()}
     for response in chosen.values():
         if not response.possible:
             raise ConfigError(f"remedy {response.remedy}: {response.why}")
@@ -222,8 +223,8 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
     answers = tuple(
         Answer(
             cause=cause,
-            chosen=chosen.get(cause.name),
-            restart=chosen[cause.name].restart if cause.name in chosen else _restart_seconds(cause, recovery),
+            chosen=chosen[cause.name] if cause.name in choices else None,
+            restart=chosen[cause.name].restart,
             alternatives=alternatives.get(cause.name, ()),
         )
         for cause in causes
@@ -231,10 +232,12 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
     return replace(job_with(chosen), answers=answers)
 
 
-def _restart_seconds(cause: Cause, recovery: Recovery) -> float:
-    """Return the seconds of a restart after a cause: with another node for accelerators, hosts and ``all``, else of
-    software."""
-    return recovery.seconds("node" if cause.group in _OUT else "software")
+def _only_response(cause: Cause, recovery: Recovery) -> Response:
+    """Return what follows a cause that is no failed link: a restart with another node for accelerators, hosts and
+    ``all``, else one on the same nodes."""
+    if cause.group in _OUT:
+        return Response(remedy="restart", restart=recovery.seconds("node"))
+    return Response(remedy="rewire", restart=recovery.seconds("software"))
 
 
 def _job_and_speed(
@@ -245,20 +248,17 @@ def _job_and_speed(
     chosen: Mapping[str, Response],
     ratio: float,
 ) -> tuple[Job, float]:
-    """Return the job in which each network cause has the ``chosen`` response, and the mean speed of its steps;
-    ``ratio`` is the price of a spare over that of a node in use."""
+    """Return the job in which each cause has the ``chosen`` response, and the mean speed of its steps; ``ratio`` is the
+    price of a spare over that of a node in use."""
     repair = REPAIR if options.repair is None else options.repair
     out, others, speed = 0.0, [], 1.0
     for cause in causes:
-        rate = (cause.rate or 0.0) * machine.ranks
-        response = chosen.get(cause.name)
-        if cause.group in _OUT or (response is not None and response.remedy == "restart"):
+        rate, response = (cause.rate or 0.0) * machine.ranks, chosen[cause.name]
+        if response.remedy == "restart":
             out += cause.rate or 0.0
         elif rate:
-            restart = _restart_seconds(cause, recovery) if response is None else response.restart
-            times = 1 if response is None else response.restarts
-            others.append(Interruption(name=cause.name, rate=rate * times, restart=restart))
-            speed *= 1.0 if response is None else response.speed(rate, repair)
+            others.append(Interruption(name=cause.name, rate=rate * response.restarts, restart=response.restart))
+            speed *= response.speed(rate, repair)
     job = Job(
         nodes=machine.nodes,
         node_rate=out * machine.ranks / machine.nodes,

@@ -364,7 +364,7 @@ class StagedOperations:
             ended.append((unit, scattered))
         if scattered:
             now.collectives(f"gradients, {name}", f"scatter of {_which(order[-1])}", *scattered)
-        self._departure(now, ends)
+        self._message(now, "send", chunk + 1 if forward else chunk - 1, ends)
         if closing and self._job.settings.overlap_gradients:
             # Numbered after the send, which is small and which another stage waits for.
             for unit, after in ended if self._by_unit[0, chunk] else ():
@@ -388,35 +388,30 @@ class StagedOperations:
     def _arrival(self, now: _Pass) -> tuple[int, ...]:
         """Add the receive of what a pass reads, and the gather of its slices; returns the place that the pass waits
         for, empty where its chunk receives nothing."""
-        chunk, source = now.chunk, now.chunk - 1 if now.forward else now.chunk + 1
-        if not self._between(chunk, source):
-            return ()
-        crossing, tag = max(chunk, source), self._tag(now.forward, source, now.micro)
-        nbytes, gathered = (float(column[0, crossing]) for column in (now.sends.nbytes, now.sends.gathered))
-        name = f"receive {now.tensors}, chunk {source} to {chunk}"
-        peer = source % self._strategy.pp
-        received = now.builder.add(Operation(verb="receive", name=name, peer=peer, nbytes=nbytes, tag=tag))
+        source = now.chunk - 1 if now.forward else now.chunk + 1
+        received = self._message(now, "receive", source)
+        gathered = float(now.sends.gathered[0, max(now.chunk, source)]) if received else 0.0
         if not gathered:
-            return (received,)
+            return received
         use = sends_use(gathered, self._strategy.tp)
-        return (now.builder.collective(f"all-gather {now.tensors}", use, received),)
+        return (now.builder.collective(f"all-gather {now.tensors}", use, *received),)
 
-    def _departure(self, now: _Pass, after: int) -> None:
-        """Add the send of what a pass makes, after an operation; nothing where no other stage reads it."""
-        chunk, target = now.chunk, now.chunk + 1 if now.forward else now.chunk - 1
-        if self._between(chunk, target):
-            nbytes, tag = float(now.sends.nbytes[0, max(chunk, target)]), self._tag(now.forward, chunk, now.micro)
-            name = f"send {now.tensors}, chunk {chunk} to {target}"
-            peer = target % self._strategy.pp
-            now.builder.add(Operation(verb="send", name=name, data=(after,), peer=peer, nbytes=nbytes, tag=tag))
-
-    def _between(self, chunk: int, other: int) -> bool:
-        """Return whether both chunks exist, on two different stages."""
-        return 0 <= other < len(self._units) and (chunk - other) % self._strategy.pp != 0
-
-    def _tag(self, forward: bool, source: int, micro: int) -> int:
-        """Return the number of a message, by its direction, sending chunk and micro-batch."""
-        return ((0 if forward else 1) * len(self._units) + source) * self._step.micro_batches + micro
+    def _message(self, now: _Pass, verb: Verb, other: int, *after: int) -> tuple[int, ...]:
+        """Add the send or receive of a pass, to or from another chunk, after some operations; returns its place, empty
+        where that chunk does not exist or is of the same stage."""
+        chunks, stages = len(self._units), self._strategy.pp
+        if not 0 <= other < chunks or (now.chunk - other) % stages == 0:
+            return ()
+        source, target = (now.chunk, other) if verb == "send" else (other, now.chunk)
+        message = Operation(
+            verb=verb,
+            name=f"{verb} {now.tensors}, chunk {source} to {target}",
+            data=after,
+            peer=other % stages,
+            nbytes=float(now.sends.nbytes[0, max(source, target)]),
+            tag=((0 if now.forward else 1) * chunks + source) * self._step.micro_batches + now.micro,
+        )
+        return (now.builder.add(message),)
 
     @property
     def gathered_sends(self) -> Iterator[CollectiveUse]:

@@ -306,7 +306,7 @@ def _draw_panel(axes: Any, contests: Sequence[Contest], colours: Colours) -> Non
     shown = sizes[:: -(-len(sizes) // _TICKS)]
     axes.set_xticks(shown, [format_size(size) for size in shown])
     axes.set_xticks([], minor=True)
-    logarithmic_ticks(axes.yaxis, lambda value: format_time(float(f"{value:.3g}")), numticks=_TICKS + 1)
+    logarithmic_ticks(axes.yaxis, format_time, numticks=_TICKS + 1)
     axes.tick_params(labelsize=7)
     axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
     hide_spines(axes)

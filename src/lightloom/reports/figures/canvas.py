@@ -180,7 +180,7 @@ def logarithmic_ticks(axis: Axis, words: Callable[[float], str], **options: Any)
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_locator(LogLocator(**options))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: words(float(f"{value:.6g}"))))
     axis.set_minor_formatter(NullFormatter())
 
 

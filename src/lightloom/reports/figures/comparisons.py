@@ -346,7 +346,7 @@ def _scales(axes: Axes, points: Sequence[Point]) -> None:
         air = max((most / least) ** 0.06, 1.06)
         axes.set(**{f"{name}scale": "log", f"{name}lim": (least / air, most * air)})
         steps = (1.0,) if most > 300 * least else (1.0, 2.0, 5.0) if most > 3 * least else (1, 1.5, 2, 3, 4, 5, 6, 7, 8)
-        logarithmic_ticks(axis, lambda value, words=words: words(float(f"{value:.3g}")), subs=steps)
+        logarithmic_ticks(axis, words, subs=steps)
     axes.set(xlabel="time a sample", ylabel="energy a sample")
     _draw_grid(axes)
 
