@@ -14,7 +14,7 @@ from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import links_of
 from lightloom.machines.fabrics.fabric import CLOCKWISE, Fabric, GroupFabric
 from lightloom.machines.fabrics.failures import WAYS
-from lightloom.machines.fabrics.grids import Mesh, Torus, TwistedLattice
+from lightloom.machines.fabrics.grids import Mesh, Torus
 from lightloom.machines.fabrics.lattice import Lattice
 from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
 from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
@@ -47,16 +47,17 @@ def test_halfway_around_a_closed_line_even_cells_send_forward_and_odd_ones_back(
 @pytest.mark.parametrize("dims", [(2, 4), (6, 3), (4, 2, 4), (2, 2, 4)])
 def test_halfway_along_a_long_line_even_cells_of_a_twisted_torus_send_forward(dims: tuple[int, ...]) -> None:
     """Odd ones take another of the ways that are as short."""
-    lattice = TwistedLattice(dims, True)
-    axis = dims.index(lattice.period)
+    lattice = Lattice(dims, wraps=True, twisted=True)
+    side = min(dims)
+    axis = dims.index(2 * side)
     cells = np.arange(lattice.cells)
     place = np.array(lattice.coordinates(cells))
     even = place.sum(axis=0) % 2 == 0
-    place[axis] = (place[axis] + lattice.side) % lattice.period
+    place[axis] = (place[axis] + side) % (2 * side)
     steps = np.array(lattice.steps(cells, np.ravel_multi_index(tuple(place), dims)))
     straight = np.zeros_like(steps)
-    straight[axis] = lattice.side
-    assert (np.abs(steps).sum(axis=0) == lattice.side).all()
+    straight[axis] = side
+    assert (np.abs(steps).sum(axis=0) == side).all()
     assert ((steps == straight).all(axis=0) == even).all()
 
 

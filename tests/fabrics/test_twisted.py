@@ -16,28 +16,29 @@ from lightloom.collectives.registry import evaluate, find
 from lightloom.core.errors import ConfigError
 from lightloom.machines.fabrics.conformance import check_fabric
 from lightloom.machines.fabrics.derived import links_of
-from lightloom.machines.fabrics.grids import Torus, TwistedLattice
+from lightloom.machines.fabrics.grids import Torus
+from lightloom.machines.fabrics.lattice import Lattice
 from lightloom.machines.fabrics.load import load_fabric
 
 
 @st.composite
-def lattices(draw: st.DrawFn) -> TwistedLattice:
+def lattices(draw: st.DrawFn) -> Lattice:
     side, double = draw(st.integers(2, 4)), draw(st.lists(st.booleans(), min_size=2, max_size=3))
     double[draw(st.integers(0, len(double) - 1))] ^= len(set(double)) == 1
-    return TwistedLattice(tuple(side * (1 + longer) for longer in double), True)
+    return Lattice(tuple(side * (1 + longer) for longer in double), wraps=True, twisted=True)
 
 
 @given(lattices())
 @settings(max_examples=20, deadline=None)
-def test_links_join_the_cells_that_the_twist_says_and_routes_are_shortest(lattice: TwistedLattice) -> None:
+def test_links_join_the_cells_that_the_twist_says_and_routes_are_shortest(lattice: Lattice) -> None:
     joined = {lattice.ends(link)[2:4] for link in range(lattice.links)}
     expected = set()
     for cell in range(lattice.cells):
         for axis, size in enumerate(lattice.dims):
             place = [int(part) for part in lattice.coordinates(np.array(cell))]
             place[axis] += 1
-            if place[axis] == size and size == lattice.side:
-                place = [at + lattice.side * (lattice.dims[other] > size) for other, at in enumerate(place)]
+            if place[axis] == size and size == min(lattice.dims):
+                place = [at + min(lattice.dims) * (lattice.dims[other] > size) for other, at in enumerate(place)]
             end = np.ravel_multi_index([at % long for at, long in zip(place, lattice.dims, strict=True)], lattice.dims)
             expected |= {(cell, int(end)), (int(end), cell)}
     assert joined == expected

@@ -145,7 +145,7 @@ def _routes(fabric: TieredFabric, links: list[_Link]) -> tuple[tuple[Vertex, ...
         ways: list[list[Vertex]] = [[rank] for rank in destination.tolist()]  # from the end, tier by tier
         for level, crosses, gateway, target in fabric.crossings(source, destination):
             rows = np.flatnonzero(crosses)
-            runs = [run.columns() for run, _ in level.runs(gateway[rows], target[rows])]
+            runs = [run[:4] for run, _ in level.runs(gateway[rows], target[rows])]
             transfer, link = links_of(Footprint.of(runs)) if len(rows) else (rows, rows)
             begins = np.searchsorted(transfer, np.arange(len(rows) + 1))
             for place, row in enumerate(rows.tolist()):

@@ -210,9 +210,7 @@ def _exchange_seconds(fabric: Fabric) -> float:
     whole, members = fabric.siblings()
     load = np.zeros(whole.links)
     for source, destination in derived.pairs(fabric.ranks):
-        ends = members[:, source].ravel(), members[:, destination].ravel()
-        _, link = links_of(whole.footprint(*ends, whole.route(*ends)))
-        load += np.bincount(link, minlength=whole.links)
+        load += derived.link_loads(whole, members[:, source].ravel(), members[:, destination].ravel())
     seconds = float((load / whole.link_bandwidth()).max())
     if fabric.transmitters is None:
         return seconds
@@ -253,13 +251,9 @@ def _shift_seconds(fabric: Fabric, members: Ints) -> Floats:
     seconds, ranks = np.zeros((2, members.shape[1] - 1)), np.arange(members.shape[1])
     for shift in range(1, members.shape[1]):
         source, destination = (inner[:, members[:, (ranks + by) % len(ranks)].ravel()].ravel() for by in (0, shift))
-        route = whole.route(source, destination)
-        _, link = links_of(whole.footprint(source, destination, route))
-        load = np.bincount(link, minlength=whole.links)
-        seconds[:, shift - 1] = (
-            1e9 * (load / whole.link_bandwidth()).max(),
-            whole.latency(source, destination, route).max(),
-        )
+        load = derived.link_loads(whole, source, destination)
+        seconds[0, shift - 1] = 1e9 * (load / whole.link_bandwidth()).max()
+        seconds[1, shift - 1] = whole.latency(source, destination, whole.route(source, destination)).max()
     return seconds
 
 

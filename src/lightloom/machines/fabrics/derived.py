@@ -119,16 +119,31 @@ class Cut:
 R = TypeVar("R")
 
 
-class Readable(Protocol):
-    """Attributes from which a fabric's structure is read (:class:`lightloom.machines.fabrics.fabric.Fabric`)."""
+class Geometry(Protocol):
+    """Attributes and methods that derivations use of a fabric (:class:`lightloom.machines.fabrics.fabric.Fabric`)."""
 
     @property
     def implementation(self) -> tuple[str, str]: ...
     @property
     def rate_fields(self) -> Set[str]: ...
-    def link_bandwidth(self) -> Floats: ...
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def links(self) -> int: ...
+    @property
+    def routes(self) -> int: ...
+    @property
+    def in_network_reduction(self) -> bool: ...
+    @property
+    def switch_rank(self) -> int: ...
     def model_dump(self, *, mode: str, exclude: set[str]) -> dict[str, object]: ...
     def model_dump_json(self, *, exclude: set[str]) -> str: ...
+    def link_bandwidth(self) -> Floats: ...
+    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint: ...
+    def route(self, source: Ints, destination: Ints) -> Ints: ...
+    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats: ...
+    def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints: ...
+    def siblings(self) -> tuple[Geometry, Ints]: ...
 
 
 @dataclass(frozen=True)
@@ -139,16 +154,16 @@ class Keyed(Generic[R]):
     fabric: R = field(compare=False)
 
 
-def structure(fabric: Readable) -> str:
+def structure(fabric: Geometry) -> str:
     """Return a text that is equal for fabrics whose links differ in nothing but how fast they are."""
     return _structure(Keyed((*fabric.implementation, fabric.model_dump_json(exclude={"sources"})), fabric))
 
 
 @lru_cache(maxsize=256)
-def _structure(by_fields: Keyed[Readable]) -> str:
+def _structure(by_fields: Keyed[Geometry]) -> str:
     fabric = by_fields.fabric
     fields = _without(fabric.model_dump(mode="json", exclude={"sources"}), fabric.rate_fields | {"sources"})
-    counts_energy = isinstance(getattr(fabric, "energy_per_bit", None), int | float)
+    counts_energy = getattr(fabric, "energy_per_bit", None) is not None
     bandwidth = fabric.link_bandwidth()
     # Each link by the first one that is as fast.
     _, first, link_class = np.unique(bandwidth, return_index=True, return_inverse=True)
@@ -177,26 +192,6 @@ class Ports(NamedTuple):
     """Number of the port among those of the destination; transfers through one port take turns."""
     rate: Floats
     """Bytes per second of each transfer while all ports are busy."""
-
-
-class Geometry(Readable, Protocol):
-    """Attributes and methods that derivations use of a fabric (:class:`lightloom.machines.fabrics.fabric.Fabric`)."""
-
-    @property
-    def ranks(self) -> int: ...
-    @property
-    def links(self) -> int: ...
-    @property
-    def routes(self) -> int: ...
-    @property
-    def in_network_reduction(self) -> bool: ...
-    @property
-    def switch_rank(self) -> int: ...
-    def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint: ...
-    def route(self, source: Ints, destination: Ints) -> Ints: ...
-    def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats: ...
-    def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints: ...
-    def siblings(self) -> tuple[Geometry, Ints]: ...
 
 
 def cached(compute: Callable[[Geometry], T], last: int = 64) -> Callable[[Geometry], T]:
@@ -264,13 +259,8 @@ def root_latency(fabric: Geometry, *, to_root: bool) -> float:
         up, down = _through_the_switch(fabric)
         own, others = (down, up) if to_root else (up, down)
         return float(own[0] + others[1:].max(initial=0.0))
-    return _longest(_direct_paths(fabric, to_root=to_root), 0)
-
-
-def _direct_paths(fabric: Geometry, *, to_root: bool) -> Floats:
-    """Return the latency of pairs, from rank to rank or, ``to_root``, the other way round."""
     direct = direct_latency(fabric)
-    return direct.T if to_root else direct
+    return _longest(direct.T if to_root else direct, 0)
 
 
 def _farthest(direct: Floats) -> float:
@@ -314,11 +304,15 @@ def simultaneous(fabric: Geometry, stride: int) -> tuple[float, float]:
         return np.inf, 0.0
     source = np.arange(fabric.ranks)
     destination = (source + stride) % fabric.ranks
-    route = fabric.route(source, destination)
-    _, link = links_of(fabric.footprint(source, destination, route))
-    load = np.bincount(link, minlength=fabric.links)
+    load = link_loads(fabric, source, destination)
     rate = (fabric.link_bandwidth()[load > 0] / load[load > 0]).min()
-    return float(rate), float(fabric.latency(source, destination, route).max())
+    return float(rate), float(fabric.latency(source, destination, fabric.route(source, destination)).max())
+
+
+def link_loads(fabric: Geometry, source: Ints, destination: Ints) -> Ints:
+    """Return the number of transfers, on the routes that the fabric chooses, that occupy each link: [link]."""
+    _, link = links_of(fabric.footprint(source, destination, fabric.route(source, destination)))
+    return np.bincount(link, minlength=fabric.links)
 
 
 def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
@@ -395,8 +389,12 @@ def _uses(fabric: Geometry) -> Mask:
 def _users(fabric: Geometry) -> _Users:
     """Return how many ranks send and receive over each link, and the places of ranks among them."""
     uses = _uses(fabric)
-    senders, receivers = uses.sum(axis=2)
-    return _Users(senders, receivers, _places(senders, uses[0]), _places(receivers, uses[1]))
+    return _users_of(uses, uses.sum(axis=2))
+
+
+def _users_of(uses: Mask, ranks: Ints) -> _Users:
+    """Return who uses each link, of which ranks use it and how many do: [2, link, rank] and [2, link]."""
+    return _Users(*ranks, *(_places(*side) for side in zip(ranks, uses, strict=True)))
 
 
 @cached
@@ -414,8 +412,7 @@ def _users_among(fabric: Geometry, parts: int) -> _Users:
     uses, of_third = _users_of_thirds(fabric)
     ordered = np.sort(of_third)
     # Of three numbers at least two are equal: the middle one is that of all parts but one.
-    senders, receivers = ordered.sum(axis=2) + (parts - 3) * ordered[:, :, 1]
-    return _Users(senders, receivers, _places(senders, uses[0]), _places(receivers, uses[1]))
+    return _users_of(uses, ordered.sum(axis=2) + (parts - 3) * ordered[:, :, 1])
 
 
 def _places(users: Ints, uses: Mask) -> Ints:

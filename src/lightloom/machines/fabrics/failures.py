@@ -125,7 +125,7 @@ def without(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
         ConfigError: a node, link or plane that it does not have, or too little left to reach each other.
         UnsupportedError: links that a graph between ranks cannot stand for (:func:`links_between_ranks`).
     """
-    dead = {failure.at for failure in failures if failure.what in ("node", "dark-node")}
+    dead = _dead_nodes(failures)
     for failure in failures:
         outside = [node for node in (failure.at, failure.to) if node is not None and not 0 <= node < fabric.ranks]
         if outside and failure.what != "plane":
@@ -143,6 +143,11 @@ def without(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
     fields = fabric.model_dump() | {"ranks": fabric.ranks - len(dead)}
     fields |= {"degree": fabric.channels - len(planes)} if planes else {}
     return validate(type(fabric), fields, "failures")
+
+
+def _dead_nodes(failures: Iterable[Failure]) -> set[int]:
+    """Return the nodes that have failed, dark ones included, as numbered before."""
+    return {failure.at for failure in failures if failure.what in ("node", "dark-node")}
 
 
 def links_between_ranks(fabric: Fabric) -> list[Edge]:
@@ -204,9 +209,8 @@ def _remaining_graph(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
     for ends, failure in cut.items():
         if ends not in joined:
             raise ConfigError(f"{failure.text()}: no link joins these nodes")
-    dark = {failure.at for failure in failures if failure.what == "dark-node"}
-    passing = {failure.at for failure in failures if failure.what == "node"} - dark
-    left = [node for node in range(fabric.ranks) if node not in dark | passing]
+    passing = _dead_nodes(failures) - {failure.at for failure in failures if failure.what == "dark-node"}
+    left = sorted(set(range(fabric.ranks)) - _dead_nodes(failures))
     vertex: dict[Vertex, Vertex] = {node: rank for rank, node in enumerate(left)}
     vertex |= {node: f"dead node {node}" for node in passing}
     kept = [
@@ -255,7 +259,7 @@ class DamagedWdmRing(WavelengthRing):
                 raise ValueError(f"{failure.text()}: expected one of {limit} {parts}, counted from 0")
             if not 0 <= failure.channel < self.channels:
                 raise ValueError(f"{failure.text()}: expected one of {self.channels} channels, counted from 0")
-        lit = ~self.blocked().all(axis=1).reshape(2, self.ranks)
+        lit = ~self._dark
         # Where both ways are cut, data still gets everywhere if it is the same cable: the ring is then a line.
         if not lit.all(axis=1).any() and not (lit.sum() == lit.size - 2 and (lit[0] == lit[1]).all()):
             raise ValueError("the failures cut the ring into parts that cannot reach each other")
@@ -271,19 +275,14 @@ class DamagedWdmRing(WavelengthRing):
         return replace(bill.times(self.nodes / self.ranks), ranks=self.ranks, bandwidth=bill.bandwidth)
 
     @property
-    def _dead(self) -> set[int]:
-        """Nodes that have failed, dark ones included, as numbered before."""
-        return {failure.at for failure in self.failures if failure.what in ("node", "dark-node")}
-
-    @property
     def nodes(self) -> int:
         """Nodes before anything failed."""
-        return self.ranks + len(self._dead)
+        return self.ranks + len(_dead_nodes(self.failures))
 
     @property
     def survivors(self) -> Ints:
         """Node of each rank, as numbered before anything failed: [rank]."""
-        return np.array(sorted(set(range(self.nodes)) - self._dead), np.int64)
+        return np.array(sorted(set(range(self.nodes)) - _dead_nodes(self.failures)), np.int64)
 
     @property
     def lit_channels(self) -> Mask:
@@ -304,11 +303,16 @@ class DamagedWdmRing(WavelengthRing):
                     blocked[way * self.ranks + self._after(failure.at)] = True
         return blocked
 
+    @property
+    def _dark(self) -> Mask:
+        """Links on which no channel carries anything: [way, rank]."""
+        return np.asarray(self.blocked().all(axis=1).reshape(2, self.ranks))
+
     def blocked_ends(self) -> Mask:
         """Return which transceivers have failed: [rank, way, channel]."""
         blocked = np.zeros((self.ranks, self.routes, self.channels), np.bool_)
         for failure in self.failures:
-            if failure.what == "transceiver" and failure.at not in self._dead:
+            if failure.what == "transceiver" and failure.at in self.survivors:
                 way = slice(None) if failure.way is None else failure.way
                 blocked[self._after(failure.at), way, failure.channel] = True
         return blocked
@@ -334,25 +338,28 @@ class DamagedWdmRing(WavelengthRing):
         return self.hop_latency * passed.astype(np.float64)
 
     def diameter(self) -> int:
-        return self.ranks - 1 if self.blocked().all(axis=1).any() else self.ranks // 2
+        return self.ranks - 1 if self._dark.any() else self.ranks // 2
 
     def diameter_latency(self) -> float:
         place = self.survivors
-        dark = np.flatnonzero(self.blocked().all(axis=1)) % self.ranks
-        if len(dark):
+        if (dark := self._dark.any(axis=0)).any():
             # The ends of the shortest broken link are the farthest from each other, the other way round.
-            broken = (np.roll(place, -1) - place)[dark] % self.nodes
-            return self.hop_latency * (self.nodes - int(broken.min()))
+            return self.hop_latency * (self.nodes - int(self._gaps[dark].min()))
         # The first node that is left half of the way round or beyond, from each of them: of the two that are farthest
         # from each other, one is that of the other.
         twice = np.concatenate([place, place + self.nodes])
         stride = twice[np.searchsorted(twice, place + self.nodes / 2)] - place
         return self.hop_latency * float(np.minimum(stride, self.nodes - stride).max())
 
+    @property
+    def _gaps(self) -> Ints:
+        """Links of the whole ring from each rank to the next: [rank]."""
+        place = self.survivors
+        return (np.roll(place, -1) - place) % self.nodes
+
     def root_latency(self, *, to_root: bool) -> float:
         """Return the seconds to the farthest rank, by the quicker unbroken way around; others lie on one of them."""
-        dark = self.blocked().all(axis=1).reshape(2, self.ranks)
-        others = np.arange(1, self.ranks)
+        dark, others = self._dark, np.arange(1, self.ranks)
         ends = (others, np.zeros_like(others)) if to_root else (np.zeros_like(others), others)
         # Links that number from the root on up to a rank lead clockwise away from the root, all others away from it
         # counter-clockwise; towards the root it is the other way round.
@@ -366,9 +373,7 @@ class DamagedWdmRing(WavelengthRing):
 
     def neighbour_latency(self) -> float:
         """Return the seconds between the nearest ranks with a working link between them, past dead nodes."""
-        gap = (np.roll(self.survivors, -1) - self.survivors) % self.nodes
-        dark = self.blocked().all(axis=1).reshape(2, self.ranks).all(axis=0)
-        return self.hop_latency * float(gap[~dark].min())
+        return self.hop_latency * float(self._gaps[~self._dark.all(axis=0)].min())
 
     def link_bandwidth(self) -> Floats:
         return np.asarray((~self.blocked()).sum(axis=1) * self.wavelength_bandwidth, np.float64)
@@ -440,6 +445,6 @@ def damaged(fabric: Fabric, failures: Iterable[Failure]) -> Fabric:
             raise UnsupportedError(f"{failure.text()} on a {fabric.kind_name}: expected one of {forms}")
     if not fabric.wavelength_routed:
         return without(fabric, failed) if failed else fabric
-    dead = {failure.at for failure in failed if failure.what in ("node", "dark-node")}
-    fields = fabric.model_dump(exclude={"kind"}) | {"ranks": fabric.ranks - len(dead), "failures": failed}
+    left = fabric.ranks - len(_dead_nodes(failed))
+    fields = fabric.model_dump(exclude={"kind"}) | {"ranks": left, "failures": failed}
     return validate(DamagedWdmRing, fields, "failures")

@@ -235,10 +235,8 @@ class LinkNetwork:
 
     def entering(self) -> tuple[Floats, Floats]:
         """Return the summed bytes per second of the links into each rank, and out of it: each [ranks]."""
-        totals = np.zeros((2, len(self.names)))
-        np.add.at(totals[0], self.head, self.bandwidth)
-        np.add.at(totals[1], self.tail, self.bandwidth)
-        return totals[0, : self.ranks], totals[1, : self.ranks]
+        receive, send = (np.bincount(end, self.bandwidth)[: self.ranks] for end in (self.head, self.tail))
+        return receive, send
 
     def leaves(self) -> list[tuple[Vertex, int, float]]:
         """Return the switches with ranks that only they send to.

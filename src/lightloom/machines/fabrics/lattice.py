@@ -9,6 +9,7 @@ choice of the other coordinates, and each line has a track of links forward and 
 """
 
 from collections.abc import Sequence
+from itertools import product
 from math import prod
 from typing import Annotated, Any, NamedTuple
 
@@ -40,9 +41,36 @@ class LinkRun(NamedTuple):
     backward: Mask | bool = False
     """True if transfers cross them from the last to the first."""
 
-    def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Return the four numbers of each transfer, as a footprint holds them."""
-        return self.base, self.start, self.length, np.full_like(self.start, self.period)
+
+# Twisted tori: tori of two lengths whose short lines close half of the long dimensions further on.
+#
+# With sides a and 2 a, a step over the end of a short dimension also adds a to every long coordinate, so that going on
+# along the short dimension comes back after 2 a cells, as along a long one:
+#
+#     4 x 8, the first dimension going down: what leaves the last row at column c enters the first at column c + 4
+#
+#     row 0    0  1  2  3  4  5  6  7
+#     row 3   24 25 26 27 28 29 30 31        24 ── 4, 25 ── 5, ..., 28 ── 0, ...
+#
+# All dimensions are alike then, and no cell is farther than in the torus without a twist. For three dimensions these
+# are the face-centred (a x a x 2a) and body-centred (a x 2a x 2a) cubic lattices.
+#
+# Sources: twisted 2D and 3D tori of unequal sides, whose links are all alike: Camara, Moreto, Vallejo, Beivide,
+# Miguel-Alonso, Martinez and Navaridas, Twisted Torus Topologies for Enhanced Interconnection Networks, IEEE TPDS 21
+# (12), 2010, from p. 1765. Cubic crystal lattices as networks: Camarero, Martinez and Beivide, Lattice Graphs for
+# High-Scale Interconnection Topologies, IEEE TPDS 26 (9), 2015, pp. 2506-2519. Shapes of TPU v4: Cloud TPU
+# documentation.
+
+
+def twist_error(dims: Sequence[int]) -> str | None:
+    """Return why a torus of these sizes cannot be twisted; None where it can."""
+    side = min(dims)
+    if side >= 2 and set(dims) == {side, 2 * side}:
+        return None
+    return (
+        f"a torus of {describe(dims)} cannot be twisted: expected two different sizes, at least 2 and the double of "
+        "it, as in 4x4x8 or 4x8x8"
+    )
 
 
 class Lattice(NamedTuple):
@@ -52,6 +80,8 @@ class Lattice(NamedTuple):
     """Cells along each dimension."""
     wraps: bool
     """True if the ends of every line are joined."""
+    twisted: bool = False
+    """True of a torus with sides a and 2 a, twisted by a along the long dimensions where a short one closes."""
 
     @property
     def cells(self) -> int:
@@ -66,6 +96,41 @@ class Lattice(NamedTuple):
         """Return the places of cells along each dimension: an array in the shape of ``cell`` for each dimension."""
         return np.unravel_index(np.asarray(cell, dtype=np.int64), self.dims)
 
+    def _short(self, axis: int) -> bool:
+        """Return whether a dimension of a twisted torus is one of the short ones, whose lines close further on."""
+        return self.twisted and self.dims[axis] == min(self.dims)
+
+    def _line_sizes(self, axis: int) -> list[int]:
+        """Return the cells of a line of a dimension, and in the place of each other one the lines beside each other."""
+        sizes = list(self.dims)
+        if self._short(axis):
+            sizes[axis] *= 2
+            sizes[self.dims.index(sizes[axis])] //= 2
+        return sizes
+
+    def _moved(self, axis: int, cell: Sequence[Ints], halves: Ints) -> list[Ints]:
+        """Return coordinates moved by so many halves of all long dimensions; ``axis`` is a short one."""
+        side = self.dims[axis]
+        return [at if self._short(other) else (at + side * halves) % (2 * side) for other, at in enumerate(cell)]
+
+    def _on_line(self, axis: int, cell: Sequence[Ints]) -> list[Ints]:
+        """Return the line of a dimension that passes cells, by its other coordinates, and in their midst the places of
+        the cells on it."""
+        if not self._short(axis):
+            return list(cell)
+        half = cell[self.dims.index(2 * self.dims[axis])] // self.dims[axis]
+        place = self._moved(axis, cell, -half)
+        place[axis] = cell[axis] + self.dims[axis] * half
+        return place
+
+    def _off_line(self, axis: int, place: Sequence[Ints]) -> list[Ints]:
+        """Return the coordinates of the cells at places as :meth:`_on_line` gives them."""
+        if not self._short(axis):
+            return list(place)
+        cell = self._moved(axis, place, place[axis] // self.dims[axis])
+        cell[axis] = place[axis] % self.dims[axis]
+        return cell
+
     def runs(self, source: Ints, destination: Ints, copies: int = 1, copy: Ints | int = 0) -> list[LinkRun]:
         """Return the links of transfers between cells, one run a dimension, in the order of the route.
 
@@ -73,31 +138,56 @@ class Lattice(NamedTuple):
             source, destination: cells, each of shape [transfer].
             copies: grids of this shape that are numbered together. copy: the one that each transfer takes.
         """
-        start, end = list(self.coordinates(source)), self.coordinates(destination)
-        even = np.sum(start, axis=0) % 2 == 0
+        cell, steps = list(self.coordinates(source)), self.steps(source, destination)
         runs, total = [], copies * self.cells
         for turn, axis in enumerate(reversed(range(len(self.dims)))):
-            size = self.dims[axis]
-            forward, length = self._way(end[axis] - start[axis], size, even)
-            line: Ints = np.zeros_like(start[axis]) + copy
-            for other in (other for other in range(len(self.dims)) if other != axis):
-                line = line * self.dims[other] + start[other]
-            base = 2 * turn * total + np.where(forward, 0, total) + line * size
-            runs.append(LinkRun(base, np.where(forward, start[axis], end[axis]), length, size, ~forward))
-            start[axis] = end[axis]
+            place, sizes = self._on_line(axis, cell), self._line_sizes(axis)
+            line: Ints = np.zeros_like(place[axis]) + copy
+            for other in (other for other in range(len(sizes)) if other != axis):
+                line = line * sizes[other] + place[other]
+            start, end = place[axis], (place[axis] + steps[axis]) % sizes[axis]
+            forward = steps[axis] >= 0
+            base = 2 * turn * total + np.where(forward, 0, total) + line * sizes[axis]
+            runs.append(LinkRun(base, np.where(forward, start, end), np.abs(steps[axis]), sizes[axis], ~forward))
+            place[axis] = end
+            cell = self._off_line(axis, place)
         return runs
 
-    def _way(self, ahead: Ints, size: int, even: Mask) -> tuple[Mask, Ints]:
-        """Return which transfers run forward, and over how many links; parity of the source decides ties."""
-        if not self.wraps:
-            length = np.abs(ahead)
-            return ahead == length, length
-        ahead = ahead % size
-        forward = (2 * ahead < size) | ((2 * ahead == size) & even)
-        return forward, np.where(forward, ahead, (size - ahead) % size)
+    def steps(self, source: Ints, destination: Ints) -> list[Ints]:
+        """Return the signed links of shortest routes along each dimension, [dimension][transfer]; of two ways that are
+        equally short, parity of the source decides."""
+        start = self.coordinates(source)
+        even = np.sum(start, axis=0) % 2 == 0
+        ahead = [last - first for first, last in zip(start, self.coordinates(destination), strict=True)]
+        if self.twisted:
+            return self._twisted_steps(ahead, even)
+        return [_shorter(way, size, even) for way, size in zip(ahead, self.dims, strict=True)] if self.wraps else ahead
+
+    def _twisted_steps(self, ahead: list[Ints], even: Mask) -> list[Ints]:
+        """Return :meth:`steps` of a twisted torus.
+
+        Each short dimension is left on the near or on the far side; an odd number of far sides moves all long
+        coordinates by half.
+        """
+        side, short = min(self.dims), [axis for axis in range(len(self.dims)) if self._short(axis)]
+        shortest: list[Ints] = []
+        for over in product((False, True), repeat=len(short)):
+            way = [_shorter(long + side * (sum(over) % 2), 2 * side, even) for long in ahead]
+            for axis, crosses in zip(short, over, strict=True):
+                far = np.where(ahead[axis] == 0, np.where(even, side, -side), -side * np.sign(ahead[axis]))
+                way[axis] = ahead[axis] + far * crosses
+            if not shortest:
+                shortest = way
+                continue
+            links, least = np.sum(np.abs(way), axis=0), np.sum(np.abs(shortest), axis=0)
+            better = (links < least) | ((links == least) & ~even)
+            shortest = [np.where(better, new, old) for new, old in zip(way, shortest, strict=True)]
+        return shortest
 
     def hops(self, source: Ints, destination: Ints) -> Ints:
         """Return the number of links between cells: the sum of the distances along the dimensions."""
+        if self.twisted:
+            return np.asarray(np.sum(np.abs(self.steps(source, destination)), axis=0))
         links = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(destination)), np.int64)
         for size, start, end in zip(self.dims, self.coordinates(source), self.coordinates(destination), strict=True):
             distance = np.abs(end - start)
@@ -109,18 +199,19 @@ class Lattice(NamedTuple):
         turn, rest = divmod(link, 2 * copies * self.cells)
         backward, rest = divmod(rest, copies * self.cells)
         axis = len(self.dims) - 1 - turn
-        line, place = divmod(rest, self.dims[axis])
-        others = [self.dims[other] for other in range(len(self.dims)) if other != axis]
-        copy, *fixed = (int(part) for part in np.unravel_index(line, (copies, *others)))
-        cells = [
-            int(np.ravel_multi_index((*fixed[:axis], spot % self.dims[axis], *fixed[axis:]), self.dims))
-            for spot in (place, place + 1)
-        ]
+        sizes = self._line_sizes(axis)
+        period = sizes.pop(axis)
+        line, start = divmod(rest, period)
+        copy, *place = np.unravel_index(np.array([line, line]), (copies, *sizes))
+        place.insert(axis, np.array([start, start + 1]) % period)
+        cells = np.ravel_multi_index(tuple(self._off_line(axis, place)), self.dims).tolist()
         origin, end = reversed(cells) if backward else cells
-        return axis, copy, origin, end, not backward
+        return axis, int(copy[0]), origin, end, not backward
 
     @property
     def diameter(self) -> int:
+        if self.twisted:
+            return int(self.hops(np.zeros(self.cells, np.int64), np.arange(self.cells)).max())
         return sum(size // 2 if self.wraps else size - 1 for size in self.dims)
 
     @property
@@ -135,6 +226,9 @@ class Lattice(NamedTuple):
 
     def degrees(self) -> tuple[Ints, Ints]:
         """Return the number of links on which each cell receives, and on which its own data leave: each [cell]."""
+        if self.twisted:
+            alike = np.full(self.cells, 2 * len(self.dims))
+            return alike, alike
         if self.wraps:
             # Two links join a pair of cells that is alone on its line, and the parity of a cell chooses the one for its
             # own data. Data that have already travelled along other dimensions come on both; without such, all
@@ -151,13 +245,14 @@ class Lattice(NamedTuple):
         return sides, sides
 
     def halves(self) -> list[tuple[int, int, int]]:
-        """Cuts through the middle of each dimension that has one: (dimension, cells inside, links into them)."""
-        sides = 2 if self.wraps else 1
-        lines = {axis: self.cells // size for axis, size in enumerate(self.dims)}
+        """Return the cuts through the middle of each dimension that has one: (dimension, cells inside, links into
+        them). The ends of all short lines of a twisted torus cross those of the long dimensions."""
+        sides, short = 2 if self.wraps else 1, sum(map(self._short, range(len(self.dims))))
+        closing = short * self.cells // min(self.dims)
         return [
-            (axis, lines[axis] * (size // 2), sides * lines[axis])
+            (axis, lines * (size // 2), sides * lines + (0 if self._short(axis) else closing))
             for axis, size in reversed(list(enumerate(self.dims)))
-            if size > 1
+            if size > 1 and (lines := self.cells // size)
         ]
 
     def snake(self) -> Ints:
@@ -167,6 +262,13 @@ class Lattice(NamedTuple):
             cells = len(order)
             order = np.concatenate([i * cells + (order if i % 2 == 0 else order[::-1]) for i in range(size)])
         return order
+
+
+def _shorter(ahead: Ints, size: int, even: Mask) -> Ints:
+    """Return the signed links of the shorter way around a line of ``size`` cells; where both are equally short,
+    forward from ``even`` sources."""
+    forward = ahead % size
+    return np.where(2 * forward < size + even, forward, forward - size)
 
 
 def most_square(ranks: int, dimensions: int) -> tuple[int, ...]:

@@ -14,8 +14,7 @@ from pydantic import Field, model_validator
 from lightloom.core.arrays import Ints, Mask
 from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.core.results import Described
-from lightloom.machines.fabrics.grids import grid_of, twist_error
-from lightloom.machines.fabrics.lattice import Dims, Lattice, LinkRun, describe, most_square
+from lightloom.machines.fabrics.lattice import Dims, Lattice, LinkRun, describe, most_square, twist_error
 
 Shape = Literal["switch", "ring", "torus", "mesh", "full-mesh", "circuit-switch"]
 _GRIDS = ("ring", "torus", "mesh", "circuit-switch")
@@ -39,7 +38,7 @@ class Tier(Described):
     """Dimensions of a torus, mesh or circuit switch whose ``dims`` are left out; they are then as equal as can be."""
     twisted: bool = False
     """True if the short dimensions of a torus, half as long as the others, close half of the long ones further on
-    (:mod:`lightloom.machines.fabrics.grids`). Of blocks that circuits join it is the circuits that twist."""
+    (:mod:`lightloom.machines.fabrics.lattice`). Of blocks that circuits join it is the circuits that twist."""
     most: Count | None = None
     """Largest number of children that can be built, where ``size`` is left out."""
     ports: Count | None = None
@@ -285,7 +284,7 @@ class Level:
         """The grid of one group and rail; None for switches and full meshes."""
         if self.tier.shape in ("switch", "full-mesh"):
             return None
-        return grid_of(self.dims, self.tier.shape != "mesh", self.tier.twisted and self.size > 1)
+        return Lattice(self.dims, self.tier.shape != "mesh", self.tier.twisted and self.size > 1)
 
     @property
     def lattice(self) -> Lattice:

@@ -166,7 +166,7 @@ class TieredFabric(PacketFabric):
                 for number, run in enumerate(runs, first):
                     if number == len(columns):
                         columns.append([*np.zeros((3, len(crosses)), np.int64), np.ones(len(crosses), np.int64)])
-                    for column, part in zip(columns[number], run.columns(), strict=True):
+                    for column, part in zip(columns[number], run[:4], strict=True):
                         np.copyto(column, part, where=crosses)
             if not level.joined:
                 first = len(columns)
@@ -179,28 +179,16 @@ class TieredFabric(PacketFabric):
         for level, crosses, gateway, target in reversed(list(self.crossings(source, destination))):
             if crosses.any():
                 for run in level.ordered_runs(gateway, target):
-                    runs.append(run._replace(length=np.where(crosses, run.length, 0)).columns())
+                    runs.append((run.base, run.start, np.where(crosses, run.length, 0), run.period))
                     backward.append(run.backward)
         return ordered_links(runs, backward) if runs else np.full((len(np.asarray(source)), 1), -1)
 
-    def _crossed(self, source: Ints, destination: Ints) -> Iterator[tuple[Ints, float]]:
-        """Yield the numbers of links that transfers cross in one go, and the seconds of each such link."""
-        for level, crosses, gateway, target in self.crossings(source, destination):
-            if crosses.any():
-                for run, seconds in level.runs(gateway, target):
-                    yield np.where(crosses, run.length, 0), seconds
-
-    def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        links = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(destination)), np.int64)
-        for length, _ in self._crossed(source, destination):
-            links += length
-        return links
-
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
         total = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(destination)))
-        for length, seconds in self._crossed(source, destination):
-            if seconds:
-                total += seconds * length
+        for level, crosses, gateway, target in self.crossings(source, destination):
+            for run, seconds in level.runs(gateway, target) if crosses.any() else ():
+                if seconds:
+                    total += seconds * np.where(crosses, run.length, 0)
         return total
 
     # Bytes per second into ranks, and into groups of ranks
@@ -253,7 +241,7 @@ class TieredFabric(PacketFabric):
 
     def _halves(self, level: Level) -> Iterator[Cut]:
         """Yield cuts through the middle of a level without a switch."""
-        share = self.data_rate(level.classes[0].bandwidth)
+        share = self._rate(level.classes[0])
         label = level.tier.name or level.tier.shape
         half = level.size // 2
         parts = [(f"the links into one half of the {label}", half, half * (level.size - half))]
@@ -281,7 +269,7 @@ class TieredFabric(PacketFabric):
     def total_receive_bandwidth(self) -> float:
         total = 0.0
         for level in (level for level in self._used_levels if level.beneath is None):
-            share = self.data_rate(level.classes[0].bandwidth)
+            share = self._rate(level.classes[0])
             if level.switched:
                 total += level.seats * share
             else:
