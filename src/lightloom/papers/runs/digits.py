@@ -215,42 +215,73 @@ def train(worker: Worker) -> dict[str, Any]:
     folder = Path(worker.arguments["folder"]) if worker.arguments.get("folder") else None
     run = _DigitsRun(worker, recipe, Path(worker.arguments["data"]), folder, set(worker.arguments.get("snapshots", ())))
     try:
-        record = run.run()
+        run.run(run.resume())
     finally:
         if run.state is not None:
             run.state.close()
-    return {"recipe": asdict(recipe), **asdict(record)}
+    return {"recipe": asdict(recipe), **asdict(run.complete())}
 
 
-class _DigitsRun:
-    def __init__(self, worker: Worker, recipe: Recipe, data: Path, folder: Path | None, snapshots: set[int]) -> None:
-        self.worker, self.recipe, self.folder, self.snapshots = worker, recipe, folder, snapshots
-        self.part, self.test = (rank_part(each, worker.rank, worker.size) for each in image_sets(recipe.network, data))
+class RecipeRun:
+    """A run of a recipe: the steps, and the record of what they give. A subclass computes the gradients."""
+
+    clock = staticmethod(time.perf_counter)
+    """Clock of the record's ``seconds``."""
+
+    def __init__(self, recipe: Recipe, test: Digits) -> None:
+        self.recipe, self.test = recipe, test
         torch.manual_seed(recipe.seed)
         self.net = network(recipe.network)
-        self.model = DistributedDataParallel(self.net)
-        self.optimizer = recipe.optimizer(self.net.parameters())
-        self.state = _attached(self.model, recipe)
+        self.parameters = list(self.net.parameters())
+        self.optimizer = recipe.optimizer(self.parameters)
         self.weights = None if recipe.weights == "none" else find(recipe.weights)
         self.record = Record()
 
-    def run(self) -> Record:
-        """Train from where the record ends, and return the record."""
-        recipe = self.recipe
-        losses: list[float] = []
-        for iteration in range(self._resume() + 1, recipe.iterations + 1):
-            began = time.perf_counter()
-            recipe.set_rate(self.optimizer, iteration)
-            losses.append(self._step(iteration))
-            self.record.seconds += time.perf_counter() - began
-            if iteration % recipe.record_every == 0 or iteration == recipe.iterations:
-                self._note(iteration, losses)
-            if self.folder is not None and (iteration % recipe.checkpoint_every == 0):
-                self._checkpoint(iteration)
-        return self._complete()
+    def compute_gradients(self, iteration: int) -> float:
+        """Leave the mean gradient of all ranks in the parameters, and return the loss of one of them before any scaling
+        of gradients."""
+        raise NotImplementedError
 
-    def _step(self, iteration: int) -> float:
-        """Take a step of this rank, with the exchange, and return its loss before any scaling of gradients."""
+    def right(self) -> tuple[int, int]:
+        """Return how many of the test images the network classifies correctly, and how many there are."""
+        return count_right(self.net, self.test), len(self.test.labels)
+
+    def finish(self, iteration: int, *, recorded: bool) -> None:
+        """Do what is to be done after an iteration, which is in the record or not; nothing unless a subclass says."""
+
+    def run(self, done: int = 0) -> Record:
+        """Train on after so many iterations, and return the record."""
+        recipe, losses = self.recipe, list[float]()
+        for iteration in range(done + 1, recipe.iterations + 1):
+            began = self.clock()
+            recipe.set_rate(self.optimizer, iteration)
+            losses.append(self.compute_gradients(iteration))
+            self.optimizer.step()
+            if self.weights is not None:
+                round_weights(self.parameters, self.weights)
+            self.record.seconds += self.clock() - began
+            recorded = iteration % recipe.record_every == 0 or iteration == recipe.iterations
+            if recorded:
+                right, images = self.right()
+                self.record.iterations.append(iteration)
+                self.record.accuracy.append(right / images)
+                self.record.loss.append(float(np.mean(losses)))
+                losses.clear()
+            self.finish(iteration, recorded=recorded)
+        return self.record
+
+
+class _DigitsRun(RecipeRun):
+    """The run of one rank, whose gradients DDP exchanges."""
+
+    def __init__(self, worker: Worker, recipe: Recipe, data: Path, folder: Path | None, snapshots: set[int]) -> None:
+        self.part, test = (rank_part(each, worker.rank, worker.size) for each in image_sets(recipe.network, data))
+        super().__init__(recipe, test)
+        self.worker, self.folder, self.snapshots = worker, folder, snapshots
+        self.model = DistributedDataParallel(self.net)
+        self.state = _attached(self.model, recipe)
+
+    def compute_gradients(self, iteration: int) -> float:
         recipe = self.recipe
         images, labels = batch_of(self.part, recipe, self.worker.rank, iteration)
         self.optimizer.zero_grad()
@@ -259,69 +290,51 @@ class _DigitsRun:
         if watched and self.worker.rank == 0:
             self._watch(iteration, loss)
         loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        if self.weights is not None:
-            round_weights(self.net.parameters(), self.weights)
         return float(loss.detach()) / recipe.gradient_scale
 
     def _watch(self, iteration: int, loss: Tensor) -> None:
         """Count the tags of this rank's own gradient, and save it at the snapshots, without DDP's knowledge."""
-        pieces = torch.autograd.grad(loss, list(self.net.parameters()), retain_graph=True)
+        pieces = torch.autograd.grad(loss, self.parameters, retain_graph=True)
         flat = torch.cat([piece.flatten() for piece in pieces]).numpy()
         if iteration % self.recipe.record_every == 0:
             self.record.tags.append([tag_shares(flat, k) for k in BOUNDS])
         if iteration in self.snapshots and self.folder is not None:
             np.save(self.folder / f"gradient-{iteration}.npy", flat)
 
-    def _note(self, iteration: int, losses: list[float]) -> None:
-        """Add the mean loss since the last note, accuracy and ratio to the record, and note progress in a file."""
-        record = self.record
-        record.iterations.append(iteration)
-        record.accuracy.append(self._accuracy())
-        record.loss.append(float(np.mean(losses)))
-        losses.clear()
-        if self.state is not None:
-            record.ratio.append(self.state.statistics.steps[-1].ratio)
-        if self.worker.rank == 0 and self.folder is not None:
-            write_atomically(self.folder / "progress.json", json.dumps({"iteration": iteration}))
-
-    def _accuracy(self) -> float:
-        count = torch.tensor([count_right(self.net, self.test), len(self.test.labels)])
+    def right(self) -> tuple[int, int]:
+        count = torch.tensor(super().right())
         dist.all_reduce(count)
-        return float(count[0]) / float(count[1])
+        return int(count[0]), int(count[1])
 
-    def _checkpoint(self, iteration: int) -> None:
-        """Write the checkpoint of this rank; the number in ``latest`` changes only once all of them are complete."""
-        assert self.folder is not None
-        content = {
-            "net": self.net.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "residuals": None if self.state is None else self.state.state_dict(),
-            "record": asdict(self._complete()),
-        }
-        path = self._path(iteration)
-        torch.save(content, path.with_suffix(".part"))
-        path.with_suffix(".part").replace(path)
+    def finish(self, iteration: int, *, recorded: bool) -> None:
+        """Add the ratio to what was recorded, note progress in a file, and write the checkpoint of this rank, where one
+        is due; the number in ``latest`` changes only once all of them are complete."""
+        if recorded and self.state is not None:
+            self.record.ratio.append(self.state.statistics.steps[-1].ratio)
+        if recorded and self.worker.rank == 0 and self.folder is not None:
+            write_atomically(self.folder / "progress.json", json.dumps({"iteration": iteration}))
+        if self.folder is None or iteration % self.recipe.checkpoint_every:
+            return
+        more = {"residuals": None if self.state is None else self.state.state_dict()}
+        save_checkpoint(self._path(self.folder, iteration), self.net, self.optimizer, asdict(self.complete()), more)
         dist.barrier()
         if self.worker.rank == 0:
             write_atomically(self.folder / "latest", str(iteration))
         dist.barrier()
-        self._path(iteration - self.recipe.checkpoint_every).unlink(missing_ok=True)
+        self._path(self.folder, iteration - self.recipe.checkpoint_every).unlink(missing_ok=True)
 
-    def _resume(self) -> int:
+    def resume(self) -> int:
         """Load the last complete checkpoint, and return its iteration; 0 without one."""
         if self.folder is None or not (self.folder / "latest").exists():
             return 0
         iteration = int((self.folder / "latest").read_text())
-        content = torch.load(self._path(iteration), weights_only=True)
-        self.net.load_state_dict(content["net"])
-        self.optimizer.load_state_dict(content["optimizer"])
+        content = load_checkpoint(self._path(self.folder, iteration), self.net, self.optimizer)
         if self.state is not None:
             self.state.load_state_dict(content["residuals"])
         self.record = Record(**content["record"])
         return iteration
 
-    def _complete(self) -> Record:
+    def complete(self) -> Record:
         """Return the record with the traffic so far, including that before a resumption."""
         if self.state is None:
             return self.record
@@ -332,9 +345,25 @@ class _DigitsRun:
             nbytes_sent=self.record.nbytes_sent + total.nbytes_sent,
         )
 
-    def _path(self, iteration: int) -> Path:
-        assert self.folder is not None
-        return self.folder / f"checkpoint-{iteration}-rank{self.worker.rank}.pt"
+    def _path(self, folder: Path, iteration: int) -> Path:
+        return folder / f"checkpoint-{iteration}-rank{self.worker.rank}.pt"
+
+
+def save_checkpoint(
+    path: Path, net: nn.Module, optimizer: torch.optim.Optimizer, record: dict[str, Any], more: dict[str, Any]
+) -> None:
+    """Write a network, its optimizer, a record and more, so that a reader never sees half a file."""
+    content = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "record": record, **more}
+    torch.save(content, path.with_suffix(".part"))
+    path.with_suffix(".part").replace(path)
+
+
+def load_checkpoint(path: Path, net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Restore a network and its optimizer, and return the content of the checkpoint."""
+    content: dict[str, Any] = torch.load(path, weights_only=True)
+    net.load_state_dict(content["net"])
+    optimizer.load_state_dict(content["optimizer"])
+    return content
 
 
 def _attached(model: DistributedDataParallel, recipe: Recipe) -> ExchangeState | OpticalAverageState | None:

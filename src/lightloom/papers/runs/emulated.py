@@ -20,12 +20,9 @@ from lightloom.papers.runs.digits import (
     BOUNDS,
     ImageSets,
     Recipe,
-    Record,
+    RecipeRun,
     batch_of,
-    count_right,
-    network,
     rank_part,
-    round_weights,
     tag_shares,
 )
 from lightloom.photonics.averaging.averagers import Averager, average_into
@@ -89,47 +86,25 @@ def train(recipe: Recipe, sets: ImageSets, ranks: int) -> dict[str, Any]:
     return {"recipe": asdict(recipe), **asdict(_EmulatedRun(recipe, sets, ranks).run())}
 
 
-class _EmulatedRun:
+class _EmulatedRun(RecipeRun):
+    """The run of all ranks in one process."""
+
+    clock = staticmethod(time.process_time)
+
     def __init__(self, recipe: Recipe, sets: ImageSets, ranks: int) -> None:
-        self.recipe, self.ranks, self.test = recipe, ranks, sets.test
+        super().__init__(recipe, sets.test)
         self.parts = [rank_part(sets.training, rank, ranks) for rank in range(ranks)]
-        torch.manual_seed(recipe.seed)
-        self.net = network(recipe.network)
-        self.parameters = list(self.net.parameters())
-        self.optimizer = recipe.optimizer(self.parameters)
+        self.ranks = ranks
         self.codec = None if recipe.gradients == "none" else find(recipe.gradients)
-        self.weights = None if recipe.weights == "none" else find(recipe.weights)
-        values = sum(parameter.numel() for parameter in self.parameters)
-        self.residuals = np.zeros((ranks, values), np.float32)
-        self.record = Record()
+        self.sizes = [parameter.numel() for parameter in self.parameters]
+        self.residuals = np.zeros((ranks, sum(self.sizes)), np.float32)
 
-    def run(self) -> Record:
-        """Train all workers in one process, and return the record."""
-        recipe, record = self.recipe, self.record
-        began, losses = time.process_time(), list[float]()
-        for iteration in range(1, recipe.iterations + 1):
-            recipe.set_rate(self.optimizer, iteration)
-            losses.append(self._step(iteration))
-            if iteration % recipe.record_every == 0 or iteration == recipe.iterations:
-                record.iterations.append(iteration)
-                record.accuracy.append(count_right(self.net, self.test) / len(self.test.labels))
-                record.loss.append(float(np.mean(losses)))
-                losses.clear()
-        record.seconds = time.process_time() - began
-        return record
-
-    def _step(self, iteration: int) -> float:
-        """Take one step and return the loss of rank 0."""
+    def compute_gradients(self, iteration: int) -> float:
         computed = [self._gradient(iteration, rank) for rank in range(self.ranks)]
         gradients = np.stack([gradient for gradient, _ in computed])
         if iteration % self.recipe.record_every == 0:
             self.record.tags.append([tag_shares(gradients[0], k) for k in BOUNDS])
-        ends = np.cumsum([parameter.numel() for parameter in self.parameters])
-        for parameter, piece in zip(self.parameters, np.split(self._mean(gradients), ends[:-1]), strict=True):
-            parameter.grad = torch.from_numpy(piece).view_as(parameter)
-        self.optimizer.step()
-        if self.weights is not None:
-            round_weights(self.parameters, self.weights)
+        attach_gradients(self.parameters, self.sizes, torch.from_numpy(self._mean(gradients)))
         return computed[0][1]
 
     def _gradient(self, iteration: int, rank: int) -> tuple[Float32s, float]:
@@ -193,6 +168,12 @@ def averaged(gradients: Float32s, averager: Averager, sizes: Sequence[int] | Non
     return values
 
 
+def attach_gradients(parameters: Sequence[nn.Parameter], sizes: list[int], flat: Tensor) -> None:
+    """Let the gradients of parameters of these sizes lie in ``flat``, so that backward adds up in place."""
+    for parameter, part in zip(parameters, torch.split(flat, sizes), strict=True):
+        parameter.grad = part.view_as(parameter)
+
+
 class EmulatedServers:
     """The gradients of N servers for one network; a step leaves their average in ``parameter.grad``.
 
@@ -225,18 +206,14 @@ class EmulatedServers:
         losses = []
         self.gradients.zero_()
         for server, row in enumerate(self.gradients):
-            self._attach(row)
+            attach_gradients(self.parameters, self.sizes, row)
             value = loss(server)
             value.backward()  # type: ignore[no-untyped-call]
             losses.append(float(value.detach()))
         if self.averager is None:
-            self._attach(self.gradients.mean(0))
+            mean = self.gradients.mean(0)
         else:
-            mean = averaged(self.gradients.cpu().numpy(), self.averager, self.sizes, self.block)
-            self._attach(torch.from_numpy(mean).to(self.gradients.device))
+            averages = averaged(self.gradients.cpu().numpy(), self.averager, self.sizes, self.block)
+            mean = torch.from_numpy(averages).to(self.gradients.device)
+        attach_gradients(self.parameters, self.sizes, mean)
         return losses
-
-    def _attach(self, flat: Tensor) -> None:
-        """Let the parameters' gradients lie in ``flat``, so that backward adds up in place."""
-        for parameter, part in zip(self.parameters, torch.split(flat, self.sizes), strict=True):
-            parameter.grad = part.view_as(parameter)

@@ -21,6 +21,7 @@ from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.exchange.datasets import CLASSES, SIDE, Images
 from lightloom.models.torch.zoo.resnet import ResNet
+from lightloom.papers.runs.digits import load_checkpoint, save_checkpoint
 from lightloom.papers.runs.emulated import EmulatedServers
 from lightloom.photonics.averaging.averagers import Averager
 
@@ -41,25 +42,16 @@ class RunCheckpoint:
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        content = {
-            "done": done,
-            "net": self.net.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "rng": None if self.rng is None else json.dumps(self.rng.bit_generator.state),
-            "record": record,
-        }
-        path = self.folder / "checkpoint.pt"
-        torch.save(content, path.with_suffix(".part"))
-        path.with_suffix(".part").replace(path)
+        state = None if self.rng is None else json.dumps(self.rng.bit_generator.state)
+        path, more = self.folder / "checkpoint.pt", {"done": done, "rng": state}
+        save_checkpoint(path, self.net, self.optimizer, record, more)
         write_atomically(self.folder / "progress.json", json.dumps({"done": done}))
 
     def load(self) -> tuple[int, dict[str, Any]]:
         """Restore the state; return the number of steps or epochs and the record, 0 and empty without a checkpoint."""
         if self.folder is None or not (self.folder / "checkpoint.pt").exists():
             return 0, {}
-        content = torch.load(self.folder / "checkpoint.pt", weights_only=True)
-        self.net.load_state_dict(content["net"])
-        self.optimizer.load_state_dict(content["optimizer"])
+        content = load_checkpoint(self.folder / "checkpoint.pt", self.net, self.optimizer)
         if self.rng is not None:
             self.rng.bit_generator.state = json.loads(content["rng"])
         return int(content["done"]), content["record"]
