@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,20 @@ def by_hand(which: str, ranks: int) -> tuple[Schedule, WdmRing]:
         "all-reduce": lambda: sample()[0],
     }
     return schedules[which]().unfolded(fabric.fibre_channels), fabric
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.sampled_from(["all-reduce", "all-to-all", "multicast", "broadcast", "reduce"]), st.randoms())
+def test_rows_may_be_listed_in_any_order(which: str, random: Random) -> None:
+    """What is sent when follows from lightpaths and steps alone; the first to send may well be listed first."""
+    whole, fabric = by_hand(which, 12 if which == "all-reduce" else 7)
+    first = int(np.lexsort((whole.step, whole.lightpath))[0])
+    rest = [row for row in range(len(whole)) if row != first]
+    random.shuffle(rest)
+    order = np.array([first, *rest])
+    shuffled = whole.with_columns({name: getattr(whole, name)[order] for name in COLUMNS})
+    verify(shuffled, fabric)
+    assert play(shuffled, fabric)[0] == pytest.approx(play(whole, fabric)[0], rel=1e-12)
 
 
 @settings(deadline=None, max_examples=300)

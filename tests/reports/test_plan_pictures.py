@@ -179,6 +179,17 @@ def test_the_busiest_lanes_are_drawn(devices: int, links: int, most: int) -> Non
     assert labels == [*shown, "waits for"]
 
 
+def test_words_stand_in_stretches_that_are_wide_enough_for_them() -> None:
+    """And in no others: neither in narrow ones nor where nothing happens."""
+    intervals = [
+        Interval(resource="device 0", category=category, name="t", start=start, end=end)
+        for category, start, end in (("forward", 0.0, 0.4), ("backward", 0.6, 0.995), ("update", 0.995, 1.0))
+    ]
+    axes = timeline_figure(Timeline.of(intervals)).axes[0]
+    words = [(text.get_text(), text.get_position()[0]) for text in axes.texts if text.get_position()[1] == 0]
+    assert words == [("forward", pytest.approx(200.0)), ("backward", pytest.approx(797.5))]
+
+
 def test_lanes_of_what_computes_come_first_whatever_their_names() -> None:
     categories = {"rank 2": "forward", "rank 1 out": "transmission", "rank 0 out": "transmission", "rank 3": "forward"}
     timeline = Timeline.of(

@@ -242,3 +242,9 @@ def test_pairs_of_an_axis_are_as_fast_as_all_its_messages_together() -> None:
         3 * slow.seconds + 9 * fast.seconds
     )
     assert notes
+
+
+def test_what_sends_no_messages_has_no_part_in_the_latency_of_an_axis() -> None:
+    sent, empty = Line(1e9, 4e-6, 1e6), Line(1e9, 1.0, 0.0)
+    network, _ = network_of([("data", 4)], {"data": [(3e6, sent), (0.0, empty)]}, around=False)
+    assert network.dimensions[0].line.latency == pytest.approx(sent.latency)
