@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +14,10 @@ from lightloom.core.errors import ConfigError, InputError, UnknownNameError, Uns
 from lightloom.core.results import Document
 from lightloom.core.units import parse
 from lightloom.photonics.averaging.averagers import IdealAverager
-from lightloom.photonics.averaging.compiler import realise
+from lightloom.photonics.averaging.compiler import Realisation, realise
 from lightloom.photonics.averaging.construct import Construction, sturdy_circuits, sturdy_realisations
-from lightloom.photonics.averaging.function import LEVELS
-from lightloom.photonics.averaging.mapped import Calibration, MappedAverager, Part, Setting, map_averager, set_levels
+from lightloom.photonics.averaging.function import LEVELS, digits
+from lightloom.photonics.averaging.mapped import Calibration, MappedAverager, Setting, map_averager, set_levels
 from lightloom.photonics.averaging.networks import (
     FunctionArguments,
     Matrix,
@@ -30,7 +29,7 @@ from lightloom.photonics.averaging.networks import (
 )
 from lightloom.photonics.devices import LARGEST, NonIdealities, amplifier_noise
 from lightloom.photonics.link.settings import AMPLIFIER_LIMIT, RANGES, SOURCES, Link
-from lightloom.photonics.link.simulate import digits, draw_words
+from lightloom.photonics.link.simulate import draw_words
 from lightloom.photonics.link.word_errors import WrongWords, clopper_pearson
 from lightloom.photonics.meshes.calibration.calibrate import Conditions, target_of, try_calibration
 from lightloom.photonics.meshes.calibration.fit import Fields
@@ -39,7 +38,6 @@ from lightloom.photonics.meshes.disturb import Disturbed, Evaluate, fabricated_m
 from lightloom.photonics.meshes.mapping import (
     BALANCED,
     Form,
-    MappedBlocks,
     MappedMatrix,
     MeshMapping,
     compact_count,
@@ -66,8 +64,6 @@ class Candidate:
 
     construction: Construction
     arguments: FunctionArguments
-    window: Fraction
-    copies: int
     mapping: str
     mzis: int
     """Interferometers of P, the layers and T."""
@@ -75,9 +71,12 @@ class Candidate:
     @property
     def name(self) -> str:
         """Construction, window, copies if above 1, ``regenerated`` if bits are, and mapping, in words."""
-        copies = f", {self.copies} copies" if self.copies > 1 else ""
-        regenerated = ", regenerated" if self.construction.realised.realisation.regenerate else ""
-        return f"{self.construction.name}, window {self.window}{copies}{regenerated}, {self.mapping}"
+        return f"{self.construction.name}, window {self.how.window}{self.how.words}, {self.mapping}"
+
+    @property
+    def how(self) -> Realisation:
+        """The window and copies of its units, and whether bits are regenerated."""
+        return self.construction.realised.realisation
 
     def mapped(self) -> MappedAverager:
         """Return the meshes of P, every layer and T in this mapping."""
@@ -109,15 +108,13 @@ def candidates(
                 Candidate(
                     construction=construction,
                     arguments=arguments,
-                    window=how.window,
-                    copies=how.copies,
                     mapping=mapping,
                     mzis=around[mapping] + sum(component_count(matrix, meshes.form) for matrix in matrices),
                 )
                 for mapping, meshes in MAPPINGS.items()
             ]
             advance(1)
-    return sorted(made, key=lambda candidate: (candidate.mzis, candidate.copies, -candidate.window))
+    return sorted(made, key=lambda candidate: (candidate.mzis, candidate.how.copies, -candidate.how.window))
 
 
 def component_count(matrix: Matrix, form: Form) -> int:
@@ -266,11 +263,9 @@ class Tolerance:
         Noise falls with the square root of the power, so it grows by ``share`` too. DAC bits and the word error rate
         stay, and an error that would exceed the largest one of its kind stops there.
         """
-        devices = self.devices
-        for field, _ in DEVICE_FIELDS.values():
-            if field != "dac_bits":
-                value = min(getattr(devices, field) * share, LARGEST[field][0])
-                devices = replace(devices, **{field: value})  # type: ignore[arg-type, unused-ignore]
+        errors = {field: getattr(self.devices, field) * share for field, _ in DEVICE_FIELDS.values()}
+        del errors["dac_bits"]
+        devices = replace(self.devices, **{field: min(value, LARGEST[field][0]) for field, value in errors.items()})
         power = None if self.full_scale is None else self.full_scale / share**2
         return replace(self, devices=devices, full_scale=power)
 
@@ -374,10 +369,7 @@ def count_wrong_words(
         noise = [None if full_scale is None else noise_behind(gains, full_scale)[..., None] for gains in batch.gains]
         largest = max(batch.last.shape[1], *mapped.network.layers)
         step = max(1, _SIGNALS_AT_ONCE // (count * largest))
-        total = np.zeros(count, np.int64)
-        for at in range(0, words, step):
-            total += wrong_words(batch, noise, min(step, words - at), rng)
-        wrong.append(total)
+        wrong.append(wrong_words(batch, noise, words, rng, at_once=step))
         advance(count)
     return WrongWords(wrong=np.concatenate(wrong), words=words)
 
@@ -401,11 +393,7 @@ def words_right(
         if detected:
             pairs = zip(scales, units, strict=False)
             noise[:-1] = [np.asarray(detected * (scale / unit)[:, None], np.float64) for scale, unit in pairs]
-        wrong = sum(
-            int(wrong_words(batch, noise, min(_WORDS_AT_ONCE, words - at), rng, detected).sum())
-            for at in range(0, words, _WORDS_AT_ONCE)
-        )
-        return 1 - wrong / words
+        return 1 - int(wrong_words(batch, noise, words, rng, detected).sum()) / words
 
     return evaluate
 
@@ -416,6 +404,7 @@ def wrong_words(
     words: int,
     rng: np.random.Generator,
     receivers: float = 0.0,
+    at_once: int = _WORDS_AT_ONCE,
 ) -> Ints:
     """Return the number of wrong ones of ``words`` words on every fabrication, [fabrications].
 
@@ -427,13 +416,17 @@ def wrong_words(
         words: words on each of them.
         rng: generator of words and noise.
         receivers: noise of the receivers, relative to full scale.
+        at_once: words that are drawn and averaged at a time.
     """
-    arguments = batch.mapped.arguments
-    codes = draw_words(arguments.servers, arguments.bits, batch.count * words, rng)
-    expected = IdealAverager(arguments.servers, arguments.bits, arguments.rounding)(codes)
-    received = received_levels(batch, codes.reshape(-1, batch.count, words).swapaxes(0, 1), noise, rng, receivers)
-    right = digits(expected.reshape(batch.count, words), arguments.bits)
-    return np.asarray((received != right[:, None]).any(axis=(1, 2)).sum(axis=1))
+    arguments, wrong = batch.mapped.arguments, np.zeros(batch.count, np.int64)
+    mean_of = IdealAverager(arguments.servers, arguments.bits, arguments.rounding)
+    for start in range(0, words, at_once):
+        count = min(at_once, words - start)
+        codes = draw_words(arguments.servers, arguments.bits, batch.count * count, rng)
+        received = received_levels(batch, codes.reshape(-1, batch.count, count).swapaxes(0, 1), noise, rng, receivers)
+        right = digits(mean_of(codes).reshape(batch.count, count), arguments.bits)
+        wrong += (received != right[:, None]).any(axis=(1, 2)).sum(axis=1)
+    return wrong
 
 
 def received_levels(
@@ -703,8 +696,8 @@ def tolerance_document(result: TolerantAverager, advance: Callable[[int], None] 
         "fabrications": int(measured.wrong.size),
         "tried": result.tried,
         "mapping": result.candidate.mapping,
-        "window": str(result.candidate.window),
-        "copies": result.candidate.copies,
+        "window": str(result.candidate.how.window),
+        "copies": result.candidate.how.copies,
         "mzi_count": mapped.mzis,
         "columns": mapped.depth,
         "crossings": mapped.crossings,
@@ -720,8 +713,6 @@ def tolerance_document(result: TolerantAverager, advance: Callable[[int], None] 
 
 
 # Calibrate the chips of P, of every layer and of T, and count the words that come out right before and after.
-
-_AT_ONCE = 1 << 13
 
 
 def calibrate_averager(
@@ -746,7 +737,7 @@ def calibrate_averager(
     trials = {
         name: [
             try_calibration(chip, non_idealities, conditions, seed + 1000 * number + block, advance)
-            for block, chip in enumerate(blocks_of(part))
+            for block, chip in enumerate(part.blocks)
         ]
         for number, (name, part) in enumerate(mapped.parts.items())
     }
@@ -764,11 +755,6 @@ def calibrate_averager(
     }
 
 
-def blocks_of(part: Part) -> tuple[MappedMatrix, ...]:
-    """Return the blocks of a matrix, each of which is a chip."""
-    return part.blocks if isinstance(part, MappedBlocks) else (part,)
-
-
 def _share_right(mapped: MappedAverager, matrices: Mapping[str, Sequence[Fields]], words: int, seed: int) -> float:
     """Return the share of ``words`` words that all servers receive right, from 0 to 1.
 
@@ -776,14 +762,12 @@ def _share_right(mapped: MappedAverager, matrices: Mapping[str, Sequence[Fields]
     """
     drawn = []
     for name, part in mapped.parts.items():
-        chips = zip(blocks_of(part), matrices[name], strict=True)
+        chips = zip(part.blocks, matrices[name], strict=True)
         amplified = [_amplified(chip, matrix, detected=name != "P") for chip, matrix in chips]
-        drawn.append(part.joined(amplified) if isinstance(part, MappedBlocks) else amplified[0])
-    batch = averagers_of(mapped, [matrix[None] for matrix in drawn], "rows")
-    rng, wrong = np.random.default_rng((seed, 3)), 0
-    for start in range(0, words, _AT_ONCE):
-        wrong += int(wrong_words(batch, [None] * len(batch.gains), min(_AT_ONCE, words - start), rng).sum())
-    return 1 - wrong / words
+        drawn.append(part.joined(amplified)[None])
+    batch = averagers_of(mapped, drawn, "rows")
+    wrong = wrong_words(batch, [None] * len(batch.gains), words, np.random.default_rng((seed, 3)))
+    return 1 - int(wrong.sum()) / words
 
 
 def _amplified(chip: MappedMatrix, matrix: Fields, detected: bool) -> Fields:

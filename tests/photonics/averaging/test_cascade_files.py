@@ -23,7 +23,7 @@ from lightloom.photonics.averaging.function import LEVELS, symbols_for
 from lightloom.photonics.averaging.mapped import cascade_accuracy, cascade_matrices, map_cascade
 from lightloom.photonics.averaging.networks import LayeredNetwork
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes.disturb import monte_carlo
+from lightloom.photonics.meshes.disturb import monte_carlo, spread
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +112,8 @@ def test_fabricated_cascades_err_with_their_devices_alone(cascade: Cascade) -> N
     assert len(mapped.matrices) == 2 * len(mapped.first.matrices) + len(mapped.second.matrices)
     assert mapped.mzis == sum(matrix.mzis for matrix in mapped.matrices)
     judge = cascade_accuracy(mapped, samples=2000)
-    exact = monte_carlo(mapped.matrices, NonIdealities(), judge, draws=1).row
-    spoilt = monte_carlo(mapped.matrices, NonIdealities(phase_error=0.1), judge, draws=2).row
-    noisy = monte_carlo(mapped.matrices, NonIdealities(detector_noise=0.05), judge, draws=1).row
+    exact = spread(monte_carlo(mapped.matrices, NonIdealities(), judge, draws=1))
+    spoilt = spread(monte_carlo(mapped.matrices, NonIdealities(phase_error=0.1), judge, draws=2))
+    noisy = spread(monte_carlo(mapped.matrices, NonIdealities(detector_noise=0.05), judge, draws=1))
     assert exact["least"] == 1.0
     assert spoilt["largest"] < 0.99 and noisy["largest"] < 0.99

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lightloom.core.errors import ConfigError, InputError
 from lightloom.photonics.averaging.function import (
     AveragingFunction,
-    encode,
+    digits,
     points_of_servers,
     preprocessing_matrix,
     symbols_for,
@@ -44,7 +44,7 @@ def test_the_function_is_the_reference(case: tuple[int, int, int, list[int]], ha
 def test_p_of_any_active_servers_gives_their_grid(case: tuple[int, int, int, list[int]], spare: int) -> None:
     bits, servers, inputs, codes = case
     function = AveragingFunction.of(servers, bits, inputs)
-    light = np.concatenate([encode(codes, bits).reshape(-1), np.full(spare * symbols_for(bits), 3)])
+    light = np.concatenate([digits(np.array(codes), bits).T.reshape(-1), np.full(spare * symbols_for(bits), 3)])
     active = preprocessing_matrix(servers, symbols_for(bits), len(function.inputs))
     ports = np.pad(active, ((0, 0), (0, spare * symbols_for(bits))))
     points = points_of_servers(np.array(codes)[:, None], bits, function)

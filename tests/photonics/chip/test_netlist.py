@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lightloom.core.errors import UnsupportedError
 from lightloom.photonics.averaging.mapped import MappedAverager, Part, map_averager
 from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
-from lightloom.photonics.chip.netlist import Netlist, _netlist, _NetlistBuilder, _part, chip_netlist, models
+from lightloom.photonics.chip.netlist import Netlist, _NetlistBuilder, chip_netlist, models
 from lightloom.photonics.chip.wavelengths import COLUMN_LENGTH, Dispersion, chip_matrix, part_matrix
 from lightloom.photonics.meshes.mapping import MeshMapping, map_blocks, map_components, map_matrix
 
@@ -24,9 +24,8 @@ Matrix = NDArray[np.complex128]
 def part_netlist(part: Part, dispersion: Dispersion | None = None, seed: int = 0) -> Netlist:
     """The netlist of one mapped matrix with its amplifiers."""
     builder = _NetlistBuilder(dispersion or Dispersion(), COLUMN_LENGTH)
-    entries: dict[int, str] = {}
-    ends = _part(builder, "part", part, dict.fromkeys(range(part.shape[1])), entries, seed)
-    return _netlist(builder, entries, ends)
+    lanes = part.shape[1]
+    return builder.netlist(lanes, builder.part("part", part, {mode: f"in{mode}" for mode in range(lanes)}, seed))
 
 
 def sax_matrices(content: Netlist, outputs: int, inputs: int) -> Matrix:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.meshes.disturb import Disturbed, Evaluate
 
 
 def haar(size: int, seed: int, *, real: bool = False) -> NDArray[Any]:
@@ -67,3 +69,26 @@ def expected_error(non_idealities: NonIdealities, size: int) -> float:
     step = 2 * np.pi / 2**non_idealities.dac_bits / np.sqrt(12) if non_idealities.dac_bits else 0.0
     phases = (non_idealities.phase_error**2 + step**2) * size
     return float(np.sqrt(phases + non_idealities.coupler_error**2 * 2 * (size - 1)))
+
+
+def matrix_error(wanted: Sequence[ArrayLike], *, calibrated: bool = False) -> Evaluate:
+    """Return the evaluation ε = ‖W' − W‖ / ‖W‖ (Frobenius norm over all matrices) for `monte_carlo`.
+
+    W' is measured column by column, with detector noise relative to the largest element of W. With ``calibrated``,
+    receivers apply the real factor to each matrix that minimises its error, so uniform loss causes no error.
+    """
+    targets = [np.asarray(matrix) for matrix in wanted]
+
+    def evaluate(fabricated: Sequence[Disturbed], rng: np.random.Generator) -> float:
+        missed = total = 0.0
+        for target, device in zip(targets, fabricated, strict=True):
+            matrix = device.matrix()
+            noise = rng.normal(size=matrix.shape) + 1j * rng.normal(size=matrix.shape)
+            measured = matrix + device.non_idealities.detector_noise * np.abs(target).max() * noise / np.sqrt(2)
+            if calibrated:
+                measured *= np.vdot(measured, target).real / np.vdot(measured, measured).real
+            missed += float(np.linalg.norm(measured - target) ** 2)
+            total += float(np.linalg.norm(target) ** 2)
+        return float(np.sqrt(missed / total))
+
+    return evaluate

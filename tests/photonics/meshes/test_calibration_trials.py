@@ -19,7 +19,7 @@ from lightloom.photonics.meshes.calibration.calibrate import (
     try_calibration,
 )
 from lightloom.photonics.meshes.calibration.chip import SimulatedChip
-from lightloom.photonics.meshes.calibration.fit import Fields, Settings, Unknowns, phase_free_error
+from lightloom.photonics.meshes.calibration.fit import Fields, Unknowns, phase_free_error
 from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.disturb import disturb
 from lightloom.photonics.meshes.mapping import MappedMatrix, map_matrix
@@ -61,8 +61,7 @@ def test_a_trial_calibrates_anew_and_after_aging_from_what_it_knows(
     assert trial.after == phase_free_error(trial.after_matrix, target[made.order], real=real)
     assert trial.after < trial.before and trial.aged is not None and trial.renewed is not None
     chip = SimulatedChip(disturb(ideal, SILICON, np.random.default_rng((5, 0))))
-    theta, phi = chip.designed
-    np.testing.assert_array_equal(trial.before_matrix, chip.matrix(Settings(theta=theta, phi=phi)))
+    np.testing.assert_array_equal(trial.before_matrix, chip.matrix(chip.designed))
     np.testing.assert_array_equal(trial.after_matrix, chip.matrix(made.settings))
     row = trial.row()
     wiring = chip.wiring
@@ -103,10 +102,7 @@ def test_a_chip_of_ideal_devices_is_the_matrix_without_its_amplifiers(form: Any)
     mapped = map_matrix(5 * np.random.default_rng(0).normal(size=(3, 3)), form)
     assert mapped.gain > 2
     chip = SimulatedChip(disturb(mapped, NonIdealities(), np.random.default_rng(0)))
-    theta, phi = chip.designed
-    np.testing.assert_allclose(
-        np.abs(chip.matrix(Settings(theta=theta, phi=phi))), np.abs(target_of(mapped)), atol=1e-12
-    )
+    np.testing.assert_allclose(np.abs(chip.matrix(chip.designed)), np.abs(target_of(mapped)), atol=1e-12)
     np.testing.assert_allclose(mapped.gains[:, None] * target_of(mapped), mapped.matrix(), atol=1e-12)
     assert np.linalg.norm(target_of(mapped), 2) < 1 + 1e-12
 

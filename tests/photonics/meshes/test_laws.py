@@ -142,7 +142,7 @@ def test_a_netlist_carries_the_light_of_its_mesh(kind: Kind, inputs: int, output
 def test_heat_is_the_sum_over_the_nearest_heaters(count: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     theta, phi, beside = rng.random(count), rng.random(count), rng.random(max(count - 1, 0)) < 0.5
-    theta_heat, phi_heat = heat_from_neighbours(theta, phi, beside)
+    theta_heat, phi_heat = heat_from_neighbours(np.stack([theta, phi]), beside)
     for k in range(count):
         near = [j for j in (k - 1, k + 1) if 0 <= j < count and beside[min(j, k)]]
         assert theta_heat[k] == pytest.approx(phi[k] + sum(theta[j] for j in near))
@@ -152,7 +152,6 @@ def test_heat_is_the_sum_over_the_nearest_heaters(count: int, seed: int) -> None
 def test_attenuators_are_rounded_heated_and_lossy_as_their_meshes_are() -> None:
     """Each product of fabricated V†, Σ and U is the fabricated matrix, with Σ from the formula of its devices."""
     mapped = map_matrix(np.random.default_rng(0).normal(size=(4, 6)))
-    theta, phi = mapped.attenuator_phases
     for how in (
         NonIdealities(dac_bits=4),
         NonIdealities(thermal_crosstalk=0.03),
@@ -161,13 +160,12 @@ def test_attenuators_are_rounded_heated_and_lossy_as_their_meshes_are() -> None:
     ):
         fabricated = disturb(mapped, how, np.random.default_rng(1))
         devices = fabricated.attenuators
-        settings_theta, settings_phi = quantised(theta, how.dac_bits), quantised(phi, how.dac_bits)
-        heat = heat_from_neighbours(settings_theta, settings_phi, np.ones(theta.size - 1, np.bool_))
+        set_to = quantised(mapped.attenuator_phases, how.dac_bits)
+        heat = heat_from_neighbours(set_to, np.ones(set_to.shape[1] - 1, np.bool_))
         column = mzi(
-            settings_theta + how.thermal_crosstalk * heat[0] + devices.theta_error,
-            settings_phi + how.thermal_crosstalk * heat[1] + devices.phi_error,
-            first=devices.first,
-            second=devices.second,
+            *(set_to + how.thermal_crosstalk * heat + devices.phase_errors),
+            first=devices.couplers[0],
+            second=devices.couplers[1],
             transmission=devices.transmission,
         )[:, 0, 0]
         assert fabricated.output_mesh is not None
@@ -186,7 +184,7 @@ def test_every_mesh_block_and_attenuator_has_devices_of_its_own() -> None:
     matrix = disturb(map_matrix(haar(3, 0), "svd"), how, np.random.default_rng(0))
     assert matrix.output_mesh is not None
     draws = [matrix.attenuators, matrix.input_mesh.fabrication, matrix.output_mesh.fabrication]
-    assert len({float(devices.theta_error[0]) for devices in draws}) == 3
+    assert len({float(devices.phase_errors[0, 0]) for devices in draws}) == 3
     assert [devices.output_error.size for devices in draws] == [0, 3, 3]
     again = disturb(map_matrix(haar(3, 0), "svd"), how, np.random.default_rng(0))
     np.testing.assert_array_equal(again.matrix(), matrix.matrix())
@@ -198,7 +196,7 @@ def test_output_phases_are_rounded_and_err_as_stated() -> None:
     fabricated = disturb(mesh, how, np.random.default_rng(5))
     still = replace(
         fabricated,
-        fabrication=replace(fabricated.fabrication, theta_error=np.zeros(6), phi_error=np.zeros(6)),
+        fabrication=replace(fabricated.fabrication, phase_errors=np.zeros((2, 6))),
     )
     expected = quantised(mesh.output_phases, 3) + fabricated.fabrication.output_error
     ideal = replace(mesh, output_phases=np.zeros(4)).matrix()

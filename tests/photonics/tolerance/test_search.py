@@ -88,7 +88,12 @@ def test_candidates_are_sorted_by_the_interferometers_that_they_take() -> None:
     for candidate in made[:: len(made) // 8]:
         assert candidate.mapped().mzis == candidate.mzis
         assert candidate.construction.verify().wrong_outputs == 0
-    assert {candidate.window for candidate in made} == {Fraction(1, 2), Fraction(1, 4), Fraction(1, 8), Fraction(1, 16)}
+    assert {candidate.how.window for candidate in made} == {
+        Fraction(1, 2),
+        Fraction(1, 4),
+        Fraction(1, 8),
+        Fraction(1, 16),
+    }
     one = FunctionArguments(servers=1, bits=2)
     assert any(", regenerated" in candidate.name for candidate in candidates(one, "relu"))
     with pytest.raises(InputError, match="nonlinearity"):

@@ -15,12 +15,12 @@ from scipy.special import ndtr
 
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.construct import build
-from lightloom.photonics.averaging.function import encode
+from lightloom.photonics.averaging.function import digits
 from lightloom.photonics.averaging.mapped import MappedAverager, map_averager
 from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
 from lightloom.photonics.devices import NonIdealities, amplifier_noise
 from lightloom.photonics.meshes import disturb as batched
-from lightloom.photonics.meshes.disturb import disturb, fabricated_matrices, monte_carlo
+from lightloom.photonics.meshes.disturb import disturb, fabricated_matrices, monte_carlo, spread
 from lightloom.photonics.meshes.mapping import (
     MeshMapping,
     map_blocks,
@@ -87,7 +87,7 @@ def test_every_error_of_a_device_is_a_draw_of_its_own(monkeypatch: pytest.Monkey
     beside: Any = np.zeros(2, np.bool_)
     how = replace(HOW, dac_bits=0)
     fabrication = batched.fabricate((2, 3), 0, how, cast("Any", draws))
-    batched.disturbed_devices(np.zeros(3), np.zeros(3), beside, how, fabrication)
+    batched.disturbed_devices(np.zeros((2, 3)), beside, how, fabrication)
     assert np.sort(np.concatenate(used).ravel()) == pytest.approx(np.arange(5 * 2 * 3), abs=1e-9)
 
 
@@ -106,7 +106,7 @@ def test_all_codes_arrive_on_ideal_devices() -> None:
     codes = np.stack([first, second])
     batch = fabricate_averagers(averager(), NonIdealities(), np.random.default_rng(0), 1)
     levels = received_levels(batch, codes[None], [None] * len(batch.gains), np.random.default_rng(0))
-    expected = encode(codes.sum(0) // 2, 4)
+    expected = digits(codes.sum(0) // 2, 4).swapaxes(-1, -2)
     for server in range(2):
         assert (expected == levels[0, server].T).all()
 
@@ -150,9 +150,9 @@ def test_one_fabrication_is_judged_as_many_are() -> None:
     """The evaluation for Monte Carlo runs: nothing wrong on ideal devices, noise of detectors included."""
     mapped = averager()
     evaluate = words_right(mapped, words=500)
-    assert monte_carlo(mapped.matrices, NonIdealities(), evaluate, draws=2).row["least"] == 1
-    assert monte_carlo(mapped.matrices, NonIdealities(detector_noise=0.3), evaluate, draws=1).row["mean"] < 0.7
+    assert spread(monte_carlo(mapped.matrices, NonIdealities(), evaluate, draws=2))["least"] == 1
+    assert spread(monte_carlo(mapped.matrices, NonIdealities(detector_noise=0.3), evaluate, draws=1))["mean"] < 0.7
     lossy = NonIdealities(loss_db=0.05)
-    assert monte_carlo(mapped.matrices, lossy, evaluate, draws=1).row["mean"] == 1
+    assert spread(monte_carlo(mapped.matrices, lossy, evaluate, draws=1))["mean"] == 1
     uncalibrated = words_right(mapped, words=500, calibration="none")
-    assert monte_carlo(mapped.matrices, NonIdealities(loss_db=0.5), uncalibrated, draws=1).row["mean"] < 0.9
+    assert spread(monte_carlo(mapped.matrices, NonIdealities(loss_db=0.5), uncalibrated, draws=1))["mean"] < 0.9

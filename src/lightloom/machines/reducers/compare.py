@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from math import inf
 from typing import NamedTuple
 
@@ -154,28 +155,27 @@ class ReducerComparison(Result):
         return f"{self.setting.servers} servers, {self.setting.bits} bits: {self.verdict[0]}"
 
     def rows(self) -> list[Document]:
-        return [self._row(name) for name in self.rivals]
-
-    def _row(self, name: str) -> Document:
-        """Return a rival's entry of the document: energy in joules per bit, latency in seconds, light in watts."""
-        rival, spread = self.rivals[name], self.ranges[name]
-        return {
-            "rival": name,
-            "title": rival.title,
-            "energy_per_bit_j": rival.energy_per_bit,
-            "energy_per_bit_low_j": spread.low,
-            "energy_per_bit_high_j": spread.high,
-            "parts_j": dict(rival.energy),
-            "latency_s": rival.total_latency,
-            "latency_parts_s": dict(rival.latency),
-            "light_per_server_w": rival.launched,
-            "light_per_lane_at_reducer_w": rival.detected,
-            "effective_bits_needed": rival.enob,
-            "area_m2": rival.area,
-            "limits": list(rival.limits),
-            "needs": list(rival.needs),
-            "share_of_draws_below": dict(spread.sooner),
-        }
+        """Return an entry for each rival: energy in joules per bit, latency in seconds, light in watts."""
+        return [
+            {
+                "rival": name,
+                "title": rival.title,
+                "energy_per_bit_j": rival.energy_per_bit,
+                "energy_per_bit_low_j": self.ranges[name].low,
+                "energy_per_bit_high_j": self.ranges[name].high,
+                "parts_j": dict(rival.energy),
+                "latency_s": rival.total_latency,
+                "latency_parts_s": dict(rival.latency),
+                "light_per_server_w": rival.launched,
+                "light_per_lane_at_reducer_w": rival.detected,
+                "effective_bits_needed": rival.enob,
+                "area_m2": rival.area,
+                "limits": list(rival.limits),
+                "needs": list(rival.needs),
+                "share_of_draws_below": dict(self.ranges[name].sooner),
+            }
+            for name, rival in self.rivals.items()
+        ]
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom onn compare-reducers --json`` prints."""
@@ -457,12 +457,9 @@ def _best_case(name: str, setting: Setting, chosen: Mapping[str, Constant]) -> f
 
 def _most_servers(name: str, setting: Setting, values: Values) -> int:
     """Return the largest of some numbers of servers up to which a rival breaks no limit, 0 for none."""
-    most = 0
-    for servers in _SIZES:
-        if RIVALS[name](replace(setting, servers=servers), values).limits:
-            break
-        most = servers
-    return most
+    limits = (RIVALS[name](replace(setting, servers=servers), values).limits for servers in _SIZES)
+    within = takewhile(lambda pair: not pair[1], zip(_SIZES, limits, strict=True))
+    return max((servers for servers, _ in within), default=0)
 
 
 def _quantile(energies: Floats, share: float) -> float:

@@ -254,15 +254,11 @@ def broadcast(lanes: Lanes, joules: float) -> tuple[float, int]:
     ``joules`` is the laser's for one server alone. One modulator feeds as many servers as the light that it bears.
     """
     servers, values = lanes.setting.servers, lanes.values
-    if joules == float("inf"):
-        return joules, servers
-    fewest = 1
-    while fewest < servers:
+    for fewest in range(1, servers):
         stages = ceil(log2(-(-servers // fewest)))
         split = joules * 10 ** (stages * values["splitter_loss"] / 10)
         if lanes.launched(split) * servers / fewest <= values["modulator_limit"]:
             return split, fewest
-        fewest += 1
     return joules, servers
 
 

@@ -36,7 +36,7 @@ from lightloom.photonics.averaging.averagers import TABLE_II_ERRORS
 from lightloom.photonics.averaging.block_quantisation import averaging_bias, synchronisation_share
 from lightloom.photonics.averaging.cascade import Cascade, build_cascade, end_to_end
 from lightloom.photonics.averaging.construct import Construction, build
-from lightloom.photonics.averaging.function import AveragingFunction, encode, symbols_for
+from lightloom.photonics.averaging.function import AveragingFunction, digits, symbols_for
 from lightloom.photonics.averaging.networks import TABLE_I, TABLE_II, PaperNetwork, load_network
 from lightloom.photonics.averaging.proof import Verification, verify
 from lightloom.photonics.meshes.mapping import approximated_count
@@ -117,20 +117,17 @@ def built() -> Cascade:
 
 def _trained_cascade(record: Any) -> Iterator[Claim]:
     """Yield the rows on the cascade that was trained as the paper's, from its record or None."""
-    for number in (1, 2):
-        template = "example.cascade_trained_level{number}_wrong_outputs"
-        if record is None:
-            yield PAPER.claim(template, None, number=number, why=_NOT_TRAINED)
-            continue
-        level, training = record["levels"][number - 1], record["trainings"][number - 1]
-        values = {"inputs": level["checked_inputs"], "cpu_seconds": training["cpu_seconds"]}
-        yield PAPER.claim(template, level["wrong_outputs"], number=number, **values)
-    template = "example.cascade_trained_end_to_end_wrong_outputs"
+    level_claim = "example.cascade_trained_level{number}_wrong_outputs"
+    end_claim = "example.cascade_trained_end_to_end_wrong_outputs"
     if record is None:
-        yield PAPER.claim(template, None, why=_NOT_TRAINED)
-    else:
-        ends = record["end_to_end"]
-        yield PAPER.claim(template, ends["wrong_with_decimals"], tuples=ends["tuples"])
+        yield from (PAPER.claim(level_claim, None, number=number, why=_NOT_TRAINED) for number in (1, 2))
+        yield PAPER.claim(end_claim, None, why=_NOT_TRAINED)
+        return
+    for number, (level, training) in enumerate(zip(record["levels"], record["trainings"], strict=True), 1):
+        values = {"inputs": level["checked_inputs"], "cpu_seconds": training["cpu_seconds"]}
+        yield PAPER.claim(level_claim, level["wrong_outputs"], number=number, **values)
+    ends = record["end_to_end"]
+    yield PAPER.claim(end_claim, ends["wrong_with_decimals"], tuples=ends["tuples"])
 
 
 def _hardware_of_cascade() -> Claim:
@@ -170,20 +167,15 @@ def _learned(model: str, record: Any, key: str, words: str, places: int, **setti
 
 
 def _losses(model: str, record: Any) -> Iterator[Claim]:
-    return _learned(model, record, "validation_loss", "more", 3, **({} if record is None else _setting(record)))
-
-
-def _setting(record: Any) -> dict[str, Any]:
-    """Return the corpus, the numbers of steps and tokens, and the losses that the baseline reaches."""
+    """Return the rows of a language model, which state its corpus, steps and tokens, and the baseline's losses."""
+    if record is None:
+        return _learned(model, record, "validation_loss", "more", 3)
     recipe = record["runs"][BASE][0]["recipe"]
     tokens = recipe["steps"] * recipe["servers"] * recipe["windows_per_server"] * recipe["sequence"]
     losses = [run["validation_loss"][-1] for run in record["runs"][BASE]]
     reached = " to ".join(dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))))
-    return {"corpus": record["corpus"], "steps": recipe["steps"], "tokens": tokens, "reached": reached}
-
-
-def _digits(record: Any) -> Iterator[Claim]:
-    return _learned("mnist", record, "accuracy", "points less", 2)
+    setting = {"corpus": record["corpus"], "steps": recipe["steps"], "tokens": tokens, "reached": reached}
+    return _learned(model, record, "validation_loss", "more", 3, **setting)
 
 
 def _images(record: Any) -> Iterator[Claim]:
@@ -216,8 +208,8 @@ def twos_complement_wrong(count: int = 200_000, seed: int = 0) -> float:
 
 def floor_bias() -> float:
     """Mean of floor(T/N) − T/N over all codes, which is that over their last digits; in units of the last place."""
-    digits = np.array(list(product(range(4), repeat=_SERVERS)))
-    return float((digits.sum(axis=1) // _SERVERS - digits.mean(axis=1)).mean())
+    sent = np.array(list(product(range(4), repeat=_SERVERS)))
+    return float((sent.sum(axis=1) // _SERVERS - sent.mean(axis=1)).mean())
 
 
 def _combinations() -> Iterator[Claim]:
@@ -245,9 +237,9 @@ def _bias_of_floor() -> Claim:
 
 def _twos_complement() -> Claim:
     wrong = twos_complement_wrong()
-    values = np.array([-1, 1])
-    digits = ["".join(map(str, row)) for row in encode(values & 0xFF, _BITS)]
-    return PAPER.claim("example.twos_complement", round(100 * wrong, 1), digits=digits)
+    levels = digits(np.array([-1, 1]) & 0xFF, _BITS).astype(np.int64)
+    words = ["".join(map(str, code)) for code in levels.T]
+    return PAPER.claim("example.twos_complement", round(100 * wrong, 1), digits=words)
 
 
 # Tables I and II: areas from the counts of meshes, accuracies from all inputs.
@@ -603,7 +595,8 @@ def claims(
         *(*_accuracies(), *_noise(noise)),
         *_aware(aware),
         *(*_figure_6(), *_overhead_of_ring(), _synchronisation()),
-        *(*_losses("llama", language), *_losses("llama_small", small), *_digits(digits), *_images(images)),
+        *(*_losses("llama", language), *_losses("llama_small", small)),
+        *(*_learned("mnist", digits, "accuracy", "points less", 2), *_images(images)),
         *(*_savings_at_usual_batches(), *_samples_for_savings(), *_bounds_of_savings()),
         *(*_cascading(), *_trained_cascade(cascade)),
         *(*_combinations(), *_printed_areas(), _bias_of_floor(), _twos_complement()),

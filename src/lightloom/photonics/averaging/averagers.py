@@ -5,7 +5,7 @@
 Errors, such as those of Table II, are in units of the last place of the mean code.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import log2
@@ -106,17 +106,16 @@ class NetworkAverager:
 
     def __call__(self, codes: Codes) -> Ints:
         """Return the mean codes (n,) that the network computes of codes (servers, n)."""
-        check_shape(codes, self.servers)
-        result = np.empty(codes.shape[1], np.int64)
-        for start in range(0, codes.shape[1], _AT_ONCE):
-            chunk = slice(start, start + _AT_ONCE)
-            points = points_of_servers(codes[:, chunk], self.bits, self.function)
-            if self.table is None:
-                result[chunk] = self._received(points)
-            else:
-                sizes = [i.maximum + 1 for i in self.function.inputs]
-                result[chunk] = self.table[np.ravel_multi_index(tuple(points), sizes)]
-        return result
+        return in_chunks(codes, self.servers, self._average, _AT_ONCE)
+
+    def _average(self, codes: Codes) -> Ints:
+        """Return the mean codes (n,) of one chunk of codes, from the table if there is one."""
+        points = points_of_servers(codes, self.bits, self.function)
+        if self.table is None:
+            return self._received(points)
+        sizes = [i.maximum + 1 for i in self.function.inputs]
+        means: Ints = self.table[np.ravel_multi_index(tuple(points), sizes)].astype(np.int64)
+        return means
 
     def _received(self, points: Ints) -> Ints:
         """Return the mean codes (n,) of grid points (K, n) from one run of the network, with its noise."""
@@ -191,6 +190,19 @@ def check_shape(codes: Codes, servers: int) -> None:
     """
     if codes.ndim != 2 or codes.shape[0] != servers:
         raise InputError(f"codes of shape {codes.shape}: expected ({servers}, n), one row per server")
+
+
+def in_chunks(codes: Codes, servers: int, average: Callable[[Codes], Ints], chunk: int) -> Ints:
+    """Return the mean codes (n,) of codes (servers, n) that ``average`` computes of ``chunk`` columns at a time.
+
+    Raises:
+        InputError: the codes have another shape.
+    """
+    check_shape(codes, servers)
+    means = np.empty(codes.shape[1], np.int64)
+    for start in range(0, codes.shape[1], chunk):
+        means[start : start + chunk] = average(codes[:, start : start + chunk])
+    return means
 
 
 # `digit-sum`: photodiodes add the servers' digits, and adders carry.
@@ -350,13 +362,12 @@ class DigitSumAverager:
 
     def __call__(self, codes: Codes) -> Ints:
         """Return the mean codes (n,) of codes (servers, n)."""
-        check_shape(codes, self.servers)
-        result = np.empty(codes.shape[1], np.int64)
-        for start in range(0, codes.shape[1], _AT_ONCE):
-            chunk = slice(start, start + _AT_ONCE)
-            digits = self.arithmetic.spread(check_codes(codes[:, chunk], self.bits))
-            result[chunk] = np.minimum(self.arithmetic.mean(self._decided(digits)), (1 << self.bits) - 1)
-        return result
+        return in_chunks(codes, self.servers, self._average, _AT_ONCE)
+
+    def _average(self, codes: Codes) -> Ints:
+        """Return the mean codes (n,) of one chunk of codes, with the receivers' noise."""
+        sums = self._decided(self.arithmetic.spread(check_codes(codes, self.bits)))
+        return np.minimum(self.arithmetic.mean(sums), (1 << self.bits) - 1)
 
     def _decided(self, digits: Bytes) -> Ints:
         """Return the sums [M, n] that the receivers decide of digits [M, servers, n]."""

@@ -9,8 +9,9 @@ level enters the second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from lightloom.core.array_files import read_npz
 from lightloom.core.arrays import Floats, Ints
-from lightloom.core.errors import ConfigError, InputError, UnsupportedError, VerificationError
+from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.core.results import content_hash
 from lightloom.photonics.averaging.construct import Construction, build, candidates, recognise
 from lightloom.photonics.averaging.function import AveragingFunction, GridInput, points_of_servers, preprocessing_matrix
@@ -28,6 +29,8 @@ from lightloom.photonics.averaging.networks import (
     mzi_count,
     network_arrays,
     network_of_arrays,
+    plain_arrays,
+    reading,
     write_npz,
 )
 from lightloom.photonics.averaging.proof import TARGET, Verification, input_bound, verify
@@ -175,20 +178,17 @@ def _sturdy_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlinea
     rng = np.random.default_rng(0)
     codes = random_codes(groups, servers, bits, _NOISY_TUPLES, rng)
     due = codes.sum(axis=(0, 1)) // (groups * servers)
-    sturdy = (
-        second
-        for second in candidates(second_level(groups, servers, bits), nonlinearity)
-        if second.proof.float64 and second.tolerates(noise)
-    )
-    second = next(sturdy, None)
-    for first in candidates(first_function, nonlinearity) if second else ():
-        if not (first.proof.float64 and first.tolerates(noise)):
-            continue
-        assert second is not None
-        cascade = Cascade(bits, groups, servers, first, second)
-        received = second.function.decide(cascade.light(codes, noise, rng))
-        if (received != due).mean() <= 1 - TARGET:
-            return cascade
+
+    def sturdy(function: AveragingFunction) -> Iterator[Construction]:
+        made = candidates(function, nonlinearity)
+        return (construction for construction in made if construction.proof.float64 and construction.tolerates(noise))
+
+    for second in islice(sturdy(second_level(groups, servers, bits)), 1):
+        for first in sturdy(first_function):
+            cascade = Cascade(bits, groups, servers, first, second)
+            received = second.function.decide(cascade.light(codes, noise, rng))
+            if (received != due).mean() <= 1 - TARGET:
+                return cascade
     raise UnsupportedError(f"no cascade of {groups} x {servers} servers with {bits} bits bears noise = {noise:g}")
 
 
@@ -257,8 +257,6 @@ def save_cascade(path: Path, cascade: Cascade) -> Path:
     Raises:
         ConfigError: the suffix is not ``.npz``, or the file cannot be written.
     """
-    if path.suffix != ".npz":
-        raise ConfigError(f"{str(path)!r}: expected a name that ends in .npz")
     content: dict[str, Any] = {"schema": SCHEMA, **{name: getattr(cascade, name) for name in _NUMBERS}}
     for level in _LEVELS:
         content |= network_arrays(getattr(cascade, level).network, f"{level}_")
@@ -281,27 +279,17 @@ def load_cascade(path: Path) -> Cascade:
         ConfigError: the file cannot be read or has another schema, a number is out of range, or a network is invalid
             or of another shape than its level.
     """
-    source, content = repr(str(path)), read_npz(path)
-    if str(content.get("schema")) != SCHEMA:
-        raise ConfigError(f"{source}: schema {str(content.get('schema'))!r}, expected {SCHEMA!r}")
-    try:
+    with reading(path, SCHEMA) as content:
         bits, groups, servers = (_whole(content[name], name) for name in _NUMBERS)
         functions = (AveragingFunction.of(servers, bits, carries_decimals=True), second_level(groups, servers, bits))
         first, second = (_level(content, level, function) for level, function in zip(_LEVELS, functions, strict=True))
         return Cascade(bits, groups, servers, first, second)
-    except KeyError as error:
-        raise ConfigError(f"{source}: {error.args[0]} is missing") from error
-    except (InputError, TypeError, ValueError) as error:
-        raise ConfigError(f"{source}: {error}") from error
 
 
 def cascade_hash(cascade: Cascade) -> str:
     """Return the hash of all that a file of the cascade holds, for the provenance of what is computed from it."""
-    arrays = []
-    for level in (cascade.first, cascade.second):
-        network = level.network
-        parts = (network.weights, network.biases, network.full_scale)
-        arrays.append([network.nonlinearity, [[array.tolist() for array in part] for part in parts]])
+    levels = (cascade.first.network, cascade.second.network)
+    arrays = [[network.nonlinearity, plain_arrays(network)] for network in levels]
     return content_hash([SCHEMA, cascade.bits, cascade.groups, cascade.servers, arrays])
 
 

@@ -28,6 +28,12 @@ class Atom:
     index: int
 
 
+Terms = frozenset[tuple[Atom, Fraction]]
+"""The terms of a form as a hashable key."""
+Bounds = tuple[Fraction, Fraction]
+"""Least and largest value of a form."""
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """The exact affine form constant + sum of coefficient * atom."""
@@ -54,7 +60,7 @@ class Form:
         return self + other * (-1)
 
     @property
-    def key(self) -> frozenset[tuple[Atom, Fraction]]:
+    def key(self) -> Terms:
         """Terms of the form as a hashable key; the constant is left out."""
         return frozenset(self.terms.items())
 
@@ -93,12 +99,8 @@ class Circuit:
     maxima: tuple[int, ...]
     groups: list[Floor | Held] = field(default_factory=list)
     outputs: tuple[Form, ...] = ()
-    _bounds_by_form: dict[tuple[frozenset[tuple[Atom, Fraction]], Fraction], tuple[Fraction, Fraction]] = field(
-        default_factory=dict
-    )
-    _raw_bounds: dict[tuple[frozenset[tuple[Atom, Fraction]], bool], tuple[Fraction, Fraction]] = field(
-        default_factory=dict
-    )
+    _bounds_by_form: dict[tuple[Terms, Fraction], Bounds] = field(default_factory=dict)
+    _raw_bounds: dict[tuple[Terms, bool], Bounds] = field(default_factory=dict)
 
     def input(self, index: int) -> Form:
         """Return input a_``index`` as a form."""
@@ -132,6 +134,11 @@ class Circuit:
         group = self.groups.index(step)
         return Form({Atom(group, bit): Fraction(1) for bit in range(step.count)})
 
+    def decided(self, form: Form) -> Form:
+        """Return the form as a sum of bits, one for each step of its grid that it may reach."""
+        grid = form.grid
+        return self.floor(form, grid, 1 + int(self.bounds(form)[1] / grid)) * grid
+
     def hold(self, source: Form) -> Form:
         """Append the form to ``groups`` and return it as an atom; a constant form is returned as it is."""
         if not source.terms:
@@ -148,14 +155,14 @@ class Circuit:
         remainder = Form({a: c for a, c in form.terms.items() if a != held}, form.constant)
         return self.expand(remainder + self.groups[held.group].source * factor)
 
-    def bounds(self, form: Form) -> tuple[Fraction, Fraction]:
+    def bounds(self, form: Form) -> Bounds:
         """Return the least and largest value that the inequalities of atoms and floors allow, on the form's grid."""
         key = (form.key, form.constant)
         if key not in self._bounds_by_form:
             self._bounds_by_form[key] = self._tightest(form)
         return self._bounds_by_form[key]
 
-    def _tightest(self, form: Form) -> tuple[Fraction, Fraction]:
+    def _tightest(self, form: Form) -> Bounds:
         """Return the bounds that hold by both ways of replacing floors, moved inwards to the form's grid."""
         tight, loose = (self._bounds(self.expand(form), always) for always in (True, False))
         low, high = max(tight[0], loose[0]), min(tight[1], loose[1])
@@ -164,7 +171,7 @@ class Circuit:
             return form.constant, form.constant
         return grid * ceil(low / grid), grid * floor(high / grid)
 
-    def _bounds(self, form: Form, always: bool) -> tuple[Fraction, Fraction]:
+    def _bounds(self, form: Form, always: bool) -> Bounds:
         """Return bounds of a form by replacing its latest floor by (s - remainder) / d.
 
         That is done where its factor is negative, or ``always``; else each of its bits is 0 or 1.
@@ -177,7 +184,7 @@ class Circuit:
         low, high = self._raw_bounds[key]
         return low + form.constant, high + form.constant
 
-    def _bounds_of_terms(self, form: Form, always: bool) -> tuple[Fraction, Fraction]:
+    def _bounds_of_terms(self, form: Form, always: bool) -> Bounds:
         """Return bounds of a form without constant, by its latest floor or inputs and then the remaining terms."""
         group = max(atom.group for atom in form.terms)
         own = {a: c for a, c in form.terms.items() if a.group == group}
@@ -286,12 +293,10 @@ def carry_save(
     for index, block in enumerate(blocks):
         form = block.form
         if decided_from is not None and block.position + block.digits > decided_from:
-            grid = form.grid
-            form = circuit.floor(form, grid, 1 + int(circuit.bounds(form)[1] / grid)) * grid
+            form = circuit.decided(form)
         form = form - excess[index] * 4**block.digits
         if digits_decided and excess[index].terms:
-            grid = form.grid
-            form = circuit.floor(form, grid, 1 + int(circuit.bounds(form)[1] / grid)) * grid
+            form = circuit.decided(form)
         result.append(Block(block.position, block.digits, form + excess[index - 1] if index else form))
     return [*result, Block(blocks[-1].position + blocks[-1].digits, 0, excess[-1])] if excess[-1].terms else result
 

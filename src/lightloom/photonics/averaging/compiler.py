@@ -39,6 +39,12 @@ class Realisation:
         if not 0 < self.window <= 1 or self.copies < 1:
             raise ConfigError(f"window = {self.window}, copies = {self.copies}: expected (0, 1] and at least 1")
 
+    @property
+    def words(self) -> str:
+        """The end of a construction's name: copies if above 1, and ``regenerated`` if bits are."""
+        copies = f", {self.copies} copies" if self.copies > 1 else ""
+        return copies + (", regenerated" if self.regenerate else "")
+
 
 class Source(NamedTuple):
     """The value that a gadget reads from the previous layer."""

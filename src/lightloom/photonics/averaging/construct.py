@@ -40,20 +40,15 @@ _CARRY_SAVE_SERVERS = 16
 """Largest number of servers for which a carry-save layer is of a reasonable width."""
 _DECIDED_STEPS = 128
 """Largest number of steps of all inputs for which a layer that decides every step is of a reasonable width."""
-_REALISATIONS: dict[Nonlinearity, dict[str, Realisation]] = {
-    "relu": {
-        "": Realisation(window=HALF),
-        ", regenerated": Realisation(window=HALF, regenerate=True),
-        ", 2 copies, regenerated": Realisation(window=HALF, copies=2, regenerate=True),
-    },
-    "clipped": {
-        "": Realisation(bounded=True, window=QUARTER),
-        ", 2 copies": Realisation(bounded=True, window=QUARTER, copies=2),
-        ", 3 copies": Realisation(bounded=True, window=QUARTER, copies=3),
-    },
+_REALISATIONS: dict[Nonlinearity, tuple[Realisation, ...]] = {
+    "relu": (
+        Realisation(window=HALF),
+        Realisation(window=HALF, regenerate=True),
+        Realisation(window=HALF, copies=2, regenerate=True),
+    ),
+    "clipped": tuple(Realisation(bounded=True, window=QUARTER, copies=copies) for copies in COPIES),
 }
-"""Realisations by nonlinearity and by the end of a construction's name, the smallest first. Ramps are narrow: the free
-range beside them absorbs noise."""
+"""Realisations by nonlinearity, the smallest first. Ramps are narrow: the free range beside them absorbs noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,11 +174,11 @@ def candidates(
     """
     if nonlinearity not in _REALISATIONS:
         raise InputError(f"nonlinearity = {nonlinearity!r}: expected relu or clipped")
-    realisations = list(_REALISATIONS[nonlinearity].items())[: 1 if smallest else None]
+    realisations = _REALISATIONS[nonlinearity][: 1 if smallest else None]
     constructions = [
-        Construction(name + suffix, function, realise(circuit, function, realisation))
+        Construction(name + realisation.words, function, realise(circuit, function, realisation))
         for name, circuit in circuits(function)
-        for suffix, realisation in realisations
+        for realisation in realisations
     ]
     return sorted(constructions, key=lambda c: c.mzi_count)
 

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Float32s, Floats, Ints
 from lightloom.core.errors import ConfigError, InputError
 
 # Integers as PAM4 signals: two bits per signal, most significant first (OptINC, arXiv 2603.28290, eq. 2).
@@ -40,23 +40,10 @@ def symbols_for(bits: int) -> int:
     return -(-int(bits) // 2)
 
 
-def encode(codes: ArrayLike, bits: int) -> NDArray[np.uint8]:
-    """Return the levels 0..3 of each code, most significant first (eq. 2).
-
-    Args:
-        codes: whole numbers in [0, 2^bits), of any shape.
-        bits: bits per code.
-
-    Returns:
-        Levels, of the codes' shape with an additional last axis of ceil(bits / 2).
-
-    Raises:
-        InputError: a code does not fit into ``bits`` bits.
-    """
-    count = symbols_for(bits)
-    values = check_codes(codes, bits)
-    shifts = 2 * np.arange(count - 1, -1, -1, dtype=np.int64)
-    return ((values[..., None] >> shifts) & 3).astype(np.uint8)
+def digits(codes: Ints, bits: int) -> Float32s:
+    """Return the PAM4 levels 0 to 3 of codes: [..., signals, words] of [..., words], most significant first (eq. 2)."""
+    shifts = 2 * np.arange(symbols_for(bits) - 1, -1, -1, dtype=np.int64)[:, None]
+    return ((codes[..., None, :] >> shifts) & (LEVELS - 1)).astype(np.float32)
 
 
 def check_codes(codes: ArrayLike, bits: int) -> NDArray[np.int64]:
@@ -66,39 +53,12 @@ def check_codes(codes: ArrayLike, bits: int) -> NDArray[np.int64]:
         InputError: a code is not a whole number in [0, 2^bits).
     """
     symbols_for(bits)
-    return _whole(codes, "codes", 0, (1 << bits) - 1)
-
-
-def decode(levels: ArrayLike, bits: int) -> NDArray[np.int64]:
-    """Return the codes of levels, the inverse of `encode`: ``decode(encode(x, bits), bits) == x``.
-
-    Raises:
-        InputError: the number of signals is not that of ``bits`` bits, or a level is outside 0..3.
-    """
-    count = symbols_for(bits)
-    digits = _whole(levels, "levels", 0, LEVELS - 1)
-    if digits.ndim == 0 or digits.shape[-1] != count:
-        raise InputError(f"levels of shape {digits.shape}: expected {count} signals on the last axis for {bits} bits")
-    return digits @ (np.int64(1) << 2 * np.arange(count - 1, -1, -1, dtype=np.int64))
-
-
-def decide(signals: ArrayLike) -> NDArray[np.uint8]:
-    """Round each analogue signal, in units of a level, to the nearest level 0..3, as a receiver does."""
-    return np.clip(np.rint(np.asarray(signals, dtype=np.float64)), 0, LEVELS - 1).astype(np.uint8)
-
-
-def _whole(values: ArrayLike, what: str, low: int, high: int) -> NDArray[np.int64]:
-    """Return values as int64; ``what`` names them in messages.
-
-    Raises:
-        InputError: a value is not a whole number from ``low`` to ``high``.
-    """
-    array = np.asarray(values)
+    array, high = np.asarray(codes), (1 << bits) - 1
     if array.size and not (np.issubdtype(array.dtype, np.integer) or (array == np.floor(array)).all()):
-        raise InputError(f"{what} of type {array.dtype}: expected whole numbers from {low} to {high}")
-    if array.size and (array.min() < low or array.max() > high):
-        bad = array.min() if array.min() < low else array.max()
-        raise InputError(f"{what} hold {bad}: expected whole numbers from {low} to {high}")
+        raise InputError(f"codes of type {array.dtype}: expected whole numbers from 0 to {high}")
+    if array.size and (array.min() < 0 or array.max() > high):
+        bad = array.min() if array.min() < 0 else array.max()
+        raise InputError(f"codes hold {bad}: expected whole numbers from 0 to {high}")
     return array.astype(np.int64)
 
 
@@ -141,9 +101,9 @@ class AveragingFunction:
             ConfigError: a count is out of range, or a rounded mean should carry decimals.
         """
         count = symbols_for(bits)
-        if isinstance(servers, bool) or not isinstance(servers, int) or not 1 <= servers <= MAX_SERVERS:
+        if type(servers) is not int or not 1 <= servers <= MAX_SERVERS:
             raise ConfigError(f"servers = {servers!r}: expected a whole number from 1 to {MAX_SERVERS}")
-        if isinstance(inputs, bool) or not isinstance(inputs, int) or inputs < 1:
+        if type(inputs) is not int or inputs < 1:
             raise ConfigError(f"inputs = {inputs!r}: expected a whole number of at least 1")
         if rounding not in ("floor", "half-up"):
             raise ConfigError(f"rounding = {rounding!r}: expected floor or half-up")
@@ -197,10 +157,10 @@ class AveragingFunction:
         """Return the ideal output levels: (K, n) to (outputs, n), with decimals in the last if they are carried."""
         mean, rest = np.divmod(self.total(points) + self.offset, self.divisor)
         shifts = 2 * np.arange(self.outputs - 1, -1, -1, dtype=np.int64)[:, None]
-        digits = ((mean[None, :] >> shifts) & 3).astype(np.float64)
+        levels = ((mean[None, :] >> shifts) & 3).astype(np.float64)
         if self.carries_decimals:
-            digits[-1] += rest / self.divisor
-        return digits
+            levels[-1] += rest / self.divisor
+        return levels
 
     def decide(self, signals: Floats) -> Ints:
         """Round outputs to the nearest levels and return the integers that they spell: (outputs, n) to (n,).
@@ -303,5 +263,5 @@ def points_of_servers(codes: ArrayLike, bits: int, function: AveragingFunction) 
     values = check_codes(codes, bits)
     inputs = len(function.inputs)
     group = 2 * -(-symbols_for(bits) // inputs)
-    digits = ((values >> group * (inputs - 1 - k)) & ((1 << group) - 1) for k in range(inputs))
-    return np.stack([digit.sum(axis=0, dtype=np.int64) for digit in digits])
+    numbers = ((values >> group * (inputs - 1 - k)) & ((1 << group) - 1) for k in range(inputs))
+    return np.stack([number.sum(axis=0, dtype=np.int64) for number in numbers])

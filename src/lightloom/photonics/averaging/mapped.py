@@ -277,12 +277,7 @@ class MappedAverager(MappedParts):
     @property
     def crossings(self) -> int:
         """Number of crossings of waveguides between the meshes, with lanes of the servers in order at both ends."""
-        return part_crossings(list(self.parts.values()))
-
-    @property
-    def guide_crossings(self) -> list[Ints]:
-        """Crossings on the waveguide of every input of each part, and of every output of T."""
-        return guide_crossings(list(self.parts.values()))
+        return part_crossings(self.matrices)
 
 
 def map_averager(
@@ -301,7 +296,7 @@ def map_averager(
     return MappedAverager(arguments=arguments, layers=layers, preprocessing=preprocessing, splitting=splitting)
 
 
-def part_crossings(parts: list[Part]) -> int:
+def part_crossings(parts: Sequence[Part]) -> int:
     """Return the number of crossings before, between and behind ``parts``; waveguides before and behind are in order.
 
     Nonlinear units stand wherever their waveguide is, so that the outputs of a part and the inputs of the next one need
@@ -310,7 +305,7 @@ def part_crossings(parts: list[Part]) -> int:
     return sum(int(counts.sum()) for counts in guide_crossings(parts)) // 2
 
 
-def guide_crossings(parts: list[Part]) -> list[Ints]:
+def guide_crossings(parts: Sequence[Part]) -> list[Ints]:
     """Return how often each waveguide crosses others: [inputs] in front of every part, then [outputs] behind the last.
 
     Each crossing counts for both of its waveguides.
@@ -331,10 +326,7 @@ def guide_crossings(parts: list[Part]) -> list[Ints]:
 
 def _order(part: Part, side: str) -> Ints:
     """Return the waveguides of one side of a part from its upper to its lower edge."""
-    if isinstance(part, MappedBlocks):
-        guides: tuple[Ints, ...] = getattr(part, side)
-        return np.concatenate(guides) if guides else np.empty(0, np.int64)
-    return np.arange(part.shape[0 if side == "outputs" else 1])
+    return np.concatenate([*getattr(part, side), np.empty(0, np.int64)])
 
 
 # A cascade on meshes: its parts by name, and the share of right averages of fabricated ones.

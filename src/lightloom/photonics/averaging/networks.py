@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -92,11 +93,6 @@ class LayeredNetwork:
         """Number of signals of the inputs, the hidden layers and the outputs."""
         return (self.weights[0].shape[1], *(w.shape[0] for w in self.weights))
 
-    @property
-    def depth(self) -> int:
-        """Number of hidden layers."""
-        return len(self.weights) - 1
-
     def same_weights(self, other: LayeredNetwork) -> bool:
         """Return whether the other network has the same layers, with exactly the same weights and biases."""
         ours, theirs = self.weights + self.biases, other.weights + other.biases
@@ -170,8 +166,12 @@ def network_hash(network: LayeredNetwork, arguments: FunctionArguments) -> str:
 
     It is the provenance of what is computed from the network.
     """
-    arrays = [[array.tolist() for array in part] for part in (network.weights, network.biases, network.full_scale)]
-    return content_hash([SCHEMA, network.nonlinearity, asdict(arguments), arrays])
+    return content_hash([SCHEMA, network.nonlinearity, asdict(arguments), plain_arrays(network)])
+
+
+def plain_arrays(network: LayeredNetwork) -> list[list[list[Any]]]:
+    """Return the weights, biases and full scales of a network as lists."""
+    return [[array.tolist() for array in part] for part in (network.weights, network.biases, network.full_scale)]
 
 
 def save_network(
@@ -182,8 +182,6 @@ def save_network(
     Raises:
         ConfigError: the suffix is not ``.npz``, or the file cannot be written.
     """
-    if path.suffix != ".npz":
-        raise ConfigError(f"{str(path)!r}: expected a name that ends in .npz")
     content: dict[str, Any] = {"schema": SCHEMA, **asdict(arguments), **network_arrays(network)}
     if mapping is not None:
         content |= {f"{_MAPPING}{name}": value for name, value in mapping.to_json().items()}
@@ -191,7 +189,13 @@ def save_network(
 
 
 def write_npz(path: Path, content: Mapping[str, Any]) -> Path:
-    """Write values as arrays of a compressed ``.npz`` file, atomically, and return its path."""
+    """Write values as arrays of a compressed ``.npz`` file, atomically, and return its path.
+
+    Raises:
+        ConfigError: the suffix is not ``.npz``, or the file cannot be written.
+    """
+    if path.suffix != ".npz":
+        raise ConfigError(f"{str(path)!r}: expected a name that ends in .npz")
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **{name: np.asarray(value) for name, value in content.items()})
     return write_atomically(path, buffer.getvalue())
@@ -221,6 +225,24 @@ def network_of_arrays(content: Mapping[str, NDArray[Any]], prefix: str = "") -> 
     )
 
 
+@contextmanager
+def reading(path: Path, schema: str | None = None) -> Iterator[dict[str, NDArray[Any]]]:
+    """Give the arrays of an ``.npz`` file to a block, whose complaints about them then name the file.
+
+    Raises:
+        ConfigError: the file cannot be read or has another schema, or the block misses an array or refuses a value.
+    """
+    source, content = repr(str(path)), read_npz(path)
+    if schema is not None and str(content.get("schema")) != schema:
+        raise ConfigError(f"{source}: schema {str(content.get('schema'))!r}, expected {schema!r}")
+    try:
+        yield content
+    except KeyError as error:
+        raise ConfigError(f"{source}: {error.args[0]} is missing") from error
+    except (InputError, TypeError, ValueError) as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
 def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
     """Read a file that `save_network` wrote: the network, and the arguments of its function.
 
@@ -228,22 +250,14 @@ def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
         ConfigError: the file cannot be read or has another schema, or its network is invalid: shapes that do not fit,
             NaN, or inputs or outputs other than those of its function.
     """
-    source = repr(str(path))
-    content = read_npz(path)
-    if str(content.get("schema")) != SCHEMA:
-        raise ConfigError(f"{source}: schema {str(content.get('schema'))!r}, expected {SCHEMA!r}")
-    try:
+    with reading(path, SCHEMA) as content:
         arguments = FunctionArguments(**{name: content[name].item() for name in FunctionArguments.__dataclass_fields__})
         network = network_of_arrays(content)
         function = arguments.function()
-    except KeyError as error:
-        raise ConfigError(f"{source}: {error.args[0]} is missing") from error
-    except (InputError, TypeError, ValueError) as error:
-        raise ConfigError(f"{source}: {error}") from error
     ends, expected = (network.layers[0], network.layers[-1]), (len(function.inputs), function.outputs)
     if ends != expected:
         raise ConfigError(
-            f"{source}: a network from {ends[0]} to {ends[1]} signals, expected {expected[0]} to {expected[1]}"
+            f"{str(path)!r}: a network from {ends[0]} to {ends[1]} signals, expected {expected[0]} to {expected[1]}"
         )
     return network, arguments
 
@@ -254,15 +268,10 @@ def load_mapping(path: Path) -> MeshMapping | None:
     Raises:
         ConfigError: the file cannot be read, or its mapping lacks a value or has an unknown one.
     """
-    content = read_npz(path)
-    if not any(name.startswith(_MAPPING) for name in content):
-        return None
-    try:
+    with reading(path) as content:
+        if not any(name.startswith(_MAPPING) for name in content):
+            return None
         return MeshMapping(**{name: content[_MAPPING + name].item() for name in MeshMapping.__dataclass_fields__})
-    except KeyError as error:
-        raise ConfigError(f"{str(path)!r}: {error.args[0]} is missing") from error
-    except (InputError, TypeError, ValueError) as error:
-        raise ConfigError(f"{str(path)!r}: {error}") from error
 
 
 # Networks in units of light: amplitude 1 is the largest full scale of a layer.

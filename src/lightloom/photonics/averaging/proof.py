@@ -35,14 +35,9 @@ FLOAT64, FLOAT32 = 2.0**-53, 2.0**-24
 class Proof:
     """The figures of a proof that holds; `prove` raises for one that does not."""
 
-    floors: int
-    margin: float
-    """Largest error of an output for which its receiver decides correctly, in levels."""
     float64_error: float
     """Bound on the error of the outputs in float64, in levels."""
     float64: bool
-    float32_error: float
-    float32: bool
     tolerance: float
     """tau: the share of its full scale that every signal may be off by, all signals at once."""
     bend: float | None
@@ -54,8 +49,7 @@ class Proof:
 def prove(realised: Realised, function: AveragingFunction) -> Proof:
     """Prove that the network computes the function, and return the figures of the proof.
 
-    Only integers and digits must hold: ``float64`` and ``float32`` say whether errors of that arithmetic stay within
-    the margin.
+    Only integers and digits must hold: ``float64`` says whether errors of that arithmetic stay within the margin.
 
     Raises:
         VerificationError: the integers or the digits fail.
@@ -78,12 +72,8 @@ def prove(realised: Realised, function: AveragingFunction) -> Proof:
     if bend is not None:
         steps += (f"limiters: with bits at their rails, kept values may bend by {bend:.2e} of full scale",)
     return Proof(
-        floors=floors,
-        margin=margin,
         float64_error=errors[FLOAT64],
         float64=errors[FLOAT64] < margin,
-        float32_error=errors[FLOAT32],
-        float32=errors[FLOAT32] < margin,
         tolerance=tolerance,
         bend=bend,
         steps=steps,

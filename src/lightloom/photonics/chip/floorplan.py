@@ -18,7 +18,7 @@ from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import check_writable
 from lightloom.photonics.averaging.mapped import MappedAverager, Part
-from lightloom.photonics.meshes.mapping import MappedBlocks, MappedMatrix
+from lightloom.photonics.meshes.mapping import MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh
 
 _LONGEST = 1e6
@@ -158,12 +158,14 @@ class FloorPlan:
 def floor_plan(averager: MappedAverager, rules: Rules | None = None) -> FloorPlan:
     """Return the places in µm of all devices of an averager; without ``rules``, by the default ones."""
     measures = rules or Rules()
-    top = max(_rows(part) for part in averager.parts.values()) * measures.pitch + measures.margin
+    stacks = {name: _stack(part) for name, part in averager.parts.items()}
+    top = max(sum(rows.size for *_, rows in stack) for stack in stacks.values()) * measures.pitch + measures.margin
     plan = FloorPlan(rules=measures, height=top + measures.margin, crossings=averager.crossings)
     x = measures.margin
     arriving: dict[int, float] = {}
-    for name, part in averager.parts.items():
-        starts = _starts(part, top, measures.pitch)
+    for name, stack in stacks.items():
+        placed = [(block, ends, begins, top - rows * measures.pitch) for block, ends, begins, rows in stack]
+        starts = {mode: float(y) for _, _, modes, rows in placed for mode, y in zip(modes, rows, strict=False)}
         if arriving:
             joined = [(arriving[mode], y) for mode, y in starts.items() if mode in arriving]
             end = x + max(measures.channel, 1.5 * max(abs(before - y) for before, y in joined))
@@ -173,7 +175,7 @@ def floor_plan(averager: MappedAverager, rules: Rules | None = None) -> FloorPla
             plan.inputs = [(f"in{mode}", 0.0, y) for mode, y in sorted(starts.items())]
             for _, _, y in plan.inputs:
                 plan.guide(0.0, x, y)
-        x, arriving = _place_part(plan, name, part, x, top)
+        x, arriving = _place_part(plan, name, placed, x)
     plan.width = x + measures.margin
     for y in arriving.values():
         plan.guide(x, plan.width, y)
@@ -181,57 +183,41 @@ def floor_plan(averager: MappedAverager, rules: Rules | None = None) -> FloorPla
     return plan
 
 
-def _blocks(part: Part) -> list[tuple[MappedMatrix, list[int], list[int]]]:
-    """Return each block of a part with the outputs and inputs of the part that it has."""
-    if isinstance(part, MappedBlocks):
-        ends = zip(part.blocks, part.outputs, part.inputs, strict=True)
-        return [(block, rows.tolist(), columns.tolist()) for block, rows, columns in ends]
-    return [(part, list(range(part.shape[0])), list(range(part.shape[1])))]
+def _stack(part: Part) -> list[tuple[MappedMatrix, list[int], list[int], Floats]]:
+    """Return each block of a part with the outputs and inputs of the part that it has, and its rows from the top.
+
+    Blocks lie below each other; the dump of Σ needs a row below the last waveguide.
+    """
+    stack, row = [], 0
+    for block, outputs, inputs in zip(part.blocks, part.outputs, part.inputs, strict=True):
+        meshes = [block.input_mesh, *([block.output_mesh] if block.output_mesh else [])]
+        size = max(block.attenuations.size, *(mesh.layout.size for mesh in meshes)) + 1
+        stack.append((block, outputs.tolist(), inputs.tolist(), row + np.arange(size, dtype=np.float64)))
+        row += size
+    return stack
 
 
-def _size(block: MappedMatrix) -> int:
-    """Return the number of rows of a block; the dump of Σ needs one below the last waveguide."""
-    meshes = [block.input_mesh] + ([block.output_mesh] if block.output_mesh else [])
-    return max(block.attenuations.size, *(mesh.layout.size for mesh in meshes)) + 1
-
-
-def _rows(part: Part) -> int:
-    """Return the number of rows of a part, whose blocks lie below each other."""
-    return sum(_size(block) for block, _, _ in _blocks(part))
-
-
-def _starts(part: Part, top: float, pitch: float) -> dict[int, float]:
-    """Return the y in µm of every input of a part, by its number."""
-    row = 0
-    starts: dict[int, float] = {}
-    for block, _, columns in _blocks(part):
-        starts |= {mode: top - (row + place) * pitch for place, mode in enumerate(columns)}
-        row += _size(block)
-    return starts
-
-
-def _place_part(plan: FloorPlan, name: str, part: Part, x: float, top: float) -> tuple[float, dict[int, float]]:
-    """Place the blocks of a part below each other, and gains and units behind.
+def _place_part(
+    plan: FloorPlan, name: str, placed: list[tuple[MappedMatrix, list[int], list[int], Floats]], x: float
+) -> tuple[float, dict[int, float]]:
+    """Place the blocks of a part, each with its outputs, its inputs and the y of its rows, and gains and units behind.
 
     Returns the x behind the units, and the y of every lit output by its number, in µm.
     """
-    rules, row = plan.rules, 0
     ends: dict[int, float] = {}
     finished: list[tuple[float, float]] = []
-    for number, (block, outputs, columns) in enumerate(_blocks(part), 1):
-        rows: Floats = top - (row + np.arange(_size(block), dtype=np.float64)) * rules.pitch
-        end, live = plan.block(f"{name}/{number}", block, x, rows, len(columns))
+    for number, (block, outputs, inputs, rows) in enumerate(placed, 1):
+        end, live = plan.block(f"{name}/{number}", block, x, rows, len(inputs))
         for place, mode in enumerate(outputs):
             if place in live:
                 ends[mode] = float(rows[place])
                 finished.append((end, float(rows[place])))
-        row += _size(block)
     last = max(end for end, _ in finished)
     for end, y in finished:
         plan.guide(end, last, y)
     for mode, y in ends.items():
-        plan.units.append(Place(name=f"{name} {mode}", x=last, y=y, phases=(), length=rules.unit))
-    return last + rules.unit, ends
+        plan.units.append(Place(name=f"{name} {mode}", x=last, y=y, phases=(), length=plan.rules.unit))
+    return last + plan.rules.unit, ends
 
 
 # Layouts as GDSII, written with gdsfactory (the extra ``gds``) in the layers of its generic process.

@@ -17,8 +17,8 @@ import numpy as np
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
 from lightloom.photonics.averaging.mapped import MappedAverager, Part
-from lightloom.photonics.chip.wavelengths import COLUMN_LENGTH, SEEDS, Dispersion, arm_lengths
-from lightloom.photonics.meshes.mapping import MappedBlocks, MappedMatrix
+from lightloom.photonics.chip.wavelengths import COLUMN_LENGTH, SEEDS, Dispersion, arm_lengths, guide_phase
+from lightloom.photonics.meshes.mapping import MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh
 
 # Models for SAX of everything that a netlist names: interferometers, phases, waveguides, gains, units.
@@ -53,12 +53,6 @@ def _reciprocal(paths: Paths) -> Paths:
     return paths | {(end, start): value for (start, end), value in paths.items()}
 
 
-def _guide_phase(wl: Any, length: float, wl0: float, effective_index: float, group_index: float) -> Any:
-    """Return the phase of a waveguide beyond that at ``wl0``, in radians; wavelengths and ``length`` in µm."""
-    index = effective_index - (group_index - effective_index) * (wl - wl0) / wl0
-    return 2 * np.pi * (index / wl - effective_index / wl0) * length
-
-
 def models() -> dict[str, Any]:
     """Return reciprocal, reflection-free models of all devices, by default with the assumptions of `Dispersion`.
 
@@ -82,9 +76,9 @@ def models() -> dict[str, Any]:
     ) -> Paths:
         """Lengths in µm: what the arms of θ and φ have too much, and that of the whole column."""
         indices = (wl0, effective_index, group_index)
-        upper_theta = jnp.exp(1j * (theta * wl0 / wl + _guide_phase(wl, theta_length, *indices)))
-        upper_phi = jnp.exp(1j * (phi * wl0 / wl + _guide_phase(wl, phi_length, *indices)))
-        common = jnp.exp(1j * _guide_phase(wl, length, *indices))
+        upper_theta = jnp.exp(1j * (theta * wl0 / wl + guide_phase(wl, theta_length, *indices)))
+        upper_phi = jnp.exp(1j * (phi * wl0 / wl + guide_phase(wl, phi_length, *indices)))
+        common = jnp.exp(1j * guide_phase(wl, length, *indices))
         angle = np.pi / 4 + slope * (wl - wl0)
         straight, across = jnp.cos(angle), 1j * jnp.sin(angle)
         cross = straight * across * (upper_theta + 1)
@@ -107,7 +101,7 @@ def models() -> dict[str, Any]:
         effective_index: float = _INDEX,
         group_index: float = _GROUP,
     ) -> Paths:
-        return _reciprocal({("in0", "out0"): jnp.exp(1j * _guide_phase(wl, length, wl0, effective_index, group_index))})
+        return _reciprocal({("in0", "out0"): jnp.exp(1j * guide_phase(wl, length, wl0, effective_index, group_index))})
 
     def amplifier(wl: float | Floats = _WAVELENGTH, gain: float = 1.0) -> Paths:
         """Amplitude gain, the same at all wavelengths (an assumption); light back is absorbed."""
@@ -122,37 +116,6 @@ def models() -> dict[str, Any]:
 
 Netlist = dict[str, Any]
 """Instances, connections and ports, as `sax.circuit` takes them."""
-
-
-@dataclass
-class _NetlistBuilder:
-    """Instances and connections so far."""
-
-    dispersion: Dispersion
-    column_length: float
-    instances: dict[str, Any] = field(default_factory=dict)
-    connections: dict[str, str] = field(default_factory=dict)
-
-    def add(self, name: str, component: str, **settings: float) -> None:
-        """Add an instance of a model of `models`."""
-        self.instances[name] = {"component": component, "settings": settings}
-
-    def join(self, start: str | None, end: str) -> None:
-        """Connect a port to the next one; None, light from outside, connects nothing."""
-        if start is not None:
-            self.connections[start] = end
-
-    def one(self, name: str, component: str, start: str | None, **settings: float) -> str:
-        """Add a device of one input and one output behind ``start``, and return the port of its output."""
-        self.add(name, component, **settings)
-        self.join(start, f"{name},in0")
-        return f"{name},out0"
-
-    def guide(self, name: str, start: str | None, columns: int) -> str:
-        """Add a waveguide as long as so many columns behind ``start``, and return the port of its output."""
-        constants = dispersion_settings(self.dispersion)
-        constants.pop("slope")
-        return self.one(name, "guide", start, length=self.column_length * columns * _MICRO, **constants)
 
 
 def chip_netlist(
@@ -173,147 +136,131 @@ def chip_netlist(
     """
     builder = _NetlistBuilder(dispersion or Dispersion(), column_length)
     lanes = averager.preprocessing.shape[1]
-    entries: dict[int, str] = {}
-    ends: dict[int, str | None] = dict.fromkeys(range(lanes))
+    ends = {mode: f"in{mode}" for mode in range(lanes)}
     for place, (name, part) in enumerate(averager.parts.items()):
-        ends = _part(builder, name.replace(" ", ""), part, ends, entries if place == 0 else {}, seed + SEEDS * place)
+        word = name.replace(" ", "")
+        ends = builder.part(word, part, ends, seed + SEEDS * place)
         if name.startswith("layer"):
-            ends = {
-                mode: builder.one(f"{name.replace(' ', '')}_unit_{mode}", "unit", end, slope=slope)
-                for mode, end in ends.items()
-            }
-    return _netlist(builder, entries, ends)
+            ends = {mode: builder.one(f"{word}_unit_{mode}", "unit", end, slope=slope) for mode, end in ends.items()}
+    return builder.netlist(lanes, ends)
 
 
-def _netlist(builder: _NetlistBuilder, entries: dict[int, str], ends: dict[int, str | None]) -> Netlist:
-    """Return the netlist with the lanes' ports ``in0``, ... and ``out0``, ... in the order of their numbers."""
-    ports = {f"in{mode}": port for mode, port in sorted(entries.items())}
-    ports |= {f"out{mode}": end for mode, end in sorted(ends.items()) if end is not None}
-    return {"instances": builder.instances, "connections": builder.connections, "ports": ports}
+@dataclass
+class _NetlistBuilder:
+    """Instances and connections so far.
 
-
-def _part(
-    builder: _NetlistBuilder, name: str, part: Part, starts: dict[int, str | None], entries: dict[int, str], seed: int
-) -> dict[int, str | None]:
-    """Add a part behind ``starts``, the ports of its inputs (None: outside), and return the ports of its lit outputs.
-
-    Both are by number; ``entries`` receives the ports of inputs from outside.
-
-    Raises:
-        UnsupportedError: blocks share waveguides.
+    Methods take the ports behind which they add devices, by waveguide, and return those of the lit outputs. The name of
+    a lane of the senders (``in0``) stands for its port; what it connects to becomes that port in the end.
     """
-    blocks = part.blocks if isinstance(part, MappedBlocks) else (part,)
-    outputs = part.outputs if isinstance(part, MappedBlocks) else (np.arange(part.shape[0]),)
-    inputs = part.inputs if isinstance(part, MappedBlocks) else (np.arange(part.shape[1]),)
-    for side in (outputs, inputs):
-        modes = np.concatenate([*side, np.empty(0, np.int64)])
-        if np.unique(modes).size < modes.size:
-            raise UnsupportedError(
-                f"{name}: blocks share waveguides (sigma-u): the form economy, compact or svd has none"
-            )
-    ends: dict[int, str | None] = {}
-    for number, (block, rows, columns) in enumerate(zip(blocks, outputs, inputs, strict=True)):
-        prefix = f"{name}_b{number + 1}"
-        live = {place: starts[int(mode)] for place, mode in enumerate(columns) if int(mode) in starts}
-        heads: dict[int, str] = {}
-        behind = _block(
-            builder, prefix, block, live, heads, seed + (3 * number if isinstance(part, MappedBlocks) else 0)
+
+    dispersion: Dispersion
+    column_length: float
+    instances: dict[str, Any] = field(default_factory=dict)
+    connections: dict[str, str] = field(default_factory=dict)
+
+    def netlist(self, lanes: int, ends: dict[int, str]) -> Netlist:
+        """Return the netlist with so many lanes of the senders, and the receivers' lanes at ``ends``."""
+        ports = {f"in{mode}": self.connections.pop(f"in{mode}", "") for mode in range(lanes)}
+        ports |= {f"out{mode}": end for mode, end in sorted(ends.items())}
+        lit = {name: port for name, port in ports.items() if port}
+        return {"instances": self.instances, "connections": self.connections, "ports": lit}
+
+    def add(self, name: str, component: str, **settings: float) -> None:
+        """Add an instance of a model of `models`."""
+        self.instances[name] = {"component": component, "settings": settings}
+
+    def one(self, name: str, component: str, start: str, **settings: float) -> str:
+        """Add a device of one input and one output behind ``start``, and return the port of its output."""
+        self.add(name, component, **settings)
+        self.connections[start] = f"{name},in0"
+        return f"{name},out0"
+
+    def guide(self, name: str, start: str, columns: int) -> str:
+        """Add a waveguide as long as so many columns behind ``start``, and return the port of its output."""
+        constants = dispersion_settings(self.dispersion)
+        constants.pop("slope")
+        return self.one(name, "guide", start, length=self.column_length * columns * _MICRO, **constants)
+
+    def mzi(self, name: str, phases: Floats, arms: Floats) -> None:
+        """Add an interferometer with phases θ and φ; ``arms`` are the excess lengths of its arms of θ and φ in µm."""
+        self.add(
+            name,
+            "mzi",
+            theta=float(phases[0]),
+            phi=float(phases[1]),
+            theta_length=float(arms[0]),
+            phi_length=float(arms[1]),
+            length=self.column_length * _MICRO,
+            **dispersion_settings(self.dispersion),
         )
-        entries |= {int(columns[place]): port for place, port in heads.items()}
-        for place, mode in enumerate(rows):
-            end = behind.get(place)
-            if end is not None and part.depth > block.depth:
-                end = builder.guide(f"{prefix}_end_{place}", end, part.depth - block.depth)
-            if end is not None:
-                ends[int(mode)] = builder.one(
-                    f"{prefix}_gain_{place}", "amplifier", end, gain=float(block.gains[place])
+
+    def part(self, name: str, part: Part, starts: dict[int, str], seed: int) -> dict[int, str]:
+        """Add the blocks of a part, each with its gains.
+
+        Raises:
+            UnsupportedError: blocks share waveguides.
+        """
+        for side in (part.outputs, part.inputs):
+            modes = np.concatenate([*side, np.empty(0, np.int64)])
+            if np.unique(modes).size < modes.size:
+                raise UnsupportedError(
+                    f"{name}: blocks share waveguides (sigma-u): the form economy, compact or svd has none"
                 )
-    return ends
+        ends: dict[int, str] = {}
+        for number, (block, rows, columns) in enumerate(zip(part.blocks, part.outputs, part.inputs, strict=True)):
+            prefix = f"{name}_b{number + 1}"
+            live = {place: starts[int(mode)] for place, mode in enumerate(columns) if int(mode) in starts}
+            behind = self.block(prefix, block, live, seed + 3 * number)
+            for place, mode in enumerate(rows):
+                if place not in behind:
+                    continue
+                end = behind[place]
+                if part.depth > block.depth:
+                    end = self.guide(f"{prefix}_end_{place}", end, part.depth - block.depth)
+                ends[int(mode)] = self.one(f"{prefix}_gain_{place}", "amplifier", end, gain=float(block.gains[place]))
+        return ends
 
+    def block(self, prefix: str, block: MappedMatrix, starts: dict[int, str], seed: int) -> dict[int, str]:
+        """Add V†, Σ and U of one block."""
+        ends = self.mesh(f"{prefix}_v", block.input_mesh, starts, seed)
+        sigma = block.attenuator_phases
+        arms = arm_lengths(sigma.shape[1], self.dispersion, seed + 1) * _MICRO
+        passed: dict[int, str] = {}
+        for mode in range(min(sigma.shape[1], block.input_mesh.outputs)):
+            if mode in ends:
+                name = f"{prefix}_s_mzi_0_{mode}"
+                self.mzi(name, sigma[:, mode], arms[:, mode])
+                self.connections[ends[mode]] = f"{name},in0"
+                passed[mode] = f"{name},out0"
+        if block.output_mesh is None:
+            return passed
+        return self.mesh(f"{prefix}_u", block.output_mesh, passed, seed + 2)
 
-def _block(
-    builder: _NetlistBuilder,
-    prefix: str,
-    block: MappedMatrix,
-    starts: dict[int, str | None],
-    heads: dict[int, str],
-    seed: int,
-) -> dict[int, str]:
-    """Add V†, Σ and U of one block, and return the ports of its lit outputs.
+    def mesh(self, prefix: str, mesh: Mesh, starts: dict[int, str], seed: int) -> dict[int, str]:
+        """Add one mesh column by column; waveguides fill the columns in which a mode has no interferometer."""
+        place, phases, arms = mesh.layout, mesh.phases, arm_lengths(mesh.mzis, self.dispersion, seed) * _MICRO
+        ends = dict(starts)
+        passed = dict.fromkeys(range(place.size), 0)
 
-    ``heads`` receives the ports of inputs that come from outside.
-    """
-    ends = _mesh(builder, f"{prefix}_v", block.input_mesh, starts, heads, seed)
-    theta, phi = block.attenuator_phases
-    arms = arm_lengths(theta.size, builder.dispersion, seed + 1) * _MICRO
-    passed: dict[int, str | None] = {}
-    for mode in range(min(theta.size, block.input_mesh.outputs)):
-        if mode in ends:
-            name = f"{prefix}_s_mzi_0_{mode}"
-            _mzi(builder, name, (theta[mode], phi[mode]), arms[:, mode])
-            builder.join(ends[mode], f"{name},in0")
-            passed[mode] = f"{name},out0"
-    if block.output_mesh is None:
-        return {mode: end for mode, end in passed.items() if end is not None}
-    return _mesh(builder, f"{prefix}_u", block.output_mesh, passed, {}, seed + 2)
+        def fill(mode: int, column: int) -> None:
+            missing = column - passed[mode]
+            if missing and mode in ends:
+                ends[mode] = self.guide(f"{prefix}_guide_{passed[mode]}_{mode}", ends[mode], missing)
+            passed[mode] = column
 
-
-def _mzi(builder: _NetlistBuilder, name: str, phases: tuple[float, float], arms: Floats) -> None:
-    """Add an interferometer with phases θ and φ; ``arms`` are the excess lengths of its arms of θ and φ in µm."""
-    builder.add(
-        name,
-        "mzi",
-        theta=float(phases[0]),
-        phi=float(phases[1]),
-        theta_length=float(arms[0]),
-        phi_length=float(arms[1]),
-        length=builder.column_length * _MICRO,
-        **dispersion_settings(builder.dispersion),
-    )
-
-
-def _mesh(
-    builder: _NetlistBuilder, prefix: str, mesh: Mesh, starts: dict[int, str | None], heads: dict[int, str], seed: int
-) -> dict[int, str]:
-    """Add one mesh column by column, and return the ports of its lit outputs.
-
-    Waveguides fill the columns in which a mode has no interferometer; ``heads`` receives the ports of inputs that come
-    from outside.
-    """
-    place, arms = mesh.layout, arm_lengths(mesh.mzis, builder.dispersion, seed) * _MICRO
-    ends: dict[int, str | None] = dict(starts)
-    passed = dict.fromkeys(range(place.size), 0)
-
-    def enter(mode: int, port: str) -> None:
-        if mode in ends and ends[mode] is None:
-            heads[mode] = port
-        elif mode in ends:
-            builder.join(ends[mode], port)
-
-    def fill(mode: int, column: int) -> None:
-        missing = column - passed[mode]
-        if missing and mode in ends:
-            name = f"{prefix}_guide_{passed[mode]}_{mode}"
-            enter(mode, f"{name},in0")
-            ends[mode] = builder.guide(name, None, missing)
-        passed[mode] = column
-
-    for k, (mode, column) in enumerate(zip(place.modes.tolist(), place.columns.tolist(), strict=True)):
-        name = f"{prefix}_mzi_{column}_{mode}"
-        _mzi(builder, name, (mesh.theta[k], mesh.phi[k]), arms[:, k])
-        for port in (0, 1):
-            fill(mode + port, column)
-            enter(mode + port, f"{name},in{port}")
-            ends[mode + port] = f"{name},out{port}"
-            passed[mode + port] = column + 1
-    results: dict[int, str] = {}
-    for mode in range(mesh.outputs):
-        fill(mode, place.depth)
-        if mode in ends:
-            name = f"{prefix}_phase_{mode}"
-            builder.add(
-                name, "phase", phase=float(mesh.output_phases[mode]), wl0=builder.dispersion.wavelength * _MICRO
-            )
-            enter(mode, f"{name},in0")
-            results[mode] = f"{name},out0"
-    return results
+        for k, (mode, column) in enumerate(zip(place.modes.tolist(), place.columns.tolist(), strict=True)):
+            name = f"{prefix}_mzi_{column}_{mode}"
+            self.mzi(name, phases[:, k], arms[:, k])
+            for port in (0, 1):
+                fill(mode + port, column)
+                if mode + port in ends:
+                    self.connections[ends[mode + port]] = f"{name},in{port}"
+                ends[mode + port] = f"{name},out{port}"
+                passed[mode + port] = column + 1
+        results: dict[int, str] = {}
+        for mode in range(mesh.outputs):
+            fill(mode, place.depth)
+            if mode in ends:
+                settings = {"phase": float(mesh.output_phases[mode]), "wl0": self.dispersion.wavelength * _MICRO}
+                results[mode] = self.one(f"{prefix}_phase_{mode}", "phase", ends[mode], **settings)
+        return results

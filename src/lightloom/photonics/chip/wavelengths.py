@@ -4,19 +4,18 @@
 is common to all paths of a part, as every column has one length and shorter blocks end in as long waveguides.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import pi
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.averaging.mapped import MappedAverager, Part
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes.disturb import DisturbedBlocks, DisturbedMatrix, DisturbedMesh, Fabrication
-from lightloom.photonics.meshes.mapping import MappedBlocks
-from lightloom.photonics.meshes.mesh import Mesh
+from lightloom.photonics.meshes.disturb import Fabrication, Ideal, on_devices
 
 # One mesh at several wavelengths: what its couplers, heaters and waveguides do beside the one it was set at.
 #
@@ -62,18 +61,22 @@ class Dispersion:
         """Return the phases in radians at ``wavelength`` of heaters that have ``phases`` at their own one."""
         return np.asarray(phases, np.float64) * (self.wavelength / wavelength)
 
-    def index(self, wavelength: float) -> float:
-        """Return the effective index at a wavelength in metres, to first order."""
-        relative = (wavelength - self.wavelength) / self.wavelength
-        return self.effective_index - (self.group_index - self.effective_index) * relative
-
     def guide_phase(self, length: ArrayLike, wavelength: float) -> NDArray[np.float64]:
         """Return the phase in radians of waveguides of ``length`` metres beyond that at their own wavelength.
 
         It has the shape of ``length``.
         """
-        change = self.index(wavelength) / wavelength - self.effective_index / self.wavelength
-        return 2 * pi * change * np.asarray(length, np.float64)
+        lengths = np.asarray(length, np.float64)
+        return np.asarray(guide_phase(wavelength, lengths, self.wavelength, self.effective_index, self.group_index))
+
+
+def guide_phase(wl: Any, length: Any, wl0: float, effective_index: float, group_index: float) -> Any:
+    """Return the phase of waveguides at ``wl`` beyond that at ``wl0``, in radians; all lengths have one unit.
+
+    The effective index changes to first order of the wavelength. Arrays of NumPy and of JAX are taken.
+    """
+    index = effective_index - (group_index - effective_index) * ((wl - wl0) / wl0)
+    return 2 * pi * (index / wl - effective_index / wl0) * length
 
 
 def spacing_in_metres(hertz: float, wavelength: float = 1.55e-6) -> float:
@@ -81,54 +84,29 @@ def spacing_in_metres(hertz: float, wavelength: float = 1.55e-6) -> float:
     return wavelength**2 * hertz / LIGHT
 
 
-def at_wavelength(ideal: Any, wavelength: float, dispersion: Dispersion, seed: int = 0) -> Any:
-    """Return a mesh, a mapped matrix or blocks as light of another wavelength meets them; ``seed`` draws the arms.
+def at_wavelength(ideal: Ideal, wavelength: float, dispersion: Dispersion, seed: int = 0) -> Any:
+    """Return a mesh or mapped meshes as light of another wavelength meets them, see `on_devices`.
 
-    A `Mesh` gives a `DisturbedMesh`, a `MappedMatrix` a `DisturbedMatrix`, `MappedBlocks` give `DisturbedBlocks`.
+    ``seed`` draws the lengths of the arms.
     """
-    errors = NonIdealities()
-    if isinstance(ideal, Mesh):
-        devices = _devices(ideal.theta, ideal.phi, wavelength, dispersion, seed)
-        later = dispersion.heater_phases(ideal.output_phases, wavelength) - ideal.output_phases
-        return DisturbedMesh(mesh=ideal, non_idealities=errors, fabrication=replace(devices, output_error=later))
-    if isinstance(ideal, MappedBlocks):
-        blocks = [at_wavelength(block, wavelength, dispersion, seed + 3 * n) for n, block in enumerate(ideal.blocks)]
-        return DisturbedBlocks(mapped=ideal, non_idealities=errors, blocks=tuple(blocks))
-    output, (theta, phi) = ideal.output_mesh, ideal.attenuator_phases
-    return DisturbedMatrix(
-        mapped=ideal,
-        non_idealities=errors,
-        input_mesh=at_wavelength(ideal.input_mesh, wavelength, dispersion, seed),
-        attenuator_phases=(theta, phi),
-        attenuators=_devices(theta, phi, wavelength, dispersion, seed + 1),
-        output_mesh=None if output is None else at_wavelength(output, wavelength, dispersion, seed + 2),
-    )
+
+    def devices(phases: Floats, output_phases: Floats, place: int) -> Fabrication:
+        arms = dispersion.guide_phase(arm_lengths(phases.shape[1], dispersion, place), wavelength)
+        one = np.ones_like(phases)
+        return Fabrication(
+            phase_errors=dispersion.heater_phases(phases, wavelength) - phases + arms,
+            output_error=dispersion.heater_phases(output_phases, wavelength) - output_phases,
+            couplers=dispersion.coupler_error(wavelength) * one,
+            transmission=one[0],
+            efficiencies=one,
+        )
+
+    return on_devices(ideal, NonIdealities(), devices, seed)
 
 
 def arm_lengths(count: int, dispersion: Dispersion, seed: int) -> NDArray[np.float64]:
     """Return by how much the arms of θ and of φ of ``count`` interferometers are too long, in metres, [2, count]."""
     return np.asarray(dispersion.mismatch * np.random.default_rng([seed, 7]).normal(size=(2, count)))
-
-
-def _devices(
-    theta: NDArray[np.float64], phi: NDArray[np.float64], wavelength: float, dispersion: Dispersion, seed: int
-) -> Fabrication:
-    """Return the errors that another wavelength means for interferometers set to ``theta`` and ``phi``.
-
-    ``seed`` draws the lengths of the arms; output phases have none here.
-    """
-    arms = dispersion.guide_phase(arm_lengths(theta.size, dispersion, seed), wavelength)
-    error, one = np.full(theta.size, dispersion.coupler_error(wavelength)), np.ones(theta.size)
-    return Fabrication(
-        theta_error=dispersion.heater_phases(theta, wavelength) - theta + arms[0],
-        phi_error=dispersion.heater_phases(phi, wavelength) - phi + arms[1],
-        output_error=np.zeros(0),
-        first=error,
-        second=error,
-        transmission=one,
-        theta_efficiency=one,
-        phi_efficiency=one,
-    )
 
 
 COLUMN_LENGTH = 3e-4

@@ -8,8 +8,7 @@ fabrication; phases of lasers and all noise are drawn for every word.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from lightloom.core.errors import ConfigError, UnknownNameError
@@ -20,123 +19,133 @@ Modulation = Literal["field", "intensity"]
 Gain = Literal["electrical", "optical"]
 Calibration = Literal["words", "levels", "rows", "none"]
 Unit = Literal["limiting", "clip"]
-_CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "modulation": get_args(Modulation),
-        "gain": get_args(Gain),
-        "unit": get_args(Unit),
-        "calibration": get_args(Calibration),
-    }
-)
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "modulation": get_args(Modulation),
+    "gain": get_args(Gain),
+    "unit": get_args(Unit),
+    "calibration": get_args(Calibration),
+}
 LARGEST_SWING = 1.5
 """Largest swing of a modulator that keeps values, in radians."""
 LARGEST_NOISE_FIGURE_DB = 100.0
 """Largest noise figure of an optical amplifier, in dB; real ones have 4 to 10."""
 _POSITIVE = ("full_scale", "bandwidth", "local_oscillator", "responsivity", "detector_bandwidth")
 _MESH = ("phase_error", "coupler_error", "loss_db", "loss_spread_db", "thermal_crosstalk", "dac_bits")
-RANGES: Mapping[str, tuple[float, float, str]] = MappingProxyType(
-    {
-        "full_scale": (1e-15, 1e3, "W"),
-        "path_loss_db": (0.0, 100.0, "dB"),
-        "phase_lock": (0.0, 10.0, "rad"),
-        "power_error": (0.0, 10.0, "of a server's power"),
-        "polarisation": (0.0, 10.0, "rad"),
-        "skew": (0.0, 10.0, "symbols"),
-        "noise_figure_db": (0.0, LARGEST_NOISE_FIGURE_DB, "dB"),
-        "bandwidth": (1.0, 1e15, "Hz"),
-        "local_oscillator": (1e-15, 1e3, "W"),
-        "responsivity": (1e-6, 10.0, "A/W"),
-        "noise_density": (0.0, 1e-3, "A/√Hz"),
-        "detector_bandwidth": (1.0, 1e15, "Hz"),
-        "bias_error": (0.0, 10.0, "of a bias"),
-        "crossing_loss_db": (0.0, 10.0, "dB"),
-        "gain_error": (0.0, 10.0, "of a gain"),
-        "threshold_error": (0.0, 100.0, "distances between levels"),
-        **{name: (0.0, largest, unit) for name, (largest, unit) in LARGEST.items() if name in _MESH},
-    }
-)
+RANGES: Mapping[str, tuple[float, float, str]] = {
+    "full_scale": (1e-15, 1e3, "W"),
+    "path_loss_db": (0.0, 100.0, "dB"),
+    "phase_lock": (0.0, 10.0, "rad"),
+    "power_error": (0.0, 10.0, "of a server's power"),
+    "polarisation": (0.0, 10.0, "rad"),
+    "skew": (0.0, 10.0, "symbols"),
+    "noise_figure_db": (0.0, LARGEST_NOISE_FIGURE_DB, "dB"),
+    "bandwidth": (1.0, 1e15, "Hz"),
+    "local_oscillator": (1e-15, 1e3, "W"),
+    "responsivity": (1e-6, 10.0, "A/W"),
+    "noise_density": (0.0, 1e-3, "A/√Hz"),
+    "detector_bandwidth": (1.0, 1e15, "Hz"),
+    "bias_error": (0.0, 10.0, "of a bias"),
+    "crossing_loss_db": (0.0, 10.0, "dB"),
+    "gain_error": (0.0, 10.0, "of a gain"),
+    "threshold_error": (0.0, 100.0, "distances between levels"),
+    **{name: (0.0, largest, unit) for name, (largest, unit) in LARGEST.items() if name in _MESH},
+}
 """Least and largest value of each quantity of a link with its unit; beyond them arithmetic says nothing of a link."""
+
+
+def _option(default: Any, unit: str, words: str, name: str | None = None) -> Any:
+    """Return a field of `Link` that an option sets: its default, unit and help, see `LinkOption`.
+
+    The option has the name of the field, without ``_db``, unless it is given a ``name``.
+    """
+    return field(default=default, metadata={"unit": unit, "help": words, "name": name})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """A link from servers through an averager and back. Sources of the defaults: `SOURCES`."""
 
-    full_scale: float = 3e-3
+    full_scale: float = _option(3e-3, "W", "Power of a signal at full scale on the chip.")
     """Power of a signal at full scale on the chip, in watts."""
-    path_loss_db: float = 10.0
+    path_loss_db: float = _option(10.0, "dB", "From a server's laser to the chip, and from the chip to it.")
     """Loss from a server's laser to the chip, and from the chip to a server's detector, in dB."""
-    modulation: Modulation = "field"
+    modulation: Modulation = _option("field", "name", "What is proportional to the levels: field or intensity.")  # noqa: RUF009
     """``field`` if field amplitudes are proportional to the levels, ``power`` if powers are."""
-    rin_db: float | None = -150.0
+    rin_db: float | None = _option(-150.0, "dB/Hz", "Relative intensity noise of every laser; none for no noise.")
     """Relative intensity noise of every laser, in dB/Hz, over the detectors' bandwidth; None for none."""
-    phase_lock: float = 0.05
+    phase_lock: float = _option(0.05, "rad", "Phase of a lane's laser against the chip's.")
     """Phase error of the laser of a server's lane against the chip's, in radians; drawn for every word."""
-    power_error: float = 0.01
+    power_error: float = _option(0.01, "share", "Of the power of a server's lane.")
     """Relative error of the power of a server's lane."""
-    polarisation: float = 0.05
+    polarisation: float = _option(0.05, "rad", "Angle of a lane's polarisation to the chip's.")
     """Angle of a lane's polarisation to the chip's, in radians."""
-    skew: float = 0.03
+    skew: float = _option(0.03, "symbols", "Time of arrival of a lane's symbols.")
     """Time of arrival of a lane's symbols, in symbols."""
-    gain: Gain = "electrical"
+    gain: Gain = _option("electrical", "name", "What amplifies behind a mesh: electrical (homodyne units) or optical.")  # noqa: RUF009
     """``electrical`` if homodyne units supply the gain behind a mesh, ``optical`` if optical amplifiers do."""
-    noise_figure_db: float = 6.0
+    noise_figure_db: float = _option(6.0, "dB", "Of the optical amplifiers.")
     """Noise figure of the optical amplifiers, in dB; unused with electrical gain."""
     amplifier_noise: bool = True
     """True if optical amplifiers emit noise."""
-    bandwidth: float = 50e9
+    bandwidth: float = _option(50e9, "Hz", "Of the noise of optical amplifiers.")
     """Optical bandwidth that the noise of optical amplifiers fills, in Hz."""
-    local_oscillator: float = 1e-3
+    local_oscillator: float = _option(1e-3, "W", "Power of every balanced detector's oscillator.")
     """Power of the local oscillator of every balanced detector, in watts."""
-    responsivity: float = 1.0
+    responsivity: float = _option(1.0, "A/W", "Of every photodiode.")
     """Responsivity of every photodiode, in A/W."""
-    noise_density: float = 12.86e-12
+    noise_density: float = _option(12.86e-12, "A/√Hz", "Input-referred noise of the electrical amplifiers.")
     """Input-referred noise current of the electrical amplifiers, in A/√Hz."""
     shot_noise: bool = True
     """True if local oscillators cause shot noise."""
-    detector_bandwidth: float = 35e9
+    detector_bandwidth: float = _option(35e9, "Hz", "Of every detector: of shot, thermal and lasers' noise.")
     """Electrical bandwidth of every detector, in Hz: of shot, thermal and lasers' intensity noise."""
-    unit: Unit = "limiting"
+    unit: Unit = _option("limiting", "name", "Behind a mesh: limiting or clip (ideal).")  # noqa: RUF009
     """Nonlinear unit behind every mesh."""
-    swing: float = 0.25
+    swing: float = _option(0.25, "rad", "Of the modulators that keep values; bits swing by half a wave.")
     """Swing of the modulators of kept values, in radians; those of decided bits swing by π/2."""
-    bias_error: float = 3e-3
+    bias_error: float = _option(3e-3, "share", "Of every bias.")
     """Relative error of every bias."""
-    gain_error: float = 3e-3
+    gain_error: float = _option(3e-3, "share", "Of every gain.")
     """Relative error of every gain."""
-    threshold_error: float = 0.01
+    threshold_error: float = _option(0.01, "share", "Of the distance between levels, at receivers.")
     """Error of every threshold of a receiver, as a share of the distance between levels."""
-    calibration: Calibration = "words"
+    calibration: Calibration = _option(  # noqa: RUF009
+        "words",
+        "name",
+        "What sets the chip: words (gains, biases), levels (gains, lanes, units), rows (gains), or none.",
+    )
     """How gains and biases are set on the fabricated chip."""
-    phase_error: float = 3e-3
+    phase_error: float = _option(3e-3, "rad", "Of every phase shifter of the meshes.")
     """Error of every phase shifter of the meshes, in radians."""
-    coupler_error: float = 0.01
+    coupler_error: float = _option(0.01, "rad", "Mixing angle of every coupler.")
     """Mixing-angle error of every coupler, in radians."""
-    loss_db: float = 0.1
+    loss_db: float = _option(0.1, "dB", "Of every interferometer.")
     """Loss of every interferometer, in dB."""
-    loss_spread_db: float = 0.0
+    loss_spread_db: float = _option(0.0, "dB", "Its standard deviation.")
     """Standard deviation of that loss, in dB."""
-    crossing_loss_db: float = 0.043
+    crossing_loss_db: float = _option(0.043, "dB", "Of every crossing of waveguides between the meshes.")
     """Loss of every crossing of waveguides between the meshes, in dB."""
-    thermal_crosstalk: float = 1e-3
+    thermal_crosstalk: float = _option(
+        1e-3, "share", "Of a heater's phase, to each nearest heater; 0 is cancelled.", name="crosstalk"
+    )
     """Share of a heater's phase that reaches each nearest heater, beyond what settings cancel."""
-    dac_bits: int = 8
+    dac_bits: int = _option(8, "bits", "Of the phase settings; 0 is continuous.")
     """Bits of the phase settings; 0 for continuous ones."""
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UnknownNameError(name, str(getattr(self, name)), choices)
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, str | bool) or value is None or field.name == "rin_db":
+        for name in (row.name for row in fields(self)):
+            value = getattr(self, name)
+            if isinstance(value, str | bool) or value is None or name == "rin_db":
                 continue
-            if not math.isfinite(value) or value < 0 or (value == 0 and field.name in _POSITIVE):
-                least = "more than 0" if field.name in _POSITIVE else "at least 0"
-                raise ConfigError(f"{field.name} = {value}: expected a finite number of {least}")
-            low, high, unit = RANGES.get(field.name, (-math.inf, math.inf, ""))
+            if not math.isfinite(value) or value < 0 or (value == 0 and name in _POSITIVE):
+                least = "more than 0" if name in _POSITIVE else "at least 0"
+                raise ConfigError(f"{name} = {value}: expected a finite number of {least}")
+            low, high, unit = RANGES.get(name, (-math.inf, math.inf, ""))
             if not low <= value <= high:
-                raise ConfigError(f"{field.name} = {value:g}: expected {low:g} to {high:g} {unit}")
+                raise ConfigError(f"{name} = {value:g}: expected {low:g} to {high:g} {unit}")
         if self.rin_db is not None and not -250 <= self.rin_db <= -80:
             raise ConfigError(f"rin_db = {self.rin_db}: expected -250 to -80 dB/Hz")
         if not 0 < self.swing <= LARGEST_SWING:
@@ -149,29 +158,27 @@ class Link:
         return NonIdealities(**{name: getattr(self, name) for name in _MESH})
 
 
-PARTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "mesh phases": {"phase_error": 0.0},
-        "phase settings": {"dac_bits": 0},
-        "crosstalk": {"thermal_crosstalk": 0.0},
-        "mesh couplers": {"coupler_error": 0.0},
-        "mesh loss": {"loss_db": 0.0, "loss_spread_db": 0.0},
-        "crossings": {"crossing_loss_db": 0.0},
-        "phase lock": {"phase_lock": 0.0},
-        "server power": {"power_error": 0.0},
-        "polarisation": {"polarisation": 0.0},
-        "skew": {"skew": 0.0},
-        "laser noise": {"rin_db": None},
-        "modulation": {"modulation": "field"},
-        "amplifier noise": {"amplifier_noise": False},
-        "shot noise": {"shot_noise": False},
-        "thermal noise": {"noise_density": 0.0},
-        "limiters": {"unit": "clip"},
-        "biases": {"bias_error": 0.0},
-        "gains": {"gain_error": 0.0},
-        "thresholds": {"threshold_error": 0.0},
-    }
-)
+PARTS: Mapping[str, Mapping[str, Any]] = {
+    "mesh phases": {"phase_error": 0.0},
+    "phase settings": {"dac_bits": 0},
+    "crosstalk": {"thermal_crosstalk": 0.0},
+    "mesh couplers": {"coupler_error": 0.0},
+    "mesh loss": {"loss_db": 0.0, "loss_spread_db": 0.0},
+    "crossings": {"crossing_loss_db": 0.0},
+    "phase lock": {"phase_lock": 0.0},
+    "server power": {"power_error": 0.0},
+    "polarisation": {"polarisation": 0.0},
+    "skew": {"skew": 0.0},
+    "laser noise": {"rin_db": None},
+    "modulation": {"modulation": "field"},
+    "amplifier noise": {"amplifier_noise": False},
+    "shot noise": {"shot_noise": False},
+    "thermal noise": {"noise_density": 0.0},
+    "limiters": {"unit": "clip"},
+    "biases": {"bias_error": 0.0},
+    "gains": {"gain_error": 0.0},
+    "thresholds": {"threshold_error": 0.0},
+}
 """The parts of a link that err, and the settings with which each is ideal."""
 
 
@@ -204,38 +211,36 @@ AMPLIFIER_LIMIT = 10 ** (17.24 / 10) * 1e-3
 """Saturated output power of a hybrid III-V/silicon optical amplifier, in watts: 17.24 dBm with 27 dB of gain and 540 mW
 of electrical power (from a summary of the paper)."""
 
-SOURCES: Mapping[str, str] = MappingProxyType(
-    {
-        "full_scale": "assumption: 3 mW, ten times what the row-gain network for 4 servers needs",
-        "path_loss_db": "assumption: couplers, modulator, connectors 9 to 12 dB, no margin (25 dB in compare-reducers)",
-        "modulation": "field amplitudes are what interferometers add; intensity is for comparison",
-        "rin_db": "DFB lasers: -145 to -155 dB/Hz (from memory, verify)",
-        "phase_lock": "optical injection phase-lock loops of DFB lasers: variance 0.003 rad² in 100 MHz (abstract)",
-        "power_error": "assumption: static levelling to 1 %",
-        "polarisation": "assumption: polarisation controllers that hold 0.05 rad",
-        "skew": "assumption: 0.03 symbols, 0.6 ps at 50 GBd; transitions are raised cosines one symbol long",
-        "gain": "electrical: homodyne units (photonics.nonlinear); optical: an amplifier behind every output",
-        "noise_figure_db": "semiconductor optical amplifiers: below 6.5 dB (Almae data sheet)",
-        "bandwidth": "assumption: 50 GHz of light for 50 GBd, that of amplifiers' noise alone",
-        "local_oscillator": "assumption: 1 mW a detector",
-        "responsivity": "assumption: 1 A/W",
-        "noise_density": "12.86 pA/√Hz, the receiver of the link budget (photonics.link_budget.SOURCES)",
-        "detector_bandwidth": "assumption: 35 GHz, 0.7 of 50 GBd; lasers' intensity noise fills it too",
-        "unit": "limiting: balanced detection, limiting amplifier, Mach-Zehnder at null (photonics.nonlinear)",
-        "swing": "assumption: 0.25 rad, a linear driver; the carrier is 12 dB above the signal",
-        "bias_error": "assumption: 0.3 %",
-        "gain_error": "assumption: 0.3 %",
-        "threshold_error": "assumption: 1 % of the distance between levels",
-        "calibration": "words: gains and biases are fitted to known words (photonics.link.calibration)",
-        "phase_error": "assumption: 3e-3 rad; about 5e-3 in Shen et al., Nature Photonics 11, 441 (2017)",
-        "coupler_error": "silicon: 0.01 to 0.02 rad (Bandyopadhyay et al., 2103.04993)",
-        "loss_db": "assumption: 0.1 dB an interferometer (0.1 to 0.3 from memory, verify)",
-        "loss_spread_db": "assumption: all interferometers lose alike",
-        "crossing_loss_db": "silicon, multimode interference: 0.043 dB (Johnson et al., Opt. Express 28, 12498 (2020))",
-        "thermal_crosstalk": "assumption: 1e-3 is left where settings cancel the rest",
-        "dac_bits": "assumption: 8 bits over a whole turn; 8 to 16 are built",
-    }
-)
+SOURCES: Mapping[str, str] = {
+    "full_scale": "assumption: 3 mW, ten times what the row-gain network for 4 servers needs",
+    "path_loss_db": "assumption: couplers, modulator, connectors 9 to 12 dB, no margin (25 dB in compare-reducers)",
+    "modulation": "field amplitudes are what interferometers add; intensity is for comparison",
+    "rin_db": "DFB lasers: -145 to -155 dB/Hz (from memory, verify)",
+    "phase_lock": "optical injection phase-lock loops of DFB lasers: variance 0.003 rad² in 100 MHz (abstract)",
+    "power_error": "assumption: static levelling to 1 %",
+    "polarisation": "assumption: polarisation controllers that hold 0.05 rad",
+    "skew": "assumption: 0.03 symbols, 0.6 ps at 50 GBd; transitions are raised cosines one symbol long",
+    "gain": "electrical: homodyne units (photonics.nonlinear); optical: an amplifier behind every output",
+    "noise_figure_db": "semiconductor optical amplifiers: below 6.5 dB (Almae data sheet)",
+    "bandwidth": "assumption: 50 GHz of light for 50 GBd, that of amplifiers' noise alone",
+    "local_oscillator": "assumption: 1 mW a detector",
+    "responsivity": "assumption: 1 A/W",
+    "noise_density": "12.86 pA/√Hz, the receiver of the link budget (photonics.link_budget.SOURCES)",
+    "detector_bandwidth": "assumption: 35 GHz, 0.7 of 50 GBd; lasers' intensity noise fills it too",
+    "unit": "limiting: balanced detection, limiting amplifier, Mach-Zehnder at null (photonics.nonlinear)",
+    "swing": "assumption: 0.25 rad, a linear driver; the carrier is 12 dB above the signal",
+    "bias_error": "assumption: 0.3 %",
+    "gain_error": "assumption: 0.3 %",
+    "threshold_error": "assumption: 1 % of the distance between levels",
+    "calibration": "words: gains and biases are fitted to known words (photonics.link.calibration)",
+    "phase_error": "assumption: 3e-3 rad; about 5e-3 in Shen et al., Nature Photonics 11, 441 (2017)",
+    "coupler_error": "silicon: 0.01 to 0.02 rad (Bandyopadhyay et al., 2103.04993)",
+    "loss_db": "assumption: 0.1 dB an interferometer (0.1 to 0.3 from memory, verify)",
+    "loss_spread_db": "assumption: all interferometers lose alike",
+    "crossing_loss_db": "silicon, multimode interference: 0.043 dB (Johnson et al., Opt. Express 28, 12498 (2020))",
+    "thermal_crosstalk": "assumption: 1e-3 is left where settings cancel the rest",
+    "dac_bits": "assumption: 8 bits over a whole turn; 8 to 16 are built",
+}
 """Source of each default of `Link`."""
 
 
@@ -244,19 +249,17 @@ SOURCES: Mapping[str, str] = MappingProxyType(
 # >>> read_options({"full-scale": "1mW", "phase-lock": "0.1rad", "rin": "-140dB/Hz"}).full_scale
 # 0.001
 
-_UNITS: Mapping[str, Mapping[str, float]] = MappingProxyType(
-    {
-        "rad": {"": 1.0, "rad": 1.0, "mrad": 1e-3},
-        "share": {"": 1.0, "%": 0.01},
-        "symbols": {"": 1.0, "T": 1.0, "symbols": 1.0},
-        "dB": {"": 1.0, "dB": 1.0},
-        "dB/Hz": {"": 1.0, "dB/Hz": 1.0, "dBc/Hz": 1.0},
-        "Hz": {"": 1.0, "Hz": 1.0, "MHz": 1e6, "GHz": 1e9},
-        "A/W": {"": 1.0, "A/W": 1.0},
-        "A/√Hz": {"": 1.0, "A/rtHz": 1.0, "pA/rtHz": 1e-12, "A/√Hz": 1.0, "pA/√Hz": 1e-12},
-        "bits": {"": 1.0, "bits": 1.0},
-    }
-)
+_UNITS: Mapping[str, Mapping[str, float]] = {
+    "rad": {"": 1.0, "rad": 1.0, "mrad": 1e-3},
+    "share": {"": 1.0, "%": 0.01},
+    "symbols": {"": 1.0, "T": 1.0, "symbols": 1.0},
+    "dB": {"": 1.0, "dB": 1.0},
+    "dB/Hz": {"": 1.0, "dB/Hz": 1.0, "dBc/Hz": 1.0},
+    "Hz": {"": 1.0, "Hz": 1.0, "MHz": 1e6, "GHz": 1e9},
+    "A/W": {"": 1.0, "A/W": 1.0},
+    "A/√Hz": {"": 1.0, "A/rtHz": 1.0, "pA/rtHz": 1e-12, "A/√Hz": 1.0, "pA/√Hz": 1e-12},
+    "bits": {"": 1.0, "bits": 1.0},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,46 +273,13 @@ class LinkOption:
     help: str
 
 
-OPTIONS: Mapping[str, LinkOption] = MappingProxyType(
-    {
-        "full-scale": LinkOption("full_scale", "W", "Power of a signal at full scale on the chip."),
-        "path-loss": LinkOption("path_loss_db", "dB", "From a server's laser to the chip, and from the chip to it."),
-        "modulation": LinkOption("modulation", "name", "What is proportional to the levels: field or intensity."),
-        "rin": LinkOption("rin_db", "dB/Hz", "Relative intensity noise of every laser; none for no noise."),
-        "phase-lock": LinkOption("phase_lock", "rad", "Phase of a lane's laser against the chip's."),
-        "power-error": LinkOption("power_error", "share", "Of the power of a server's lane."),
-        "polarisation": LinkOption("polarisation", "rad", "Angle of a lane's polarisation to the chip's."),
-        "skew": LinkOption("skew", "symbols", "Time of arrival of a lane's symbols."),
-        "gain": LinkOption("gain", "name", "What amplifies behind a mesh: electrical (homodyne units) or optical."),
-        "noise-figure": LinkOption("noise_figure_db", "dB", "Of the optical amplifiers."),
-        "bandwidth": LinkOption("bandwidth", "Hz", "Of the noise of optical amplifiers."),
-        "local-oscillator": LinkOption("local_oscillator", "W", "Power of every balanced detector's oscillator."),
-        "responsivity": LinkOption("responsivity", "A/W", "Of every photodiode."),
-        "noise-density": LinkOption("noise_density", "A/√Hz", "Input-referred noise of the electrical amplifiers."),
-        "detector-bandwidth": LinkOption(
-            "detector_bandwidth", "Hz", "Of every detector: of shot, thermal and lasers' noise."
-        ),
-        "unit": LinkOption("unit", "name", "Behind a mesh: limiting or clip (ideal)."),
-        "swing": LinkOption("swing", "rad", "Of the modulators that keep values; bits swing by half a wave."),
-        "bias-error": LinkOption("bias_error", "share", "Of every bias."),
-        "gain-error": LinkOption("gain_error", "share", "Of every gain."),
-        "threshold-error": LinkOption("threshold_error", "share", "Of the distance between levels, at receivers."),
-        "calibration": LinkOption(
-            "calibration",
-            "name",
-            "What sets the chip: words (gains, biases), levels (gains, lanes, units), rows (gains), or none.",
-        ),
-        "phase-error": LinkOption("phase_error", "rad", "Of every phase shifter of the meshes."),
-        "coupler-error": LinkOption("coupler_error", "rad", "Mixing angle of every coupler."),
-        "loss": LinkOption("loss_db", "dB", "Of every interferometer."),
-        "loss-spread": LinkOption("loss_spread_db", "dB", "Its standard deviation."),
-        "crossing-loss": LinkOption("crossing_loss_db", "dB", "Of every crossing of waveguides between the meshes."),
-        "crosstalk": LinkOption(
-            "thermal_crosstalk", "share", "Of a heater's phase, to each nearest heater; 0 is cancelled."
-        ),
-        "dac-bits": LinkOption("dac_bits", "bits", "Of the phase settings; 0 is continuous."),
-    }
-)
+OPTIONS: Mapping[str, LinkOption] = {
+    row.metadata["name"] or row.name.removesuffix("_db").replace("_", "-"): LinkOption(
+        row.name, row.metadata["unit"], row.metadata["help"]
+    )
+    for row in fields(Link)
+    if row.metadata
+}
 """Options by name, in the order of the light."""
 
 

@@ -20,22 +20,30 @@ from numpy.typing import NDArray
 
 from lightloom.core.arrays import Codes, Float32s, Floats, Ints, Mask
 from lightloom.core.results import Document
-from lightloom.photonics.averaging.averagers import check_shape
+from lightloom.photonics.averaging.averagers import in_chunks
 from lightloom.photonics.averaging.function import (
     LEVELS,
     AveragingFunction,
     check_codes,
+    digits,
     points_of_servers,
     symbols_for,
 )
-from lightloom.photonics.averaging.mapped import MappedAverager, Part, map_averager, output_factors, set_levels
+from lightloom.photonics.averaging.mapped import (
+    MappedAverager,
+    Part,
+    guide_crossings,
+    map_averager,
+    output_factors,
+    set_levels,
+)
 from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork, light_biases, light_units
 from lightloom.photonics.detection import homodyne_variance
 from lightloom.photonics.devices import NonIdealities, amplifier_noise
 from lightloom.photonics.link.settings import AMPLIFIER_LIMIT, Calibration, Link
 from lightloom.photonics.meshes.disturb import disturb
 from lightloom.photonics.meshes.mapping import BALANCED, MeshMapping, decibels
-from lightloom.photonics.nonlinear import LimitingHomodyne
+from lightloom.photonics.nonlinear import linear_height
 
 # Senders: levels of PAM4 to fields at the chip.
 #
@@ -61,13 +69,6 @@ class Senders:
         power, angle, late = rng.normal(size=(3, servers, signals))
         amplitude = np.sqrt(np.maximum(1 + link.power_error * power, 0.0)) * np.cos(link.polarisation * angle)
         return cls(amplitude, np.clip(link.skew * late, -1.0, 1.0))
-
-
-def digits(codes: Ints, bits: int) -> Float32s:
-    """Return the PAM4 levels 0 to 3 of codes: [..., signals, words] of [..., words], most significant first."""
-    count = symbols_for(bits)
-    shifts = 2 * np.arange(count - 1, -1, -1, dtype=np.int64)[:, None]
-    return ((codes[..., None, :] >> shifts) & (LEVELS - 1)).astype(np.float32)
 
 
 def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -167,8 +168,7 @@ class Units:
         arguments /= self.ceilings[:, None]
         np.minimum(arguments, 1, out=arguments)
         swings = np.where(self.decides, math.pi / 2, link.swing).astype(np.float32)[:, None]
-        kept = LimitingHomodyne(full_scale=link.full_scale, swing=link.swing)
-        heights = np.where(self.decides, 1.0, kept.height).astype(np.float32)[:, None]
+        heights = np.where(self.decides, 1.0, linear_height(link.swing)).astype(np.float32)[:, None]
         return np.asarray(self.ceilings[:, None] * heights * np.sin(swings * arguments), np.float32)
 
 
@@ -177,8 +177,7 @@ def sent_on(outputs: NDArray[np.float32], link: Link) -> NDArray[np.float32]:
     limited = np.clip(outputs, -1, 1)
     if link.unit == "clip":
         return limited
-    kept = LimitingHomodyne(full_scale=link.full_scale, swing=link.swing)
-    return np.asarray(kept.height * np.sin(np.float32(link.swing) * limited), np.float32)
+    return np.asarray(linear_height(link.swing) * np.sin(np.float32(link.swing) * limited), np.float32)
 
 
 def units_of(network: LayeredNetwork, function: AveragingFunction, light_units: tuple[float, ...]) -> list[Units]:
@@ -416,7 +415,7 @@ class FabricatedLink:
         meshes, errors = self.stream("meshes"), link.non_idealities
         mapped = chip.mapped
         matrices = [fabricated(part, errors, meshes) for part in mapped.matrices]
-        *before, behind = [10 ** (-link.crossing_loss_db / 20 * counts) for counts in mapped.guide_crossings]
+        *before, behind = [10 ** (-link.crossing_loss_db / 20 * counts) for counts in guide_crossings(mapped.matrices)]
         entry, *passive = [matrix * losses for matrix, losses in zip(matrices, before, strict=True)]
         passive[-1] = behind[:, None] * passive[-1]
         targets = [*mapped.layers.target_matrices, mapped.targets["T"]]
@@ -549,8 +548,8 @@ def light(chip: Chip, link: Link, peaks: Mapping[str, float], raised: float = 1.
     outputs = len(chip.mapped.layers.matrices[-1].gains) if link.gain == "electrical" else 0
     limiting = link.unit == "limiting"
     decided = sum(int(units.decides.sum()) for units in chip.units) if limiting else hidden + outputs
-    kept = LimitingHomodyne(full_scale=link.full_scale, swing=link.swing if limiting else math.pi / 2)
-    carriers = raised * (decided * link.full_scale + (hidden + outputs - decided) * kept.carrier)
+    kept = linear_height(link.swing) if limiting else 1.0
+    carriers = raised * (decided * link.full_scale + (hidden + outputs - decided) * (link.full_scale * kept**2))
     watts = {place: power * link.full_scale for place, power in peaks.items()}
     largest = max(watts, key=lambda place: watts[place])
     return {
@@ -605,10 +604,9 @@ class LinkAverager:
 
     def __call__(self, codes: Codes) -> Ints:
         """Return the mean codes (n,) that the first server receives for codes (servers, n)."""
-        check_shape(codes, self.servers)
-        values = check_codes(codes, self.bits)
-        received = np.empty(values.shape[1], np.int64)
-        for start in range(0, values.shape[1], _AT_ONCE):
-            chunk = slice(start, start + _AT_ONCE)
-            received[chunk] = self.made.receive(values[:, chunk], self.rng)[0]
+        return in_chunks(codes, self.servers, self._average, _AT_ONCE)
+
+    def _average(self, codes: Codes) -> Ints:
+        """Return the mean codes (n,) that the first server receives for one chunk of codes."""
+        received: Ints = self.made.receive(check_codes(codes, self.bits), self.rng)[0]
         return received

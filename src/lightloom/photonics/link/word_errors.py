@@ -10,7 +10,7 @@ import numpy as np
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.results import Document
 from lightloom.photonics.averaging.averagers import IdealAverager
-from lightloom.photonics.link.settings import RANGES, Link, erring, only, without
+from lightloom.photonics.link.settings import PARTS, RANGES, Link, erring, only, without
 from lightloom.photonics.link.simulate import Chip, FabricatedLink, draw_words
 
 # Intervals of word error rates: Clopper-Pearson over words, bootstrap over fabrications.
@@ -147,21 +147,10 @@ ENOUGH = 50
 """Wrong words from which parts can be compared."""
 FACTORS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0)
 """Factors by which errors are enlarged, in turn."""
-_SPREADS = (
-    "phase_lock",
-    "power_error",
-    "polarisation",
-    "skew",
-    "bias_error",
-    "gain_error",
-    "threshold_error",
-    "phase_error",
-    "coupler_error",
-    "loss_db",
-    "loss_spread_db",
-    "crossing_loss_db",
-    "thermal_crosstalk",
-)
+_SPREADS = {name for settings in PARTS.values() for name, least in settings.items() if isinstance(least, float)} - {
+    "noise_density"
+}
+"""Fields of a link that are spreads or losses, which grow in proportion; noise grows as full scale falls."""
 
 
 def enlarged(link: Link, factor: float) -> Link:

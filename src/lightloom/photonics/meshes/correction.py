@@ -9,7 +9,7 @@ reach. Large Haar-random meshes have more MZIs near the cross state, so their re
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from lightloom.photonics.devices import bar_and_cross
 from lightloom.photonics.meshes.disturb import (
     Disturbed,
     DisturbedBlocks,
-    DisturbedMatrix,
     DisturbedMesh,
     Wiring,
     heat_from_neighbours,
@@ -29,7 +28,7 @@ from lightloom.photonics.meshes.disturb import (
 from lightloom.photonics.meshes.mesh import Mesh
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,25 +55,11 @@ def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike, *, real: bool = Fal
         raise ConfigError(f"coupler errors of shapes {alpha.shape} and {beta.shape}: expected {mesh.mzis} of each")
     if not (np.isfinite(alpha).all() and np.isfinite(beta).all()):
         raise ConfigError("coupler errors: expected finite angles in radians")
-    bar_power = np.sin(mesh.theta / 2) ** 2
-    half, outside = within_reach(bar_power, alpha, beta)
-    straight, across = bar_and_cross(half, alpha, beta)
-    port_phases = np.angle(straight), np.angle(across)
-    if real:
-        half = np.where(outside, mesh.theta / 2, half)
-        port_phases = np.where(outside, 0.0, port_phases[0]), np.where(outside, 0.0, port_phases[1])
-    phi, pending = pass_phases_on(wiring_of(mesh), (mesh.theta, mesh.phi), half, *port_phases)
-    return Correction(
-        mesh=Mesh(
-            kind=mesh.kind,
-            inputs=mesh.inputs,
-            outputs=mesh.outputs,
-            theta=2 * half,
-            phi=phi,
-            output_phases=(mesh.output_phases + pending[: mesh.outputs]) % (2 * np.pi),
-        ),
-        out_of_reach=int(outside.sum()),
-    )
+    half, added, outside = splittings(mesh.theta / 2, np.sin(mesh.theta / 2) ** 2, np.stack([alpha, beta]), real)
+    phi, pending = pass_phases_on(wiring_of(mesh), mesh.phases, half, added)
+    output_phases = (mesh.output_phases + pending[: mesh.outputs]) % (2 * np.pi)
+    settings = replace(mesh, theta=2 * half, phi=phi, output_phases=output_phases)
+    return Correction(mesh=settings, out_of_reach=int(outside.sum()))
 
 
 def cancel_crosstalk(mesh: Mesh, share: float) -> Mesh:
@@ -86,21 +71,15 @@ def cancel_crosstalk(mesh: Mesh, share: float) -> Mesh:
     Raises:
         ConfigError: the share is outside [0, 0.1]; beyond, an additional 2π may not suffice.
     """
-    theta, phi = without_crosstalk(mesh.theta, mesh.phi, neighbours(mesh.layout), share)
+    theta, phi = without_crosstalk(mesh.phases, neighbours(mesh.layout), share)
     return replace(mesh, theta=theta, phi=phi)
 
 
-def without_crosstalk(
-    wanted_theta: NDArray[np.float64],
-    wanted_phi: NDArray[np.float64],
-    beside: Mask,
-    share: float,
-    efficiencies: tuple[Floats | float, Floats | float] = (1.0, 1.0),
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return settings of θ and φ that cancel crosstalk; MZIs k and k + 1 are neighbours where ``beside[k]`` is true.
+def without_crosstalk(wanted: Floats, beside: Mask, share: float, efficiencies: Floats | float = 1.0) -> Floats:
+    """Return settings of θ and φ, [2, mzis], for which ``wanted`` ones act in spite of crosstalk.
 
-    ``efficiencies`` are the phases of the heaters of θ and φ relative to their commands. ``share`` of every phase
-    appears in each nearest heater.
+    MZIs k and k + 1 are neighbours where ``beside[k]`` is true. ``efficiencies`` are the phases of the heaters relative
+    to their commands. ``share`` of every phase appears in each nearest heater.
 
     Raises:
         ConfigError: the share is outside [0, 0.1].
@@ -109,85 +88,75 @@ def without_crosstalk(
         raise ConfigError(f"share={share}: expected 0 to 0.1")
     turn = 2 * np.pi
     most = 6 * share * turn  # at most three heaters are near, and no setting exceeds two turns
-    theta, phi = (
-        np.where(phases % turn < most, phases % turn + turn, phases % turn) for phases in (wanted_theta, wanted_phi)
-    )
-    of_theta, of_phi = efficiencies
-    theta_settings, phi_settings = theta / of_theta, phi / of_phi
+    phases = wanted % turn
+    phases = np.where(phases < most, phases + turn, phases)
+    settings = phases / efficiencies
     for _ in range(60):  # a contraction by 3 · share
-        theta_heat, phi_heat = heat_from_neighbours(theta_settings, phi_settings, beside)
-        theta_settings, phi_settings = (theta - share * theta_heat) / of_theta, (phi - share * phi_heat) / of_phi
-    return theta_settings, phi_settings
+        settings = (phases - share * heat_from_neighbours(settings, beside)) / efficiencies
+    return settings
 
 
-def corrected(disturbed: Disturbed, *, real: bool = False) -> Disturbed:
+def corrected(disturbed: Disturbed, *, real: bool = False) -> Any:
     """Correct the phases of fabricated devices, those of Σ included, for coupler errors and thermal crosstalk.
 
-    Phase errors, loss, rounding by the DAC and detector noise remain. ``real`` is that of :func:`correct`.
+    Phase errors, loss, rounding by the DAC and detector noise remain. ``real`` is that of :func:`correct`. The result
+    is of the type of ``disturbed``.
 
     Raises:
         ConfigError: the thermal crosstalk exceeds 0.1.
     """
-    if isinstance(disturbed, DisturbedMesh):
-        fabrication = disturbed.fabrication
-        corrected_mesh = correct(disturbed.mesh, fabrication.first, fabrication.second, real=real).mesh
-        return replace(disturbed, mesh=cancel_crosstalk(corrected_mesh, disturbed.non_idealities.thermal_crosstalk))
+    share = disturbed.non_idealities.thermal_crosstalk
     if isinstance(disturbed, DisturbedBlocks):
-        return replace(disturbed, blocks=tuple(_corrected_matrix(block, real) for block in disturbed.blocks))
-    return _corrected_matrix(disturbed, real)
-
-
-def _corrected_matrix(disturbed: DisturbedMatrix, real: bool) -> DisturbedMatrix:
-    """Return a matrix on fabricated devices with the phases of both meshes and of Σ corrected, see `corrected`."""
-    fabrication, share = disturbed.attenuators, disturbed.non_idealities.thermal_crosstalk
-    half, outside = within_reach(disturbed.mapped.attenuations**2, fabrication.first, fabrication.second)
-    port_phase = np.angle(bar_and_cross(half, fabrication.first, fabrication.second)[0])
-    if real:
-        half, port_phase = (
-            np.where(outside, np.arcsin(disturbed.mapped.attenuations), half),
-            np.where(outside, 0.0, port_phase),
-        )
-    theta, phi = 2 * half, (-np.pi / 2 - half - port_phase) % (2 * np.pi)
-    beside = np.ones(max(theta.size - 1, 0), np.bool_)
-    input_mesh = corrected(disturbed.input_mesh, real=real)
-    output_mesh = disturbed.output_mesh and corrected(disturbed.output_mesh, real=real)
-    assert isinstance(input_mesh, DisturbedMesh)
-    assert output_mesh is None or isinstance(output_mesh, DisturbedMesh)
+        return replace(disturbed, blocks=tuple(corrected(block, real=real) for block in disturbed.blocks))
+    if isinstance(disturbed, DisturbedMesh):
+        corrected_mesh = correct(disturbed.mesh, *disturbed.fabrication.couplers, real=real).mesh
+        return replace(disturbed, mesh=cancel_crosstalk(corrected_mesh, share))
+    sigma = disturbed.mapped.attenuations
+    half, added, _ = splittings(np.arcsin(sigma), sigma**2, disturbed.attenuators.couplers, real)
+    phases = np.stack([2 * half, (-np.pi / 2 - half - added[0]) % (2 * np.pi)])
+    beside = np.ones(max(half.size - 1, 0), np.bool_)
     return replace(
         disturbed,
-        input_mesh=input_mesh,
-        output_mesh=output_mesh,
-        attenuator_phases=without_crosstalk(theta, phi, beside, share),
+        input_mesh=corrected(disturbed.input_mesh, real=real),
+        output_mesh=disturbed.output_mesh and corrected(disturbed.output_mesh, real=real),
+        attenuator_phases=without_crosstalk(phases, beside, share),
     )
 
 
-def within_reach(
-    bar_power: NDArray[np.float64], alpha: NDArray[np.float64], beta: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def splittings(wanted: Floats, bar_power: Floats, couplers: Floats, real: bool) -> tuple[Floats, Floats, Mask]:
+    """Return the splittings that MZIs with unequal couplers have instead of ``wanted`` ones.
+
+    These are θ/2 [mzis], the phases that the couplers add to the bar and to the cross amplitude [2, mzis], and where
+    the splitting is out of reach; with ``real``, MZIs out of reach keep their θ. ``wanted`` are θ/2 of ideal devices,
+    ``bar_power`` their bar powers, ``couplers`` [2, mzis] the errors of both couplers.
+    """
+    half, outside = within_reach(bar_power, couplers)
+    added = np.asarray(np.angle(bar_and_cross(half, *couplers)), np.float64)
+    if real:
+        half, added = np.where(outside, wanted, half), np.where(outside, 0.0, added)
+    return half, added, outside
+
+
+def within_reach(bar_power: Floats, couplers: Floats) -> tuple[Floats, Mask]:
     """Return θ/2 for the bar power nearest to ``bar_power``, and where the couplers cannot reach it.
 
-    Bar powers are shares from 0 to 1; θ/2 lies in [0, π/2]. ``alpha`` and ``beta`` are the errors of the two couplers
+    Bar powers are shares from 0 to 1; θ/2 lies in [0, π/2]. ``couplers`` [2, mzis] are the errors of the two couplers
     in radians.
     """
+    alpha, beta = couplers
     least, most = np.sin(alpha + beta) ** 2, np.cos(beta - alpha) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(most > least, (bar_power - least) / (most - least), 0.0)
     return np.arcsin(np.sqrt(np.clip(share, 0, 1))), (share < -1e-12) | (share > 1 + 1e-12)
 
 
-def pass_phases_on(
-    wiring: Wiring,
-    wanted: tuple[NDArray[np.float64], NDArray[np.float64]],
-    half: NDArray[np.float64],
-    straight: NDArray[np.float64],
-    across: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def pass_phases_on(wiring: Wiring, wanted: Floats, half: Floats, added: Floats) -> tuple[Floats, Floats]:
     """Return φ of every MZI and the phases left on every waveguide, so that every column agrees with the ideal one.
 
-    ``wanted`` are θ and φ of ideal devices, ``half`` is θ/2 as set, ``straight`` and ``across`` are the phases that
+    ``wanted`` [2, mzis] are θ and φ of ideal devices, ``half`` is θ/2 as set, ``added`` [2, mzis] are the phases that
     unequal couplers add to the bar and cross amplitudes.
     """
-    theta, ideal_phi = wanted
+    (theta, ideal_phi), (straight, across) = wanted, added
     pending = np.zeros(wiring.size)
     phi = np.empty(wiring.devices)
     for k in wiring.slices:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,50 +24,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabrication:
-    """Errors of the devices of a mesh; they do not change when phases are set."""
+    """Errors of the devices of a mesh, or of several meshes [..., mzis]; they do not change when phases are set."""
 
-    theta_error: NDArray[np.float64]
-    """Error of each θ, in radians."""
-    phi_error: NDArray[np.float64]
-    """Error of each φ, in radians."""
-    output_error: NDArray[np.float64]
-    """Error of each output phase, in radians."""
-    first: NDArray[np.float64]
-    """Mixing-angle error of each MZI's first coupler, in radians."""
-    second: NDArray[np.float64]
-    """Mixing-angle error of each MZI's second coupler, in radians."""
-    transmission: NDArray[np.float64]
-    """Power transmission of each MZI."""
-    theta_efficiency: NDArray[np.float64]
-    """Phase of each θ heater relative to its command."""
-    phi_efficiency: NDArray[np.float64]
-    """Phase of each φ heater relative to its command."""
+    phase_errors: Floats
+    """Errors of each θ and of each φ, in radians, [..., 2, mzis]."""
+    output_error: Floats
+    """Error of each output phase, in radians, [..., outputs]."""
+    couplers: Floats
+    """Mixing-angle errors of each MZI's first and second coupler, in radians, [..., 2, mzis]."""
+    transmission: Floats
+    """Power transmission of each MZI, [..., mzis]."""
+    efficiencies: Floats
+    """Phases of each θ heater and of each φ heater relative to their commands, [..., 2, mzis]."""
 
 
 def fabricate(
     shape: int | tuple[int, int], outputs: int, non_idealities: NonIdealities, rng: np.random.Generator
 ) -> Fabrication:
-    """Draw the devices of one mesh of ``shape`` MZIs, or of [fabrications, MZIs].
-
-    Errors of the ``outputs`` output phases are [outputs], or [fabrications, outputs]; all others have the shape of the
-    MZIs.
-    """
+    """Draw the devices of one mesh of ``shape`` MZIs, or of [fabrications, MZIs], with ``outputs`` output phases."""
     sizes = np.atleast_1d(shape)
-    theta, phi, first, second, spread = rng.normal(size=(5, *sizes))
-    loss = np.maximum(non_idealities.loss_db + non_idealities.loss_spread_db * spread, 0.0)
-    efficiencies = np.ones((2, *sizes))
+    drawn = rng.normal(size=(5, *sizes))
+    phases, couplers = (np.stack(list(pair), axis=-2) for pair in (drawn[:2], drawn[2:4]))
+    loss = np.maximum(non_idealities.loss_db + non_idealities.loss_spread_db * drawn[4], 0.0)
+    efficiencies = np.ones_like(phases)
     if non_idealities.heater_spread:
         # From a stream that no other error is drawn from.
-        efficiencies += non_idealities.heater_spread * rng.spawn(1)[0].normal(size=efficiencies.shape)
+        spread = rng.spawn(1)[0].normal(size=(2, *sizes))
+        efficiencies += non_idealities.heater_spread * np.moveaxis(spread, 0, -2)
     return Fabrication(
-        theta_error=non_idealities.phase_error * theta,
-        phi_error=non_idealities.phase_error * phi,
+        phase_errors=non_idealities.phase_error * phases,
         output_error=non_idealities.phase_error * rng.normal(size=(*sizes[:-1], outputs)),
-        first=non_idealities.coupler_error * first,
-        second=non_idealities.coupler_error * second,
+        couplers=non_idealities.coupler_error * couplers,
         transmission=10 ** (-loss / 10),
-        theta_efficiency=efficiencies[0],
-        phi_efficiency=efficiencies[1],
+        efficiencies=efficiencies,
     )
 
 
@@ -84,19 +73,13 @@ class DisturbedMesh:
     fabrication: Fabrication
 
     def __post_init__(self) -> None:
-        if self.fabrication.first.size != self.mesh.mzis:
-            raise ConfigError(f"{self.fabrication.first.size} devices for a mesh of {self.mesh.mzis} MZIs")
-
-    @property
-    def inputs(self) -> int:
-        """Number of input modes."""
-        return self.mesh.inputs
+        if self.fabrication.transmission.size != self.mesh.mzis:
+            raise ConfigError(f"{self.fabrication.transmission.size} devices for a mesh of {self.mesh.mzis} MZIs")
 
     @cached_property
     def devices(self) -> NDArray[np.complex128]:
         """Transfer matrices of the MZIs, [mzis, 2, 2]."""
-        beside = neighbours(self.mesh.layout)
-        return disturbed_devices(self.mesh.theta, self.mesh.phi, beside, self.non_idealities, self.fabrication)
+        return disturbed_devices(self.mesh.phases, neighbours(self.mesh.layout), self.non_idealities, self.fabrication)
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
         """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
@@ -105,7 +88,7 @@ class DisturbedMesh:
 
     def matrix(self) -> NDArray[np.complex128]:
         """Return the matrix that is implemented; with loss it is not unitary."""
-        return self.propagate(np.eye(self.inputs))
+        return self.propagate(np.eye(self.mesh.inputs))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,8 +98,8 @@ class DisturbedMatrix:
     mapped: MappedMatrix
     non_idealities: NonIdealities
     input_mesh: DisturbedMesh
-    attenuator_phases: tuple[NDArray[np.float64], NDArray[np.float64]]
-    """Settings of θ and φ of the MZIs of Σ."""
+    attenuator_phases: Floats
+    """Settings of θ and φ of the MZIs of Σ, [2, mzis]."""
     attenuators: Fabrication
     output_mesh: DisturbedMesh | None
 
@@ -127,7 +110,8 @@ class DisturbedMatrix:
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
         """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
-        return self.mapped.behind(self.input_mesh.propagate(fields), self.column, self.output_mesh)
+        behind = self.output_mesh.propagate if self.output_mesh else None
+        return self.mapped.behind(self.input_mesh.propagate(fields), self.column, behind)
 
     def matrix(self) -> NDArray[np.complex128]:
         """Return the matrix that is implemented."""
@@ -146,61 +130,48 @@ class DisturbedBlocks:
         """Return the matrix that is implemented."""
         return self.mapped.joined([block.matrix() for block in self.blocks])
 
-    def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
-        return np.asarray(np.tensordot(self.matrix(), np.asarray(fields), 1))
 
-
+Ideal = Mesh | MappedMatrix | MappedBlocks
 Disturbed = DisturbedMesh | DisturbedMatrix | DisturbedBlocks
 """A fabricated mesh, or set of meshes, that implements a matrix."""
 
 
-@overload
-def disturb(ideal: Mesh, non_idealities: NonIdealities, rng: np.random.Generator) -> DisturbedMesh: ...
-@overload
-def disturb(ideal: MappedMatrix, non_idealities: NonIdealities, rng: np.random.Generator) -> DisturbedMatrix: ...
-@overload
-def disturb(ideal: MappedBlocks, non_idealities: NonIdealities, rng: np.random.Generator) -> DisturbedBlocks: ...
-def disturb(
-    ideal: Mesh | MappedMatrix | MappedBlocks, non_idealities: NonIdealities, rng: np.random.Generator
-) -> Disturbed:
-    """Draw the devices of a mesh or of mapped meshes, and return the same phases on them.
+def disturb(ideal: Ideal, non_idealities: NonIdealities, rng: np.random.Generator) -> Any:
+    """Draw the devices of a mesh or of mapped meshes, and return the same phases on them, see `on_devices`."""
+
+    def drawn(phases: Floats, output_phases: Floats, _: int) -> Fabrication:
+        return fabricate(phases.shape[1], output_phases.size, non_idealities, rng)
+
+    return on_devices(ideal, non_idealities, drawn)
+
+
+def on_devices(
+    ideal: Ideal,
+    non_idealities: NonIdealities,
+    fabrication: Callable[[Floats, Floats, int], Fabrication],
+    place: int = 0,
+) -> Any:
+    """Return the phases of a mesh or of mapped meshes on devices that err.
 
     A `Mesh` gives a `DisturbedMesh`, a `MappedMatrix` a `DisturbedMatrix`, `MappedBlocks` give `DisturbedBlocks`.
+    ``fabrication`` returns the devices for phases [2, mzis], output phases (none for Σ) and a place: that of V† is
+    ``place`` and three more in every further block; Σ and U follow it.
     """
     if isinstance(ideal, Mesh):
-        return DisturbedMesh(
-            mesh=ideal,
-            non_idealities=non_idealities,
-            fabrication=fabricate(ideal.mzis, ideal.outputs, non_idealities, rng),
-        )
+        devices = fabrication(ideal.phases, ideal.output_phases, place)
+        return DisturbedMesh(mesh=ideal, non_idealities=non_idealities, fabrication=devices)
     if isinstance(ideal, MappedBlocks):
-        return DisturbedBlocks(
-            mapped=ideal,
-            non_idealities=non_idealities,
-            blocks=tuple(disturb(block, non_idealities, rng) for block in ideal.blocks),
-        )
-    attenuators = fabricate(ideal.attenuations.size, 0, non_idealities, rng)
+        blocks = (on_devices(block, non_idealities, fabrication, place + 3 * n) for n, block in enumerate(ideal.blocks))
+        return DisturbedBlocks(mapped=ideal, non_idealities=non_idealities, blocks=tuple(blocks))
+    attenuators, output = fabrication(ideal.attenuator_phases, np.zeros(0), place + 1), ideal.output_mesh
     return DisturbedMatrix(
         mapped=ideal,
         non_idealities=non_idealities,
-        input_mesh=disturb(ideal.input_mesh, non_idealities, rng),
+        input_mesh=on_devices(ideal.input_mesh, non_idealities, fabrication, place),
         attenuator_phases=ideal.attenuator_phases,
         attenuators=attenuators,
-        output_mesh=disturb(ideal.output_mesh, non_idealities, rng) if ideal.output_mesh else None,
+        output_mesh=None if output is None else on_devices(output, non_idealities, fabrication, place + 2),
     )
-
-
-def detect(
-    fields: ArrayLike, non_idealities: NonIdealities, rng: np.random.Generator, full_scale: float | None = None
-) -> NDArray[np.float64]:
-    """Return coherently detected fields: their real parts with detector noise.
-
-    The noise is relative to the amplitude ``full_scale``, by default the largest of these fields.
-    """
-    real_parts = np.real(np.asarray(fields))
-    scale = float(np.abs(real_parts).max(initial=0.0)) if full_scale is None else full_scale
-    return np.asarray(real_parts + non_idealities.detector_noise * scale * rng.normal(size=real_parts.shape))
 
 
 def quantised(phases: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
@@ -211,19 +182,16 @@ def quantised(phases: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
     return np.asarray(np.round(phases / step) * step)
 
 
-def heat_from_neighbours(
-    theta: NDArray[np.float64], phi: NDArray[np.float64], beside: Mask
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the sum of the phases of the nearest heaters, for every θ and every φ, [..., mzis].
+def heat_from_neighbours(phases: Floats, beside: Mask) -> Floats:
+    """Return the sum of the phases of the nearest heaters, for every θ and every φ, [..., 2, mzis].
 
     These are the other heater of the same MZI and the same heaters of neighbouring MZIs. MZIs k and k + 1 are
     neighbours in a column where ``beside[k]`` is true.
     """
-    theta_heat, phi_heat = phi.copy(), theta.copy()
-    for own, warm in ((theta, theta_heat), (phi, phi_heat)):
-        warm[..., 1:] += own[..., :-1] * beside
-        warm[..., :-1] += own[..., 1:] * beside
-    return theta_heat, phi_heat
+    heat = phases[..., ::-1, :].copy()
+    heat[..., 1:] += phases[..., :-1] * beside
+    heat[..., :-1] += phases[..., 1:] * beside
+    return heat
 
 
 def neighbours(mesh_layout: Layout) -> NDArray[np.bool_]:
@@ -232,40 +200,30 @@ def neighbours(mesh_layout: Layout) -> NDArray[np.bool_]:
 
 
 def disturbed_devices(
-    theta: NDArray[np.float64],
-    phi: NDArray[np.float64],
-    beside: Mask,
-    non_idealities: NonIdealities,
-    fabrication: Fabrication,
+    phases: Floats, beside: Mask, non_idealities: NonIdealities, fabrication: Fabrication
 ) -> NDArray[np.complex128]:
-    """Return the transfer matrices [mzis, 2, 2] of devices with settings ``theta`` and ``phi`` in radians.
+    """Return the transfer matrices [..., mzis, 2, 2] of devices set to ``phases`` [2, mzis], θ and φ in radians.
 
     ``beside`` [mzis - 1] says which next device is near enough to be heated (:func:`neighbours`).
     """
-    theta, phi = quantised(theta, non_idealities.dac_bits), quantised(phi, non_idealities.dac_bits)
-    theta_heat, phi_heat = heat_from_neighbours(theta, phi, beside)
-    return mzi(
-        fabrication.theta_efficiency * theta + non_idealities.thermal_crosstalk * theta_heat + fabrication.theta_error,
-        fabrication.phi_efficiency * phi + non_idealities.thermal_crosstalk * phi_heat + fabrication.phi_error,
-        first=fabrication.first,
-        second=fabrication.second,
-        transmission=fabrication.transmission,
-    )
+    settings = quantised(phases, non_idealities.dac_bits)
+    heat = non_idealities.thermal_crosstalk * heat_from_neighbours(settings, beside)
+    acting = fabrication.efficiencies * settings + heat + fabrication.phase_errors
+    first, second = fabrication.couplers[..., 0, :], fabrication.couplers[..., 1, :]
+    return mzi(acting[..., 0, :], acting[..., 1, :], first=first, second=second, transmission=fabrication.transmission)
 
 
-def attenuations(
-    phases: tuple[NDArray[np.float64], NDArray[np.float64]], non_idealities: NonIdealities, fabrication: Fabrication
-) -> NDArray[np.complex128]:
+def attenuations(phases: Floats, non_idealities: NonIdealities, fabrication: Fabrication) -> NDArray[np.complex128]:
     """Return the amplitude transmissions [..., mzis] of the MZIs of Σ, each next to the one before, set to θ and φ."""
-    beside = np.ones(max(phases[0].size - 1, 0), np.bool_)
-    return disturbed_devices(*phases, beside, non_idealities, fabrication)[..., 0, 0]
+    beside = np.ones(max(phases.shape[1] - 1, 0), np.bool_)
+    return disturbed_devices(phases, beside, non_idealities, fabrication)[..., 0, 0]
 
 
 # Many fabrications of a matrix at once: the distributions of `disturb`, drawn in another order.
 
 
 def fabricated_matrices(
-    part: Mesh | MappedMatrix | MappedBlocks, non_idealities: NonIdealities, rng: np.random.Generator, count: int
+    part: Ideal, non_idealities: NonIdealities, rng: np.random.Generator, count: int
 ) -> NDArray[np.complex128]:
     """Return the matrices that ``count`` fabrications implement, [count, outputs, inputs].
 
@@ -291,7 +249,7 @@ def _mesh_matrices(
     """Return matrices [count, outputs, inputs], column by column of MZIs."""
     place = mesh.layout
     fabrication = fabricate((count, mesh.mzis), mesh.outputs, non_idealities, rng)
-    devices = disturbed_devices(mesh.theta, mesh.phi, neighbours(place), non_idealities, fabrication)
+    devices = disturbed_devices(mesh.phases, neighbours(place), non_idealities, fabrication)
     fields = np.zeros((count, place.size, mesh.inputs), np.complex128)
     fields[:, np.arange(mesh.inputs), np.arange(mesh.inputs)] = 1.0
     ends = np.searchsorted(place.columns, np.arange(place.depth + 1))
@@ -361,83 +319,64 @@ def wiring_of(ideal: Mesh | MappedMatrix) -> Wiring:
             beside=neighbours(place),
             output_modes=np.arange(ideal.outputs),
         )
-    first, count = ideal.input_mesh.layout, ideal.attenuations.size
-    dumps = max(first.size, count)
-    upper, lower = [first.modes, np.arange(count)], [first.modes + 1, dumps + np.arange(count)]
-    columns = [first.columns, np.full(count, first.depth)]
-    # With a last one for each mesh, as the first device of the next mesh is no neighbour.
-    beside = [np.append(part, False) for part in (neighbours(first), np.ones(count - 1, np.bool_))]
-    if not first.count:
-        del beside[0]
-    size, output_modes = dumps + count, np.arange(count)
+    first, guides = ideal.input_mesh.layout, np.arange(ideal.attenuations.size)
+    dumps = max(first.size, guides.size)
+    sigma = (guides, dumps + guides, np.full(guides.size, first.depth), np.ones(guides.size - 1, np.bool_))
+    stages = [(first.modes, first.modes + 1, first.columns, neighbours(first)), sigma]
+    size, output_modes = dumps + guides.size, guides
     if ideal.output_mesh is not None:
         second = ideal.output_mesh.layout
-        dark = second.size - min(ideal.output_mesh.inputs, count)
+        dark = second.size - min(ideal.output_mesh.inputs, guides.size)
         modes = np.concatenate([np.arange(second.size - dark), size + np.arange(dark)])
-        upper.append(modes[second.modes])
-        lower.append(modes[second.modes + 1])
-        columns.append(first.depth + 1 + second.columns)
-        if second.count:
-            beside.append(np.append(neighbours(second), False))
+        columns = first.depth + 1 + second.columns
+        stages.append((modes[second.modes], modes[second.modes + 1], columns, neighbours(second)))
         size, output_modes = size + dark, modes[: ideal.output_mesh.outputs]
+    # The first device of a mesh is no neighbour of the last one before it.
+    beside = [np.append(near, False)[: upper.size] for upper, _, _, near in stages]
     return Wiring(
         inputs=ideal.input_mesh.inputs,
         size=size,
-        upper=np.concatenate(upper),
-        lower=np.concatenate(lower),
-        columns=np.concatenate(columns),
+        upper=np.concatenate([upper for upper, _, _, _ in stages]),
+        lower=np.concatenate([lower for _, lower, _, _ in stages]),
+        columns=np.concatenate([columns for _, _, columns, _ in stages]),
         beside=np.concatenate(beside)[:-1],
         output_modes=output_modes,
     )
 
 
-def design(ideal: Mesh | MappedMatrix) -> tuple[Floats, Floats]:
-    """Return θ and φ [devices] for which ideal devices implement ``ideal`` up to phases at its outputs.
+def design(ideal: Mesh | MappedMatrix) -> Floats:
+    """Return θ and φ [2, devices] for which ideal devices implement ``ideal`` up to phases at its outputs.
 
     The output phases of V† become part of the phases φ of Σ, which lie in series with them.
     """
     if isinstance(ideal, Mesh):
-        return ideal.theta, ideal.phi
-    theta, phi = ideal.attenuator_phases
-    pending = np.zeros(phi.size)
-    count = min(phi.size, ideal.input_mesh.outputs)
-    pending[:count] = ideal.input_mesh.output_phases[:count]
-    thetas, phis = [ideal.input_mesh.theta, theta], [ideal.input_mesh.phi, (phi + pending) % (2 * np.pi)]
-    if ideal.output_mesh is not None:
-        thetas.append(ideal.output_mesh.theta)
-        phis.append(ideal.output_mesh.phi)
-    return np.concatenate(thetas), np.concatenate(phis)
+        return ideal.phases
+    first, sigma = ideal.input_mesh, ideal.attenuator_phases
+    count = min(sigma.shape[1], first.outputs)
+    sigma[1, :count] = (sigma[1, :count] + first.output_phases[:count]) % (2 * np.pi)
+    return np.concatenate([first.phases, sigma, *([ideal.output_mesh.phases] if ideal.output_mesh else [])], axis=1)
 
 
 # Monte Carlo over fabrications: from device noise to the error of a matrix or the accuracy of a network.
 
 SCHEMA = "lightloom.disturb/1"
-Ideal = Mesh | MappedMatrix | MappedBlocks
 Evaluate = Callable[[Sequence[Disturbed], np.random.Generator], float]
 """Function of one fabrication of all matrices of a network and a generator of detector noise: accuracy, error, ..."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """Values of an evaluation over several draws of the devices."""
-
-    values: NDArray[np.float64]
-
-    @property
-    def row(self) -> dict[str, float]:
-        """Mean, sample standard deviation (0 of a single draw), minimum and maximum, by name."""
-        deviation = float(self.values.std(ddof=1)) if self.values.size > 1 else 0.0
-        return {
-            "mean": float(self.values.mean()),
-            "standard_deviation": deviation,
-            "least": float(self.values.min()),
-            "largest": float(self.values.max()),
-        }
+def spread(values: Floats) -> dict[str, float]:
+    """Return mean, sample standard deviation (0 of a single draw), minimum and maximum of values, by name."""
+    return {
+        "mean": float(values.mean()),
+        "standard_deviation": float(values.std(ddof=1)) if values.size > 1 else 0.0,
+        "least": float(values.min()),
+        "largest": float(values.max()),
+    }
 
 
 def monte_carlo(
     network: Sequence[Ideal], non_idealities: NonIdealities, evaluate: Evaluate, *, draws: int = 20, seed: int = 0
-) -> Spread:
+) -> Floats:
     """Evaluate ``draws`` fabrications of all matrices of ``network``, and return their values [draws].
 
     Draw k starts from the same seed for all ``non_idealities``.
@@ -451,7 +390,7 @@ def monte_carlo(
     for k in range(draws):
         rng = np.random.default_rng((seed, k))
         values.append(evaluate([disturb(ideal, non_idealities, rng) for ideal in network], rng))
-    return Spread(values=np.array(values, np.float64))
+    return np.array(values, np.float64)
 
 
 def sweep(
@@ -480,7 +419,8 @@ def sweep(
     for value in values:
         setting = int(value) if parameter == "dac_bits" and value == int(value) else value
         non_idealities = replace(base or NonIdealities(), **{parameter: setting})  # type: ignore[arg-type, unused-ignore]
-        rows.append({"value": value, **monte_carlo(network, non_idealities, evaluate, draws=draws, seed=seed).row})
+        drawn = monte_carlo(network, non_idealities, evaluate, draws=draws, seed=seed)
+        rows.append({"value": value, **spread(drawn)})
     return {
         "schema": SCHEMA,
         "parameter": parameter,
@@ -489,26 +429,3 @@ def sweep(
         "mzis": sum(ideal.mzis for ideal in network),
         "rows": rows,
     }
-
-
-def matrix_error(wanted: Sequence[ArrayLike], *, calibrated: bool = False) -> Evaluate:
-    """Return the evaluation ε = ‖W' − W‖ / ‖W‖ (Frobenius norm over all matrices) for :func:`monte_carlo`.
-
-    W' is measured column by column, with detector noise relative to the largest element of W. With ``calibrated``,
-    receivers apply the real factor to each matrix that minimises its error, so uniform loss causes no error.
-    """
-    targets = [np.asarray(matrix) for matrix in wanted]
-
-    def evaluate(fabricated: Sequence[Disturbed], rng: np.random.Generator) -> float:
-        missed = total = 0.0
-        for target, device in zip(targets, fabricated, strict=True):
-            matrix = device.matrix()
-            noise = rng.normal(size=matrix.shape) + 1j * rng.normal(size=matrix.shape)
-            measured = matrix + device.non_idealities.detector_noise * np.abs(target).max() * noise / np.sqrt(2)
-            if calibrated:
-                measured *= np.vdot(measured, target).real / np.vdot(measured, measured).real
-            missed += float(np.linalg.norm(measured - target) ** 2)
-            total += float(np.linalg.norm(target) ** 2)
-        return float(np.sqrt(missed / total))
-
-    return evaluate

@@ -218,8 +218,7 @@ def _part_document(name: str, part: Part) -> dict[str, Any]:
     """Return a part as a JSON object: name, shape, blocks, and waveguides if blocks are not squares."""
     if isinstance(part, Mesh):
         return {"name": name, "shape": [part.outputs, part.inputs], "blocks": [document(part)]}
-    blocks = part.blocks if isinstance(part, MappedBlocks) else (part,)
-    content = {"name": name, "shape": list(part.shape), "blocks": [mapped_document(block) for block in blocks]}
+    content = {"name": name, "shape": list(part.shape), "blocks": [mapped_document(block) for block in part.blocks]}
     if isinstance(part, MappedBlocks) and not _are_squares(part.blocks, part.shape):
         guides = zip(part.outputs, part.inputs, strict=True)
         content["waveguides"] = [{"outputs": rows.tolist(), "inputs": columns.tolist()} for rows, columns in guides]

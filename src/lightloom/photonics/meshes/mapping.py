@@ -9,7 +9,7 @@ but with one gain for all outputs it reaches each of them in proportion to the l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -86,28 +86,50 @@ class MappedMatrix:
         return self.input_mesh.layout.depth + 1 + (self.output_mesh.layout.depth if self.output_mesh else 0)
 
     @property
-    def attenuator_phases(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """θ and φ of the MZIs of Σ. Light uses the upper ports, and φ makes T₀₀ = sin θ/2 real."""
+    def attenuator_phases(self) -> NDArray[np.float64]:
+        """θ and φ of the MZIs of Σ, [2, mzis]. Light uses the upper ports, and φ makes T₀₀ = sin θ/2 real."""
         theta = 2 * np.arcsin(self.attenuations)
-        return theta, (-np.pi / 2 - theta / 2) % (2 * np.pi)
+        return np.stack([theta, (-np.pi / 2 - theta / 2) % (2 * np.pi)])
+
+    @property
+    def blocks(self) -> tuple[MappedMatrix, ...]:
+        """The matrix itself, as `MappedBlocks` of one block have it."""
+        return (self,)
+
+    @property
+    def outputs(self) -> tuple[Ints, ...]:
+        """Outputs of the only block, all of them in order."""
+        return (np.arange(self.shape[0]),)
+
+    @property
+    def inputs(self) -> tuple[Ints, ...]:
+        """Inputs of the only block, all of them in order."""
+        return (np.arange(self.shape[1]),)
+
+    def joined(self, matrices: Sequence[Column]) -> NDArray[np.complex128]:
+        """Return the matrix of the only block."""
+        return np.asarray(matrices[0])
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
         """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
         inner = self.input_mesh.propagate(fields)
-        return self.behind(inner, mzi(*self.attenuator_phases)[:, 0, 0], self.output_mesh)
+        behind = self.output_mesh.propagate if self.output_mesh else None
+        return self.behind(inner, mzi(*self.attenuator_phases)[:, 0, 0], behind)
 
-    def behind(self, inner: Column, column: Column, output_mesh: Any) -> NDArray[np.complex128]:
-        """Return the fields behind Σ, ``output_mesh`` and the amplifiers, [outputs, ...].
+    def behind(
+        self, inner: Column, column: Column, output_mesh: Callable[[Column], Column] | None
+    ) -> NDArray[np.complex128]:
+        """Return the fields behind Σ, U and the amplifiers, [outputs, ...].
 
-        ``inner`` are the fields behind V†, ``column`` the amplitude transmissions of Σ; ``output_mesh`` is U, ideal or
-        fabricated, or None.
+        ``inner`` are the fields behind V†, ``column`` the amplitude transmissions of Σ; ``output_mesh`` propagates
+        fields through U, ideal or fabricated, and is None in the form sigma-u.
         """
         count = min(len(inner), column.size)
-        lit = output_mesh.inputs if output_mesh else self.shape[0]
+        lit = self.output_mesh.inputs if self.output_mesh else self.shape[0]
         passed = np.zeros((lit, *inner.shape[1:]), np.complex128)
         passed[:count] = inner[:count] * column[:count].reshape(-1, *[1] * (inner.ndim - 1))
         gains = self.gains.reshape(-1, *[1] * (inner.ndim - 1))
-        return np.asarray(gains * (output_mesh.propagate(passed) if output_mesh else passed))
+        return np.asarray(gains * (output_mesh(passed) if output_mesh else passed))
 
     def matrix(self) -> NDArray[np.complex128]:
         """Return the matrix that is implemented."""
@@ -131,10 +153,7 @@ def map_matrix(
             (`map_blocks` takes it).
         UnknownNameError: the form does not exist, or the kind of gains.
     """
-    if form not in FORMS:
-        raise UnknownNameError("form", str(form), FORMS)
-    if gains not in GAINS:
-        raise UnknownNameError("gains", str(gains), GAINS)
+    MeshMapping(form=form, mesh=kind, gains=gains)  # refuses unknown names
     values = checked_matrix(matrix)
     outputs, inputs = values.shape
     if form == "sigma-u":
@@ -144,28 +163,22 @@ def map_matrix(
             )
         unitary, scales = sigma_u(values)
         factors = _positive(scales) if gains == "rows" else np.full(outputs, max(1.0, float(scales.max())))
-        return MappedMatrix(
-            shape=(outputs, inputs),
-            input_mesh=decompose(unitary, kind),
-            attenuations=np.minimum(scales / factors, 1.0),
-            output_mesh=None,
-            gains=factors,
-        )
-    if gains == "rows":
-        factors = row_gains(values)
+        attenuations = np.minimum(scales / factors, 1.0)
+        input_mesh, output_mesh = decompose(unitary, kind), None
     else:
-        factors = np.full(outputs, max(1.0, float(np.linalg.norm(values, 2))))
-    u, singular, v = np.linalg.svd(values / factors[:, None], full_matrices=form == "svd")
-    if form == "compact":
-        rank = max(1, int((singular > _RANK_TOLERANCE * singular[0]).sum()))
-        u, singular, v = u[:, :rank], singular[:rank], v[:rank]
-    attenuations = np.minimum(singular, 1.0)
-    if form == "svd":
-        attenuations = np.concatenate([attenuations, np.zeros(outputs - attenuations.size)])
-        input_mesh, output_mesh = decompose(v, kind), decompose(u, kind)
-    else:
-        input_mesh = decompose(v, "triangular" if inputs > singular.size else kind)
-        output_mesh = decompose(u, "triangular" if outputs > singular.size else kind)
+        if gains == "rows":
+            factors = row_gains(values)
+        else:
+            factors = np.full(outputs, max(1.0, float(np.linalg.norm(values, 2))))
+        u, singular, v = np.linalg.svd(values / factors[:, None], full_matrices=form == "svd")
+        if form == "compact":
+            rank = max(1, int((singular > _RANK_TOLERANCE * singular[0]).sum()))
+            u, singular, v = u[:, :rank], singular[:rank], v[:rank]
+        attenuations = np.minimum(singular, 1.0)
+        if form == "svd":
+            attenuations = np.concatenate([attenuations, np.zeros(outputs - attenuations.size)])
+        input_mesh = decompose(v, "triangular" if v.shape[0] < inputs else kind)
+        output_mesh = decompose(u, "triangular" if u.shape[1] < outputs else kind)
     return MappedMatrix(
         shape=(outputs, inputs),
         input_mesh=input_mesh,
@@ -271,10 +284,8 @@ class MappedBlocks:
 
         A gain makes up for splitters and combiners too: light for k blocks, or from k blocks, loses a factor of √k.
         """
-        split = np.bincount(np.concatenate([*self.inputs, [0]]).astype(np.int64))
-        combined = np.bincount(np.concatenate([*self.outputs, [0]]).astype(np.int64), minlength=self.shape[0])
-        split[0] -= 1
-        combined[0] -= 1
+        none = np.empty(0, np.int64)
+        split, combined = (np.bincount(np.concatenate([none, *guides])) for guides in (self.inputs, self.outputs))
         gains = np.zeros(self.shape[0])
         for block, rows, columns in zip(self.blocks, self.outputs, self.inputs, strict=True):
             shared = np.sqrt(split[columns].max() * combined[rows])
@@ -292,10 +303,6 @@ class MappedBlocks:
         for matrix, rows, columns in zip(matrices, self.outputs, self.inputs, strict=True):
             total[..., rows[:, None], columns] += matrix[..., : rows.size, : columns.size]
         return total
-
-    def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
-        return np.asarray(np.tensordot(self.matrix(), np.asarray(fields), 1))
 
 
 def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular", gains: Gains = "rows") -> MappedBlocks:
@@ -326,9 +333,8 @@ def map_components(
     Raises:
         ConfigError: the argument is not a finite matrix, or ``form`` is the approximation sigma-u.
     """
+    MeshMapping(form=form, mesh=kind, gains=gains, components=True)  # refuses sigma-u
     values = checked_matrix(matrix)
-    if form == "sigma-u":
-        raise ConfigError("sigma-u: the approximation has square blocks, components need svd, economy or compact")
     parts = connected_components(values)
     return MappedBlocks(
         shape=(values.shape[0], values.shape[1]),

@@ -165,6 +165,11 @@ class Mesh:
         """Number of MZIs in the mesh."""
         return self.layout.count
 
+    @property
+    def phases(self) -> NDArray[np.float64]:
+        """θ and φ of the MZIs, [2, mzis]."""
+        return np.stack([self.theta, self.phi])
+
     @cached_property
     def devices(self) -> NDArray[np.complex128]:
         """Transfer matrices of the MZIs, [mzis, 2, 2]."""

@@ -83,8 +83,8 @@ def wrong_shares(network: LayeredNetwork, function: AveragingFunction) -> dict[s
     shares = {}
     for name, devices in JUDGED.items():
         drawn = devices.phase_error or devices.coupler_error
-        spread = monte_carlo(mapped.matrices, devices, judge, draws=FABRICATIONS if drawn else 1, seed=1)
-        shares[name] = 1 - spread.row["mean"]
+        right = monte_carlo(mapped.matrices, devices, judge, draws=FABRICATIONS if drawn else 1, seed=1)
+        shares[name] = 1 - float(right.mean())
     return shares
 
 

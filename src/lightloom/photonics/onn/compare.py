@@ -6,7 +6,6 @@ python -m lightloom.photonics.onn compare trained/noise.json
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -110,26 +109,18 @@ TARGET_AREA = 0.02
 """Target of constructed networks: a multiple of the best trained one's noise limit, at a share of its MZIs."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Contender:
-    """A network of scenario 1."""
+def contenders() -> Iterator[tuple[str, str, LayeredNetwork, int]]:
+    """Yield the networks of scenario 1: those trained whose weights are stored, then the constructed ones.
 
-    name: str
-    kind: str
-    """Origin of the network: ``trained`` or ``constructed``."""
-    network: LayeredNetwork
-    mzi_count: int
-
-
-def contenders() -> Iterator[Contender]:
-    """Yield all trained networks with stored weights, then the constructed ones of `CONSTRUCTED`."""
+    Each comes as its name, its origin (``trained`` or ``constructed``), the network, and its number of MZIs.
+    """
     for name, recipe in KEPT.items():
         if (path := TRAINED / f"{name}.npz").exists():
             network, _ = load_network(path)
-            yield Contender(name=name, kind="trained", network=network, mzi_count=recipe.mzi_count)
+            yield name, "trained", network, recipe.mzi_count
     for name, arguments in CONSTRUCTED.items():
         construction = build(4, 8, **arguments)  # type: ignore[arg-type]
-        yield Contender(name=name, kind="constructed", network=construction.network, mzi_count=construction.mzi_count)
+        yield name, "constructed", construction.network, construction.mzi_count
 
 
 def compare_networks(
@@ -144,10 +135,15 @@ def compare_networks(
     measured = {row["weights"]: row for row in known}
     rows: list[dict[str, Any]] = []
     evaluations = {"limit": EVALUATIONS, "curve": CURVE_EVALUATIONS}
-    for contender in contenders():
-        digest = _digest(contender.network)
-        row = measured[digest] if digest in measured else _network_row(contender, function, digest)
-        rows.append(row | {"name": contender.name})
+    for name, kind, network, mzi_count in contenders():
+        digest = _digest(network)
+        row = measured.get(digest) or {
+            "name": name,
+            "kind": kind,
+            "weights": digest,
+            **_measured(network, function, mzi_count),
+        }
+        rows.append(row | {"name": name})
         advance(1)
         yield {
             "schema": SCHEMA,
@@ -168,17 +164,13 @@ def _digest(network: LayeredNetwork) -> str:
     return digest.hexdigest()[:16]
 
 
-def _network_row(contender: Contender, function: AveragingFunction, digest: str) -> dict[str, Any]:
-    """Return the row of a network in the comparison, its errors, noise limit and curve measured here."""
-    network = contender.network
+def _measured(network: LayeredNetwork, function: AveragingFunction, mzi_count: int) -> dict[str, Any]:
+    """Return the size of a network and its errors, noise limit and curve, which are measured here."""
     verification = verify(network, function)
     return {
-        "name": contender.name,
-        "kind": contender.kind,
-        "weights": digest,
         "nonlinearity": network.nonlinearity,
         "layers": list(network.layers),
-        "mzi_count": contender.mzi_count,
+        "mzi_count": mzi_count,
         "largest_gain_db": largest_gain_db(network),
         "wrong_outputs": verification.wrong_outputs,
         "checked_inputs": verification.checked_inputs,

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lightloom.photonics.averaging.mapped import set_levels
@@ -16,7 +17,7 @@ from lightloom.photonics.averaging.proof import with_measured_full_scale
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes.disturb import disturbed_devices, fabricate, neighbours, quantised
 from lightloom.photonics.meshes.mapping import MappedMatrix, approximate, map_matrix
-from lightloom.photonics.meshes.mesh import Mesh, by_columns
+from lightloom.photonics.meshes.mesh import by_columns
 from lightloom.photonics.onn.recipe import TrainingRecipe
 
 # Matrices of squares Σ_a · U_a in torch (OptINC, Fig. 4, eq. 4 to 6): a projection to them, and a parametrisation.
@@ -257,55 +258,36 @@ def row_gains(matrix: Tensor, left: Tensor, right: Tensor) -> Tensor:
     return gains
 
 
-@dataclass(frozen=True, slots=True)
-class _PlacedMesh:
-    """A mesh on fabricated devices [mzis, 2, 2]."""
-
-    mesh: Mesh
-    devices: NDArray[np.complex128]
-    output_phases: NDArray[np.float64]
-
-    @property
-    def inputs(self) -> int:
-        """Number of input modes."""
-        return self.mesh.inputs
-
-    def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
-        """Return the output fields [outputs, ...] of input fields [inputs, ...]."""
-        return by_columns(self.mesh.layout, self.devices, self.output_phases, fields)
-
-
 class Chip:
     """All meshes of a network, fabricated at once: the same devices as `disturb` makes, in a tenth of its time."""
 
     def __init__(self, mapped: Sequence[MappedMatrix], designed: Sequence[NDArray[np.float64]]) -> None:
         self._mapped, self._designed = tuple(mapped), tuple(designed)
         meshes = [mesh for matrix in mapped for mesh in (matrix.input_mesh, matrix.output_mesh) if mesh is not None]
+        parts = [(mesh.phases, neighbours(mesh.layout)) for mesh in meshes]
         columns = [matrix.attenuator_phases for matrix in mapped]
-        parts = [(mesh.theta, mesh.phi, neighbours(mesh.layout)) for mesh in meshes]
-        parts += [(theta, phi, np.ones(max(theta.size - 1, 0), np.bool_)) for theta, phi in columns]
-        self._theta = np.concatenate([theta for theta, _, _ in parts])
-        self._phi = np.concatenate([phi for _, phi, _ in parts])
+        parts += [(phases, np.ones(max(phases.shape[1] - 1, 0), np.bool_)) for phases in columns]
+        self._phases = np.concatenate([phases for phases, _ in parts], axis=1)
         # No heater of one part warms the next part.
-        beside = [np.append(below, False) if theta.size else below[:0] for theta, _, below in parts]
+        beside = [np.append(below, False) if phases.size else below[:0] for phases, below in parts]
         self._beside = np.concatenate(beside)[:-1]
-        self._ends = [0, *np.cumsum([theta.size for theta, _, _ in parts])]
+        self._ends = [0, *np.cumsum([phases.shape[1] for phases, _ in parts])]
         self._meshes = meshes
         self._outputs = [0, *np.cumsum([mesh.outputs for mesh in meshes])]
 
     def fabricate(self, non_idealities: NonIdealities, rng: np.random.Generator) -> list[NDArray[np.float64]]:
         """Return the matrices (outputs, inputs) of one fabrication, amplifiers set to come closest to the design."""
-        fabrication = fabricate(self._theta.size, self._outputs[-1], non_idealities, rng)
-        devices = disturbed_devices(self._theta, self._phi, self._beside, non_idealities, fabrication)
+        fabrication = fabricate(self._ends[-1], self._outputs[-1], non_idealities, rng)
+        devices = disturbed_devices(self._phases, self._beside, non_idealities, fabrication)
         parts = [devices[start:end] for start, end in pairwise(self._ends)]
-        placed = {}
+        through = {}
         for mesh, part, (start, end) in zip(self._meshes, parts, pairwise(self._outputs), strict=False):
             phases = quantised(mesh.output_phases, non_idealities.dac_bits) + fabrication.output_error[start:end]
-            placed[id(mesh)] = _PlacedMesh(mesh, part, phases)
+            through[id(mesh)] = partial(by_columns, mesh.layout, part, phases)
         columns = [part[:, 0, 0] for part in parts[len(self._meshes) :]]
         made = []
         for matrix, column, designed in zip(self._mapped, columns, self._designed, strict=True):
-            inner = placed[id(matrix.input_mesh)].propagate(np.eye(matrix.shape[1]))
-            behind = matrix.output_mesh and placed[id(matrix.output_mesh)]
+            inner = through[id(matrix.input_mesh)](np.eye(matrix.shape[1]))
+            behind = through.get(id(matrix.output_mesh))
             made.append(set_levels(matrix.behind(inner, column, behind).real, designed, "rows").matrices)
         return made

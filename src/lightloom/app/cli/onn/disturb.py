@@ -37,7 +37,7 @@ from lightloom.photonics.averaging.mapped import (
 )
 from lightloom.photonics.averaging.networks import load_network, network_hash
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes.disturb import Evaluate, monte_carlo
+from lightloom.photonics.meshes.disturb import Evaluate, monte_carlo, spread
 from lightloom.photonics.meshes.disturb import sweep as swept
 from lightloom.photonics.meshes.mapping import MeshMapping, decibels
 from lightloom.photonics.tolerance import words_right
@@ -178,7 +178,7 @@ def disturb(
             advance(1)
             return accuracy
 
-        row = monte_carlo(mapped.matrices, how, evaluate, draws=draws, seed=seed).row
+        row = spread(monte_carlo(mapped.matrices, how, evaluate, draws=draws, seed=seed))
         rows = [
             swept(mapped.matrices, name, values, evaluate, base=how, draws=draws, seed=seed) for name, values in sweeps
         ]

@@ -10,11 +10,10 @@ from lightloom.core.arrays import Effort, Floats, Ints, Mask
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.results import Document
 from lightloom.photonics.devices import NonIdealities
-from lightloom.photonics.meshes.calibration.chip import Chip, SimulatedChip, rounded
+from lightloom.photonics.meshes.calibration.chip import Chip, SimulatedChip
 from lightloom.photonics.meshes.calibration.fit import (
     Fields,
     Measured,
-    Settings,
     Twin,
     Unknowns,
     fit,
@@ -23,7 +22,7 @@ from lightloom.photonics.meshes.calibration.fit import (
     reachable_order,
 )
 from lightloom.photonics.meshes.decompose import decompose
-from lightloom.photonics.meshes.disturb import Wiring, design, disturb
+from lightloom.photonics.meshes.disturb import Wiring, design, disturb, quantised
 from lightloom.photonics.meshes.mapping import MappedMatrix
 from lightloom.photonics.meshes.mesh import Kind, Mesh
 
@@ -51,27 +50,28 @@ def first_twin(chip: Chip, seed: int) -> Twin:
     Measures 7 settings a column and one for each interferometer with single inputs, then 3 a column with coherent ones.
     """
     wiring = chip.wiring
-    rng = np.random.default_rng((seed, 3))
-    theta, phi = rng.uniform(0, 2 * np.pi, (2, wiring.devices))
+    phases = np.random.default_rng((seed, 3)).uniform(0, 2 * np.pi, (2, wiring.devices))
     scores = np.zeros(wiring.devices)  # above 0 for the bar state
     for column in reversed(wiring.slices):
-        _learn_states(chip, Settings(theta=theta, phi=phi), column, scores)
-        theta[column] = _pure_states(chip, Settings(theta=theta, phi=phi), column, scores)
-    _learn_states_from_inputs(chip, Settings(theta=theta, phi=phi), scores)
-    bars = scores > 0
-    twin = replace(Twin.ideal(wiring), theta_offset=np.where(bars, np.pi, 0.0) - theta)
-    return _with_entry_phases(chip, twin, theta, bars)
+        _learn_states(chip, phases, column, scores)
+        phases[0, column] = _pure_states(chip, phases, column, scores)
+    _learn_states_from_inputs(chip, phases, scores)
+    offsets = np.zeros_like(phases)
+    offsets[0] = np.where(scores > 0, np.pi, 0.0) - phases[0]
+    twin = replace(Twin.ideal(wiring), offsets=offsets)
+    _find_entry_phases(chip, twin, phases[0], scores > 0)
+    return twin
 
 
-def _learn_states(chip: Chip, settings: Settings, column: slice, scores: Floats) -> None:
+def _learn_states(chip: Chip, phases: Floats, column: slice, scores: Floats) -> None:
     """Turn each interferometer of ``column`` by π, and add to the scores of those behind it what the outputs show.
 
     ``scores`` [devices] are changed in place; above 0 they mean the bar state, below 0 the cross state.
     """
     wiring, count = chip.wiring, column.stop - column.start
-    theta = np.tile(settings.theta, (count + 1, 1))
-    theta[np.arange(count) + 1, np.arange(column.start, column.stop)] += np.pi
-    powers = chip.powers(Settings(theta=theta, phi=np.tile(settings.phi, (count + 1, 1))), _single(wiring))
+    settings = np.tile(phases, (count + 1, 1, 1))
+    settings[np.arange(count) + 1, 0, np.arange(column.start, column.stop)] += np.pi
+    powers = chip.powers(settings, _single(wiring))
     changes = np.abs(powers[1:] - powers[0]).sum(2)
     ends = _ends(wiring, scores > 0)
     for device, seen in zip(range(column.start, column.stop), changes, strict=True):
@@ -79,11 +79,10 @@ def _learn_states(chip: Chip, settings: Settings, column: slice, scores: Floats)
             _score_next(wiring, device, int(mode), seen, ends, scores)
 
 
-def _learn_states_from_inputs(chip: Chip, settings: Settings, scores: Floats) -> None:
+def _learn_states_from_inputs(chip: Chip, phases: Floats, scores: Floats) -> None:
     """Add to the scores of the first interferometer behind each input what single inputs show."""
     wiring = chip.wiring
-    single = Settings(theta=settings.theta[None], phi=settings.phi[None])
-    powers = chip.powers(single, _single(wiring))[0]
+    powers = chip.powers(phases[None], _single(wiring))[0]
     # The last interferometers first: an input that passes one reaches it in a known state.
     ends = _ends(wiring, scores > 0)
     for mode in range(wiring.inputs):
@@ -101,39 +100,38 @@ def _score_next(wiring: Wiring, device: int, mode: int, seen: Floats, ends: Ints
         scores[following] += straight if on_upper[behind[0]] else -straight
 
 
-def _pure_states(chip: Chip, settings: Settings, column: slice, scores: Floats) -> Floats:
+def _pure_states(chip: Chip, phases: Floats, column: slice, scores: Floats) -> Floats:
     """Return θ of the interferometers of ``column`` at which each is in its cross or in its bar state.
 
     Which of the two it is remains unknown. ``scores`` are the states of the columns behind, which must be pure.
     """
     wiring = chip.wiring
-    theta, phi = (np.tile(part, (6, 1)) for part in (settings.theta, settings.phi))
-    theta[:, column] = np.repeat(_THIRDS, 2)[:, None]
-    phi[:, column] += np.pi * (np.arange(6) % 2)[:, None]
-    powers = chip.powers(Settings(theta=theta, phi=phi), _single(wiring)).reshape(3, 2, wiring.outputs, -1).mean(1)
+    settings = np.tile(phases, (6, 1, 1))
+    settings[:, 0, column] = np.repeat(_THIRDS, 2)[:, None]
+    settings[:, 1, column] += np.pi * (np.arange(6) % 2)[:, None]
+    powers = chip.powers(settings, _single(wiring)).reshape(3, 2, wiring.outputs, -1).mean(1)
     # Each power goes as cos(θ - θ*) or as its opposite; squared, the sign is gone.
     squares = (np.tensordot(np.exp(1j * _THIRDS), powers, 1) ** 2).sum(1)
     ends = _ends(wiring, scores > 0)[column]
     return np.asarray(0.5 * np.angle(squares[ends[:, 0]] + squares[ends[:, 1]]))
 
 
-def _with_entry_phases(chip: Chip, twin: Twin, theta: Floats, bars: Mask) -> Twin:
-    """Return the twin with offsets of φ, found column by column."""
+def _find_entry_phases(chip: Chip, twin: Twin, theta: Floats, bars: Mask) -> None:
+    """Write the offsets of φ into the twin, found column by column."""
     wiring = twin.wiring
     vectors: Fields = np.fft.fft(_single(wiring), norm="ortho")
-    offsets, ends, waves = np.zeros(wiring.devices), _ends(wiring, bars), np.exp(-1j * _THIRDS)
+    ends, waves = _ends(wiring, bars), np.exp(-1j * _THIRDS)
     for column in wiring.slices:
-        split, phi = np.tile(theta, (3, 1)), np.zeros((3, wiring.devices))
-        split[:, column] += np.where(bars[column], -np.pi / 2, np.pi / 2)
-        phi[:, column] = _THIRDS[:, None]
-        settings = Settings(theta=split, phi=phi)
-        expected = np.abs(replace(twin, phi_offset=offsets).propagate(settings, vectors)) ** 2
+        settings = np.zeros((3, 2, wiring.devices))
+        settings[:, 0] = theta
+        settings[:, 0, column] += np.where(bars[column], -np.pi / 2, np.pi / 2)
+        settings[:, 1, column] = _THIRDS[:, None]
+        expected = np.abs(twin.propagate(settings, vectors)) ** 2
         measured_wave, expected_wave = (
             np.tensordot(waves, powers, 1) for powers in (chip.powers(settings, vectors), expected)
         )
         products = (measured_wave * expected_wave.conj()).sum(1)
-        offsets[column] = np.angle(products[ends[column, 0]] + products[ends[column, 1]])
-    return replace(twin, phi_offset=offsets)
+        twin.offsets[1, column] = np.angle(products[ends[column, 0]] + products[ends[column, 1]])
 
 
 def _single(wiring: Wiring) -> Fields:
@@ -166,8 +164,8 @@ class Calibration:
     """Errors that calibration found on a chip, and the phases that it set."""
 
     twin: Twin
-    settings: Settings
-    """Phases to command, [devices]."""
+    settings: Floats
+    """θ and φ to command, [2, devices]."""
     residuals: tuple[float, ...]
     """Root mean square difference of measured and expected powers, before the first step and after each.
 
@@ -223,26 +221,26 @@ def calibrate(
     if unknown_offsets:
         _check_sweeps(ideal)
     counted, wiring = _CountedChip(chip), chip.wiring
-    theta, phi = design(ideal)
-    if theta.size != wiring.devices:
-        raise ConfigError(f"a chip of {wiring.devices} interferometers, {theta.size} phases for it")
+    phases = design(ideal)
+    if phases.shape[1] != wiring.devices:
+        raise ConfigError(f"a chip of {wiring.devices} interferometers, {phases.shape[1]} phases for it")
     count = default_settings(wiring.devices, wiring.inputs, wiring.outputs) if settings is None else settings
     if count < 1:
         raise ConfigError(f"settings={count}: expected at least 1")
     first = first_twin(counted, seed) if unknown_offsets else start or Twin.ideal(wiring)
-    measured = measure_powers(counted, count, (theta - first.theta_offset, phi - first.phi_offset), seed)
-    fitted = fit(first, measured, unknowns or Unknowns(), advance=advance)
+    measured = measure_powers(counted, count, phases - first.offsets, seed)
+    twin, residuals = fit(first, measured, unknowns or Unknowns(), advance=advance)
     order = np.arange(wiring.outputs)
     if isinstance(ideal, Mesh):
-        order, ideal = reachable_order(fitted.twin, ideal, output_orders, seed)
-    programmed = program(fitted.twin, target_of(ideal), design(ideal), real=real)
+        order, ideal = reachable_order(twin, ideal, output_orders, seed)
+    programmed, twin_errors = program(twin, target_of(ideal), design(ideal), real=real)
     return Calibration(
-        twin=fitted.twin,
-        settings=programmed.settings,
+        twin=twin,
+        settings=programmed,
         order=order,
         programmed=ideal,
-        residuals=fitted.residuals,
-        twin_errors=programmed.errors,
+        residuals=residuals,
+        twin_errors=twin_errors,
         measured_settings=counted.settings,
         measurements=counted.measurements,
     )
@@ -271,7 +269,7 @@ class _CountedChip:
         self.wiring, self.dac_bits = chip.wiring, chip.dac_bits
         self.settings = self.measurements = 0
 
-    def powers(self, settings: Settings, vectors: Fields) -> Floats:
+    def powers(self, settings: Floats, vectors: Fields) -> Floats:
         """Return the powers of the chip, see `Chip.powers`, and count the settings and the powers."""
         powers = self._chip.powers(settings, vectors)
         self.settings += len(powers)
@@ -300,17 +298,17 @@ def probe_vectors(inputs: int) -> Fields:
     return np.concatenate([single, np.fft.fft(single, norm="ortho")], 1) if inputs > 1 else single
 
 
-def measure_powers(chip: Chip, count: int, designed: tuple[Floats, Floats], seed: int) -> Measured:
+def measure_powers(chip: Chip, count: int, designed: Floats, seed: int) -> Measured:
     """Measure powers at ``count`` settings, alternately of random phases and of phases near the designed ones.
 
     Random phases show every device, near-designed ones show those that matter as light will pass them. ``designed``
-    are θ and φ to command, offsets that are known subtracted.
+    [2, devices] are θ and φ to command, offsets that are known subtracted.
     """
     rng = np.random.default_rng((seed, 2))
     size = (2, count, chip.wiring.devices)
     phases = rng.uniform(0, 2 * np.pi, size)
-    phases[:, ::2] = (np.stack(designed)[:, None] + _NEAR * rng.normal(size=size)[:, ::2]) % (2 * np.pi)
-    settings = rounded(Settings(theta=phases[0], phi=phases[1]), chip.dac_bits)
+    phases[:, ::2] = (designed[:, None] + _NEAR * rng.normal(size=size)[:, ::2]) % (2 * np.pi)
+    settings = quantised(phases.swapaxes(0, 1).copy(), chip.dac_bits)
     vectors = probe_vectors(chip.wiring.inputs)
     return Measured(settings=settings, vectors=vectors, powers=chip.powers(settings, vectors))
 
@@ -413,8 +411,7 @@ def try_calibration(
     chip = SimulatedChip(fabricated, power_noise=conditions.power_noise, drift=conditions.drift, seed=seed)
     if conditions.unknown_offsets:
         chip.scramble()
-    target, (theta, phi), real = target_of(ideal), chip.designed, conditions.real
-    untreated = Settings(theta=theta, phi=phi)
+    target, untreated, real = target_of(ideal), chip.designed, conditions.real
     before, before_matrix = chip.error(untreated, target, real=real), chip.matrix(untreated)
     began = time.process_time()
     made = calibrate(
@@ -431,7 +428,7 @@ def try_calibration(
     cpu_seconds = time.process_time() - began
     arranged = target[made.order]
     after, after_matrix = chip.error(made.settings, arranged, real=real), chip.matrix(made.settings)
-    known = program(chip.truth(), target, (theta, phi), real=real).settings
+    known, _ = program(chip.truth(), target, untreated, real=real)
     limit = chip.error(known, target, real=real)
     aged, renewed = _aged(chip, made, arranged, conditions, seed)
     return Trial(

@@ -8,14 +8,13 @@ import numpy as np
 
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
-from lightloom.photonics.meshes.calibration.fit import Fields, Settings, Twin, phase_free_error
+from lightloom.photonics.meshes.calibration.fit import Fields, Twin, phase_free_error
 from lightloom.photonics.meshes.disturb import (
     DisturbedMatrix,
     DisturbedMesh,
     Fabrication,
     Wiring,
     design,
-    quantised,
     wiring_of,
 )
 from lightloom.photonics.meshes.mapping import MappedMatrix
@@ -35,8 +34,8 @@ class Chip(Protocol):
         """Resolution of the settings, multiples of 2π/2^bits; 0 for continuous ones."""
         ...
 
-    def powers(self, settings: Settings, vectors: Fields) -> Floats:
-        """Set phases [settings, devices], one row after the other, and measure the output powers.
+    def powers(self, settings: Floats, vectors: Fields) -> Floats:
+        """Set θ and φ [settings, 2, devices], one after the other, and measure the output powers.
 
         Returns powers [settings, outputs, vectors] for input fields [inputs, vectors] of unit power.
         """
@@ -73,35 +72,29 @@ class SimulatedChip:
         self._rng = np.random.default_rng((seed, 1))
         self.wiring, self.dac_bits = wiring_of(ideal), fabricated.non_idealities.dac_bits
         self.designed = design(ideal)
-        """θ and φ of ideal devices, [devices]."""
+        """θ and φ of ideal devices, [2, devices]."""
 
-    def powers(self, settings: Settings, vectors: Fields) -> Floats:
-        """Set phases [settings, devices] and measure powers [settings, outputs, vectors], see :class:`Chip`.
+    def powers(self, settings: Floats, vectors: Fields) -> Floats:
+        """Set θ and φ [settings, 2, devices] and measure powers [settings, outputs, vectors], see :class:`Chip`.
 
         Every phase drifts before each setting; powers have noise and may be negative.
         """
         rows = []
-        for theta, phi in zip(settings.theta, settings.phi, strict=True):
+        for phases in settings:
             if self._drift:
                 self.age(self._drift)
-            rows.append(np.abs(_set(self._fabricated, theta, phi).propagate(vectors)) ** 2)
+            rows.append(np.abs(_set(self._fabricated, phases).propagate(vectors)) ** 2)
         powers = np.stack(rows)
         return np.asarray(powers + self._power_noise * self._rng.normal(size=powers.shape))
 
     def scramble(self) -> None:
         """Draw the error of every phase anew, uniformly from a whole turn."""
-        self._fabricated = _with_phases(
-            self._fabricated, lambda fabrication: self._rng.uniform(0, 2 * np.pi, (2, fabrication.theta_error.size))
-        )
+        self._fabricated = _with_errors(self._fabricated, lambda errors: self._rng.uniform(0, 2 * np.pi, errors.shape))
 
     def age(self, radians: float) -> None:
         """Add a Gaussian step of that standard deviation to the error of every phase."""
-        self._fabricated = _with_phases(
-            self._fabricated,
-            lambda fabrication: (
-                np.stack([fabrication.theta_error, fabrication.phi_error])
-                + radians * self._rng.normal(size=(2, fabrication.theta_error.size))
-            ),
+        self._fabricated = _with_errors(
+            self._fabricated, lambda errors: errors + radians * self._rng.normal(size=errors.shape)
         )
 
     def truth(self) -> Twin:
@@ -112,42 +105,40 @@ class SimulatedChip:
         else:
             output = [chip.output_mesh.fabrication] if chip.output_mesh else []
             parts = [chip.input_mesh.fabrication, chip.attenuators, *output]
-        errors = {name: np.concatenate([getattr(part, name) for part in parts]) for name in Fabrication.__slots__}
-        phi = errors["phi_error"]
+        offsets = np.concatenate([part.phase_errors for part in parts], axis=1)
         if isinstance(chip, DisturbedMatrix):
             # Phases at the outputs of V† lie in series with those of Σ.
-            count = min(parts[0].output_error.size, parts[1].phi_error.size)
-            start = parts[0].phi_error.size
-            phi[start : start + count] += parts[0].output_error[:count]
+            start, silent = parts[0].transmission.size, parts[0].output_error[: parts[1].transmission.size]
+            offsets[1, start : start + silent.size] += silent
+        transmission = np.concatenate([part.transmission for part in parts])
         return Twin(
             wiring=self.wiring,
-            theta_offset=errors["theta_error"],
-            phi_offset=phi,
-            **{name: errors[name] for name in ("first", "second", "theta_efficiency", "phi_efficiency")},
+            offsets=offsets,
+            couplers=np.concatenate([part.couplers for part in parts], axis=1),
+            efficiencies=np.concatenate([part.efficiencies for part in parts], axis=1),
             crosstalk=chip.non_idealities.thermal_crosstalk,
-            loss_db=float(-10 * np.log10(errors["transmission"]).mean()) if phi.size else 0.0,
+            loss_db=float(-10 * np.log10(transmission).mean()) if transmission.size else 0.0,
         )
 
-    def error(self, settings: Settings, target: Fields, *, real: bool = False) -> float:
-        """Return the error of the chip at these settings [devices], without noise; no measurement can show it.
+    def error(self, settings: Floats, target: Fields, *, real: bool = False) -> float:
+        """Return the error of the chip at these settings [2, devices], without noise; no measurement can show it.
 
         It is relative and free of output phases and of a common gain, see `phase_free_error`.
         """
         return phase_free_error(self.matrix(settings), target, real=real)
 
-    def matrix(self, settings: Settings) -> Fields:
-        """Return the matrix that the chip implements at these settings [devices], amplifiers not counted."""
-        return _set(self._fabricated, settings.theta, settings.phi).propagate(np.eye(self.wiring.inputs))
+    def matrix(self, settings: Floats) -> Fields:
+        """Return the matrix that the chip implements at these settings [2, devices], amplifiers not counted."""
+        return _set(self._fabricated, settings).propagate(np.eye(self.wiring.inputs))
 
 
-def _with_phases(
-    fabricated: DisturbedMesh | DisturbedMatrix, errors: Callable[[Fabrication], Floats]
+def _with_errors(
+    fabricated: DisturbedMesh | DisturbedMatrix, errors: Callable[[Floats], Floats]
 ) -> DisturbedMesh | DisturbedMatrix:
-    """Return the chip with ``errors`` [2, devices] of θ and φ, a function of what its devices have."""
+    """Return the chip with ``errors`` [2, devices] of θ and φ, a function of those that its devices have."""
 
     def changed(fabrication: Fabrication) -> Fabrication:
-        theta, phi = errors(fabrication)
-        return replace(fabrication, theta_error=theta, phi_error=phi)
+        return replace(fabrication, phase_errors=errors(fabrication.phase_errors))
 
     if isinstance(fabricated, DisturbedMesh):
         return replace(fabricated, fabrication=changed(fabricated.fabrication))
@@ -160,23 +151,16 @@ def _with_phases(
     )
 
 
-def rounded(settings: Settings, bits: int) -> Settings:
-    """Return the settings that a DAC of ``bits`` gives, rounded to multiples of 2π/2^bits; 0 bits change nothing."""
-    return Settings(theta=quantised(settings.theta, bits), phi=quantised(settings.phi, bits))
-
-
-def _set(fabricated: DisturbedMesh | DisturbedMatrix, theta: Floats, phi: Floats) -> DisturbedMesh | DisturbedMatrix:
+def _set(fabricated: DisturbedMesh | DisturbedMatrix, phases: Floats) -> DisturbedMesh | DisturbedMatrix:
     """Return the chip with other phases; the output phases of V† are set to 0, as those of Σ lie in series."""
     if isinstance(fabricated, DisturbedMesh):
-        return replace(fabricated, mesh=replace(fabricated.mesh, theta=theta, phi=phi))
-    first, count = fabricated.input_mesh, fabricated.attenuators.first.size
-    ends = np.cumsum([first.mesh.mzis, count])
-    thetas, phis = np.split(theta, ends), np.split(phi, ends)
+        return replace(fabricated, mesh=replace(fabricated.mesh, theta=phases[0], phi=phases[1]))
+    first, output = fabricated.input_mesh, fabricated.output_mesh
+    before, sigma, behind = np.split(phases, np.cumsum([first.mesh.mzis, fabricated.attenuators.transmission.size]), 1)
     silent = np.zeros(first.mesh.outputs)
-    output = fabricated.output_mesh
     return replace(
         fabricated,
-        input_mesh=replace(first, mesh=replace(first.mesh, theta=thetas[0], phi=phis[0], output_phases=silent)),
-        attenuator_phases=(thetas[1], phis[1]),
-        output_mesh=output and replace(output, mesh=replace(output.mesh, theta=thetas[2], phi=phis[2])),
+        input_mesh=replace(first, mesh=replace(first.mesh, theta=before[0], phi=before[1], output_phases=silent)),
+        attenuator_phases=sigma,
+        output_mesh=output and replace(output, mesh=replace(output.mesh, theta=behind[0], phi=behind[1])),
     )

@@ -12,8 +12,8 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dsyrk
 
 from lightloom.core.arrays import Effort, Floats, Ints
-from lightloom.photonics.devices import bar_and_cross, coupler
-from lightloom.photonics.meshes.correction import pass_phases_on, within_reach, without_crosstalk
+from lightloom.photonics.devices import coupler
+from lightloom.photonics.meshes.correction import pass_phases_on, splittings, within_reach, without_crosstalk
 from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.disturb import Wiring, heat_from_neighbours
 from lightloom.photonics.meshes.mesh import Mesh
@@ -31,28 +31,16 @@ Point = TypeVar("Point")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Settings:
-    """Phases that are commanded, in radians: θ and φ of every interferometer, [..., devices]."""
-
-    theta: Floats
-    phi: Floats
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Twin:
     """Estimated errors of a chip, in radians: errors of all phases, heaters and couplers, crosstalk, a common loss."""
 
     wiring: Wiring
-    theta_offset: Floats
-    phi_offset: Floats
-    first: Floats
-    """Mixing-angle error of each interferometer's first coupler, [devices]."""
-    second: Floats
-    """Mixing-angle error of the second coupler, [devices]."""
-    theta_efficiency: Floats
-    """Phase of each θ heater relative to its command, [devices]."""
-    phi_efficiency: Floats
-    """Phase of each φ heater relative to its command, [devices]."""
+    offsets: Floats
+    """Errors of every θ and of every φ, [2, devices]."""
+    couplers: Floats
+    """Mixing-angle errors of each interferometer's first and second coupler, [2, devices]."""
+    efficiencies: Floats
+    """Phases of each θ heater and of each φ heater relative to their commands, [2, devices]."""
     crosstalk: float = 0.0
     """Share of a heater's phase that appears in each of its nearest heaters."""
     loss_db: float = 0.0
@@ -61,49 +49,36 @@ class Twin:
     @classmethod
     def ideal(cls, wiring: Wiring) -> Twin:
         """Return the twin of a chip without errors: no offsets, crosstalk or loss, and heaters of efficiency 1."""
-        zero, one = np.zeros(wiring.devices), np.ones(wiring.devices)
-        return cls(
-            wiring=wiring,
-            theta_offset=zero,
-            phi_offset=zero,
-            first=zero,
-            second=zero,
-            theta_efficiency=one,
-            phi_efficiency=one,
-        )
+        zero, one = np.zeros((2, wiring.devices)), np.ones((2, wiring.devices))
+        return cls(wiring=wiring, offsets=zero, couplers=zero, efficiencies=one)
 
-    def phases(self, settings: Settings) -> Settings:
-        """Return the phases that act: what is set, the heat of neighbours, and the offsets."""
-        theta_heat, phi_heat = heat_from_neighbours(settings.theta, settings.phi, self.wiring.beside)
-        return Settings(
-            theta=self.theta_efficiency * settings.theta + self.crosstalk * theta_heat + self.theta_offset,
-            phi=self.phi_efficiency * settings.phi + self.crosstalk * phi_heat + self.phi_offset,
-        )
+    def phases(self, settings: Floats) -> Floats:
+        """Return the phases that act: what is set [..., 2, devices], the heat of neighbours, and the offsets."""
+        heat = heat_from_neighbours(settings, self.wiring.beside)
+        return self.efficiencies * settings + self.crosstalk * heat + self.offsets
 
-    def devices(self, acting: Settings) -> Fields:
-        """Return the transfer matrices [..., devices, 2, 2] at phases that act, which `phases` gives."""
-        amplitude = 10 ** (-self.loss_db / 20)
-        inner = coupler(self.first) * np.stack([np.exp(1j * acting.phi), np.ones_like(acting.phi)], -1)[..., None, :]
-        turned = np.stack([np.exp(1j * acting.theta), np.ones_like(acting.theta)], -1)[..., None] * inner
-        return np.asarray(amplitude * (coupler(self.second) @ turned))
+    def devices(self, acting: Floats) -> tuple[Fields, Fields]:
+        """Return transfer matrices [..., devices, 2, 2] at phases that act (`phases`), and their derivatives.
 
-    def device_derivatives(self, acting: Settings) -> Fields:
-        """Return dT/dp [..., devices, 4, 2, 2] for θ, φ, the first and the second coupler."""
-        amplitude = 10 ** (-self.loss_db / 20)
-        upper_phi = np.stack([np.exp(1j * acting.phi), np.ones_like(acting.phi)], -1)[..., None, :]
-        theta = np.exp(1j * acting.theta)
+        Derivatives [..., devices, 4, 2, 2] are those by θ, by φ, and by the first and the second coupler.
+        """
+        amplitude, turned = 10 ** (-self.loss_db / 20), np.pi / 2
+        theta, phi = np.exp(1j * acting[..., 0, :]), np.exp(1j * acting[..., 1, :])
+        upper_phi = np.stack([phi, np.ones_like(phi)], -1)[..., None, :]
         upper_theta = np.stack([theta, np.ones_like(theta)], -1)[..., None]
-        first, second, turned = coupler(self.first), coupler(self.second), np.pi / 2
-        whole = second @ (upper_theta * (first * upper_phi))
+        first, second = coupler(self.couplers)
+        inner = first * upper_phi
+        whole = second @ (upper_theta * inner)
         by_phi = whole * np.array([1j, 0.0])
-        by_theta = second @ (np.stack([1j * theta, np.zeros_like(theta)], -1)[..., None] * (first * upper_phi))
-        by_first = second @ (upper_theta * (coupler(self.first + turned) * upper_phi))
-        by_second = coupler(self.second + turned) @ (upper_theta * (first * upper_phi))
-        return np.asarray(amplitude * np.stack([by_theta, by_phi, by_first, by_second], -3))
+        by_theta = second @ (np.stack([1j * theta, np.zeros_like(theta)], -1)[..., None] * inner)
+        by_first = second @ (upper_theta * (coupler(self.couplers[0] + turned) * upper_phi))
+        by_second = coupler(self.couplers[1] + turned) @ (upper_theta * inner)
+        changes: Fields = np.stack([by_theta, by_phi, by_first, by_second], -3)
+        return np.asarray(amplitude * whole), np.asarray(amplitude * changes, np.complex128)
 
-    def propagate(self, settings: Settings, vectors: Fields) -> Fields:
+    def propagate(self, settings: Floats, vectors: Fields) -> Fields:
         """Return output fields [..., outputs, vectors] of input fields [inputs, vectors] at commanded phases."""
-        return forward(self.wiring, self.devices(self.phases(settings)), vectors)[0]
+        return forward(self.wiring, self.devices(self.phases(settings))[0], vectors)[0]
 
 
 def forward(wiring: Wiring, devices: Fields, vectors: Fields) -> tuple[Fields, list[Fields]]:
@@ -160,8 +135,8 @@ def ignore(count: int) -> None:
 class Measured:
     """Powers that detectors showed."""
 
-    settings: Settings
-    """Phases that were commanded, [settings, devices]."""
+    settings: Floats
+    """θ and φ that were commanded, [settings, 2, devices]."""
     vectors: Fields
     """Input fields, [inputs, vectors]."""
     powers: Floats
@@ -179,15 +154,6 @@ class Unknowns:
     loss: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Fit:
-    """A fitted twin and the way to it."""
-
-    twin: Twin
-    residuals: tuple[float, ...]
-    """Root mean square difference of powers, before the first step and after each."""
-
-
 def fit(
     start: Twin,
     measured: Measured,
@@ -196,12 +162,13 @@ def fit(
     steps: int = _STEPS,
     tolerance: float = 1e-3,
     advance: Callable[[int], None] = ignore,
-) -> Fit:
+) -> tuple[Twin, tuple[float, ...]]:
     """Return the twin whose powers differ least from the measured ones, by damped Gauss-Newton steps from ``start``.
 
-    The damping is the residual's norm times a factor that falls with every step that helps and rises with every one
-    that does not. Parameters that no power shows keep their values. Steps end when two in a row lower the residual by
-    less than the share ``tolerance``, or eight in a row do not lower it.
+    With it comes the root mean square difference of powers, before the first step and after each. The damping is the
+    residual's norm times a factor that falls with every step that helps and rises with every one that does not.
+    Parameters that no power shows keep their values. Steps end when two in a row lower the residual by less than the
+    share ``tolerance``, or eight in a row do not lower it.
     """
     twin, squares = _descend(
         start,
@@ -212,8 +179,7 @@ def fit(
         little=(1 - tolerance) ** 2,
         quiet_steps=2,
     )
-    count = measured.powers.size
-    return Fit(twin=twin, residuals=tuple(float(np.sqrt(value / count)) for value in squares))
+    return twin, tuple(float(np.sqrt(value / measured.powers.size)) for value in squares)
 
 
 def _descend(
@@ -266,13 +232,11 @@ def _solve(matrix: Floats, gradient: Floats, damping: float) -> Floats:
 
 def _moved(twin: Twin, unknowns: Unknowns, step: Floats) -> Twin:
     """Return the twin with a step added to its parameters, in the order of `power_derivatives`."""
-    names = ["theta_offset", "phi_offset"]
-    names += ["first", "second"] if unknowns.couplers else []
-    names += ["theta_efficiency", "phi_efficiency"] if unknowns.heaters else []
-    *pieces, rest = np.split(step, twin.wiring.devices * np.arange(1, len(names) + 1))
+    names = ["offsets", *(["couplers"] if unknowns.couplers else []), *(["efficiencies"] if unknowns.heaters else [])]
+    pairs, rest = np.split(step, [2 * twin.wiring.devices * len(names)])
     others = rest.tolist()
-    changes = dict(zip(names, pieces, strict=True))
-    moved = replace(twin, **{name: getattr(twin, name) + change for name, change in changes.items()})
+    changes = zip(names, pairs.reshape(len(names), 2, -1), strict=True)
+    moved = replace(twin, **{name: getattr(twin, name) + change for name, change in changes})  # type: ignore[arg-type, unused-ignore]
     if unknowns.crosstalk:
         moved = replace(moved, crosstalk=twin.crosstalk + others.pop(0))
     if unknowns.loss:
@@ -285,31 +249,28 @@ def _normal_equations(twin: Twin, measured: Measured, unknowns: Unknowns) -> tup
     count = len(measured.powers)
     parameters = 6 * twin.wiring.devices
     chunk = max(1, _VALUES // max(1, parameters * measured.powers[0].size))
-    matrix, gradient, squares = None, None, 0.0
+    matrix, gradient, squares = np.zeros(()), np.zeros(()), 0.0
     for start in range(0, count, chunk):
         part = slice(start, start + chunk)
-        settings = Settings(theta=measured.settings.theta[part], phi=measured.settings.phi[part])
-        expected, jacobian = power_derivatives(twin, settings, measured.vectors, unknowns)
+        expected, jacobian = power_derivatives(twin, measured.settings[part], measured.vectors, unknowns)
         difference = (measured.powers[part] - expected).ravel()
         squares += float(difference @ difference)
         product = dsyrk(1.0, jacobian.T, trans=1, lower=1) if jacobian.flags.c_contiguous else jacobian @ jacobian.T
-        matrix = product if matrix is None else matrix + product
-        gradient = jacobian @ difference if gradient is None else gradient + jacobian @ difference
-    assert matrix is not None and gradient is not None
+        matrix, gradient = matrix + product, gradient + jacobian @ difference
     return matrix, gradient, squares
 
 
-def power_derivatives(twin: Twin, settings: Settings, vectors: Fields, unknowns: Unknowns) -> tuple[Floats, Floats]:
+def power_derivatives(twin: Twin, settings: Floats, vectors: Fields, unknowns: Unknowns) -> tuple[Floats, Floats]:
     """Return powers [settings, outputs, vectors] and their derivatives [parameters, settings · outputs · vectors].
 
-    Parameters are the offsets of all θ, of all φ, then as ``unknowns`` say the first and the second couplers, the
-    efficiencies of the heaters of θ and of φ, the crosstalk and the loss in dB.
+    ``settings`` are [settings, 2, devices]. Parameters are the offsets of all θ, of all φ, then as ``unknowns`` say the
+    first and the second couplers, the efficiencies of the heaters of θ and of φ, the crosstalk and the loss in dB.
     """
-    wiring, acting = twin.wiring, twin.phases(settings)
-    devices = twin.devices(acting)
+    wiring = twin.wiring
+    devices, changes = twin.devices(twin.phases(settings))
     fields, entering = forward(wiring, devices, vectors)
     behind = backward(wiring, devices)
-    changes = twin.device_derivatives(acting)[..., : 4 if unknowns.couplers else 2, :, :]
+    changes = changes[..., : 4 if unknowns.couplers else 2, :, :]
     if unknowns.loss:
         changes = np.concatenate([changes, _DECIBEL * devices[..., None, :, :]], -3)
     kinds, samples = changes.shape[-3], fields.size
@@ -319,15 +280,11 @@ def power_derivatives(twin: Twin, settings: Settings, vectors: Fields, unknowns:
         jacobian[:, column] = derivative.real.transpose(2, 1, 0, 3, 4)
     rows = [jacobian[: 4 if unknowns.couplers else 2].reshape(-1, samples)]
     if unknowns.heaters:
-        for by_phase, commanded in zip(jacobian, (settings.theta, settings.phi), strict=False):
-            rows.append((by_phase * commanded.T[:, :, None, None]).reshape(-1, samples))
+        rows.append((jacobian[:2] * settings.transpose(1, 2, 0)[..., None, None]).reshape(-1, samples))
     if unknowns.crosstalk:
-        theta_heat, phi_heat = heat_from_neighbours(settings.theta, settings.phi, wiring.beside)
-        rows.append(
-            (
-                np.einsum("ksov,sk->sov", jacobian[0], theta_heat) + np.einsum("ksov,sk->sov", jacobian[1], phi_heat)
-            ).reshape(1, samples)
-        )
+        heats = heat_from_neighbours(settings, wiring.beside).transpose(1, 0, 2).copy()
+        warmed = sum(np.einsum("ksov,sk->sov", by_phase, heat) for by_phase, heat in zip(jacobian, heats, strict=False))
+        rows.append(np.reshape(warmed, (1, samples)))
     if unknowns.loss:
         rows.append(jacobian[-1].sum(0).reshape(1, samples))
     return np.abs(fields) ** 2, np.concatenate(rows) if len(rows) > 1 else rows[0]
@@ -340,16 +297,6 @@ _EXACT = 1e-24
 
 _QUADRATURE = 0.1
 """Weight of light in quadrature where real parts are detected; it is lost power, and receivers' phases err."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Programmed:
-    """Settings that implement a matrix on a twin."""
-
-    settings: Settings
-    """Phases to command, [devices]."""
-    errors: tuple[float, ...]
-    """Error in the twin, before the first step and after each."""
 
 
 def phase_free_error(matrix: Fields, target: Fields, *, real: bool = False) -> float:
@@ -375,9 +322,11 @@ def _aligned(matrix: Fields, target: Fields) -> tuple[Fields, Fields]:
 
 
 def program(
-    twin: Twin, target: Fields, ideal: tuple[Floats, Floats], *, real: bool = False, steps: int = _STEPS
-) -> Programmed:
-    """Return settings for which the twin implements ``target`` [outputs, inputs], norm at most 1.
+    twin: Twin, target: Fields, ideal: Floats, *, real: bool = False, steps: int = _STEPS
+) -> tuple[Floats, tuple[float, ...]]:
+    """Return settings [2, devices] for which the twin implements ``target`` [outputs, inputs], norm at most 1.
+
+    With them comes the error in the twin, before the first step and after each.
 
     Starts from ``ideal``, θ and φ of ideal devices, corrected for the couplers (`meshes.correction`), and takes damped
     Gauss-Newton steps in all phases and in the phases of the outputs. With ``real``, the real parts of the outputs
@@ -385,27 +334,25 @@ def program(
     less than 0.2 %, or eight in a row do not lower it.
     """
     quadrature = _QUADRATURE if real else 1.0
-    norm, count = float(np.linalg.norm(target)), twin.wiring.devices
+    norm, count = float(np.linalg.norm(target)), 2 * twin.wiring.devices
 
-    def equations(acting: Settings) -> tuple[Floats, Floats, float]:
+    def equations(acting: Floats) -> tuple[Floats, Floats, float]:
         residual, jacobian = _residual(twin, acting, target, quadrature)
         return jacobian.T @ jacobian, jacobian.T @ residual, float(residual @ residual)
 
-    def moved(acting: Settings, step: Floats) -> Settings:
-        return Settings(theta=acting.theta - step[:count], phi=acting.phi - step[count : 2 * count])
-
+    half, added, _ = splittings(ideal[0] / 2, np.sin(ideal[0] / 2) ** 2, twin.couplers, real)
+    phi, _ = pass_phases_on(twin.wiring, ideal, half, added)
     acting, squares = _descend(
-        _corrected(twin, ideal, real), equations, moved, steps, little=0.998, quiet_steps=3, enough=_EXACT * norm**2
+        np.stack([2 * half, phi]),
+        equations,
+        lambda acting, step: acting - step[:count].reshape(2, -1),
+        steps,
+        little=0.998,
+        quiet_steps=3,
+        enough=_EXACT * norm**2,
     )
-    theta, phi = without_crosstalk(
-        acting.theta - twin.theta_offset,
-        acting.phi - twin.phi_offset,
-        twin.wiring.beside,
-        max(twin.crosstalk, 0.0),
-        (twin.theta_efficiency, twin.phi_efficiency),
-    )
-    errors = tuple(float(np.sqrt(value)) / norm for value in squares)
-    return Programmed(settings=Settings(theta=theta, phi=phi), errors=errors)
+    settings = without_crosstalk(acting - twin.offsets, twin.wiring.beside, max(twin.crosstalk, 0.0), twin.efficiencies)
+    return settings, tuple(float(np.sqrt(value)) / norm for value in squares)
 
 
 def reachable_order(twin: Twin, mesh: Mesh, tries: int, seed: int) -> tuple[Ints, Mesh]:
@@ -419,7 +366,7 @@ def reachable_order(twin: Twin, mesh: Mesh, tries: int, seed: int) -> tuple[Ints
     order = np.arange(mesh.outputs)
     for attempt in range(tries + 1):
         candidate = decompose(target[order], mesh.kind) if attempt else mesh
-        outside = int(within_reach(np.sin(candidate.theta / 2) ** 2, twin.first, twin.second)[1].sum())
+        outside = int(within_reach(np.sin(candidate.theta / 2) ** 2, twin.couplers)[1].sum())
         if outside < fewest:
             best, fewest = (order, candidate), outside
         if not outside:
@@ -428,33 +375,20 @@ def reachable_order(twin: Twin, mesh: Mesh, tries: int, seed: int) -> tuple[Ints
     return best
 
 
-def _corrected(twin: Twin, ideal: tuple[Floats, Floats], real: bool) -> Settings:
-    """Return the acting phases at which the twin's couplers come closest to ideal devices set to ``ideal``, θ and φ.
-
-    With ``real``, interferometers whose splitting is out of reach keep their θ.
-    """
-    half, outside = within_reach(np.sin(ideal[0] / 2) ** 2, twin.first, twin.second)
-    straight, across = (np.angle(amplitude) for amplitude in bar_and_cross(half, twin.first, twin.second))
-    if real:
-        half = np.where(outside, ideal[0] / 2, half)
-        straight, across = np.where(outside, 0.0, straight), np.where(outside, 0.0, across)
-    phi, _ = pass_phases_on(twin.wiring, ideal, half, straight, across)
-    return Settings(theta=2 * half, phi=phi)
-
-
-def _residual(twin: Twin, acting: Settings, target: Fields, quadrature: float) -> tuple[Floats, Floats]:
+def _residual(twin: Twin, acting: Floats, target: Fields, quadrature: float) -> tuple[Floats, Floats]:
     """Return g D M - H as real numbers, and its derivatives by θ, φ and the output phases, for constant g.
 
     Imaginary parts are multiplied by ``quadrature``.
     """
-    wiring, devices = twin.wiring, twin.devices(acting)
+    wiring, (devices, changes) = twin.wiring, twin.devices(acting)
     matrix, entering = forward(wiring, devices, np.eye(wiring.inputs, dtype=np.complex128))
     behind = backward(wiring, devices)
     aligned, factors = _aligned(matrix, target)
-    changes = twin.device_derivatives(acting)[:, :2]
     outputs, inputs = target.shape
     jacobian = np.zeros((2 * wiring.devices + outputs, outputs, inputs), np.complex128)
-    for column, derivative in zip(wiring.slices, field_derivatives(wiring, behind, entering, changes), strict=True):
+    for column, derivative in zip(
+        wiring.slices, field_derivatives(wiring, behind, entering, changes[:, :2]), strict=True
+    ):
         jacobian[column] = derivative[:, 0] * factors[:, None]
         jacobian[wiring.devices + column.start : wiring.devices + column.stop] = derivative[:, 1] * factors[:, None]
     places = np.arange(outputs)
