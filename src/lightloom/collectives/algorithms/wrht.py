@@ -155,21 +155,6 @@ def _multicasts(side: _Members, n: int, taps: int) -> tuple[Ints, Ints, Ints, In
     return member, entry[which], carried[which], colour[path], path, int(size.sum()), len(number)
 
 
-def wrht_all_gather_steps(ranks: int, wavelengths: int, *, padded: bool) -> int:
-    """Return the steps of WRHT used as an all-gather, by formula only (OpTree, Table I and the text above it).
-
-    Literally, 1 + ceil((N−p)/(p−1)) + ceil((θ−1)N/p) with p = 2w + 1 and θ = ceil(log_p N). ``padded`` takes N as p^θ,
-    which is what the printed 259 needs. The count presumes multicast; schedules (:func:`wrht_gather`) count their own
-    steps.
-    """
-    p = 2 * wavelengths + 1
-    theta, reach = 1, p
-    while reach < ranks:
-        theta, reach = theta + 1, reach * p
-    n = reach if padded else ranks
-    return 1 - (p - n) // (p - 1) - (-(theta - 1) * n) // p
-
-
 def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Return WRHT's all-reduce, or its all-gather by multicasts, on a WDM ring.
 

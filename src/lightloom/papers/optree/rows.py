@@ -3,25 +3,13 @@
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import combinations_with_replacement, groupby, pairwise
-from math import ceil, e, log2, prod
+from math import ceil, e, log, log2, prod, sqrt
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from lightloom.collectives.algorithms.direct import one_stage_steps
-from lightloom.collectives.algorithms.optree import (
-    best_radices,
-    best_stages,
-    equation_3_steps,
-    literal_stage_steps,
-    optree,
-    stage_steps,
-    theorem_1_exact,
-    theorem_1_steps,
-    theorem_2_stages,
-    theorem_3_proof_steps,
-)
+from lightloom.collectives.algorithms.optree import best_radices, optree, stage_steps
 from lightloom.collectives.algorithms.ring import neighbour_exchange_steps, ring_steps
-from lightloom.collectives.algorithms.wrht import wrht_all_gather_steps
 from lightloom.collectives.bounds.link_use import line_all_to_all_wavelengths, ring_all_to_all_wavelengths
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import build, find
@@ -41,6 +29,69 @@ WAVELENGTHS = 64
 
 ORDER = ("OpTree", "WRHT", "NE", "Ring")
 """The four algorithms of Figs. 5 and 6, by the paper's names."""
+
+
+# The closed forms of OpTree and WRHT as printed, beside which schedules are really built.
+
+
+def theorem_1_steps(ranks: int, wavelengths: int, stages: int) -> int:
+    """Return ceil((2k − 1) N^(1 + 1/k) / (8w)) (Theorem 1, Eq. 1; k = 1 is the one-stage row of Table I)."""
+    return ceil(theorem_1_exact(ranks, wavelengths, stages) - 1e-9)
+
+
+def theorem_2_stages(ranks: int) -> float | None:
+    """Return k* before rounding, (ln N + sqrt(ln N (ln N − 2))) / 2 (Eq. 2).
+
+    None below N = 8, where the root is imaginary.
+    """
+    logarithm = log(ranks)
+    return (logarithm + sqrt(logarithm * (logarithm - 2))) / 2 if logarithm >= 2 else None
+
+
+def best_stages(ranks: int, wavelengths: int) -> int:
+    """Return the integer k that minimises Theorem 1 (what the paper's Fig. 4 shows); fewer stages win ties."""
+    return min(range(1, ranks.bit_length() + 1), key=lambda k: (theorem_1_exact(ranks, wavelengths, k), k))
+
+
+def theorem_1_exact(ranks: int, wavelengths: int, stages: int) -> float:
+    """Return the steps of Theorem 1 without its ceiling."""
+    return float((2 * stages - 1) * ranks ** (1 + 1 / stages) / (8 * wavelengths))
+
+
+def equation_3_steps(ranks: int, wavelengths: int, stages: int) -> int:
+    """Return ceil(N m log_m N / (4w)) with m = N^(1/k) (Eq. 3, Theorem 3)."""
+    return ceil(2 * stages / (2 * stages - 1) * theorem_1_exact(ranks, wavelengths, stages) - 1e-9)
+
+
+def theorem_3_proof_steps(ranks: int, wavelengths: int, stages: int) -> int:
+    """Return ceil((2k − 1) N / (8w)) (the last line of Theorem 3's proof)."""
+    return ceil((2 * stages - 1) * ranks / (8 * wavelengths) - 1e-9)
+
+
+def literal_stage_steps(ranks: int, wavelengths: int, stages: int) -> list[int]:
+    """Return the steps of each stage in Theorem 1's proof, taken literally.
+
+    ceil(m²/8w)·ceil(N/m) first, then floor(m²/4w)·ceil(N/m), with m = N^(1/k).
+    """
+    m = ranks ** (1 / stages)
+    share = ceil(ranks / m - 1e-9)
+    first = ceil(m * m / (8 * wavelengths) - 1e-9) * share
+    return [first] + [int(m * m / (4 * wavelengths) + 1e-9) * share] * (stages - 1)
+
+
+def wrht_all_gather_steps(ranks: int, wavelengths: int, *, padded: bool) -> int:
+    """Return the steps of WRHT used as an all-gather, by formula only (OpTree, Table I and the text above it).
+
+    Literally, 1 + ceil((N−p)/(p−1)) + ceil((θ−1)N/p) with p = 2w + 1 and θ = ceil(log_p N). ``padded`` takes N as p^θ,
+    which is what the printed 259 needs. The count presumes multicast; schedules (``wrht_gather``) count their own
+    steps.
+    """
+    p = 2 * wavelengths + 1
+    theta, reach = 1, p
+    while reach < ranks:
+        theta, reach = theta + 1, reach * p
+    n = reach if padded else ranks
+    return 1 - (p - n) // (p - 1) - (-(theta - 1) * n) // p
 
 
 def ceiling_stages(ranks: int) -> int:

@@ -214,10 +214,9 @@ def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
             yield ring_schedule(collective, fabric, trees, note)
     if circulant is not None and grown is not None:
         lengths, width = " and ".join(map(str, circulant.skips)), grown.circuits.levels[0].width
-        note = (
-            f"chords of {lengths} ranks start at every rank and share wavelengths, {width} wide; every share travels "
-        )
-        yield ring_schedule(collective, fabric, grown, f"{note}in {circulant.pieces} pieces")
+        chords = f"chords of {lengths} ranks start at every rank and share wavelengths, {width} wide"
+        note = f"{chords}; every share travels in {circulant.pieces} pieces"
+        yield ring_schedule(collective, fabric, grown, note)
 
 
 def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
