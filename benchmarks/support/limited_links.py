@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from benchmarks.support import network_namespace as namespaces
 from benchmarks.support.network_namespace import Namespace
 from lightloom.core.errors import UnsupportedError
-from lightloom.exchange.transport.launch import Outcome, Site, launch
+from lightloom.exchange.transport.launch import Outcome, launch, store_at
 from lightloom.exchange.transport.worker import Worker
 
 DEVICE = "eth0"
@@ -124,14 +124,12 @@ def launch_limited(
         LaunchError: see ``launch``.
     """
     with limited_links(ranks, rate_bits, mtu=mtu) as links:
-        site = Site(
-            hosts=tuple(links.address(rank) for rank in range(ranks)),
-            prefixes=tuple(tuple(host.command()) for host in links.hosts),
-            interface=DEVICE,
-            store_host=_SWITCH_ADDRESS,
-            at_store=links.switch.run,
-        )
-        return launch(function, ranks, timeout, arguments, check=check, site=site)
+        prefixes = [
+            [*host.command(), "env", f"LIGHTLOOM_HOST={links.address(rank)}", f"GLOO_SOCKET_IFNAME={DEVICE}"]
+            for rank, host in enumerate(links.hosts)
+        ]
+        store = links.switch.run(store_at, _SWITCH_ADDRESS)
+        return launch(function, ranks, timeout, arguments, check=check, store=store, prefixes=prefixes)
 
 
 def stream_rates(

@@ -270,14 +270,13 @@ def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
     torch.manual_seed(case.seed)
     model = job.model()
     method = None if case.method == REFERENCE else find(case.method)
-    alone = method is not None and not method.synchronous
-    replica = model if alone else DistributedDataParallel(model)
-    optimizer, result, seconds = job.optimizer(model), Result(case), []
+    replica, optimizer, result, seconds = model, job.optimizer(model), Result(case), []
     state: ExchangeState | Periodic | None = None
-    if isinstance(replica, DistributedDataParallel):
+    if method is not None and not method.synchronous:
+        state = periodic(model, optimizer, method, hook=True)
+    else:
+        replica = DistributedDataParallel(model)
         state = None if method is None else attach(replica, method, adaptive=False)
-    elif method is not None:
-        state = periodic(model, optimizer, method)
     chance = np.random.default_rng((case.seed, rank))
     for step in range(1, case.steps + 1):
         began = time.process_time()
@@ -288,8 +287,6 @@ def train_case(job: TrainingTask, case: Case, rank: int) -> Result:
                 assert parameter.grad is not None
                 parameter.grad /= case.gradient_scale
         optimizer.step()
-        if isinstance(state, Periodic):
-            state.step()
         seconds.append(time.process_time() - began)
         if step % job.every == 0 or step == case.steps:
             with torch.no_grad():

@@ -26,7 +26,7 @@ class DataFile:
     names: Sequence[str]
     """Paths relative to the data folder, in the order in which they are tried; ``.gz`` is unpacked."""
     sha256: str
-    """SHA-256 of the unpacked content, so that a re-packed file passes."""
+    """SHA-256 of the unpacked content, so that a re-packed file passes; empty where none is published."""
     origin: str
     """Address from which users get the file."""
 
@@ -36,7 +36,11 @@ class DataFile:
         Raises:
             ConfigError: no folder, or no such file.
         """
-        return find_first(self.names, folder, self.origin)
+        root = data_folder(folder)
+        path = next((root / name for name in self.names if (root / name).is_file()), None)
+        if path is None:
+            raise ConfigError(f"{root} has no {' or '.join(self.names)}: get it from {self.origin}")
+        return path
 
     def read(self, folder: Path | None = None) -> bytes:
         """Return the unpacked content of the file after checking its SHA-256.
@@ -47,34 +51,12 @@ class DataFile:
         Raises:
             ConfigError: no folder, no such file, unreadable, or not the published content.
         """
-        path, content = read_first(self.names, folder, self.origin)
+        path = self.find(folder)
+        content = read_bytes(path, MOST_TRACE_BYTES)
         digest = hashlib.sha256(content).hexdigest()
         if digest != self.sha256:
             raise ConfigError(f"{str(path)!r} has SHA-256 {digest[:16]}…, expected {self.sha256[:16]}…: {self.origin}")
         return content
-
-
-def read_first(names: Sequence[str], folder: Path | None, origin: str) -> tuple[Path, bytes]:
-    """Return the path and the unpacked content of the first file in the data folder that has one of the names.
-
-    Raises:
-        ConfigError: no folder, no such file (says that ``origin`` has it), or unreadable.
-    """
-    path = find_first(names, folder, origin)
-    return path, read_bytes(path, MOST_TRACE_BYTES)
-
-
-def find_first(names: Sequence[str], folder: Path | None, origin: str) -> Path:
-    """Return the path of the first file in the data folder that has one of the names.
-
-    Raises:
-        ConfigError: no folder, or no such file (says that ``origin`` has it).
-    """
-    root = data_folder(folder)
-    path = next((root / name for name in names if (root / name).is_file()), None)
-    if path is None:
-        raise ConfigError(f"{root} has no {' or '.join(names)}: get it from {origin}")
-    return path
 
 
 def data_folder(folder: Path | None = None) -> Path:
@@ -130,7 +112,8 @@ def read_cifar(part: str, folder: Path | None = None, official: bool = True) -> 
     Raises:
         ConfigError: no folder, no such file, unreadable, malformed, or not the published content.
     """
-    path, content = read_first((f"{FOLDERS[0]}/{part}", f"{FOLDERS[1]}/{part}.bin"), folder, _CIFAR_ORIGIN)
+    path = DataFile((f"{FOLDERS[0]}/{part}", f"{FOLDERS[1]}/{part}.bin"), "", _CIFAR_ORIGIN).find(folder)
+    content = read_bytes(path, MOST_TRACE_BYTES)
     if path.suffix == ".bin":
         images = _of_binary(content, str(path))
     else:

@@ -15,6 +15,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache, partial
 from itertools import groupby
 from typing import Any, NoReturn
 
@@ -249,17 +250,14 @@ def replicas_agree(movement: Movement) -> bool:
     told apart by hashes of 64 bits.
     """
     state = _scattered(np.arange(movement.ranks, dtype=np.uint64))[:, None] + np.zeros(movement.chunks, np.uint64)
-    level, begin = movement.level, 0
-    while begin < len(level):
-        end = int(np.searchsorted(level, level[begin], side="right"))
+    for _, messages in groupby(range(len(movement.level)), key=lambda m: movement.level[m]):
         before = state.copy()
-        for m in range(begin, end):
+        for m in messages:
             chunk = movement.chunk[movement.first[m] : movement.first[m + 1]]
             come, target = before[movement.source[m], chunk], (movement.destination[m], chunk)
             if movement.reduces[m]:
                 come = _scattered((come + state[target]) ^ _scattered(come * state[target]))
             state[target] = come
-        begin = end
     finals = [state[rank, movement.wanted(rank)] for rank in range(movement.ranks)]
     return movement.kind != "all-reduce" or all(np.array_equal(finals[0], final) for final in finals[1:])
 
@@ -437,7 +435,7 @@ class ScheduleExecutor:
         self._timeout = timeout
         self._calls = 0
         self._digest = np.frombuffer(self.movement.digest, np.int64)
-        self._memories: dict[int, UnevenMemory] = {}
+        self._memory = cache(partial(uneven_memory, self.movement, self.program))
         self._held, self._wanted = len(self.movement.held(self.rank)), len(self.movement.wanted(self.rank))
 
     def shape(self, values: int) -> tuple[int, int, int]:
@@ -501,12 +499,6 @@ class ScheduleExecutor:
             result = work[self.program.wanted].reshape(parts, -1)[:, :values].reshape(-1)
             # A share must not keep the memory of all of them.
             return result.clone() if self._wanted < self.program.cells else result
-
-    def _memory(self, itemsize: int) -> UnevenMemory:
-        """Return where this rank's chunks lie, values having ``itemsize`` bytes; computed once a size."""
-        if itemsize not in self._memories:
-            self._memories[itemsize] = uneven_memory(self.movement, self.program, itemsize)
-        return self._memories[itemsize]
 
     def _unevenly(self, tensor: Tensor) -> Tensor:
         """Execute a collective whose parts differ in size, and return this rank's result, flat; raises as a call

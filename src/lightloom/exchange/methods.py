@@ -40,6 +40,10 @@ class BuiltInExchange(ExchangeMethod):
         """Name with all options, as ``find`` reads it: ``topk:share=0.01,feedback``."""
         return _spelled(self)
 
+    def work(self, gradient: Gradient, ranks: int) -> Work:
+        """Return the computation of a rank in one exchange; none unless a method codes values."""
+        return Work()
+
 
 @cache
 def _spelled(method: BuiltInExchange) -> str:
@@ -90,10 +94,6 @@ class PlainExchange(BuiltInExchange):
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
         """Return one all-reduce of the whole gradient, 4 bytes a value."""
         return (Phase(kind="all-reduce", nbytes=4.0 * gradient.values),)
-
-    def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return no work at all: nothing is coded."""
-        return Work()
 
 
 # Narrow formats, summed in float32: each rank sends its shares to their owners, which add up and send the sums back.
@@ -642,10 +642,6 @@ class LocalSgdExchange(BuiltInExchange):
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
         """Return one float32 all-reduce of the weights, which cannot run behind the backward pass."""
         return (Phase(kind="all-reduce", nbytes=4.0 * gradient.values, hideable=False),)
-
-    def work(self, gradient: Gradient, ranks: int) -> Work:
-        """Return no work at all: nothing is coded."""
-        return Work()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

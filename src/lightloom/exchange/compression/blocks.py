@@ -383,8 +383,7 @@ def current() -> Kernel:
     Raises:
         ConfigError: the variable names no kernel, or one that was not built or that this CPU cannot run.
     """
-    kernel = load(choose(requested(), load))
-    assert kernel is not None
+    kernel: Kernel = choose(requested(), load)
     return kernel
 
 
@@ -407,14 +406,6 @@ def encode(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
     _check_flat(values, "values")
     _check_message(fmt, values.size, out, write=True)
     current().encode_runs(fmt, values, None, _one_run(values.size), out)
-
-
-def encode_leaving(fmt: BlockFormat, values: Float32s, out: Bytes) -> None:
-    """Write the message of ``values`` to ``out`` and replace them by their errors: values less decoded values, 0 in NaN
-    blocks."""
-    _check_flat(values, "values", write=True)
-    # Adding -0.0 changes no value, negative zeros included.
-    encode_feedback(fmt, np.full_like(values, -0.0), values, out)
 
 
 def encode_feedback(fmt: BlockFormat, gradient: Float32s, residual: Float32s, out: Bytes) -> None:

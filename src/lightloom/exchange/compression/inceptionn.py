@@ -15,6 +15,7 @@ As printed w = 7, which loses everything below 2^-7. The windowed form uses w = 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, overload
 
 import numpy as np
@@ -72,31 +73,23 @@ class _Inceptionn(FramedCodec):
         """Return the bytes of ``count`` values that are all dropped: 2 of tags a group of eight."""
         return 2 * -(-count // 8)
 
-    def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes) -> int:
+    def encode_frames(self, values: Float32s, chunk: int, first: int, out: Bytes, leave: bool = False) -> int:
         """Write the frames of ``values``, ``chunk`` in each, numbered from ``first``, to ``out``; return the bytes
-        written."""
-        return current().encode_frames(as_bits(values), chunk, first, out, self.exponent, self.width)
+        written. With ``leave`` values become their errors."""
+        return current().encode_frames(as_bits(values), chunk, first, out, self.exponent, self.width, leave=leave)
 
     def encode_leaving(self, array: Float32s) -> memoryview:
         """Return the stream of ``array``, which becomes its own errors, in one pass of the kernel."""
-
-        def leaving(values: Float32s, chunk: int, first: int, out: Bytes) -> int:
-            bits = as_bits(values)
-            return current().encode_frames(bits, chunk, first, out, self.exponent, self.width, leave=True)
-
-        return self._encode(float32_target(array, array.size), 1, leaving)
+        return self._encode(float32_target(array, array.size), 1, partial(self.encode_frames, leave=True))
 
     def decode_adding(self, buffer: object, out: Float32s) -> None:
         """Add the values of a stream to ``out`` in one pass of the kernel; raises CodecError."""
+        self._decode(buffer, out, 1, partial(self.decode_frames, add=True))
 
-        def adding(data: Bytes, values: Float32s, chunk: int, first: int) -> int:
-            return current().decode_frames(data, as_bits(values), chunk, first, self.width, add=True)
-
-        self._decode(buffer, out, 1, adding)
-
-    def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int) -> int:
-        """Fill ``out`` from the frames in ``data``; return the bytes read, or ``-(8 frame + reason)``."""
-        return current().decode_frames(data, as_bits(out), chunk, first, self.width)
+    def decode_frames(self, data: Bytes, out: Float32s, chunk: int, first: int, add: bool = False) -> int:
+        """Fill ``out`` from the frames in ``data``, or ``add`` to it; return the bytes read, or ``-(8 frame +
+        reason)``."""
+        return current().decode_frames(data, as_bits(out), chunk, first, self.width, add=add)
 
 
 class Inceptionn(_Inceptionn):

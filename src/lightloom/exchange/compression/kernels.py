@@ -59,8 +59,8 @@ def requested() -> str:
     return os.environ.get(_VARIABLE, "")
 
 
-def choose(request: str, load: Callable[[str], object | None]) -> str:
-    """Name of the fastest kernel that fits the request; ``load`` returns None for what this machine cannot run.
+def choose(request: str, load: Callable[[str], Any]) -> Any:
+    """Return the fastest kernel that fits the request; ``load`` returns None for what this machine cannot run.
 
     Raises:
         ConfigError: the request names no kernel, or one that was not built or that this CPU cannot run.
@@ -68,8 +68,8 @@ def choose(request: str, load: Callable[[str], object | None]) -> str:
     if request not in ("", "native", *NAMES):
         raise ConfigError(f"{_VARIABLE}={request}: expected native, {', '.join(NAMES)}, or nothing")
     for name in NAMES:
-        if (request == "" or name.startswith(request)) and load(name) is not None:
-            return name
+        if (request == "" or name.startswith(request)) and (kernel := load(name)) is not None:
+            return kernel
     raise ConfigError(f"{_VARIABLE}={request}: that kernel was not built here, or this CPU cannot run it")
 
 
@@ -181,8 +181,7 @@ def current() -> Kernel:
 
 @cache
 def _choose(request: str) -> Kernel:
-    kernel = load(choose(request, load))
-    assert kernel is not None
+    kernel: Kernel = choose(request, load)
     return kernel
 
 

@@ -82,7 +82,7 @@ class AdaptiveCompression:
         self._decided_plain = False
         self._until_probe = WARM_UP
         self._probe: list[bool] = []
-        self._position = 0
+        """Kinds of the steps that are left of a probe, the present one first: True is plain."""
         self._last_end: float | None = None
         self._seconds: dict[bool, list[float]] = {False: [], True: []}
 
@@ -93,18 +93,17 @@ class AdaptiveCompression:
         """
         self._step += 1
         if self._probe:
-            if self._position % BLOCK and self._last_end is not None:
+            if len(self._probe) % BLOCK and self._last_end is not None:
                 self._seconds[self.use_plain].append(now - self._last_end)
-            self._position += 1
-            if self._position == len(self._probe):
+            del self._probe[0]
+            if not self._probe:
                 self._decide()
         else:
             self._until_probe -= 1
             if self._until_probe <= 0:
                 self._probe = ([self._decided_plain] * BLOCK + [not self._decided_plain] * BLOCK) * ROUNDS
-                self._position = 0
                 self._seconds = {False: [], True: []}
-        self.use_plain = self._probe[self._position] if self._probe else self._decided_plain
+        self.use_plain = self._probe[0] if self._probe else self._decided_plain
         self._last_end = now
 
     def state_dict(self) -> dict[str, int]:
@@ -120,7 +119,7 @@ class AdaptiveCompression:
         self._step = int(state_dict["step"])
         self._decided_plain = self.use_plain = bool(state_dict["use_plain" if "use_plain" in state_dict else "aside"])
         self._until_probe = int(state_dict["until_probe"])
-        self._probe, self._position, self._last_end = [], 0, None
+        self._probe, self._last_end = [], None
 
     def _decide(self) -> None:
         """Take the kind whose median step is faster, on the mean over ranks (after the first decision only if by 5 %),
@@ -133,7 +132,6 @@ class AdaptiveCompression:
         slower, faster = max(compressed, plain), max(min(compressed, plain), 1e-9)
         probe = BLOCK * ROUNDS * (slower / faster - 1)
         self._until_probe = max(LEAST_STEPS_BETWEEN, math.ceil(probe / PROBE_SHARE))
-        self._probe = []
         self.decisions.append(Decision(self._step, compressed, plain, self._decided_plain, self._plain_name))
         if self._log:
             _LOG.info("%s", self.decisions[-1])

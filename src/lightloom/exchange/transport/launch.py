@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -79,22 +78,6 @@ _Process: TypeAlias = subprocess.Popen[bytes] | ForkedRank
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """Where the ranks of a launch run; on this host's loopback device by default."""
-
-    hosts: Sequence[str] = ()
-    """IPv4 address by rank; 127.0.0.1 where empty."""
-    prefixes: Sequence[Sequence[str]] = ()
-    """Prefix of the command line, by rank."""
-    interface: str = ""
-    """The network device that gloo uses; where empty ``GLOO_SOCKET_IFNAME`` or, on Linux, the loopback device."""
-    store_host: str = "127.0.0.1"
-    """Address at which the ranks reach the store."""
-    at_store: Callable[[Callable[[], Any]], Any] = lambda function: function()
-    """Calls a function where ``store_host`` is an address of its own."""
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """How one rank ended: with a value or with an error."""
 
@@ -115,7 +98,8 @@ def launch(
     arguments: Mapping[str, object] | None = None,
     *,
     check: bool = True,
-    site: Site = Site(),
+    store: Any = None,
+    prefixes: Sequence[Sequence[str]] = (),
 ) -> list[Outcome]:
     """Call ``function(worker)`` in ``ranks`` processes and return how each ended, by rank; a rank that failed raises
     unless ``check`` is off.
@@ -125,7 +109,9 @@ def launch(
         timeout: time for everything, in seconds; processes that still run then are killed.
         arguments: JSON for ``worker.arguments``.
         check: raise unless every rank wrote a value.
-        site: where they run.
+        store: ``TCPStore`` through which ranks find each other; a new one on the loopback device unless given.
+        prefixes: by rank, what its command line begins with where ranks run on other hosts than this one; an ``env``
+            in it sets ``LIGHTLOOM_HOST``, where the others reach the rank, and ``GLOO_SOCKET_IFNAME``.
 
     Raises:
         LaunchError: a rank failed; the message names the first one and quotes it.
@@ -133,28 +119,23 @@ def launch(
     target = function if isinstance(function, str) else f"{function.__module__}:{function.__qualname__}"
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lightloom-")))
-        store = site.at_store(partial(_store_at, site.store_host))
+        store = store_at("127.0.0.1") if store is None else store
         processes: list[_Process] = []
         stack.callback(_kill, processes)
         jobs = [
             RankJob(
                 arguments=[target, str(folder / f"{rank}.json"), json.dumps(dict(arguments or {})), str(timeout)],
-                environment=_environment(rank, ranks, store.port, site),
+                environment=_environment(rank, ranks, store),
                 log=str(folder / f"{rank}.log"),
             )
             for rank in range(ranks)
         ]
-        processes += _started(jobs, site, folder)
+        processes += _started(jobs, prefixes, folder)
         results = [folder / f"{rank}.json" for rank in range(ranks)]
         running = _await(processes, results, timeout, store.set)
         _kill(processes)
-        endings = [
-            f"no result within {timeout:g} s"
-            if rank in running
-            else f"no result, exit code {processes[rank].returncode}"
-            for rank in range(ranks)
-        ]
-        outcomes = [_outcome(rank, folder, endings[rank], processes[rank].returncode) for rank in range(ranks)]
+        late = dict.fromkeys(running, f"no result within {timeout:g} s")
+        outcomes = [_outcome(rank, folder, late.get(rank), processes[rank].returncode) for rank in range(ranks)]
         # A rank without a result is the cause, or else the rank that failed first: the others lost their connections.
         written = [result.stat().st_mtime_ns if result.exists() else 0 for result in results]
     faults = [outcome for outcome in outcomes if outcome.error is not None]
@@ -165,7 +146,7 @@ def launch(
     return outcomes
 
 
-def _store_at(host: str) -> Any:
+def store_at(host: str) -> Any:
     """Return a store that listens at one address alone, at a port that the system picks: no two launches meet at it."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -175,14 +156,13 @@ def _store_at(host: str) -> Any:
     return TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
 
 
-def _started(jobs: Sequence[RankJob], site: Site, folder: Path) -> Sequence[_Process]:
+def _started(jobs: Sequence[RankJob], prefixes: Sequence[Sequence[str]], folder: Path) -> Sequence[_Process]:
     """Return the started ranks, by rank: copies of one process where they run on this host under Linux without
     prefixes, else an interpreter each."""
-    if sys.platform == "linux" and not site.prefixes:
+    if sys.platform == "linux" and not prefixes:
         return _start_copies(jobs, folder)
     processes = []
-    for rank, job in enumerate(jobs):
-        prefix = site.prefixes[rank] if site.prefixes else ()
+    for job, prefix in zip(jobs, prefixes or [()] * len(jobs), strict=True):
         command = [*prefix, sys.executable, "-m", "lightloom.exchange.transport.worker", *job.arguments]
         with Path(job.log).open("wb") as log:
             environment = dict(job.environment)
@@ -192,23 +172,21 @@ def _started(jobs: Sequence[RankJob], site: Site, folder: Path) -> Sequence[_Pro
     return processes
 
 
-def _environment(rank: int, ranks: int, port: int, site: Site) -> dict[str, str]:
+def _environment(rank: int, ranks: int, store: Any) -> dict[str, str]:
     """Return the environment of a rank's process: this process's own, with what places the rank in its group; one
     thread a rank unless set otherwise."""
     own = {
-        "LIGHTLOOM_HOST": site.hosts[rank] if site.hosts else "127.0.0.1",
+        "LIGHTLOOM_HOST": "127.0.0.1",
         "RANK": str(rank),
         "WORLD_SIZE": str(ranks),
         "LOCAL_RANK": str(rank),
-        "MASTER_ADDR": site.store_host,
-        "MASTER_PORT": str(port),
+        "MASTER_ADDR": store.host,
+        "MASTER_PORT": str(store.port),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     defaults = {"OMP_NUM_THREADS": "1"}
     if sys.platform == "linux":
         defaults["GLOO_SOCKET_IFNAME"] = "lo"
-    if site.interface:
-        own["GLOO_SOCKET_IFNAME"] = site.interface
     return defaults | dict(os.environ) | own
 
 
@@ -247,13 +225,14 @@ def _kill(processes: Sequence[_Process]) -> None:
         process.wait()
 
 
-def _outcome(rank: int, folder: Path, ending: str, exit_code: int | None) -> Outcome:
-    """Return how a rank ended, by the result that it wrote; ``ending`` is its error where it wrote none."""
+def _outcome(rank: int, folder: Path, late: str | None, exit_code: int | None) -> Outcome:
+    """Return how a rank ended, by the result that it wrote; its error is ``late`` where it wrote none in time, or else
+    its exit code."""
     log = (folder / f"{rank}.log").read_text(encoding="utf-8", errors="replace")
     try:
         written = json.loads((folder / f"{rank}.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return Outcome(rank, error=ending, log=log, exit_code=exit_code)
+        return Outcome(rank, error=late or f"no result, exit code {exit_code}", log=log, exit_code=exit_code)
     return Outcome(rank, value=written.get("value"), error=written.get("error"), log=log, exit_code=exit_code)
 
 

@@ -15,7 +15,7 @@ import struct
 import time
 from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
@@ -142,12 +142,14 @@ _REMEDY = (
 class Meeting:
     """The connections of one rank while they are made, each call and each answer in a task of its own."""
 
-    def __init__(self, rank: int, size: int, handshakes: Handshakes, deadline: float) -> None:
-        """Begin without connections; ``size`` is the number of ranks, ``deadline`` is on ``time.monotonic``."""
-        self._rank, self._size, self._handshakes, self._deadline = rank, size, handshakes, deadline
-        self._addresses: Mapping[int, Address] = {}
-        self._outgoing: list[Introduction] = []
-        self._incoming: list[Introduction] = []
+    def __init__(
+        self, rank: int, size: int, calls: Mapping[int, Address], answers: Sequence[int], handshakes: Handshakes
+    ) -> None:
+        """Begin without connections, among ``size`` ranks: to call those of ``calls`` at their addresses, and to be
+        called by ``answers``."""
+        self._rank, self._size, self._addresses, self._handshakes = rank, size, calls, handshakes
+        self._outgoing = [Introduction(rank, peer, channel, size) for peer in calls for channel in (DATA, CONTROL)]
+        self._incoming = [Introduction(peer, rank, channel, size) for peer in answers for channel in (DATA, CONTROL)]
         self._connected: dict[Introduction, socket.socket] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._unproved: list[asyncio.Task[Any]] = []
@@ -155,45 +157,33 @@ class Meeting:
         self._faults: dict[int, str] = {}
         self._refused = 0
 
-    def connect(
-        self, listener: socket.socket, calls: Mapping[int, Address], answers: Sequence[int]
-    ) -> tuple[dict[int, Pair], dict[int, Pair]]:
-        """Call the ranks ``calls`` at their addresses and be called by ``answers``; return (data, control) sockets by
-        peer, of those called and of those answered.
+    def connect(self, listener: socket.socket, deadline: float) -> dict[Introduction, socket.socket]:
+        """Return the sockets of all connections, made by ``deadline`` on ``time.monotonic``.
 
         Raises:
             TransportError: a rank did not call in time, cannot be reached, or disagrees about who calls whom.
         """
-        size, own = self._size, self._rank
-        self._addresses = calls
-        self._outgoing = [Introduction(own, peer, channel, size) for peer in calls for channel in (DATA, CONTROL)]
-        self._incoming = [Introduction(peer, own, channel, size) for peer in answers for channel in (DATA, CONTROL)]
         listener.setblocking(False)
         try:
             if asyncio._get_running_loop() is None:
-                asyncio.run(self._meet(listener))
+                asyncio.run(self._meet(listener, deadline))
             else:  # this thread runs an event loop already, as in a notebook
                 with ThreadPoolExecutor(1) as thread:
-                    thread.submit(asyncio.run, self._meet(listener)).result()
+                    thread.submit(asyncio.run, self._meet(listener, deadline)).result()
         except BaseException:
             for sock in self._connected.values():
                 sock.close()
             raise
-        return {peer: self._pair(own, peer) for peer in calls}, {peer: self._pair(peer, own) for peer in answers}
+        return self._connected
 
-    def _pair(self, caller: int, answerer: int) -> Pair:
-        """Return the data and control sockets of two ranks, both connected."""
-        data, control = (Introduction(caller, answerer, channel, self._size) for channel in (DATA, CONTROL))
-        return self._connected[data], self._connected[control]
-
-    async def _meet(self, listener: socket.socket) -> None:
+    async def _meet(self, listener: socket.socket, deadline: float) -> None:
         """Call and answer until all are connected; raises TransportError for the first fault that cannot pass, and at
         the deadline."""
         self._complete = asyncio.get_running_loop().create_future()
         for work in (self._answer(listener), *map(self._call, self._outgoing)):
             self._start(work)
         try:
-            async with asyncio.timeout_at(self._deadline):
+            async with asyncio.timeout_at(deadline):
                 await self._complete
         except TimeoutError:
             raise TransportError(self._absence()) from None
@@ -440,7 +430,13 @@ def connect(
         board.publish(f"address {rank}", f"{address} {port}")
         addresses = {peer: board.address(peer) for peer in calls}
         handshakes = Handshakes(bytes.fromhex(board.read("secret", 0)), board.key)
-        return Meeting(rank, size, handshakes, deadline).connect(listener, addresses, answers)
+        socks = Meeting(rank, size, addresses, answers, handshakes).connect(listener, deadline)
+
+    def pair(caller: int, answerer: int) -> Pair:
+        data, control = (socks[Introduction(caller, answerer, channel, size)] for channel in (DATA, CONTROL))
+        return data, control
+
+    return {peer: pair(rank, peer) for peer in calls}, {peer: pair(peer, rank) for peer in answers}
 
 
 class _Board:
@@ -495,26 +491,19 @@ class _Board:
 def _listener(rank: int, host: str, peers: int) -> socket.socket:
     """Return a socket that listens at an address of this host, at a port that the system picks; raises
     TransportError."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise _cannot_listen(rank, host, error) from error
-    try:
-        listener.bind(address)
-        listener.listen(MOST_CALLERS + 2 * peers)
-    except OSError as error:
-        listener.close()
-        raise _cannot_listen(rank, host, error) from error
-    return listener
-
-
-def _cannot_listen(rank: int, host: str, error: OSError) -> TransportError:
-    """Return the error of an address at which this rank cannot listen."""
-    return TransportError(
-        f"rank {rank} cannot listen at {host}: {error.strerror or error}; host= must be an address of this rank's own "
-        "host"
-    )
+    with ExitStack() as opened:
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+            listener = opened.enter_context(socket.socket(family, kind, protocol))
+            listener.bind(address)
+            listener.listen(MOST_CALLERS + 2 * peers)
+        except OSError as error:
+            raise TransportError(
+                f"rank {rank} cannot listen at {host}: {error.strerror or error}; host= must be an address of this "
+                "rank's own host"
+            ) from error
+        opened.pop_all()
+        return listener
 
 
 # All ranks connected with each other, and rings over these connections.
