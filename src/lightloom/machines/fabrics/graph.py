@@ -235,7 +235,8 @@ class LinkNetwork:
 
     def entering(self) -> tuple[Floats, Floats]:
         """Return the summed bytes per second of the links into each rank, and out of it: each [ranks]."""
-        receive, send = (np.bincount(end, self.bandwidth)[: self.ranks] for end in (self.head, self.tail))
+        sums = (np.bincount(end, self.bandwidth)[: self.ranks] for end in (self.head, self.tail))
+        receive, send = (np.asarray(each, np.float64) for each in sums)
         return receive, send
 
     def leaves(self) -> list[tuple[Vertex, int, float]]:

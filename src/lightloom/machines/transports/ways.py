@@ -25,12 +25,13 @@ import numpy as np
 from lightloom.core.arrays import Floats, Mask
 from lightloom.machines.transports.transport import ProtocolName, Transport
 
-PASSES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1}
-"""Passes of all bytes around a ring."""
+_ROOTED = ("broadcast", "reduce")
+"""Collectives that pass all bytes along the ring from one rank to the next, a chain."""
+PASSES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, **dict.fromkeys(_ROOTED, 1)}
+"""Passes around a ring."""
 _OWN_BLOCK = {"all-gather": 2, "reduce-scatter": 2, "all-reduce": 2, "all-to-all": 1}
 """Accesses of memory for a rank's own block beside what it exchanges, a read and a write; an all-to-all copies it
 beside its sends, which is charged half."""
-_ROOTED = ("broadcast", "reduce")
 
 
 class Tiers(NamedTuple):
@@ -165,10 +166,11 @@ def _ways_of_protocol(tasks: Tasks, tiers: Tiers, transport: Transport, number: 
     n, m, g, nbytes = tasks.ranks, tasks.domains, tasks.inside, tasks.nbytes
     ring, own = protocol.ring, _own(tasks, tiers)
     if passes:
-        across, moved = passes * (m - 1), passes * (n - 1) / n * nbytes
-        least = np.where(m > 1, protocol.least_domain_step, 0.0)
+        across, rooted = passes * (m - 1), tasks.kind in _ROOTED
+        moved = nbytes if rooted else passes * (n - 1) / n * nbytes
+        least = 0.0 if rooted else np.where(m > 1, protocol.least_domain_step, 0.0)
         yield Way(
-            f"ring {name}",
+            f"{'chain' if rooted else 'ring'} {name}",
             number,
             ring.base,
             domain_steps=(passes * (n - 1) - across) * np.maximum(ring.domain_step, least),
@@ -176,16 +178,6 @@ def _ways_of_protocol(tasks: Tasks, tiers: Tiers, transport: Transport, number: 
             domain_seconds=moved / (_ring_share(tasks, tiers, transport, number) * tiers.bandwidth),
             network_seconds=_leaving(tasks, moved / protocol.share, tiers, transport),
             copy_seconds=own,
-        )
-    if tasks.kind in _ROOTED:
-        yield Way(
-            f"chain {name}",
-            number,
-            ring.base,
-            domain_steps=(n - m) * ring.domain_step,
-            network_steps=(m - 1) * ring.network_step,
-            domain_seconds=nbytes / (_ring_share(tasks, tiers, transport, number) * tiers.bandwidth),
-            network_seconds=_leaving(tasks, nbytes / protocol.share, tiers, transport),
         )
     if tasks.kind == "all-to-all" and name != "LL128":
         yield Way(
@@ -211,7 +203,7 @@ def _ways_of_protocol(tasks: Tasks, tiers: Tiers, transport: Transport, number: 
             network_seconds=_leaving(tasks, _tree_bytes(tasks) / share, tiers, transport),
             copy_seconds=own,
         )
-    if name == "Simple" and passes == 1:
+    if name == "Simple" and passes == 1 and tasks.kind not in _ROOTED:
         yield from _single_pass_ways(tasks, tiers, transport, number)
 
 

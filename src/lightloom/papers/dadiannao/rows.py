@@ -91,7 +91,7 @@ def _winners() -> Iterator[Claim]:
         for what in ("time", "edp"):
             figures = fitted[what, speed]
             (name, batch) = max(figures, key=lambda case: figures[case])
-            values = {"what": what, "speed": speed, "batch": batch}
+            values: dict[str, Any] = {"what": what, "speed": speed, "batch": batch}
             values |= {"vgg16": figures["VGG16", 1], "vgg19": figures["VGG19", 1]}
             yield PAPER.claim("headline.{what}_best_network_{speed}", name, paper=paper, **values)
 

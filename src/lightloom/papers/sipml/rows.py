@@ -213,18 +213,13 @@ _QUANTUM = 1e-6
 _CHANNELS = 64
 
 
-def parts(parts_of_a: int) -> dict[str, int]:
-    """Number of parts by operator, in sequence."""
-    return {"A": parts_of_a, "B": 1, "C": 4, "D": 4}
-
-
 @cache
 def split(parts_of_a: int = 2) -> BalancedGraph:
     """The balanced graph, Fig. 4 (b): every part takes one quantum, and half of it more so that no rounding decides.
 
     Depthwise convolutions, whose parts along the channels read their own slices and share no parameter.
     """
-    wanted = parts(parts_of_a)
+    wanted = {"A": parts_of_a, "B": 1, "C": 4, "D": 4}
     operators = [
         Operator(
             name=name,

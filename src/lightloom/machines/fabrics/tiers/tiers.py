@@ -167,7 +167,7 @@ class TieredFabric(PacketFabric):
                     if number == len(columns):
                         columns.append([*np.zeros((3, len(crosses)), np.int64), np.ones(len(crosses), np.int64)])
                     for column, part in zip(columns[number], run[:4], strict=True):
-                        np.copyto(column, part, where=crosses)
+                        np.copyto(column, np.asarray(part), where=crosses)
             if not level.joined:
                 first = len(columns)
         if not columns:
