@@ -39,7 +39,7 @@ def test_nothing_is_traced_or_cached_where_the_package_has_the_graph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
-    monkeypatch.setattr(zoo, "_tracer", None)
+    monkeypatch.setattr(zoo, "tracer", None)
     monkeypatch.setattr(zoo, "torch_version", lambda: compared_versions()[-1])
     assert load_workload("resnet50", batch=32).batch == 32
     assert list(tmp_path.iterdir()) == []

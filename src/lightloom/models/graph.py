@@ -54,26 +54,6 @@ KINDS: Mapping[str, str] = {
 TENSOR_KINDS = frozenset({"conv", "linear", "experts", "matmul", "attention", "recurrent"})
 """Kinds whose FLOPs are multiply-accumulates; all others do about one operation per element and wait for memory."""
 
-COUNTS = (
-    "forward_flops",
-    "backward_flops",
-    "parameter_bytes",
-    "activation_bytes",
-    "parameters",
-    "forward_bytes",
-    "shared_bytes",
-    "saved_shared_bytes",
-    "saved_index_bytes",
-    "recomputed_flops",
-    "recomputed_bytes",
-    "recomputed_shared_bytes",
-)
-"""Counts that every operator has; ``saved_bytes`` may be unknown."""
-_COUNTS_OF_SAMPLES = ("saved_bytes", *(name for name in COUNTS if "parameter" not in name and "shared" not in name))
-"""Counts that grow with the number of samples, but for what samples share."""
-_BYTES_OF_ELEMENTS = ("saved_bytes", *(name for name in COUNTS if name.endswith("bytes") and "index" not in name))
-"""Counts that are as many times larger as an element is."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
@@ -201,6 +181,14 @@ class Operator:
         return replace(
             self, **{name: value // traced * element_bytes for name, value in values.items() if value is not None}
         )
+
+
+COUNTS = tuple(count.name for count in fields(Operator) if type(count.default) is int)
+"""Counts that every operator has; ``saved_bytes`` may be unknown."""
+_COUNTS_OF_SAMPLES = ("saved_bytes", *(name for name in COUNTS if "parameter" not in name and "shared" not in name))
+"""Counts that grow with the number of samples, but for what samples share."""
+_BYTES_OF_ELEMENTS = ("saved_bytes", *(name for name in COUNTS if name.endswith("bytes") and "index" not in name))
+"""Counts that are as many times larger as an element is."""
 
 
 def check_integer(name: str, key: str, value: object, least: int) -> None:

@@ -834,4 +834,5 @@ class _Norms(NormFinder):
         return _NORM_WORDS.get(node.op_type, str(node.op_type).lower())
 
     def weighs(self, place: int, last: int) -> bool:
+        """Return whether a node reads one constant that holds a number for each channel of its result."""
         return len(self._merger.channels(self._nodes[place])) == 1

@@ -290,14 +290,14 @@ def _convolution(word: str, shapes: Sequence[Shape], result: Shape | None, value
     transposed = "transpose" in word
     if word in ("convolution", "convolution_overrideable"):  # others have flags of another meaning
         transposed = next((value for value in values if isinstance(value, bool)), False)
-    outer = x if transposed else result or _convolved(x, w, values)
+    outer = x if transposed else result or convolved_shape(x, w, values)
     if outer is None:
         return None
     made = result or (None if transposed else outer)
     return Product(2 * math.prod(outer) * math.prod(w[1:]), (0, 1), math.prod(w[1:]), made)
 
 
-def _convolved(x: Shape, w: Shape, values: Sequence[object]) -> Shape | None:
+def convolved_shape(x: Shape, w: Shape, values: Sequence[object]) -> Shape | None:
     """Return the shape of a convolution's result from its stride, padding and dilation; None where they are unknown."""
     lists = [value for value in values if isinstance(value, (list, tuple)) and all(type(v) is int for v in value)]
     if len(lists) < 3:

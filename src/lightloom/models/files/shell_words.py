@@ -15,11 +15,6 @@ _TOKEN = re.compile(
     r"\s*(0[xX][0-9a-fA-F]+|[0-9]+(?![0-9a-zA-Z_#])|[A-Za-z_]\w*|\*\*|<<=|>>=|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--"
     r"|[-+*/%&|^]=|[-+*/%()<>=!~&|^?:,])"
 )
-_BINARY: tuple[tuple[str, ...], ...] = (
-    ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<=", ">=", "<", ">"), ("<<", ">>"), ("+", "-"),
-    ("*", "/", "%"),
-)  # fmt: skip
-"""Operators from the loosest to the tightest."""
 _ASSIGNING = ("=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "|=", "^=")
 _STEPS = {"++": 1, "--": -1}
 _DEEPEST = 50
@@ -48,27 +43,20 @@ def _power(base: int, exponent: int) -> int:
     return pow(base, exponent, 1 << 64)
 
 
-_VALUES: Mapping[str, Callable[[int, int], int]] = {
-    "||": lambda left, right: int(bool(left or right)),
-    "&&": lambda left, right: int(bool(left and right)),
-    "|": operator.or_,
-    "^": operator.xor,
-    "&": operator.and_,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<=": operator.le,
-    ">=": operator.ge,
-    "<": operator.lt,
-    ">": operator.gt,
-    "<<": lambda left, right: left << (right & 63),
-    ">>": lambda left, right: left >> (right & 63),
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": _quotient,
-    "%": lambda left, right: left - right * _quotient(left, right),
-    "**": _power,
-}
+_BINARY: Sequence[Mapping[str, Callable[[int, int], int]]] = (
+    {"||": lambda left, right: int(bool(left or right))},
+    {"&&": lambda left, right: int(bool(left and right))},
+    {"|": operator.or_},
+    {"^": operator.xor},
+    {"&": operator.and_},
+    {"==": operator.eq, "!=": operator.ne},
+    {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt},
+    {"<<": lambda left, right: left << (right & 63), ">>": lambda left, right: left >> (right & 63)},
+    {"+": operator.add, "-": operator.sub},
+    {"*": operator.mul, "/": _quotient, "%": lambda left, right: left - right * _quotient(left, right)},
+)
+"""Operators from the loosest to the tightest, and what they make of two values."""
+_VALUES = {"**": _power} | {sign: value for level in _BINARY for sign, value in level.items()}
 
 Variables = dict[str, "str | list[str]"]
 

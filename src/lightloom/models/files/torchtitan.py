@@ -57,6 +57,7 @@ _LLAMA = DecoderSizes(
 
 
 def _sizes(layers: int, hidden: int, heads: int, ffn: int, **more: Any) -> DecoderSizes:
+    """Return the sizes of a Llama of these sizes, and of ``more`` fields of :class:`DecoderSizes`."""
     return replace(_LLAMA, layers=layers, hidden=hidden, heads=heads, ffn=ffn, **more)
 
 

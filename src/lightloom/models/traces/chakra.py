@@ -58,18 +58,8 @@ from lightloom.models.traces.operators import (
 # Converters of 2023 cut a call at each launch (``aten::conv2d(0)``, ``aten::conv2d(1)``) and kept no nesting: the
 # pieces are put together by ``rf_id``, and every call is a root.
 
-COLLECTIVES: Mapping[int, str] = {
-    0: "all-reduce",
-    1: "reduce",
-    2: "all-gather",
-    3: "gather",
-    4: "scatter",
-    5: "broadcast",
-    6: "all-to-all",
-    7: "reduce-scatter",
-    8: "reduce-scatter",
-    9: "barrier",
-}
+_KINDS = "all-reduce reduce all-gather gather scatter broadcast all-to-all reduce-scatter reduce-scatter barrier"
+COLLECTIVES = dict(enumerate(_KINDS.split()))
 """Kind of a collective by its ``comm_type``, as the schema numbers them."""
 _PIECE = re.compile(r"(.*)\(\d+\)")
 _UNQUOTED = re.compile(r"(?<!')(<[^<>']*>|\bnan\b|\binf\b)(?!')")

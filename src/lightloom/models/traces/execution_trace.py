@@ -84,6 +84,7 @@ class _Norms(NormFinder):
         self.sources, self.readers = sources, readers
 
     def weighs(self, place: int, last: int) -> bool:
+        """Return whether one of a call's first two tensors holds a number for each channel of what ``last`` returns."""
         channels = self._calls[last].returns[0].shape[-1:]
         return any(t.shape[-1:] == channels and t.elements == channels[0] for t in self._calls[place].reads[:2])
 

@@ -26,20 +26,13 @@ from lightloom.models.traces.operators import TraceReading
 
 _COPIES = ("clone", "copy_", "cat", "stack")
 """Calls inside an operator that moves data, though strides could say what it means."""
-_PLACES = {
-    "conv": (1, 2),
-    "batch_norm": (1, 2),
-    "norm": (1, 2),
-    "embedding": (0,),
-    "experts": (1,),
-    "linear": (1, 2),
-    "mkldnn_linear": (1, 2),
-    "scaled_mm": (1,),
-    "scaled_mm_v2": (1,),
-    "mm": (1,),
-    "addmm": (0, 2),
-    "addmm_activation": (0, 2),
+_WORDS = {
+    (1, 2): "conv batch_norm norm linear mkldnn_linear",
+    (0, 2): "addmm addmm_activation",
+    (1,): "experts mm scaled_mm scaled_mm_v2",
+    (0,): "embedding",
 }
+_PLACES = {word: places for places, words in _WORDS.items() for word in words.split()}
 """Places of weights and biases among the tensors of an operator, by its word or its kind."""
 _STATISTICS = (3, 4)
 """Places of running means and variances among the tensors of a batch norm."""

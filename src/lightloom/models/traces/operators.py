@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,20 +10,10 @@ from lightloom.core.errors import WorkloadError
 from lightloom.core.units import format_size, format_time
 from lightloom.models.graph import ComputeGraph
 
-_WORDS: Mapping[str, str] = {
-    "allreduce": "all-reduce",
-    "reducescatter": "reduce-scatter",
-    "allgather": "all-gather",
-    "alltoall": "all-to-all",
-    "broadcast": "broadcast",
-    "sendrecv": "send and receive",
-    "barrier": "barrier",
-    "gather": "gather",
-    "scatter": "scatter",
-    "reduce": "reduce",
-    "send": "send",
-    "recv": "receive",
-}
+_KINDS = "all-reduce reduce-scatter all-gather all-to-all broadcast barrier gather scatter reduce send"
+_WORDS = (
+    {"sendrecv": "send and receive"} | {kind.replace("-", ""): kind for kind in _KINDS.split()} | {"recv": "receive"}
+)
 """Kind by what the name of a kernel or of an operator holds, without marks between words; the first one counts."""
 _KERNEL = re.compile(r"^(nccl|rccl|mscclpp|onecc|hccl)", re.IGNORECASE)
 
