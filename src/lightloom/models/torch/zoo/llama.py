@@ -168,7 +168,7 @@ class Layer(nn.Module):
         self.feed_forward = Mixture(sizes) if mixes else FeedForward(sizes, sizes.ffn)
 
     def fed_forward(self, x: Tensor) -> Tensor:
-        """Return what is added to x behind the attention."""
+        """Return what is added to x (B, T, C) behind the attention, of the same shape."""
         return self.feed_forward(self.feed_forward_norm(x))
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -226,12 +226,14 @@ class LlamaLayer(Layer):
     """Attention, then a gated feed-forward layer whose products are the layer's own."""
 
     def add_feed_forward(self, sizes: DecoderSizes, number: int) -> None:
+        """Add a norm and three products; layers of all numbers are equal."""
         self.feed_forward_norm = _norm(sizes, sizes.hidden)
         self.gate = nn.Linear(sizes.hidden, sizes.ffn, bias=False)
         self.up = nn.Linear(sizes.hidden, sizes.ffn, bias=False)
         self.down = nn.Linear(sizes.ffn, sizes.hidden, bias=False)
 
     def fed_forward(self, x: Tensor) -> Tensor:
+        """Return what is added to x (B, T, C) behind the attention, of the same shape."""
         inner = self.feed_forward_norm(x)
         return self.down(F.silu(self.gate(inner)) * self.up(inner))
 
@@ -267,10 +269,12 @@ class MixtralLayer(Layer):
     """Attention, then the mixture, each with its residual."""
 
     def add_feed_forward(self, sizes: DecoderSizes, number: int) -> None:
+        """Add a norm and a mixture; layers of all numbers are equal."""
         self.mixture_norm = _norm(sizes, sizes.hidden)
         self.mixture = Mixture(sizes)
 
     def fed_forward(self, x: Tensor) -> Tensor:
+        """Return what is added to x (B, T, C) behind the attention, of the same shape."""
         return self.mixture(self.mixture_norm(x))
 
 

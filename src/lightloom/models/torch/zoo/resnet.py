@@ -22,7 +22,7 @@ class ImageModel(nn.Module):
 
 
 class ImageChain(ImageModel, nn.Sequential):
-    """A model of images whose parts run one after the other."""
+    """A model of images (B, 3, H, W) whose parts run one after the other."""
 
     def forward(self, images: Tensor) -> Tensor:
         return super().forward(images)  # type: ignore[no-untyped-call]
