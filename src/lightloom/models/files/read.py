@@ -36,10 +36,12 @@ def read_transformers(path: Path, request: FileRequest) -> ModelReading:
     _check_counts(fields, path)
     with needing_torch(str(path)):
         from lightloom.models.torch.pretrained import trace_configuration
-    model = trace_configuration(fields, name=str(path), batch=request.batch, sequence_length=request.sequence_length)
-    lines, unused = ["loss and optimizer: a configuration has none"], model.graph.unused_parameters
+    graph, assumptions, unknown = trace_configuration(
+        fields, name=str(path), batch=request.batch, sequence_length=request.sequence_length
+    )
+    lines, unused = ["loss and optimizer: a configuration has none"], graph.unused_parameters
     lines += [f"{unused:,} parameters that its forward pass does not use are counted"] if unused else []
-    return ModelReading(graph=model.graph, unrecorded=(*model.assumptions, *lines), unused=model.unknown)
+    return ModelReading(graph=graph, unrecorded=(*assumptions, *lines), unused=unknown)
 
 
 def _check_counts(fields: Mapping[str, Any], path: Path) -> None:

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -64,21 +63,13 @@ _GROUPED = "grouped_mm"
 """Experts in one product, whose shapes do not depend on values."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pretrained:
-    """A traced model of ``transformers``."""
-
-    graph: ComputeGraph
-    architecture: str
-    """Name of its class."""
-    assumptions: tuple[str, ...]
-    """Assumptions where the configuration says nothing, a sentence each."""
-    unknown: tuple[str, ...]
-    """Fields of the configuration that the class of configurations does not know."""
-
-
-def trace_configuration(fields: Fields, *, name: str, batch: int, sequence_length: int | None) -> Pretrained:
+def trace_configuration(
+    fields: Fields, *, name: str, batch: int, sequence_length: int | None
+) -> tuple[ComputeGraph, tuple[str, ...], tuple[str, ...]]:
     """Build the model that a ``config.json`` describes, and trace it with inputs of its kind.
+
+    Returns the graph, a sentence on each assumption where the configuration says nothing, and the fields that the class
+    of configurations does not know.
 
     Args:
         fields: the object in the file.
@@ -94,8 +85,7 @@ def trace_configuration(fields: Fields, *, name: str, batch: int, sequence_lengt
         config = _configuration(library, fields, name)
         kind = _architecture(library, config, fields, name)
         graph, assumptions = _traced(kind, config, name, batch, sequence_length)
-    unknown = _unknown_fields(config, fields)
-    return Pretrained(graph=graph, architecture=kind.__name__, assumptions=tuple(assumptions), unknown=unknown)
+    return graph, tuple(assumptions), _unknown_fields(config, fields)
 
 
 def _unknown_fields(config: Configuration, fields: Fields) -> tuple[str, ...]:
