@@ -255,7 +255,6 @@ def test_a_budget_chooses_the_ranks(space: Path) -> None:
     found = ll.design(MODEL, budget_dollars=600_000, batch=4, space=space)
     assert {row["ranks"] for row in found.rows()} <= {8, 16}
     assert all(row["dollars"] <= 600_000 for row in found.rows())
-    assert found.exploration.by_speed
 
 
 @pytest.mark.parametrize(

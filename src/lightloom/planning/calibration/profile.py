@@ -21,6 +21,7 @@ from lightloom.machines.accelerators.accelerator import ELEMENT_BYTES, PRECISION
 from lightloom.machines.accelerators.calibrated import Calibration, CalibrationRows
 from lightloom.machines.accelerators.kernels import KernelKind, KernelModel, KernelShapes, Rates
 from lightloom.machines.clusters.cluster import Cluster
+from lightloom.models.operator_words import convolved_shape
 from lightloom.models.traces.calls import BACKWARD, leaves, walk
 from lightloom.models.traces.kineto import Busy, DeviceWork, Profile, TimedCall, busy
 from lightloom.models.traces.operators import TracedExchange, kind_of_words
@@ -117,31 +118,19 @@ def _product_kernel(call: TimedCall) -> ProfiledKernel | None:
 def _convolution(call: TimedCall, data: tuple[int, ...], weight: tuple[int, ...], first: int) -> ProfiledKernel:
     """Return the implicit product of a convolution whose stride, padding, dilation, ... begin at argument ``first``;
     ValueError for a transposed one, or where they were not recorded."""
-    stride, padding, dilation, transposed, _, groups = call.values[first : first + 6]
-    if transposed is not False or not isinstance(groups, int):
+    *spans, transposed, _, groups = call.values[first : first + 6]
+    outputs, positions = convolved_shape(data, weight, spans), prod(weight[2:])
+    if outputs is None or transposed is not False or not isinstance(groups, int):
         raise ValueError("a transposed convolution, or one whose values were not recorded")
-    positions = prod(weight[2:])
-    outputs = 1
-    for axis, size in enumerate(data[2:]):
-        reach = _along(dilation, axis) * (weight[2 + axis] - 1)
-        outputs *= (size + 2 * _along(padding, axis) - reach - 1) // _along(stride, axis) + 1
     return ProfiledKernel(
         KernelKind.PRODUCT,
-        m=data[0] * outputs,
+        m=data[0] * prod(outputs[2:]),
         n=weight[0] // groups,
         k=weight[1] * positions,
         products=groups,
         repeats=positions,
         forward=1,
     )
-
-
-def _along(values: object, axis: int) -> int:
-    """Return the entry of a list for an axis; lists of one entry hold for every axis. ValueError unless it is a list of
-    whole numbers."""
-    if not isinstance(values, list) or not all(isinstance(value, int) for value in values):
-        raise ValueError("not recorded")
-    return int(values[axis] if len(values) > 1 else values[0])
 
 
 def _attention_kernel(call: TimedCall) -> ProfiledKernel | None:

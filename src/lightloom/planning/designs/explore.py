@@ -127,7 +127,9 @@ def solve_task(task: Task) -> Bounded | Evaluated:
     if task.below is not None:
         return _evaluated(task.question, task.design, task.below)
     try:
-        return _bounded(task.question, task.design)
+        cluster = task.design.cluster()
+        least = _least_time(task.question, cluster, _prices(cluster))
+        return Bounded(design=task.design, least_time=least, bounded=True, limit=_limit(cluster))
     except InputError as error:
         why = "; ".join(filter(None, (str(error), _limit(task.design.cluster()))))
         return Bounded(design=task.design, why=why, too_large=isinstance(error, TooLargeError))
@@ -156,13 +158,6 @@ def least_time(question: Question, ranks: int, accelerator: str) -> float:
         return _least_time(question, cluster, GroupPrices(cluster.fabric, cluster.training)) / _SLACK
     except UnsupportedError:
         return 0.0
-
-
-def _bounded(question: Question, design: Design) -> Bounded:
-    """Return a design with the proved least seconds of a step for each sample on its own fabric; without its worth."""
-    cluster = design.cluster()
-    least = _least_time(question, cluster, _prices(cluster))
-    return Bounded(design=design, least_time=least, bounded=True, limit=_limit(cluster))
 
 
 def _least_time(question: Question, cluster: Cluster, prices: GroupPrices) -> float:
@@ -260,7 +255,7 @@ class Candidate:
     @property
     def share(self) -> float:
         """Dollars or joules per sample that one dollar a second or one watt more of every rank adds."""
-        return self.worth.weight * self.evaluated.sample_time
+        return self.worth.ranks / self.worth.kept * self.evaluated.sample_time
 
     def assuming(self, figures: Mapping[str, float]) -> Candidate:
         """Return the design if unknown prices and powers were these (:meth:`Worth.assuming`)."""
@@ -272,7 +267,6 @@ class Exploration:
     """Everything that a search over designs found."""
 
     question: Question
-    by_speed: bool
     candidates: tuple[Candidate, ...]
     """Designs that were evaluated, most samples per dollar first."""
     beaten: tuple[Bounded, ...]
@@ -373,7 +367,6 @@ def explore(
         raise _no_design_left(refused, [], dollars, watts)
     return Exploration(
         question=question,
-        by_speed=by_speed,
         candidates=tuple(sorted(_marked(found, by_speed), key=lambda each: -each.point[0])),
         beaten=tuple(beaten),
         refused=tuple(refused),

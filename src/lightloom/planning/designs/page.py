@@ -127,7 +127,7 @@ def break_even(candidate: Candidate, dollars: Candidate, joules: Candidate | Non
         fabric_watts=watts,
         dollars_more={name: points[0] - price for name, points in more.items()},
         watts_more={name: points[1] - watts for name, points in more.items() if not name.startswith(PRICE)},
-        energy_per_bit=worth.energy_per_bit(watts),
+        energy_per_bit=watts / (8 * worth.fabric_bandwidth) if worth.fabric_bandwidth else None,
         part=part,
         part_price=each,
         part_count=count,

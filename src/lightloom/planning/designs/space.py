@@ -252,11 +252,6 @@ class Worth:
             alike={name: count for name, count in self.alike.items() if name not in figures},
         )
 
-    @property
-    def weight(self) -> float:
-        """``Candidate.share`` of a design that trains one sample a second: ranks over ``kept``."""
-        return self.ranks / self.kept
-
     def unknown_of(self, objective: int, names: Iterable[str] | None = None) -> tuple[str, ...]:
         """Return the names of what is unknown of samples per dollar (0) or per joule (1), of some names or of all
         variables.
@@ -293,11 +288,6 @@ class Worth:
         negative where none do."""
         watts = (self.kept / samples_per_joule - sent * self.pue) / sample_time
         return self.fabric_watts + (watts - self.watts) / self.pue / self.ranks
-
-    def energy_per_bit(self, watts: float) -> float | None:
-        """Return watts of the fabric for each rank as joules for each bit that it sends at its full rate; None where
-        that rate is unknown or 0."""
-        return None if not self.fabric_bandwidth else watts / (8 * self.fabric_bandwidth)
 
 
 def _unknown(bill: Bill, name: FigureName) -> dict[str, float]:
@@ -373,19 +363,17 @@ class Front:
 
     def _beats(self, first: tuple[Worth, float, float], second: tuple[Worth, float, float]) -> bool:
         """Return True where the first is nowhere worse than the second and somewhere better, beyond rounding."""
-        parts = sorted({*first[0].variables, *second[0].variables})
-        rates = sorted({*first[0].unknown_rates, *second[0].unknown_rates})
-        pairs = list(zip(self._vector(*first, parts, rates), self._vector(*second, parts, rates), strict=True))
+        mine, others = self._measures(*first), self._measures(*second)
+        pairs = [(mine.get(name, 0.0), others.get(name, 0.0)) for name in mine | others]
         at_least = all(mine >= other - _ROUNDING * abs(other) for mine, other in pairs)
         return at_least and any(mine > other + _ROUNDING * abs(other) for mine, other in pairs)
 
-    def _vector(
-        self, worth: Worth, sample_time: float, sent: float, parts: Sequence[str], rates: Iterable[str]
-    ) -> list[float]:
-        """Return the objectives of a point, more is better: samples per dollar, joule and, by speed, second; then the
-        negated shares of unknown parts and counts of unknown rates."""
-        return [
-            *worth.point(sample_time, sent)[: 3 if self._by_speed else 2],
-            *(-worth.variables.get(part, 0.0) * sample_time / worth.kept for part in parts),
-            *(-worth.unknown_rates.get(part, 0.0) for part in rates),
-        ]
+    def _measures(self, worth: Worth, sample_time: float, sent: float) -> dict[object, float]:
+        """Return what counts of a point, by name, more is better: samples per dollar, joule and, by speed, second;
+        then the negated shares of unknown parts and counts of unknown rates, which are 0 for all others."""
+        objectives = worth.point(sample_time, sent)[: 3 if self._by_speed else 2]
+        return {
+            **dict(enumerate(objectives)),
+            **{part: -count * sample_time / worth.kept for part, count in worth.variables.items()},
+            **{("rate", part): -count for part, count in worth.unknown_rates.items()},
+        }

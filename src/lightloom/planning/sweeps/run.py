@@ -15,7 +15,7 @@ from lightloom.core.files import write_atomically
 from lightloom.core.journal import open_journal
 from lightloom.core.results import provenance
 from lightloom.planning.sweeps.experiment import Point, code_version
-from lightloom.planning.sweeps.workers import Row, Workers, batches
+from lightloom.planning.sweeps.workers import Row, Workers, batches, compute
 
 # Write the results as one Parquet file; equal rows give equal bytes.
 
@@ -127,7 +127,7 @@ def sweep(
         missing = [(key, point) for key, point in points.items() if key not in journal.rows]
         advance(len(points) - len(missing))
         if missing:
-            with closing(workers.rows(batches(missing))) as finished:
+            with closing(workers.results(compute, batches(missing))) as finished:
                 for rows in finished:
                     journal.append(rows)
                     advance(len(rows))

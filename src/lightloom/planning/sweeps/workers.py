@@ -154,8 +154,6 @@ def _refused(why: str) -> Row:
 
 T = TypeVar("T")
 R = TypeVar("R")
-Rows = Generator[list[tuple[str, Row]], None, None]
-"""Yields the rows of one finished batch at a time."""
 _PATIENCE = 10
 """Time that a cluster has to answer, in seconds."""
 _CHECK_INTERVAL = 1.0
@@ -180,10 +178,6 @@ class Workers:
             raise ConfigError(f"--jobs {self.jobs}: expected at least one process")
         if self.dask is not None and self.ray is not None:
             raise ConfigError(f"--dask {self.dask} --ray {self.ray}: expected one cluster")
-
-    def rows(self, work: Sequence[Batch]) -> Rows:
-        """Yield the rows of each batch with their keys, as it finishes, in any order, as :meth:`results` does."""
-        return self.results(compute, work)
 
     def results(self, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
         """Yield what a function of a module returns for each item, as it finishes, in any order; closing the generator
