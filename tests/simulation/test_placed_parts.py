@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.timeline import SHARES
-from lightloom.planning.simulation.placed_state import ports_of
-from lightloom.planning.simulation.placed_step import PlacedRun, _message_of, simulate_placed
+from lightloom.planning.simulation.placed_step import PlacedRun, _message_of, ports_of, simulate_placed
 from tests.simulation.placed_plans import A100, SETTINGS, pipes, random_pipes, random_plan
 
 seeds = st.integers(0, 2**32 - 1)

@@ -269,7 +269,8 @@ def prices_path(algorithm: Algorithm, fabric: Fabric, model: CostModel) -> Path 
     """Return the file of the prices of an algorithm on a fabric; None where they are not cached: the algorithm or the
     fabric is a plug-in."""
     module, name = fabric.implementation
-    origins = (algorithm.build.__module__, module)
+    builder = algorithm.build.func if isinstance(algorithm.build, partial) else algorithm.build
+    origins = (builder.__module__, module)
     if not all(origin.startswith("lightloom.") for origin in origins):
         return None
     key: list[object] = [algorithm.name, name, fabric.model_dump(mode="json"), model, _code_hash()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from itertools import accumulate, combinations, product
+from itertools import accumulate, combinations
 from math import inf
 from typing import Literal, NamedTuple, Protocol
 
@@ -97,6 +97,8 @@ class GroupPrices(Pricing):
         self.fabric = fabric
         self.model = model
         self._training = training
+        self.element_bytes = gradient_element_bytes(training)
+        """Bytes of one uncompressed element in the kinds of collectives that a codec makes smaller."""
         self._exchanges = dict(enumerate(exchanges, start=1))
         self._divided = False  # whether circuits of several axes stand at once
         self._named = bool(choices)
@@ -136,11 +138,6 @@ class GroupPrices(Pricing):
         for name in ("_plain", "_coded", "_usable", "_refusals", "_read", "_keys", "_lines", "_proved"):
             setattr(other, name, getattr(self, name))
         return other
-
-    @property
-    def element_bytes(self) -> Mapping[Kind, int]:
-        """Bytes of one uncompressed element in the kinds of collectives that a codec makes smaller."""
-        return gradient_element_bytes(self._training)
 
     def exchange(self, number: int) -> PricedExchange:
         """Return the method of exchange of a number from 1 on."""
@@ -265,7 +262,8 @@ class GroupPrices(Pricing):
             carried = kind in self.element_bytes and not part.in_network_reduction and algorithm is not LIBRARY
             coded = [number for number, method in self._exchanges.items() if carried and method.in_schedule]
             all_prices = [prices, *(self._with_codec(prices, number) for number in coded)]
-            outcome = attempt(algorithm, partial(_draw, all_prices, kind))
+            # Prices at the sizes of lines are kept; an algorithm that fails raises here.
+            outcome = attempt(algorithm, lambda: [price(kind, size) for price in all_prices for size in LINE_SIZES])
             self._usable[key] = outcome.why if isinstance(outcome, Refusal) else None
             if part.ranks > _MANY_RANKS:
                 prices.drop_schedules()
@@ -357,13 +355,6 @@ class GroupPrices(Pricing):
         if id(part) not in self._keys:
             self._keys[id(part)] = part, part.model_dump_json()
         return self._keys[id(part)][1]
-
-
-def _draw(all_prices: Sequence[CollectivePrices], kind: Kind) -> None:
-    """Price the collectives that lines are drawn through, so that they are kept; an algorithm that fails raises
-    here."""
-    for prices, nbytes in product(all_prices, LINE_SIZES):
-        prices(kind, nbytes)
 
 
 # Channels of a circuit-switched fabric divided among the axes of a strategy whose circuits stand at the same time.

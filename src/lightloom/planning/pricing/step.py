@@ -306,7 +306,8 @@ class ReplicaPrices:
     def _gradients(self, held: Floats) -> Floats:
         """Return the seconds of the exchange of gradients once a step, of ``held`` [2, rows, chunks or stages]
         parameters: [rows, chunks or stages]."""
-        rows, settings, seconds = self.rows, self.settings, np.zeros_like(held[0])
+        rows, settings = self.rows, self.settings
+        seconds: Floats = np.zeros_like(held[0])
         in_pass, once = self.groups
         self._add("all-reduce", once, held, rows.sharding == NONE, settings.gradient_bytes, seconds)
         self._add("reduce-scatter", once, held, rows.sharding == ZERO_1, settings.gradient_bytes, seconds)

@@ -99,7 +99,8 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     largest: Floats = largest_units.reshape(len(largest_units), -1, stages).max(axis=1)[row]
     held[0, :, 0] += job.graph.unused_parameters
     sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks)
-    shared, total = shares(rows, held, sharers), held.sum(axis=0)
+    shared = shares(rows, held, sharers)
+    total: Floats = held.sum(axis=0)
     parameter, gradient = settings.sharded_parameter_bytes, settings.sharded_gradient_bytes
     master = settings.stored_parameter_bytes + settings.optimizer_state_bytes
     alike = shared * (master + settings.stored_parameter_bytes)

@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from lightloom.core.arrays import Floats, Int32s, Ints
+from lightloom.core.caches import cached_method
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import links_of
 from lightloom.machines.fabrics.fabric import Axis, Fabric
@@ -80,8 +81,6 @@ class LinkTurns:
         self._fabric = fabric
         self._apart = fabric.exclusive or fabric.in_network_reduction
         """True when exchanges share no links: circuits are divided among them."""
-        self._shares = cache(self._shares_of)
-        self._sets = cache(self._sets_of)
 
     @classmethod
     def on(cls, fabric: Fabric) -> LinkTurns:
@@ -118,7 +117,8 @@ class LinkTurns:
         busy = np.einsum("arc,rsa->rcs", np.stack(within), of_rows[:, :, :-1])
         return Pass(seconds, share, busy, of_rows[:, None, :, -1])
 
-    def _sets_of(self, groups: tuple[tuple[int, int, bool], ...]) -> Floats:
+    @cached_method()
+    def _sets(self, groups: tuple[tuple[int, int, bool], ...]) -> Floats:
         """Return the shares of links that the exchanges of a pass load (tensor, expert, context), and the largest of
         those beside it: [set, axis + 1]; only sets of links that no others exceed."""
         shares, levels = zip(*(self._shares(*group) for group in groups), strict=True)
@@ -126,7 +126,8 @@ class LinkTurns:
         table = np.stack([*(share[alike] for share in shares[:3]), np.max([s[alike] for s in shares[3:]], axis=0)])
         return _undominated(np.unique(table.T, axis=0))
 
-    def _shares_of(self, ranks: int, stride: int, all_to_all: bool) -> tuple[Floats, Ints]:
+    @cached_method()
+    def _shares(self, ranks: int, stride: int, all_to_all: bool) -> tuple[Floats, Ints]:
         """Return the share of each link that all groups of so many ranks load while they exchange, rounded, and a
         number of each that links of equal shares have: [link] each."""
         shares = link_shares(self._fabric, ranks, stride, all_to_all).round(9)

@@ -2,10 +2,7 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from lightloom.core.arrays import Floats, Int32s, Ints, Mask
-from lightloom.planning.parallelism.circuits.circuits import GroupCircuits
 
 
 class Nodes(NamedTuple):
@@ -41,27 +38,6 @@ class Ports(NamedTuple):
     """The pipe of each place."""
     shared: bool
     """True when some port has several pipes."""
-
-
-def ports_of(circuits: GroupCircuits) -> Ports:
-    """Return the sending and receiving ports of a group's pipes, numbered together."""
-    pipes = len(circuits.source)
-    sending, leaves = np.unique(circuits.port, return_inverse=True)
-    receiving, enters = np.unique(circuits.entry, return_inverse=True)
-    enters = enters + len(sending)
-    port = np.concatenate([leaves, enters])
-    member = np.argsort(port, kind="stable")
-    ports = len(sending) + len(receiving)
-    pipe = np.lexsort((circuits.source, (circuits.destination - circuits.source) % circuits.k))
-    return Ports(
-        leaves=leaves,
-        enters=enters,
-        first=np.searchsorted(port[member], np.arange(ports + 1)),
-        member=member % max(pipes, 1),
-        turn=np.argsort(pipe),
-        pipe=pipe,
-        shared=ports < 2 * pipes,
-    )
 
 
 class State(NamedTuple):

@@ -28,7 +28,7 @@ from lightloom.planning.parallelism.circuits.group import Regrant, grants
 from lightloom.planning.parallelism.placement.place import start_order
 from lightloom.planning.parallelism.placement.placement import HybridPlan
 from lightloom.planning.parallelism.plan import groups_of
-from lightloom.planning.simulation.placed_state import Nodes, Ports, State, ports_of
+from lightloom.planning.simulation.placed_state import Nodes, Ports, State
 
 # The work of one group in a step of a placed plan: computing, parcels, and their dependencies.
 #
@@ -285,6 +285,27 @@ class _WorkNodes:
         self._hops.append((none, np.zeros(count), np.zeros(count), none))
         self._size += count
         return np.arange(self._size - count, self._size)
+
+
+def ports_of(circuits: GroupCircuits) -> Ports:
+    """Return the sending and receiving ports of a group's pipes, numbered together."""
+    pipes = len(circuits.source)
+    sending, leaves = np.unique(circuits.port, return_inverse=True)
+    receiving, enters = np.unique(circuits.entry, return_inverse=True)
+    enters = enters + len(sending)
+    port = np.concatenate([leaves, enters])
+    member = np.argsort(port, kind="stable")
+    ports = len(sending) + len(receiving)
+    pipe = np.lexsort((circuits.source, (circuits.destination - circuits.source) % circuits.k))
+    return Ports(
+        leaves=leaves,
+        enters=enters,
+        first=np.searchsorted(port[member], np.arange(ports + 1)),
+        member=member % max(pipes, 1),
+        turn=np.argsort(pipe),
+        pipe=pipe,
+        shared=ports < 2 * pipes,
+    )
 
 
 def _followers(before: Ints, after: Ints, size: int) -> tuple[Ints, Int32s]:
