@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 from lightloom.core.errors import WorkloadError
 from lightloom.models import operator_words
-from lightloom.models.graph import ComputeGraph, Operator, has_samples
+from lightloom.models.graph import TENSOR_KINDS, ComputeGraph, Operator, has_samples
 from lightloom.models.onnx_shapes import ShapedModel, Value, attribute, makes_constants, merged, shaped_model
-from lightloom.models.operator_words import VIEWS, Product, Shape, has_rule
+from lightloom.models.operator_words import KIND_OF_WORD, VIEWS, Product, Shape, has_rule
 from lightloom.models.traces.calls import named_sizes, other_flops
 from lightloom.models.traces.operators import TraceReading, numbered
 
@@ -75,23 +75,23 @@ def product_of(node: Node, inputs: Sequence[Value | None], output: Value) -> Pro
     Raises:
         WorkloadError: an operand is missing, or an equation that cannot be read.
     """
-    name, word = node.op_type, word_of(node)
-    values: list[object] = []
-    if name == "Gemm":
-        shapes = [_flipped(node, inputs, 0, "transA"), _flipped(node, inputs, 1, "transB")]
-    elif word in ("matmul", "grouped_mm", "convolution", "conv_transpose2d"):
-        shapes = [_operand(node, inputs, place).shape for place in (0, weight_place(node))]
-    elif name == "Einsum":
+    name, word, values = node.op_type, word_of(node), list[object]()
+    kind = KIND_OF_WORD.get(word)
+    if kind not in TENSOR_KINDS:
+        return None
+    if name == "Einsum":
         shapes = [each.shape for each in inputs if each is not None]
         values = [attribute(node, "equation", b"").decode()]
-    elif name in ("LSTM", "GRU", "RNN"):
-        # Weights (directions, gates · H, I) and (directions, gates · H, H), as one matrix each.
-        matrices = [_operand(node, inputs, place).shape for place in (1, 2)]
-        shapes = [_operand(node, inputs, 0).shape, *((w[0] * w[1], w[2]) for w in matrices)]
-    elif name == "Attention":
-        shapes = _heads(node, [_operand(node, inputs, place).shape for place in range(3)])
     else:
-        return None
+        places = (0, 1, 2) if kind in ("recurrent", "attention") else (0, weight_place(node))
+        shapes = [_operand(node, inputs, place).shape for place in places]
+    if name == "Gemm":
+        flags = (attribute(node, flag, 0) for flag in ("transA", "transB"))
+        shapes = [shape[::-1] if flag else shape for shape, flag in zip(shapes, flags, strict=True)]
+    elif kind == "recurrent":  # weights (directions, gates · H, I) and (directions, gates · H, H), as one matrix each
+        shapes[1:] = [(directions * gates, width) for directions, gates, width in shapes[1:]]
+    elif kind == "attention":
+        shapes = _heads(node, shapes)
     made = operator_words.product(word, shapes, output.shape, values)
     if made is None:
         told = f"Einsum {values[0]!r}: expected one label an axis" if values else f"{name}: operands {shapes}"
@@ -111,12 +111,6 @@ def _heads(node: Node, shapes: Sequence[Shape]) -> list[Shape]:
         shape if len(shape) == 4 else (shape[0], count, shape[1], shape[2] // count)
         for shape, count in zip(shapes, heads, strict=True)
     ]
-
-
-def _flipped(node: Node, inputs: Sequence[Value | None], place: int, flag: str) -> Shape:
-    """Return the shape of a matrix operand, transposed if that attribute of the node is set."""
-    shape = _operand(node, inputs, place).shape
-    return shape[::-1] if attribute(node, flag, 0) else shape
 
 
 def _operand(node: Node, inputs: Sequence[Value | None], place: int) -> Value:
