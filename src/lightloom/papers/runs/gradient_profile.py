@@ -6,7 +6,6 @@ so, and whoever has gradients of a real run should save them and pass the file.
 """
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 
 from lightloom.core.errors import ConfigError, InputError, WorkloadError
 from lightloom.core.files import cannot_read
+from lightloom.core.memory import free_memory
 from lightloom.core.plugins import load_plugins
 from lightloom.exchange.compression.profile import Sample
 from lightloom.exchange.datasets import PIXELS, training_digits
@@ -227,11 +227,7 @@ def _loss(outputs: object, labels: Tensor | None) -> Tensor:
 
 def _check_memory(model: str, parameters: int) -> None:
     """Raise an error in one line where the gradients of a model would not fit in memory."""
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return
-    needed = _COPIES * 4 * parameters
+    needed, free = _COPIES * 4 * parameters, free_memory()
     if needed > free:
         raise ConfigError(
             f"{model}: training {parameters:,} parameters here takes at least {needed / 1e9:.1f} GB, and "

@@ -306,12 +306,10 @@ class Level:
 
     def ordered_runs(self, source: Ints, target: Ints) -> list[LinkRun]:
         """Return the links of :meth:`runs` in the order in which transfers cross them: up, along, and down."""
-        up: list[LinkRun] = []
-        down: list[LinkRun] = []
-        for level in (*self.chain, self) if self.switched else self.chain:
-            runs = level._switch_runs(source, target)
-            up, down = up + runs[::2], runs[1::2][::-1] + down
-        return up + ([] if self.switched else self._direct_runs(source, target)) + down
+        levels = (*self.chain, self) if self.switched else self.chain
+        through = [run for level in levels for run in level._switch_runs(source, target)]
+        along = [] if self.switched else self._direct_runs(source, target)
+        return [*through[::2], *along, *through[1::2][::-1]]
 
     def _switch_runs(self, source: Ints, target: Ints) -> list[LinkRun]:
         """Return the runs of links up from the source's port and down to the target's, then those of the tree."""
