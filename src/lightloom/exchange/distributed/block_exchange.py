@@ -101,79 +101,62 @@ class CastFormat(WireFormat):
 
 
 class BlockWire(WireFormat):
-    """Blocks of one format, whose places in buffer and message are found once for each share."""
+    """Blocks of one format, whose places in buffer and message are found once for each share; they have scales, and so
+    take no divisor but 1."""
 
     def __init__(self, fmt: BlockFormat) -> None:
         """Write blocks of ``fmt``; places are found at the first use."""
         self.fmt, self.block, self.block_bytes = fmt, fmt.block, fmt.block_bytes
         self._places = cache(self._find_places)
 
-    def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
-        """Write the blocks of a share to ``wire``; ``divisor`` must be 1, as blocks have scales."""
-        assert divisor == 1, "blocks have scales"
-        self._encode(values, residual, self._places(share, values.numel(), values.device), wire)
-
-    def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
-        """Put ``factor`` times the values in ``wire`` at the positions of a share in ``out``, or add them."""
-        self._decode(wire, self._places(share, out.numel(), out.device), out, factor, add)
-
-    def _runs(self, share: Share) -> Ints:
-        """Return the share's runs, int64 [runs, 3]: first value in the buffer, values, first byte of the message."""
+    def _find_places(self, share: Share, buffer: torch.Size, device: torch.device) -> Any:
+        """Return where a share lies in a buffer of that shape and in a message, in the form that the kernels take: here
+        its runs, int64 [runs, 3], of first value in the buffer, values, and first byte of the message."""
         runs: Ints = share.runs * np.array([1, 1, self.block_bytes])
         return runs
-
-    @abstractmethod
-    def _find_places(self, share: Share, size: int, device: torch.device) -> Any:
-        """Return where a share lies in a buffer of ``size`` values and in a message, in the form that the kernels
-        take."""
-
-    @abstractmethod
-    def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
-        """Encode a share, as ``encode`` does."""
-
-    @abstractmethod
-    def _decode(self, wire: Tensor, places: Any, out: Tensor, factor: float, add: bool) -> None:
-        """Decode a share, as ``decode`` does."""
 
 
 class BlockKernels(BlockWire):
     """Blocks in CPU memory."""
 
-    def _find_places(self, share: Share, size: int, device: torch.device) -> Ints:
-        """Return the share's runs."""
-        return self._runs(share)
+    def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
+        """Encode a share, with ``residual`` of the sum of both, whose errors it becomes."""
+        left, runs = None if residual is None else residual.numpy(), self._places(share, values.shape, values.device)
+        blocks.encode_runs(self.fmt, values.numpy(), left, runs, wire.numpy())
 
-    def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
-        left = None if residual is None else residual.numpy()
-        blocks.encode_runs(self.fmt, values.numpy(), left, places, wire.numpy())
-
-    def _decode(self, wire: Tensor, places: Any, out: Tensor, factor: float, add: bool) -> None:
-        blocks.decode_runs(self.fmt, wire.numpy(), places, out.numpy(), factor, add)
+    def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
+        """Decode a share into ``out``, or add it."""
+        blocks.decode_runs(self.fmt, wire.numpy(), self._places(share, out.shape, out.device), out.numpy(), factor, add)
 
 
 class BlockTriton(BlockWire):
     """Blocks in the memory of a CUDA device, or in Triton's interpreter."""
 
-    def _find_places(self, share: Share, size: int, device: torch.device) -> Tensor:
+    def _find_places(self, share: Share, buffer: torch.Size, device: torch.device) -> Tensor:
         """Return first value, values and first byte of each block of the share, int64 [blocks, 3] on ``device``."""
-        return gpu_blocks.places(self.fmt, self._runs(share)).to(device)
+        return gpu_blocks.places(self.fmt, super()._find_places(share, buffer, device)).to(device)
 
-    def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
+    def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
+        """Encode a share, with ``residual`` of the sum of both, whose errors it becomes."""
+        places = self._places(share, values.shape, values.device)
         gpu_blocks.encode_runs(self.fmt, values, residual, places, wire)
 
-    def _decode(self, wire: Tensor, places: Any, out: Tensor, factor: float, add: bool) -> None:
-        gpu_blocks.decode_runs(self.fmt, wire, places, out, factor, add)
+    def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
+        """Decode a share into ``out``, or add it."""
+        gpu_blocks.decode_runs(self.fmt, wire, self._places(share, out.shape, out.device), out, factor, add)
 
 
 class BlockReference(BlockWire):
     """Blocks on any device: values are gathered into whole blocks, so that no shape depends on them."""
 
-    def _find_places(self, share: Share, size: int, device: torch.device) -> Tensor:
-        """Return the buffer position of each slot of the share's blocks, int64 [slots]; ``size`` for padding."""
-        return share.slots(size, device)
+    def _find_places(self, share: Share, buffer: torch.Size, device: torch.device) -> Tensor:
+        """Return the buffer position of each slot of the share's blocks, int64 [slots]; the buffer's length for
+        padding."""
+        return share.slots(buffer.numel(), device)
 
-    def _encode(self, values: Tensor, residual: Tensor | None, places: Any, wire: Tensor) -> None:
+    def encode(self, values: Tensor, residual: Tensor | None, share: Share, wire: Tensor, divisor: int = 1) -> None:
         """Encode a share by torch alone; with ``residual``, values plus residual, whose errors it becomes."""
+        places = self._places(share, values.shape, values.device)
         padded = _with_zero(values)[places]
         if residual is None:
             wire.copy_(gpu_blocks.encode(self.fmt, padded))
@@ -184,8 +167,9 @@ class BlockReference(BlockWire):
         left[places] = padded
         residual.copy_(left[:-1])
 
-    def _decode(self, wire: Tensor, places: Any, out: Tensor, factor: float, add: bool) -> None:
+    def decode(self, wire: Tensor, share: Share, out: Tensor, factor: float = 1.0, add: bool = False) -> None:
         """Decode a share into ``out`` by torch alone, or add it."""
+        places = self._places(share, out.shape, out.device)
         decoded = gpu_blocks.decode(self.fmt, wire, places.numel()) * factor
         whole = _with_zero(out)
         whole[places] = whole[places] + decoded if add else decoded

@@ -322,8 +322,6 @@ class OpticalExchanger(Exchanger):
     def _largest(self, scales: Bytes) -> Bytes:
         """Return each block's largest exponent over ranks, uint8 [block], in a single step, where a ring takes as many
         steps as ranks."""
-        if self.group.ranks == 1:
-            return scales
         rows = torch.empty((self.group.ranks, scales.size), dtype=torch.uint8)
         self.group.all_gather(rows.view(-1), torch.from_numpy(scales), [scales.size] * self.group.ranks)
         return np.asarray(rows.numpy().max(axis=0))
@@ -331,9 +329,6 @@ class OpticalExchanger(Exchanger):
     def _average_codes(self, outgoing: Codes, incoming: Codes) -> None:
         """Replace the outgoing codes [rank, share] by mean codes of all ranks' shares; ``incoming`` is working
         memory."""
-        if self.group.ranks == 1:
-            average_into(self.averager, outgoing, outgoing[0])
-            return
         sizes, mean = [outgoing[0].nbytes] * self.group.ranks, outgoing[self.group.rank]
         self.group.all_to_all(_as_bytes(incoming), _as_bytes(outgoing), sizes, sizes)
         average_into(self.averager, incoming, mean)
