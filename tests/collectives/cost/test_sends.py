@@ -14,13 +14,21 @@ from hypothesis import strategies as st
 from lightloom.collectives.cost.loads import circuit_sends, lightpath_chunks
 
 
+class Rows(SimpleNamespace):
+    """The columns of a schedule that its sends take."""
+
+    def __len__(self) -> int:
+        return len(self.lightpath)
+
+
 @given(st.integers(0, 2**32 - 1), st.booleans())
 @settings(deadline=None, max_examples=60)
 def test_a_lightpath_sends_what_goes_to_its_first_destination_and_takes_its_longest_way(seed: int, even: bool) -> None:
     """Step and width are those of its first row; lightpaths that no row names are left out. Equal sends are one."""
     rng = np.random.default_rng(seed)
     rows, numbers = int(rng.integers(1, 30)), 2 * rng.permutation(6)[: rng.integers(1, 7)]
-    schedule: Any = SimpleNamespace(
+    schedule: Any = Rows(
+        steps=3,
         lightpath=rng.choice(numbers, rows).astype(np.int32),
         destination=rng.integers(0, 3, rows),
         step=rng.integers(0, 3, rows).astype(np.int32),

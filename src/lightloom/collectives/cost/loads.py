@@ -13,6 +13,7 @@ from functools import partial
 from graphlib import TopologicalSorter
 from hashlib import blake2b, sha256
 from itertools import pairwise
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -130,11 +131,14 @@ def lightpath_chunks(schedule: Schedule) -> tuple[Ints, Ints, Floats]:
 
     Chunks are mean ones where they differ in size; what several ranks tap is sent once.
     """
+    every, sizes = np.arange(len(schedule)), schedule.carried if schedule.weights is None else schedule.weights
+    if np.array_equal(schedule.lightpath, every):
+        return every, every, sizes.astype(np.float64)
     number, path = distinct(schedule.lightpath, int(schedule.lightpath.max(initial=-1)) + 1)
-    first, weights = first_places(path, len(number)), schedule.weights
+    first = np.empty(len(number), np.int64)
+    first[path[::-1]] = every[::-1]
     once = schedule.destination == schedule.destination[first][path]
-    chunks = np.bincount(path, weights=once * (schedule.carried if weights is None else weights))
-    return path, first, chunks.astype(np.float64)
+    return path, first, np.bincount(path, weights=once * sizes).astype(np.float64)
 
 
 def circuit_sends(schedule: Schedule, latency: Floats) -> CircuitLoads:
@@ -146,20 +150,17 @@ def circuit_sends(schedule: Schedule, latency: Floats) -> CircuitLoads:
     """
     path, first, chunks = lightpath_chunks(schedule)
     if schedule.weights is None:
-        alike = packed((schedule.step[first], chunks.astype(np.int64), schedule.wavelength_count[first]))
-        number, send = distinct(alike, int(alike.max(initial=-1)) + 1)
-        one = first_places(send, len(number))
+        most = int(chunks.max(initial=0)) + 1, int(schedule.wavelength_count.max(initial=0)) + 1
+        width = schedule.wavelength_count[first] * np.int64(most[0])
+        alike: Ints = schedule.step[first] * np.int64(prod(most)) + width + chunks.astype(np.int64)
+        number, send = distinct(alike, schedule.steps * prod(most))
+        one = np.empty(len(number), np.int64)
+        one[send] = np.arange(len(send))
         path, first, chunks = send[path], first[one], chunks[one]
     longest = np.zeros(len(first))
-    np.maximum.at(longest, path, latency)
+    if latency.any():
+        np.maximum.at(longest, path, latency)
     return CircuitLoads(schedule.step[first], chunks, schedule.wavelength_count[first].astype(np.int64), longest)
-
-
-def first_places(number: Ints, most: int) -> Ints:
-    """Return the first place of each number from 0 to ``most`` − 1, all of which occur: [number]."""
-    place = np.empty(most, np.int64)
-    place[number[::-1]] = np.arange(len(number))[::-1]
-    return place
 
 
 # Changes of circuits, and the circuits that a schedule uses, whatever its size.

@@ -243,17 +243,18 @@ def staged(
         if stage.lightpath is None:
             # Sorting 16-bit integers takes linear time.
             order = np.argsort(now.astype(np.uint16) if steps <= 1 << 16 else now, kind="stable")
-            number = np.arange(len(order))
+            number: Column = np.arange(len(order), dtype=np.int32)
         else:
             lightpath = stage.lightpath[transfer]
             order = np.lexsort((lightpath, now))
             number = distinct(lightpath * np.int64(steps) + now, (int(lightpath.max(initial=-1)) + 1) * steps)[1][order]
+        at, wide = order if stage.carried is None else transfer[order], width if fabric.exclusive else 0
+        now, slot, chunk = now[order], slot[order], np.asarray(chunk, np.int32)[order]
         source, destination, route = (
-            np.asarray(column)[transfer[order]] for column in (stage.source, stage.destination, stage.route)
+            np.asarray(column, np.int32)[at] for column in (stage.source, stage.destination, stage.route)
         )
-        wide = taken[order] * (width if fabric.exclusive else 0)
-        columns = (source, destination, route, slot[order] * width, wide, chunk[order])
-        parts.append(Rows(step + now[order], path + number, *columns, np.full(len(order), stage.reduces)))
+        columns = (source, destination, route, slot * width, taken[order] * wide, chunk)
+        parts.append(Rows(step + now, path + number, *columns, np.full(len(order), stage.reduces)))
         counts.append(carried[order])
         step, path = step + steps, path + int(number.max(initial=-1)) + 1
     rows, lists = joined(parts), None
@@ -273,7 +274,7 @@ def _in_steps(stage: Stage, slots: int) -> tuple[Column, ...]:
     """
     colour = np.asarray(stage.colour, np.int32)
     if stage.carried is None:
-        one = np.ones_like(colour)
+        one = np.broadcast_to(np.int32(1), len(colour))
         return np.arange(len(colour)), *np.divmod(colour, np.int32(slots)), one, stage.chunk, one
     count = np.asarray(stage.carried, np.int64)
     last = colour if stage.in_a_row else colour + count - 1

@@ -127,11 +127,14 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> None:
     names = _LIGHTPATH_COLUMNS if schedule.queued else ("step", *_LIGHTPATH_COLUMNS)
     first_row = np.full(int(schedule.lightpath.max(initial=0)) + 1, -1, np.int64)
     first_row[schedule.lightpath[::-1]] = np.arange(len(schedule))[::-1]
-    differs, own = np.zeros(len(schedule), np.bool_), first_row[schedule.lightpath]
+    own = first_row[schedule.lightpath]
+    others = np.flatnonzero(own != np.arange(len(own)))
+    differs = np.zeros(len(others), np.bool_)
     for name in names:
-        differs |= getattr(schedule, name) != getattr(schedule, name)[own]
+        column = getattr(schedule, name)
+        differs |= column[others] != column[own[others]]
     if differs.any():
-        row = int(np.argmax(differs))
+        row = int(others[np.argmax(differs)])
         first = own[row]
         columns = ((name, getattr(schedule, name)) for name in names)
         name, column = next((name, column) for name, column in columns if column[row] != column[first])
@@ -139,7 +142,7 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> None:
             f"{row_name(schedule, row)}: lightpath {schedule.lightpath[row]} breaks continuity: {name} "
             f"{column[row]} here, {column[first]} in row {first}"
         )
-    if np.any(schedule.destination != schedule.destination[own]):
+    if np.any(schedule.destination[others] != schedule.destination[own[others]]):
         taps = np.bincount(schedule.lightpath[reached(schedule)])
         if taps.max() > fabric.taps:
             worst = int(np.argmax(taps))
