@@ -53,6 +53,12 @@ def _spelled(method: BuiltInExchange) -> str:
     return ":".join(filter(None, [method.family, ",".join(filter(None, words))]))
 
 
+def written(value: object) -> str:
+    """Return a value as names spell it: its text, in parentheses where that holds a comma or a colon."""
+    text = str(value)
+    return f"({text})" if "," in text or ":" in text else text
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """An option of a built-in family: how it is read and written, and what it means."""
@@ -65,7 +71,7 @@ class Option:
     """One line that says what it does, with its default."""
     attribute: str = ""
     """Attribute of the method that holds the value, where it has another name than the option."""
-    write: Callable[[Any], str] = lambda value: written(str(value))
+    write: Callable[[Any], str] = written
     """Writes a value as ``read`` reads it."""
 
     def spell(self, key: str, value: Any) -> str:
@@ -73,12 +79,8 @@ class Option:
         default; empty for a flag that is off by default."""
         if self.read is not flag:
             return f"{key}={self.write(value)}"
-        return key if value else f"{key}=no" if self.default == "yes" else ""
-
-
-def written(text: str) -> str:
-    """Return a text as the value of an option: in parentheses where it holds a comma or a colon."""
-    return f"({text})" if "," in text or ":" in text else text
+        off = f"{key}=no" if self.default == "yes" else ""
+        return key if value else off
 
 
 # Gradients as they are: the all-reduce that a framework runs without any hook.
