@@ -17,7 +17,7 @@ from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.conformance import check_fabric
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.tiers.tier import Tier, filled_tiers
-from lightloom.machines.fabrics.tiers.tiers import Tiers, reached_tiers
+from lightloom.machines.fabrics.tiers.tiers import Tiers
 from tests.collectives.strategies import tier_fabrics
 
 SIZES = st.integers(2, 9)
@@ -88,7 +88,7 @@ def test_every_rank_has_the_part_of_the_network_that_it_has_where_domains_are_fu
     full = Tiers(ranks=prod(sizes), tiers=tiers, hop_latency=1e-6)
     assert full.filling is None and fabric.filling is not None
     assert f"the {full.ranks - ranks:,} idle" in fabric.filling
-    ours, theirs = reached_tiers(fabric.levels), reached_tiers(full.levels)
+    ours, theirs = fabric.library_tiers(), full.library_tiers()
     if ours is not None and theirs is not None:
         assert (ours.bandwidth, ours.network) == pytest.approx((theirs.bandwidth, theirs.network))
     for level, other in zip(fabric.levels, full.levels, strict=True):

@@ -14,7 +14,7 @@ from lightloom.machines.fabrics.failures import Failure, without
 from lightloom.machines.fabrics.graph import Graph, LinkNetwork
 from lightloom.machines.fabrics.lattice import most_square
 from lightloom.machines.fabrics.tiers.tier import Tier
-from lightloom.machines.fabrics.tiers.tiers import Tiers, reached_tiers
+from lightloom.machines.fabrics.tiers.tiers import Tiers
 from lightloom.machines.reducers.built import BuiltAverager
 from tests.collectives.strategies import graphs, tier_fabrics
 
@@ -105,7 +105,7 @@ def test_sizes_of_a_grid_are_as_equal_as_divisors_allow(ranks: int, dimensions: 
 @given(tier_fabrics(largest=32))
 @settings(max_examples=40, deadline=None)
 def test_a_library_sees_what_pairs_of_ranks_get_over_the_slowest_tier(fabric: Tiers) -> None:
-    tiers = reached_tiers(fabric.levels)
+    tiers = fabric.library_tiers()
     assert (tiers is None) == any(tier.shape != "switch" for tier in fabric.tiers)
     if tiers is None:
         return

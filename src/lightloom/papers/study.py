@@ -219,6 +219,15 @@ def find(name: str) -> Entry:
     return STUDIES[name]
 
 
+def rounded(value: Any) -> Any:
+    """Round all floats to six digits; what is not finite, such as the loss of a run that diverged, becomes None."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list) else value
+
+
 # Runs compared in pairs: equal seeds start from equal weights and see equal batches.
 
 _T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262}

@@ -12,7 +12,7 @@ from lightloom.core.fields import Config, Count, FewRanks, Size
 from lightloom.core.results import Result
 from lightloom.machines.accelerators.accelerator import Accelerator, Precision
 from lightloom.machines.fabrics.fabric import Fabric
-from lightloom.machines.fabrics.tiers.tiers import TieredFabric, reached_tiers
+from lightloom.machines.fabrics.tiers.tiers import TieredFabric
 from lightloom.machines.transports.ways import Tiers
 
 # How a job trains, as far as time, bytes and memory depend on it; a cluster file may set its own defaults.
@@ -239,7 +239,7 @@ def transport_tiers(fabric: Fabric, accelerator: Accelerator | None = None) -> T
     Raises:
         UnsupportedError: the fabric has no tiers of switches.
     """
-    tiers = reached_tiers(fabric.levels) if isinstance(fabric, TieredFabric) else None
+    tiers = fabric.library_tiers() if isinstance(fabric, TieredFabric) else None
     if tiers is None:
         raise UnsupportedError(f"closed forms of transports need tiers of switches, not a {fabric.kind_name}")
     return tiers if accelerator is None else tiers._replace(memory=accelerator.memory_bandwidth)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from lightloom.papers.inceptionn import PAPER
 
@@ -82,18 +81,6 @@ def ratio_of_shares(shares: Sequence[float]) -> float:
 def ratio(model: str, k: int) -> float:
     """Return float32 bits per sent bit, by Table III."""
     return ratio_of_shares(TABLE_3[model, k])
-
-
-# Records of runs as short JSON.
-
-
-def rounded(value: Any) -> Any:
-    """Round all floats to six digits; what is not finite, such as the loss of a run that diverged, becomes None."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    return [rounded(item) for item in value] if isinstance(value, list) else value
 
 
 # Gradient exchange times in closed form: section VIII-D, and a model from the measured tables.

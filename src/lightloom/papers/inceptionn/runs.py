@@ -26,7 +26,7 @@ from lightloom.exchange import datasets
 from lightloom.exchange.datasets import data_folder, training_digits
 from lightloom.exchange.transport.launch import launch
 from lightloom.papers.inceptionn import PAPER
-from lightloom.papers.inceptionn.paper import rounded
+from lightloom.papers.study import rounded
 
 if TYPE_CHECKING:
     from lightloom.papers.runs.digits import Recipe

@@ -40,6 +40,7 @@ from lightloom.papers.sipml.paper import (
     link,
     reach,
 )
+from lightloom.papers.study import rounded
 from lightloom.planning.parallelism.operators import graph_times
 from lightloom.planning.parallelism.placement.cuts import PartitionRules
 from lightloom.planning.parallelism.placement.place import Partitions, place
@@ -220,11 +221,6 @@ def search_outcome(
         else {"step_s": rounded(plan.step_time), "strategy": plan.choice._asdict()}
         for name, plan in winners.items()
     }
-
-
-def rounded(value: float) -> float:
-    """Round to six digits, as results are stored."""
-    return float(f"{value:.6g}")
 
 
 # One split of a model on one of the networks: partitioned, placed, granted circuits and simulated.

@@ -33,10 +33,10 @@ from lightloom.papers.sipml.comparison import (
     ports,
     rival_key,
     rivals,
-    rounded,
     simulate_split,
 )
 from lightloom.papers.sipml.paper import BANDWIDTHS, JOBS, RANKS, SCALING, SYSTEMS, TODAY, System, fabric
+from lightloom.papers.study import rounded
 from lightloom.planning.parallelism.operators import graph_times
 from lightloom.planning.parallelism.placement.cuts import PartitionRules
 from lightloom.planning.parallelism.placement.place import Partitions

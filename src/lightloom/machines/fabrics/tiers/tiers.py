@@ -57,7 +57,14 @@ class TieredFabric(PacketFabric):
         return self
 
     def library_tiers(self) -> LibraryTiers | None:
-        return reached_tiers(self.levels)
+        """Return the domain and what a rank's part of the slowest network tier carries; None where not all tiers are
+        switches."""
+        if any(not level.switched for level in self.levels):
+            return None
+        domain = self.levels[0]
+        joins = joins_domains([level.tier for level in self.levels])
+        network = min((_rate(level) for level in self.levels[joins:]), default=math.inf)
+        return LibraryTiers(domain.group if joins else 1, _rate(domain), network, domain.tier.in_network_reduction)
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -440,16 +447,6 @@ def joins_domains(tiers: Sequence[Tier]) -> bool:
     """Return True where there is one tier, or where the second one is not reached through a switch: the innermost tier
     then joins the ranks of a domain, and is no part of the network between domains."""
     return len(tiers) == 1 or not tiers[1].through_switch
-
-
-def reached_tiers(levels: Sequence[Level]) -> LibraryTiers | None:
-    """Return the domain and what a rank's part of the slowest network tier carries; None where not all are switches."""
-    if any(not level.switched for level in levels):
-        return None
-    domain = levels[0]
-    joins = joins_domains([level.tier for level in levels])
-    network = min((_rate(level) for level in levels[joins:]), default=math.inf)
-    return LibraryTiers(domain.group if joins else 1, _rate(domain), network, domain.tier.in_network_reduction)
 
 
 def _rate(level: Level) -> float:
