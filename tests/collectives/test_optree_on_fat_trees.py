@@ -35,6 +35,7 @@ def test_hierarchical_moves_what_optree_moves(sizes: tuple[int, ...]) -> None:
     assert rows.steps == len(stages)
     pieces = rows.chunks // fabric.ranks
     for step, stage in enumerate(stages):
+        assert stage.carried is not None
         lists, number = ChunkLists.of_ranges(held, stage.chunk, stage.carried)
         ends = [
             (source, destination, share)
