@@ -31,16 +31,6 @@ if TYPE_CHECKING:
     from lightloom.machines.reducers.hardware import AveragerHardware
 
 
-def derived_fields(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str, Any]:
-    """Return the fields of a fabric of ``bandwidth`` bytes a second a rank, and where they come from.
-
-    Raises:
-        ConfigError: more ranks than two levels reach.
-        UnsupportedError: no network bears the noise, or there is no such reducer for so many ranks.
-    """
-    return _of_reducer(averaging, ranks, bandwidth) if averaging.reducer else _of_devices(averaging, ranks, bandwidth)
-
-
 def _of_reducer(averaging: Averaging, ranks: int, bandwidth: float) -> dict[str, Any]:
     """Return the fields of an averager that one of the compared reducers makes, with their sources."""
     from lightloom.machines.reducers.capacity import capacity
@@ -147,7 +137,12 @@ class OpticalAverager(StarGeometry):
     @model_validator(mode="before")
     @classmethod
     def _derive(cls, data: Any) -> Any:
-        """Return the fields with those that follow from ``averaging`` below them; given ones stand over derived."""
+        """Return the fields with those that follow from ``averaging`` below them; given ones stand over derived.
+
+        Raises:
+            ConfigError: more ranks than two levels reach.
+            UnsupportedError: no network bears the noise, or there is no such reducer for so many ranks.
+        """
         if not isinstance(data, Mapping) or data.get("averaging") is None or type(data.get("ranks")) is not int:
             return data
         try:
@@ -157,7 +152,8 @@ class OpticalAverager(StarGeometry):
             return data  # the field itself complains, and says where
         if not 0 < bandwidth < float("inf"):
             return data
-        derived = derived_fields(averaging, data["ranks"], bandwidth) if data["ranks"] > 1 else {"sources": {}}
+        derive = _of_reducer if averaging.reducer else _of_devices
+        derived = derive(averaging, data["ranks"], bandwidth) if data["ranks"] > 1 else {"sources": {}}
         sources = {key: text for key, text in derived.pop("sources").items() if key not in data}
         return with_derived(data, derived, sources)
 

@@ -399,18 +399,6 @@ def filled_tiers(ranks: int, tiers: Sequence[Tier]) -> tuple[Tier, ...]:
     return tuple(filled)
 
 
-def filling(ranks: int, tiers: Sequence[Tier]) -> str | None:
-    """Say which domains stay partly empty; None where all are full, or where there is one."""
-    words, child, whole, idle = [], 1, 1, 0
-    for tier, filled in zip(tiers, filled_tiers(ranks, tiers), strict=True):
-        child, whole = child * (filled.children or 1), whole * (tier.children or 1)
-        if filled.children != tier.children:
-            domains = ranks // child
-            words.append(f"{domains} domains of {tier.name or tier.shape} hold {child} of {whole} ranks each")
-            idle = domains * whole - ranks
-    return f"{', '.join(words)}; the {idle:,} idle ones are not counted" if words else None
-
-
 def _shrinks(tiers: Sequence[Tier], place: int, number: int) -> bool:
     """Return whether the tier at ``place`` loses ports with the ranks of tier ``number``, and no rails instead."""
     rail = place

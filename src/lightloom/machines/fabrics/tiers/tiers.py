@@ -23,7 +23,7 @@ from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import Cut, Footprint, Ports, ordered_links
 from lightloom.machines.fabrics.fabric import Axis, Fabric
 from lightloom.machines.fabrics.packets import PacketFabric
-from lightloom.machines.fabrics.tiers.tier import Level, LinkClass, Tier, filled_tiers, filling, levels_of
+from lightloom.machines.fabrics.tiers.tier import Level, LinkClass, Tier, filled_tiers, levels_of
 from lightloom.machines.transports.transport import Scales
 from lightloom.machines.transports.ways import Tiers as LibraryTiers
 
@@ -86,7 +86,15 @@ class TieredFabric(PacketFabric):
 
     @property
     def filling(self) -> str | None:
-        return filling(self.ranks, self.tier_list())
+        words, child, whole, idle = [], 1, 1, 0
+        tiers = self.tier_list()
+        for tier, filled in zip(tiers, filled_tiers(self.ranks, tiers), strict=True):
+            child, whole = child * (filled.children or 1), whole * (tier.children or 1)
+            if filled.children != tier.children:
+                domains = self.ranks // child
+                words.append(f"{domains} domains of {tier.name or tier.shape} hold {child} of {whole} ranks each")
+                idle = domains * whole - self.ranks
+        return f"{', '.join(words)}; the {idle:,} idle ones are not counted" if words else None
 
     @property
     def circuit_block(self) -> int | None:
