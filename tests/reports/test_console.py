@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.app.cli.options import print_result
+from lightloom.app.cli.output import Shown
 from lightloom.core.claims import Claim
 from lightloom.core.units import format_time
 from lightloom.reports import progress as module
@@ -50,7 +50,7 @@ def test_a_pipe_breaks_no_id_and_keeps_every_reason(capsys: pytest.CaptureFixtur
         id=name, paper="grows with the servers", ours="at most 0.018 more", unit="images a server", why="a b " * 40
     )
     origin = {"lightloom": "0.1.0", "configuration": "abc", "seed": None}
-    print_result({"provenance": origin}, False, [claims_table([*CLAIMS, long], None)])
+    Shown({"provenance": origin}, [claims_table([*CLAIMS, long], None)]).show(False)
     out = capsys.readouterr().out
     assert any(line.startswith(f"{name} ") for line in out.splitlines())
     assert "needs the testbed" in out and "why" in out.splitlines()[0]

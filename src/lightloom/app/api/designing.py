@@ -7,12 +7,14 @@ from functools import partial
 from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from lightloom.app.api.arguments import Quantity
 from lightloom.app.api.planning import ModelLike, trace
-from lightloom.core.errors import ConfigError, InputError
+from lightloom.core.errors import ConfigError, InputError, UnitError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, Result, provenance
+from lightloom.core.units import parse
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.parts.bill import missing_text
@@ -149,8 +151,8 @@ def design(
     model: ModelLike,
     *,
     ranks: int | Sequence[int] | None = None,
-    budget_dollars: float | None = None,
-    budget_watts: float | None = None,
+    budget_dollars: Quantity | None = None,
+    budget_watts: Quantity | None = None,
     accelerator: str = "h100-calibrated",
     space: str | Path | None = None,
     batch: Count | None = None,
@@ -167,8 +169,9 @@ def design(
     Args:
         model: whatever ``plan`` takes.
         ranks: number of ranks, or several; powers of two within the budget without it; repeatable.
-        budget_dollars: most dollars of all boards, hosts and parts of the fabric, as far as prices are known.
-        budget_watts: most watts at the meter.
+        budget_dollars (PRICE): most dollars of all boards, hosts and parts of the fabric, as far as prices are known,
+            e.g. '5 M$'.
+        budget_watts (POWER): most watts at the meter, e.g. 200kW.
         accelerator: what every rank computes on: a name of the catalog or a YAML file, the same in every design.
         space (FILE): a YAML file of designs (docs/economics.md); the catalog's fabrics without it.
         batch: samples of a step for each rank; the largest power of two up to 32 that fits without it.
@@ -183,7 +186,8 @@ def design(
         ConfigError: neither ranks nor a budget, a number that is not positive, or a malformed file.
         UnsupportedError: no design has a plan within the budget.
     """
-    dollars, watts = _budget("budget_dollars", budget_dollars), _budget("budget_watts", budget_watts)
+    dollars = _budget("--budget-dollars", budget_dollars, "price")
+    watts = _budget("--budget-watts", budget_watts, "power")
     chosen_site = site_of(site)
     counts = _ranks(ranks, dollars, watts, accelerator, chosen_site)
     if batch is not None and batch < 1:
@@ -235,11 +239,16 @@ def _fabrics(designs: Iterable[Design]) -> Iterator[Fabric]:
             yield each.cluster().fabric
 
 
-def _budget(name: str, value: float | None) -> float:
-    if value is None:
+def _budget(option: str, given: Quantity | None, dimension: Literal["price", "power"]) -> float:
+    """Return dollars or watts, of which a comma may divide thousands; infinite where there is no limit."""
+    if given is None:
         return inf
+    try:
+        value = parse(given.replace(",", ""), dimension) if isinstance(given, str) else given
+    except UnitError as error:
+        raise ConfigError(f"{option}: {error}") from error
     if not value > 0:
-        raise ConfigError(f"{name}={value:g}: expected more than 0")
+        raise ConfigError(f"{option} {given}: expected more than 0")
     return value
 
 

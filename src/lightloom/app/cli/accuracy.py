@@ -14,7 +14,7 @@ from lightloom.app.api.accuracy import accuracy as predict_steps
 from lightloom.app.api.calibrating import CollectiveAccuracy, Fitted, collective_accuracy
 from lightloom.app.api.calibrating import calibrate as fit_parameters
 from lightloom.app.cli.derived import Options
-from lightloom.app.cli.options import Json, check_outputs, draw, print_result
+from lightloom.app.cli.output import FigureFile, OutFile, Shown, draw
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Result
 from lightloom.planning.calibration.collectives import is_collectives
@@ -29,9 +29,8 @@ def accuracy(
     *,
     predict: Annotated[partial[AccuracyReport], Options(predict_steps)],
     collectives: Annotated[partial[CollectiveAccuracy], Options(collective_accuracy)],
-    figure: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    figure: FigureFile = None,
+) -> Shown:
     """Predict steps, collectives or a profiled step that were measured, and show how near the predictions are.
 
     Args:
@@ -40,7 +39,6 @@ def accuracy(
         cluster: What timed collectives, or a profile, were measured on, if the file lacks it.
         figure: Draw predicted against measured (.svg, .png, .pdf).
     """
-    check_outputs([figure])
     of_steps, of_collectives = predict.keywords, collectives.keywords
     report: CollectiveAccuracy | AccuracyReport
     if any(path.suffix == ".json" or path.suffixes[-2:] == [".json", ".gz"] for path in rows):
@@ -53,8 +51,7 @@ def accuracy(
                 raise ConfigError(f"--{option}: of tables: expected --cluster alone with a profile")
         step = compare_step(rows[0], of_collectives.get("cluster"))
         title = f"a step of {step.profile.name}"
-        print_result(step.to_json(), as_json, _table_parts(step, title, ("part", "how"), step.lines()))
-        return
+        return Shown(step.to_json(), _table_parts(step, title, ("part", "how"), step.lines()))
     if of_collectives or any(map(is_collectives, rows)):
         if of_steps:
             raise ConfigError("--calibration and --cross-validate are of steps: expected --transport for collectives")
@@ -65,7 +62,7 @@ def accuracy(
         report = predict(rows)
         parts = _accuracy_parts(report.tables)
     document = report.to_json()
-    print_result(document, as_json, parts, {"figure": draw(figure, report.figure, document)})
+    return Shown(document, parts, {"figure": draw(figure, report.figure, document)})
 
 
 _SHOWN = 30
@@ -100,18 +97,16 @@ def calibrate(
     rows: Path | None = None,
     *,
     fit: Annotated[partial[Fitted], Options(fit_parameters)],
-    out: Annotated[Path | None, "--out", "-o"] = None,
-    as_json: Json = False,
-) -> None:
+    out: Annotated[OutFile, "--out", "-o"] = None,
+) -> Shown:
     """Fit an accelerator's parameters to measured steps or a profile, or a transport to timed collectives.
 
     Args:
         rows (ROWS.csv): A table of measured steps; also a name in the folder $LIGHTLOOM_MEASURED.
         out: Write the calibration (.yaml).
     """
-    check_outputs(files=[out])
     fitted = fit(rows)
     if out is not None:
         fitted.save(out)
     parts = _table_parts(fitted, fitted.title, fitted.left_columns, fitted.remarks())
-    print_result(fitted.to_json(), as_json, parts, {"calibration": out})
+    return Shown(fitted.to_json(), parts, {"calibration": out})

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.app.cli.options import Json, Wavelengths, check_outputs, draw, print_result, read_settings
+from lightloom.app.cli.options import Wavelengths, read_settings
+from lightloom.app.cli.output import FigureFile, Shown, draw
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import MAXIMUM_RANKS
@@ -24,8 +24,8 @@ from lightloom.reports.figures.comparisons import budget_figure
 # ``lightloom budget --cluster``: the watts, lanes, light, latency and area that a cluster's averager takes.
 
 
-def averager_budget(name: str, settings: Mapping[str, Any], as_json: bool) -> None:
-    """Print what the averager of a cluster takes; ``settings`` replace fields of the cluster.
+def averager_budget(name: str, settings: Mapping[str, Any]) -> Shown:
+    """Show what the averager of a cluster takes; ``settings`` replace fields of the cluster.
 
     Raises:
         ConfigError: the cluster has no averager whose devices are known.
@@ -46,7 +46,7 @@ def averager_budget(name: str, settings: Mapping[str, Any], as_json: bool) -> No
         "sources": fabric.sources,
         "provenance": provenance(["averager-budget", fabric.model_dump(mode="json")]),
     }
-    print_result(document, as_json, _averager_budget_parts(cluster, built))
+    return Shown(document, _averager_budget_parts(cluster, built))
 
 
 def _averager_budget_parts(cluster: Cluster, built: BuiltAverager) -> Iterator[str | Text | Table]:
@@ -92,9 +92,8 @@ def budget(
     set: list[str] | None = None,
     taps: int = 10,
     cluster: str | None = None,
-    figure: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    figure: FigureFile = None,
+) -> Shown:
     """Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs.
 
     Args:
@@ -107,15 +106,13 @@ def budget(
     if cluster is not None:
         if figure is not None or wavelengths is not None:
             raise ConfigError("--cluster takes --set and --json alone")
-        averager_budget(cluster, read_settings(set), as_json)
-        return
+        return averager_budget(cluster, read_settings(set))
     chosen = read_settings(set, wavelengths)
     if not 2 <= ranks <= MAXIMUM_RANKS:
         raise ConfigError(f"--ranks {ranks}: expected 2 to {MAXIMUM_RANKS} nodes")
     if not 1 <= taps < ranks:
         raise ConfigError(f"--taps {taps}: expected 1 to {ranks - 1}, since {ranks} nodes are on the ring")
     light = validate(LinkBudget, chosen, "budget")
-    check_outputs([figure])
     half = ranks // 2
     document = {
         "schema": "lightloom.budget/1",
@@ -143,7 +140,7 @@ def budget(
         "provenance": provenance(["budget", ranks, taps, light.model_dump(mode="json")]),
     }
     written = {"drawn": draw(figure, partial(budget_figure, light, taps), document)}
-    print_result(document, as_json, _budget_parts(document), written)
+    return Shown(document, _budget_parts(document), written)
 
 
 def _budget_parts(document: Document) -> Iterator[str | Table]:

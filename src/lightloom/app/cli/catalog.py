@@ -6,11 +6,10 @@ from shutil import get_terminal_size
 from textwrap import fill
 from typing import Any
 
-import typer
 import yaml
 from rich.table import Table
 
-from lightloom.app.cli.options import Json, print_json, print_result
+from lightloom.app.cli.output import Shown
 from lightloom.collectives.registry import algorithms
 from lightloom.core.errors import UnknownNameError
 from lightloom.core.plugins import load_plugins
@@ -28,15 +27,15 @@ from lightloom.reports.console import rows_table
 # ``lightloom catalog parts``: every component with its price, its watts and its lifetime.
 
 
-def list_parts(as_json: bool) -> None:
-    """Print all components of the catalog, by kind."""
+def list_parts() -> Shown:
+    """Show all components of the catalog, by kind."""
     components = sorted(map(load_part, part_names()), key=lambda part: (KINDS.index(part.kind), part.name))
     rows = []
     for component in components:
         missing = [text for name in FIGURES if (text := component.missing(name)) is not None]
         rows.append({**component.model_dump(mode="json"), "missing": missing})
     document: Document = {"schema": "lightloom.parts/1", "parts": rows, "provenance": provenance(rows)}
-    print_result(document, as_json, _tables(components))
+    return Shown(document, _tables(components))
 
 
 def _tables(components: list[Part]) -> Iterator[str | Table]:
@@ -85,31 +84,32 @@ _RANKS = 4
 """Ranks for which a fabric's derived values are shown, since a fabric of the catalog states none."""
 
 
-def catalog(name: str | None = None, *, as_json: Json = False) -> None:
+def catalog(name: str | None = None) -> Shown:
     """List models, clusters, fabrics, accelerators, parts, codecs, algorithms; or show one entry with its sources.
 
     Args:
         name: Show all of one entry, with the source of each value; or list parts alone.
     """
     if name == "parts":
-        list_parts(as_json)
-        return
+        return list_parts()
     if name is not None:
-        _show(name, as_json)
-        return
+        return _show(name)
     sections = _sections()
-    if as_json:
-        rows = {title: [{"name": n, "description": d} for n, d in names.items()] for title, names in sections.items()}
-        print_json({"schema": "lightloom.catalog/1", **rows, "provenance": provenance(rows)})
-        return
+    rows = {title: [{"name": n, "description": d} for n, d in names.items()] for title, names in sections.items()}
+    document = {"schema": "lightloom.catalog/1", **rows, "provenance": provenance(rows)}
+    return Shown(document, _lines(sections), bare=True)
+
+
+def _lines(sections: dict[str, dict[str, str]]) -> Iterator[str]:
+    """Yield the names of each kind with their descriptions, folded to the terminal."""
     # A pipe has no edge, so that no line is broken there.
     columns = get_terminal_size().columns if sys.stdout.isatty() else 1 << 14
     for title, names in sections.items():
-        typer.echo(f"{title}:")
+        yield f"{title}:"
         width = max(map(len, names)) + 4
         for entry, description in names.items():
             line = f"{f'  {entry}':<{width}}{description}"
-            typer.echo(fill(line, max(columns, width + 20), subsequent_indent=" " * width, break_on_hyphens=False))
+            yield fill(line, max(columns, width + 20), subsequent_indent=" " * width, break_on_hyphens=False)
 
 
 def _sections() -> dict[str, dict[str, str]]:
@@ -126,8 +126,8 @@ def _sections() -> dict[str, dict[str, str]]:
     return {"models": models | plugged, **described, "algorithms": own}
 
 
-def _show(name: str, as_json: bool) -> None:
-    """Print every entry of a name (cluster, fabric, accelerator or part) as YAML, or as one JSON document."""
+def _show(name: str) -> Shown:
+    """Show every entry of a name (cluster, fabric, accelerator or part), to people as YAML."""
     modules = {"cluster": clusters, "fabric": fabrics, "accelerator": accelerators, "part": parts}
     # A name may be a cluster and its fabric too (dadiannao-100g): show every entry that has it.
     entries = {kind: dict(module.description(name)) for kind, module in modules.items() if name in module.names()}
@@ -135,10 +135,9 @@ def _show(name: str, as_json: bool) -> None:
         raise UnknownNameError("catalog entry", name, {known for each in modules.values() for known in each.names()})
     for kind, entry in entries.items():
         entry |= _derived(kind, name)
-    if as_json:
-        print_json({"schema": "lightloom.catalog/1", "name": name, **entries, "provenance": provenance(entries)})
-    else:
-        typer.echo(yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=110), nl=False)
+    text = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=110).rstrip()
+    document = {"schema": "lightloom.catalog/1", "name": name, **entries, "provenance": provenance(entries)}
+    return Shown(document, [text], bare=True)
 
 
 def _derived(kind: str, name: str) -> dict[str, Any]:

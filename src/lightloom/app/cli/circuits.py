@@ -5,13 +5,14 @@ import math
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from rich.table import Table
 
-from lightloom.app.cli.derived import read_count
-from lightloom.app.cli.options import Json, Settings, check_outputs, draw, print_result, read_settings
+from lightloom.app.cli.derived import Options, read_count
+from lightloom.app.cli.options import Settings, read_settings
+from lightloom.app.cli.output import FigureFile, Shown, draw
 from lightloom.core.array_files import read_npy
 from lightloom.core.arrays import Effort
 from lightloom.core.documents import read_number
@@ -61,8 +62,16 @@ class Solved(NamedTuple):
     solver_gap: float = 0.0
 
 
-def read_request(solver: str, time_limit: str | None, holds: str, objective: str) -> Request:
+def read_request(
+    *, solver: str = "fast", time_limit: str | None = None, holds: str = "auto", objective: str = "max-min"
+) -> Request:
     """Check the options before anything is read.
+
+    Args:
+        solver: fast, or milp (exact, small cases).
+        time_limit: Wall time of the milp; 10s without it.
+        holds (N): Holds of the cycle, or auto.
+        objective: max-min or throughput (circuit switches).
 
     Raises:
         ConfigError: a count or a time that cannot be used, or options that exclude each other.
@@ -245,30 +254,21 @@ def circuits(
     *,
     fabric: str,
     set: Settings = None,
-    solver: str = "fast",
-    time_limit: str | None = None,
-    holds: str = "auto",
-    objective: str = "max-min",
+    ask: Annotated[partial[Request], Options(read_request)],
     hold: str | None = None,
     reconfiguration: str | None = None,
-    figure: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    figure: FigureFile = None,
+) -> Shown:
     """Assign circuits to a traffic matrix, verify them, and play the traffic through them.
 
     Args:
         traffic: Bytes between ranks: CSV of N rows and columns, or .npy.
         fabric: A wdm-ring or circuit-switch of the catalog, or a YAML file.
-        solver: fast, or milp (exact, small cases).
-        time_limit: Wall time of the milp; 10s without it.
-        holds (N): Holds of the cycle, or auto.
-        objective: max-min or throughput (circuit switches).
         hold: How long circuits stand; 10 reconfigurations without it.
         reconfiguration: How long setting takes; the fabric's time without it.
         figure: Draw traffic beside circuits (.svg, .png, .pdf).
     """
-    request = read_request(solver, time_limit, holds, objective)
-    check_outputs([figure])
+    request = ask()
     demands = read_traffic(traffic)
     fields = read_settings(set)
     ranks = fields.get("ranks", demands.ranks)
@@ -286,7 +286,7 @@ def circuits(
     document = _document(solved, played, on, timing, request)
     drawn = draw(figure, partial(assignment_figure, solved.assignment, on.channel_bandwidth), document)
     document |= {} if drawn is None else {"figure": str(drawn)}
-    print_result(document, as_json, _parts(document, solved, on), {"drawn": drawn})
+    return Shown(document, _parts(document, solved, on), {"drawn": drawn})
 
 
 def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, request: Request) -> Document:

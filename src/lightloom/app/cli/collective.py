@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from rich.table import Table
@@ -12,19 +11,8 @@ from lightloom.app.api.arguments import collective_of
 from lightloom.app.api.collectives import CollectiveRanking
 from lightloom.app.api.collectives import collective as rank_algorithms
 from lightloom.app.cli.derived import Options
-from lightloom.app.cli.options import (
-    FabricName,
-    Json,
-    Kind,
-    Ranks,
-    Settings,
-    Wavelengths,
-    check_outputs,
-    draw,
-    print_result,
-    read_settings,
-    site_inputs,
-)
+from lightloom.app.cli.options import FabricName, Kind, Ranks, Settings, Wavelengths, read_settings, site_inputs
+from lightloom.app.cli.output import FigureFile, Shown, draw
 from lightloom.collectives.collective import OF_SIZE, SIZED, Collective
 from lightloom.collectives.cost.stepped import straggling
 from lightloom.collectives.registry import Refusal, admitted, around_failures, attempt, build
@@ -53,19 +41,17 @@ def collective(
     set: Settings = None,
     rank: Annotated[partial[CollectiveRanking], Options(rank_algorithms)],
     site: Annotated[partial[Document], Options(site_inputs, without=_BOARDS)],
-    figure: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    figure: FigureFile = None,
+) -> Shown:
     """Build, verify and cost schedules of one collective.
 
     Args:
         figure: Draw the fastest schedule: wavelength, link, time (.svg, .png, .pdf).
     """
-    check_outputs([figure])
     ranking = rank(kind, fabric, ranks, site=site({}), set=read_settings(set, wavelengths))
     document = ranking.to_json()
     written = {"drawn": draw(figure, ranking.winner.figure, document)}
-    print_result(document, as_json, _collective_parts(ranking), written)
+    return Shown(document, _collective_parts(ranking), written)
 
 
 def _collective_parts(ranking: CollectiveRanking) -> Iterator[str | Text | Table]:
@@ -113,9 +99,8 @@ def damage(
     together: bool = False,
     late: str | None = None,
     slow: str | None = None,
-    figure: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    figure: FigureFile = None,
+) -> Shown:
     """Synthesize around failures; every rank's share stays as large as it was.
 
     Args:
@@ -143,7 +128,6 @@ def damage(
     except ValueError as error:
         raise ConfigError(f"--slow {slow!r}: expected a number of times") from error
     straggler = 0.0 if late is None else parse(late, "time"), slower
-    check_outputs([figure])
     cases = [[], *([failure] for failure in failures), *([failures] if together and len(failures) > 1 else [])]
     with progress("Failures", len(cases)) as advance:
         rows = around_failures(request, sound, cases, advance)
@@ -162,7 +146,7 @@ def damage(
         "provenance": provenance([kind, request.nbytes, sound.model_dump(mode="json"), broken, straggler]),
     }
     written = {"drawn": draw(figure, partial(damage_figure, rows, kind), document)}
-    print_result(document, as_json, _damage_parts(document), written)
+    return Shown(document, _damage_parts(document), written)
 
 
 def _stragglers(

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from lightloom.app.api.comparison import PlanComparison
 from lightloom.app.api.comparison import compare as compare_plans
-from lightloom.app.cli.options import Json, check_outputs, draw, print_result
+from lightloom.app.cli.output import FigureFile, OutFile, Shown, draw
 from lightloom.reports.console import plain_table, rows_table
 from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.html import write
@@ -18,9 +18,7 @@ _SHOWN = 15
 """Plans and inputs on the terminal; pages and JSON hold all."""
 
 
-def compare(
-    before: Path, after: Path, *, report: Path | None = None, figure: Path | None = None, as_json: Json = False
-) -> None:
+def compare(before: Path, after: Path, *, report: OutFile = None, figure: FigureFile = None) -> Shown:
     """Compare two saved plans: what was asked differently, which plans changed, and by which part of the step.
 
     Args:
@@ -29,13 +27,12 @@ def compare(
         report: Write an HTML page.
         figure: Draw where the time of both winners goes (.svg, .png, .pdf).
     """
-    check_outputs([figure], [report])
     result = compare_plans(before, after)
     document = result.to_json()
     if report is not None:
         write(_page(result, before.name, after.name), report)
     written = {"drawn": draw(figure, result.figure, document), "report": report}
-    print_result(document, as_json, _parts(result), written)
+    return Shown(document, _parts(result), written)
 
 
 def _parts(result: PlanComparison) -> Iterator[str | Text | TerminalTable]:

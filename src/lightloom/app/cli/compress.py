@@ -6,19 +6,20 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from lightloom.app.cli.options import Json, arguments, check_outputs, print_result
+from lightloom.app.cli.options import needs_torch
+from lightloom.app.cli.output import OutFile, Shown
 from lightloom.core.array_files import read_npy
-from lightloom.core.errors import INSTALL_TORCH, CodecError, ConfigError, WorkloadError
+from lightloom.core.errors import CodecError, ConfigError, WorkloadError
 from lightloom.core.fields import Count
 from lightloom.core.files import atomic_file, cannot_read, check_writable, write_atomically
-from lightloom.core.results import Document, provenance
+from lightloom.core.results import provenance
 from lightloom.core.units import format_size, format_time
 from lightloom.exchange.compression.profile import Sample, measure_codecs, read_gradients, store_profile
 from lightloom.exchange.compression.registry import codecs, find
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from lightloom.core.arrays import Float32s
     from lightloom.exchange.compression.profile import CompressionProfile
     from lightloom.models.graph import ComputeGraph
+    from lightloom.papers.runs.gradient_profile import Training
 
 
 # Files of float32 to checked streams and back, frame by frame: neither file is ever held in memory.
@@ -89,9 +91,8 @@ def profile(
     learning_rate: float = 0.01,
     sums: Count = 64,
     seed: int = 0,
-    out: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    out: OutFile = None,
+) -> Shown:
     """Measure what codecs make of this model's gradients, and keep it for `lightloom plan --exchange`.
 
     Args:
@@ -107,36 +108,30 @@ def profile(
         seed: Seed of initialisation, inputs and labels.
         out: Also write the profile to a file.
     """
-    given, codecs = locals(), [find(name) for name in dict.fromkeys(codec or [_DEFAULT])]
-    check_outputs(files=[out])
+    codecs = [find(name) for name in dict.fromkeys(codec or [_DEFAULT])]
     graph = load_workload(model, batch=1, sequence_length=sequence_length)
     if gradients:
         origin, values = f"saved: {', '.join(path.name for path in gradients)}", _saved(gradients, graph)
     else:
-        origin, values = _trained(graph, given | {"terms": sums})
+        with needs_torch(f"{model}:", "; or give --gradients FILE", WorkloadError):
+            from lightloom.papers.runs.gradient_profile import Training
+        chosen: dict[str, Any] = {"data": data, "steps": steps, "batch": batch, "terms": sums, "seed": seed}
+        training = Training(model=model, **chosen, sequence_length=sequence_length, learning_rate=learning_rate)
+        origin, values = training.describe(), _trained(graph, training)
     measured = measure_codecs(model, graph.parameters, values, codecs, origin)
     document = measured.to_json() | {"provenance": provenance([measured.to_json()], None if gradients else seed)}
     if out is not None:
         write_atomically(out, json.dumps(measured.to_json(), indent=2) + "\n")
     store_profile(measured, model_key(model))
-    print_result(document, as_json, _parts(measured), {"profile": out})
+    return Shown(document, _parts(measured), {"profile": out})
 
 
-def _trained(graph: ComputeGraph, options: Document) -> tuple[str, Iterator[Sample]]:
-    """Return how gradients are trained, and those of each step."""
-    try:
-        from lightloom.papers.runs.gradient_profile import Training, trained_gradients
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise WorkloadError(f"{options['model']}: {INSTALL_TORCH}; or give --gradients FILE") from error
-    training = Training(**arguments(Training, options))
+def _trained(graph: ComputeGraph, training: Training) -> Iterator[Sample]:
+    """Yield the gradients of each step of a training."""
+    from lightloom.papers.runs.gradient_profile import trained_gradients
 
-    def run() -> Iterator[Sample]:
-        with progress("Training", training.steps + training.terms - 1) as advance:
-            yield from trained_gradients(training, graph.parameters, advance)
-
-    return training.describe(), run()
+    with progress("Training", training.steps + training.terms - 1) as advance:
+        yield from trained_gradients(training, graph.parameters, advance)
 
 
 def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
@@ -199,7 +194,7 @@ def _fit(fit: Any) -> list[str]:
     return [f"{fit.ratio:.2f}", tags, f"{fit.max_error:.2e}", f"{fit.relative_l2_error:.3f}", f"{fit.cosine:.4f}"]
 
 
-def compress_file(source: Path, target: Path, *, codec: str = _DEFAULT) -> None:
+def compress_file(source: Path, target: Annotated[Path, check_writable], *, codec: str = _DEFAULT) -> None:
     """Compress a file of floats.
 
     Args:
@@ -211,7 +206,6 @@ def compress_file(source: Path, target: Path, *, codec: str = _DEFAULT) -> None:
     if not isinstance(chosen, FramedCodec):
         raise ConfigError(f"codec {codec!r} does not write a stream of frames")
     values, written = _values(source), 0
-    check_writable(target)
     with progress("Values", values.size) as advance, atomic_file(target) as file:
         for piece in chosen.iter_encode(values):
             file.write(piece)
@@ -221,14 +215,13 @@ def compress_file(source: Path, target: Path, *, codec: str = _DEFAULT) -> None:
     typer.echo(f"{target}: {sizes}, {values.nbytes / written:.2f} times smaller")
 
 
-def decompress(source: Path, target: Path) -> None:
+def decompress(source: Path, target: Annotated[Path, check_writable]) -> None:
     """Decompress a file; the stream says which codec made it, and every frame is checked.
 
     Args:
         source (IN): A stream that `compress file` wrote.
         target (OUT): float32 values: .npy, else raw little-endian bytes.
     """
-    check_writable(target)
     try:
         stream = source.open("rb")
     except OSError as error:

@@ -50,28 +50,33 @@ class Options(NamedTuple):
     hidden: Sequence[str] = ()
     """Options that the help leaves out."""
     fields: type | None = None
-    """Class of which the function takes fields as keywords; those that its docstring lists are options."""
+    """Class that says the types of keywords that the function takes beside its parameters."""
     texts: Mapping[str, Help] = MappingProxyType({})
-    """Options whose texts the function takes as keywords."""
+    """Keywords that the function takes as texts, beside those that its docstring lists."""
 
     def parameters(self, own: Mapping[str, Any], helps: Mapping[str, Help]) -> Iterator[Parameter]:
         """Yield the options as parameters that Typer reads; ``helps`` of the command go before the function's."""
         known = signature(self.function).parameters
-        helps = {**documented(self.function)[1], **self.texts, **helps}
-        hints = get_type_hints(self.fields, include_extras=True) if self.fields else dict.fromkeys(self.texts, str)
+        listed = {**documented(self.function)[1], **self.texts}
+        hints = get_type_hints(self.fields, include_extras=True) if self.fields else dict.fromkeys(listed, str)
+        takes_keywords = any(each.kind is Parameter.VAR_KEYWORD for each in known.values())
         keywords = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
             for name, hint in hints.items()
-            if name in helps and name not in known
+            if takes_keywords and name in listed and name not in known
         ]
         for parameter in [*(each for each in known.values() if each.default is not Parameter.empty), *keywords]:
             name, option = parameter.name, parameter.replace(kind=Parameter.KEYWORD_ONLY)
             if name not in own and name not in self.without:
-                yield _read_by_typer(self.function, option, helps.get(name), name in self.hidden)
+                yield _read_by_typer(self.function, option, helps.get(name, listed.get(name)), name in self.hidden)
 
 
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command as Typer takes it: its signature has the options of all functions, each with its help."""
+_Json = Annotated[bool, "--json", Help("One JSON document on stdout.")]
+
+
+def with_options(command: Callable[..., Any]) -> Callable[..., None]:
+    """Return a command as Typer takes it: its signature has the options of all functions, each with its help, and
+    ``--json`` where it returns what it shows."""
     (summary, helps), own, parameters = documented(command), signature(command).parameters, list[Parameter]()
     bound: dict[str, tuple[Callable[..., Any], list[str]]] = {}
     for name, parameter in own.items():
@@ -83,11 +88,16 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         else:
             parameters.append(_read_by_typer(command, parameter, helps.get(name)))
 
-    def run(**values: Any) -> None:
+    if signature(command).return_annotation not in (None, "None"):
+        as_json = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=_Json)
+        parameters.append(_read_by_typer(command, as_json, None))
+
+    def run(as_json: bool = False, **values: Any) -> None:
         for name, (function, names) in bound.items():
             given = {option: value for option in names if (value := values.pop(option)) is not None}
             values[name] = partial(function, **given)
-        command(**values)
+        if (shown := command(**values)) is not None:
+            shown.show(as_json)
 
     run.__name__, run.__doc__ = command.__name__, summary
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
@@ -122,12 +132,25 @@ def _read_by_typer(
     about: dict[str, Any] = {"help": text, "metavar": metavar or ("N" if value is int else None), "hidden": hidden}
     if (read := _reader(value, bounds)) is not None:
         about["parser"] = partial(_parse, read, spelling[0])
+    if check := next((each for each in stated if callable(each)), None):
+        about["callback"] = _callback(check)
     is_argument = parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
     info = typer.Argument(**about) if is_argument else typer.Option(*spelling, **about)
     kind: Any = list[value] if repeated else value  # type: ignore[valid-type]
     # Without it the function has its own default, which may be a text where several are given as a list.
     default = None if repeated and parameter.default is not Parameter.empty else parameter.default
     return Parameter(parameter.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind | None, info])
+
+
+def _callback(check: Callable[[Any], None]) -> Callable[[Any], Any]:
+    """Return a check of a given value as Typer takes it, which passes the value on."""
+
+    def callback(value: Any) -> Any:
+        if value is not None:
+            check(value)
+        return value
+
+    return callback
 
 
 def _hint(function: Callable[..., Any], parameter: Parameter) -> Any:
@@ -146,7 +169,9 @@ def _members(hint: Any) -> set[Any]:
     """Return the types of a union without None; words and types that are written as text are texts."""
     if isinstance(hint, str) or get_origin(hint) is Literal:
         return {str}
-    if get_origin(hint) is Annotated and any(isinstance(each, str | Help) for each in _constraints(hint)):
+    if get_origin(hint) is Annotated and any(
+        isinstance(each, str | Help) or callable(each) for each in _constraints(hint)
+    ):
         return _members(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
         return {member for each in get_args(hint) for member in _members(each)}

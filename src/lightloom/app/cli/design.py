@@ -2,18 +2,17 @@
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from rich.table import Table
 
 from lightloom.app.api.designing import DesignFront
 from lightloom.app.api.designing import design as search_designs
 from lightloom.app.cli.derived import Options
-from lightloom.app.cli.options import Json, check_outputs, print_result, read_settings, site_inputs
-from lightloom.core.errors import ConfigError, UnitError
+from lightloom.app.cli.options import read_settings, site_inputs
+from lightloom.app.cli.output import OutFile, Shown
+from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document
-from lightloom.core.units import parse
 from lightloom.machines.parts.bill import BillChoices, missing_text
 from lightloom.machines.parts.part import format_amount
 from lightloom.planning.designs.explore import TECHNOLOGIES, Candidate, Exploration
@@ -32,21 +31,16 @@ def design(
     model: str,
     *,
     search: Annotated[partial[DesignFront], Options(search_designs, without=("advance", "prune"))],
-    budget_dollars: str | None = None,
-    budget_watts: str | None = None,
     site: Annotated[partial[Document], Options(site_inputs, without=("fabric_price",))],
     set: list[str] | None = None,
     no_prune: bool = False,
     workers: Annotated[partial[Workers], Options(Workers)],
-    report: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    report: OutFile = None,
+) -> Shown:
     """Search fabrics and their fields for the most samples per dollar and per joule, after failures.
 
     Args:
         model: A model, as `plan` takes it.
-        budget_dollars (PRICE): Most dollars of boards, hosts and fabric, e.g. '5 M$'.
-        budget_watts (POWER): Most watts at the meter, e.g. 200kW.
         set: A choice of the fabrics' bills (switches=whole); repeatable.
         no_prune: Evaluate designs that bounds leave out as well.
         jobs: Processes on this machine; one without it.
@@ -54,7 +48,6 @@ def design(
         ray (ADDRESS): Compute on this Ray cluster instead.
         report (FILE): Write the page (.html).
     """
-    check_outputs(files=[report])
     fields = read_settings(set)
     inputs = site(fields)
     if fields:
@@ -62,17 +55,10 @@ def design(
             f"--set {min(fields)}: expected a choice of the bill, one of {', '.join(BillChoices.model_fields)}"
         )
     with progress(f"designs for {model}", None) as advance:
-        found = search(
-            model,
-            budget_dollars=_amount(budget_dollars, "--budget-dollars", "price"),
-            budget_watts=_amount(budget_watts, "--budget-watts", "power"),
-            site=inputs,
-            prune=not no_prune,
-            workers=workers() if workers.keywords else None,
-            advance=advance,
-        )
+        started = workers() if workers.keywords else None
+        found = search(model, site=inputs, prune=not no_prune, workers=started, advance=advance)
     written = {} if report is None else {"report": write(_page(found), report)}
-    print_result(found.to_json(), as_json, _parts(found), written)
+    return Shown(found.to_json(), _parts(found), written)
 
 
 def _page(found: DesignFront) -> Report:
@@ -90,19 +76,6 @@ def _page(found: DesignFront) -> Report:
     # What continues a line on the terminal stays with it.
     verdict = "\n".join(verdict_lines(found)).replace("\n  ", "; ").splitlines()
     return design_page(f"designs for {found.model}", found.summary(), explored, facts, [*verdict, *_notes(found)])
-
-
-def _amount(text: str | None, name: str, dimension: Literal["price", "power"]) -> float | None:
-    """Return dollars or watts, in which a comma may divide thousands."""
-    if text is None:
-        return None
-    try:
-        value = parse(text.replace(",", ""), dimension)
-    except UnitError as error:
-        raise ConfigError(f"{name}: {error}") from error
-    if not value:
-        raise ConfigError(f"{name} {text}: expected more than 0")
-    return value
 
 
 def _parts(found: DesignFront) -> Iterator[str | Table]:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from lightloom.app.cli.options import Json, Several, check_outputs, draw, print_result
+from lightloom.app.cli.options import Several
+from lightloom.app.cli.output import FigureFile, Shown, draw
 from lightloom.core.fields import Count
 from lightloom.core.results import provenance
 from lightloom.core.units import format_bandwidth, format_size, format_time, parse
@@ -26,7 +26,7 @@ from lightloom.reports.progress import progress
 # ``lightloom exchange list`` and ``show``: methods, and what one sends and computes.
 
 
-def list_methods(*, as_json: Json = False) -> None:
+def list_methods() -> Shown:
     """Name all methods by which replicas exchange gradients, with their defaults and what is known of accuracy."""
     rows = [
         {
@@ -41,12 +41,10 @@ def list_methods(*, as_json: Json = False) -> None:
     cells = [[str(row[name]) for name in ("name", "summary", "default", "accuracy")] for row in rows]
     table = plain_table(["method", "what it does", "with its defaults", "accuracy of the default"], cells)
     document = {"schema": "lightloom.exchanges/1", "methods": rows, "provenance": provenance([rows])}
-    print_result(document, as_json, [table], {})
+    return Shown(document, [table])
 
 
-def show(
-    method: str, *, ranks: Several = 8, model: str | None = None, values: Count = 1 << 20, as_json: Json = False
-) -> None:
+def show(method: str, *, ranks: Several = 8, model: str | None = None, values: Count = 1 << 20) -> Shown:
     """Say what a method sends and computes in one exchange.
 
     Args:
@@ -78,7 +76,7 @@ def show(
         "evidence": [row.to_json() for row in evidence_of(chosen.name)],
     }
     document["provenance"] = provenance([chosen.name, ranks, gradient.values])
-    print_result(document, as_json, _show_parts(document), {})
+    return Shown(document, _show_parts(document))
 
 
 def _show_parts(document: dict[str, Any]) -> Iterator[str | Table]:
@@ -129,9 +127,8 @@ def break_even(
     batch: Count = 32,
     cluster: str = "h100-512-two-tier",
     engine: str = "accelerator",
-    figure: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    figure: FigureFile = None,
+) -> Shown:
     """Say in how many set-ups of models, link speeds and ranks a method shortens the step of data parallelism.
 
     Args:
@@ -144,7 +141,6 @@ def break_even(
         engine: What codes, as plan --exchange-engine.
         figure: Draw the break-even lines of the first model (.svg, .png, .pdf).
     """
-    check_outputs([figure])
     names, methods = model or list(MODELS), [find(name) for name in exchange or METHODS]
 
     def on(ranks: int, bandwidth: float) -> Cluster:
@@ -193,7 +189,7 @@ def break_even(
         document["lines"] = _lines(trials[0], counts, on)
         title = f"{trials[0].graph.name}, {batch} samples a rank, {cluster}: an exchange pays below its line"
         draw(figure, partial(break_even_figure, document["lines"], title), document)
-    print_result(document, as_json, _break_even_parts(rows, document), {"figure": figure})
+    return Shown(document, _break_even_parts(rows, document), {"figure": figure})
 
 
 def _lines(trial: Trial, ranks: Sequence[int], on: Any) -> dict[str, list[tuple[int, float | None]]]:

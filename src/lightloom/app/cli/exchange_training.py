@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
 
-from lightloom.app.cli.options import Json, Several, check_outputs, draw, print_result
+from lightloom.app.cli.options import Several
+from lightloom.app.cli.output import FigureFile, OutFile, Shown, draw
 from lightloom.core.fields import Count
 from lightloom.core.files import cache_directory, write_atomically
 from lightloom.core.results import Document, provenance
@@ -126,10 +127,9 @@ def compare(
     link: str = "1Gbps",
     data: Path | None = None,
     folder: Path | None = None,
-    figure: Path | None = None,
-    evidence: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    figure: FigureFile = None,
+    evidence: OutFile = None,
+) -> Shown:
     """Train a small task with each exchange, in real processes: bytes against loss, and loss after equal time.
 
     Runs that have finished are not repeated, so that a comparison that was interrupted continues.
@@ -146,7 +146,6 @@ def compare(
         figure: Draw bytes saved against loss (.svg, .png, .pdf).
         evidence: Put the differences in loss into this table, as plans read it (evidence.json).
     """
-    check_outputs([figure], [evidence])
     chosen, speed, usual = methods or compared(), float(parse(link, "bandwidth")), default_steps(task, data)
     count = usual if steps is None else steps
     planned = cases(task, chosen, seeds, ranks, count)
@@ -165,7 +164,7 @@ def compare(
     draw(figure, result.figure, result.to_json())
     if evidence is not None:
         write_atomically(evidence, merge_evidence(evidence, result.evidence()))
-    print_result(result.to_json(), as_json, _parts(result), {"figure": figure, "evidence": evidence})
+    return Shown(result.to_json(), _parts(result), {"figure": figure, "evidence": evidence})
 
 
 def _parts(result: _Comparison) -> Iterator[str | Table]:
@@ -183,7 +182,7 @@ def _parts(result: _Comparison) -> Iterator[str | Table]:
 # ``lightloom exchange measure``: rates of this host's kernels, which ``plan --exchange-engine local`` prices with.
 
 
-def measure(methods: list[str] | None = None, *, as_json: Json = False) -> None:
+def measure(methods: list[str] | None = None) -> Shown:
     """Time the kernels of methods on one thread of this host, and keep the rates for `lightloom plan`.
 
     Args:
@@ -212,4 +211,4 @@ def measure(methods: list[str] | None = None, *, as_json: Json = False) -> None:
     table = rows_table(shown, title="bytes of float32 per second, the fastest of a few rounds")
     names = [method.name for method in chosen]
     document = {"schema": "lightloom.exchange-rates/1", "methods": rows, "provenance": provenance(names)}
-    print_result(document, as_json, [table, "kept for lightloom plan --exchange-engine local"], {})
+    return Shown(document, [table, "kept for lightloom plan --exchange-engine local"])

@@ -11,7 +11,8 @@ from lightloom.app.api.goodput import Goodput, PricedBill
 from lightloom.app.api.goodput import bill as count_parts
 from lightloom.app.api.goodput import goodput as estimate_goodput
 from lightloom.app.cli.derived import Options, read_number
-from lightloom.app.cli.options import Json, print_result, read_pairs, read_prices, read_settings
+from lightloom.app.cli.options import read_pairs, read_prices, read_settings
+from lightloom.app.cli.output import Shown
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document
@@ -44,8 +45,7 @@ def goodput(
     weibull: Number | None = None,
     crews: Count | None = None,
     rack: str | None = None,
-    as_json: Json = False,
-) -> None:
+) -> Shown:
     """Show how much of a month trains, what interrupts it, and what spares and faster checkpoints are worth.
 
     Args:
@@ -72,7 +72,7 @@ def goodput(
         mtbf=read_pairs(mtbf, "--mtbf {!r}", "name=time, e.g. host=60000h"),
         set=read_settings(set),
     )
-    print_result(result.to_json(), as_json, _parts(result))
+    return Shown(result.to_json(), _parts(result))
 
 
 def _world(weibull: float | None, crews: int | None, rack: str | None) -> World | None:
@@ -190,8 +190,7 @@ def bill(
     set: list[str] | None = None,
     price: list[str] | None = None,
     explain: bool = False,
-    as_json: Json = False,
-) -> None:
+) -> Shown:
     """Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks them.
 
     Args:
@@ -203,7 +202,7 @@ def bill(
     """
     found = count_parts(built, ranks, set=read_settings(set), prices=read_prices(price))
     document = found.to_json()
-    print_result(document, as_json, _bill_parts(found, document, explain))
+    return Shown(document, _bill_parts(found, document, explain))
 
 
 def _bill_parts(found: PricedBill, document: Document, explain: bool) -> Iterator[str | Table]:

@@ -2,90 +2,33 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
-from rich.table import Table
-from rich.text import Text
 
 from lightloom.app.cli.derived import Help, Options
 from lightloom.core.documents import parse_yaml
-from lightloom.core.errors import ConfigError
-from lightloom.core.files import check_writable
-from lightloom.core.results import Document, plain, provenance_line
+from lightloom.core.errors import INSTALL_TORCH, ConfigError, InputError, UnsupportedError
+from lightloom.core.results import Document
 from lightloom.machines.parts.bill import BillChoices
-from lightloom.reports.console import make_console
-from lightloom.reports.figures.canvas import check_format, save
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-# What the commands share: fields set on the command line, counts, files to write, and how a result is printed.
+    pass
 
 
-def print_json(document: Mapping[str, object]) -> None:
-    """Print one JSON document on stdout; numbers that JSON lacks become null."""
-    json.dump(plain(document), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
-    sys.stdout.write("\n")
-
-
-def print_result(
-    document: Document,
-    as_json: bool,
-    parts: Iterable[str | Text | Table],
-    written: Mapping[str, Path | None] | None = None,
-) -> None:
-    """Print a command's result: its document as JSON, or else its parts for people.
-
-    Args:
-        document: the result, with its ``provenance``.
-        as_json: whether to print the document.
-        parts: tables and lines, made only where they are printed; provenance and written files follow.
-        written: files that were written, by what they hold; None for a file that was not requested.
-    """
-    if as_json:
-        print_json(document)
-        return
-    console = make_console()
-    for part in parts:
-        if isinstance(part, Table) and not console.is_terminal:
-            # A pipe has no edge: no word is broken there, and no column cut.
-            console.width = max(
-                console.width, console.measure(part, options=console.options.update(width=1 << 14)).minimum
-            )
-        console.print(part, soft_wrap=isinstance(part, str) and not console.is_terminal)
-    console.print(provenance_line(document["provenance"]), style="dim")
-    for name, path in (written or {}).items():
-        if path is not None:
-            console.print(f"{name}: {path}", soft_wrap=True)
-
-
-def draw(path: Path | None, figure: Callable[[], Figure], document: Document) -> Path | None:
-    """Save the figure of a command's result, with the result's provenance, where a path is given; returns the path."""
-    return None if path is None else save(figure(), path, provenance_line(document["provenance"]))
-
-
-def arguments(function: Callable[..., object], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of a command's options that a function of the API has parameters of the same names for."""
-    return {name: options[name] for name in signature(function).parameters if name in options}
-
-
-def check_outputs(figures: Iterable[Path | None] = (), files: Iterable[Path | None] = ()) -> None:
-    """Check before the work that every figure has a form that can be drawn, and that every file can be written.
-
-    Raises:
-        ConfigError: another form, or a place that cannot be written to.
-    """
-    drawn = [path for path in figures if path is not None]
-    for path in drawn:
-        check_format(path)
-    for path in [*(path for path in files if path is not None), *drawn]:
-        check_writable(path)
+@contextmanager
+def needs_torch(what: str, otherwise: str = "", error: type[InputError] = UnsupportedError) -> Iterator[None]:
+    """Run imports that load PyTorch; without it the command is refused, with ``otherwise`` as what to do instead."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
+        raise error(f"{what} {INSTALL_TORCH}{otherwise}") from missing
 
 
 def read_settings(assignments: Iterable[str] | None, wavelengths: int | None = None) -> Document:
@@ -111,7 +54,6 @@ def read_settings(assignments: Iterable[str] | None, wavelengths: int | None = N
     return settings
 
 
-Json = Annotated[bool, "--json", Help("One JSON document on stdout.")]
 Kind = Annotated[
     str,
     Help(
@@ -131,19 +73,7 @@ Several = Annotated[int, Field(ge=2)]
 # Options of commands that count dollars: electricity, the building, and over how long a price is paid.
 
 
-def site_inputs(
-    settings: Document,
-    *,
-    pue: str | None = None,
-    electricity: str | None = None,
-    amortisation: str | None = None,
-    maintenance: str | None = None,
-    board_price: str | None = None,
-    host_power: str | None = None,
-    host_price: str | None = None,
-    fabric_price: str | None = None,
-    price: list[str] | None = None,
-) -> Document:
+def site_inputs(settings: Document, *, price: list[str] | None = None, **inputs: str) -> Document:
     """Return the inputs of a :class:`~lightloom.planning.economics.ledger.Site` from options of its fields' names.
 
     Args:
@@ -162,11 +92,8 @@ def site_inputs(
     Raises:
         ConfigError: a price without a part, or two of one.
     """
-    inputs: Document = {"pue": pue, "electricity": electricity, "amortisation": amortisation}
-    inputs |= {"maintenance": maintenance, "board_price": board_price, "host_power": host_power}
     chosen = {name: settings.pop(name) for name in BillChoices.model_fields if name in settings}
-    inputs |= {"host_price": host_price, "fabric_price": fabric_price, "choices": chosen or None}
-    return inputs | {"prices": read_prices(price)}
+    return {**inputs, "prices": read_prices(price), "choices": chosen or None}
 
 
 SiteInputs = Annotated[partial[Document], Options(site_inputs)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,8 @@ from lightloom.app.api.arguments import load_cluster
 from lightloom.app.api.planning import PlanRanking
 from lightloom.app.api.planning import plan as rank_plans
 from lightloom.app.cli.derived import Options, read_count
-from lightloom.app.cli.options import Json, SiteInputs, check_outputs, draw, print_result, read_settings
+from lightloom.app.cli.options import SiteInputs, read_settings
+from lightloom.app.cli.output import FigureFile, JsonFile, OutFile, Shown, draw
 from lightloom.app.cli.plan_report import (
     assumed_lines,
     built_lines,
@@ -64,6 +64,13 @@ _FRAMEWORKS = {
 }
 
 
+def _check_pictures(folder: Path) -> None:
+    """Check before the search that pictures can be written to a folder; raise ConfigError where they cannot."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--pictures {folder}: expected a folder")
+    check_writable(folder / "placement.png" if folder.exists() else folder)
+
+
 @dataclass(kw_only=True)
 class _Files:
     """Files and folders to write; None for one that was not requested.
@@ -79,42 +86,20 @@ class _Files:
         export_chakra (FOLDER): The winner's step as Chakra traces, with the files of ASTRA-sim beside them.
     """
 
-    report: Path | None = None
-    trace: Path | None = None
-    figure: Path | None = None
-    pictures: Path | None = None
-    export_graph: Path | None = None
-    export_torchtitan: Path | None = None
-    export_megatron: Path | None = None
-    export_chakra: Path | None = None
+    report: OutFile = None
+    trace: OutFile = None
+    figure: FigureFile = None
+    pictures: Annotated[Path | None, _check_pictures] = None
+    export_graph: JsonFile = None
+    export_torchtitan: OutFile = None
+    export_megatron: OutFile = None
+    export_chakra: Annotated[Path | None, check_folder] = None
 
     @property
     def settings(self) -> dict[str, Path]:
         """Files of frameworks' settings that were requested."""
         paths = {name: getattr(self, f"export_{name}") for name in _FRAMEWORKS}
         return {name: path for name, path in paths.items() if path is not None}
-
-    def check(self, only_placed: bool) -> None:
-        """Check before the search that what is to be written can be.
-
-        Raises:
-            ConfigError: a place cannot be written to, or only placed plans are searched, which no export takes.
-        """
-        graph, pictures = self.export_graph, self.pictures
-        if only_placed and (self.settings or self.export_chakra is not None):
-            raise ConfigError(
-                "--strategy placed with an export: no framework or trace has placed plans: expected another --strategy "
-                "too"
-            )
-        if graph is not None and graph.suffix != ".json":
-            raise ConfigError(f"--export-graph {graph}: expected a path that ends in .json")
-        check_outputs([self.figure], [self.report, self.trace, graph, *self.settings.values()])
-        if self.export_chakra is not None:
-            check_folder(self.export_chakra)
-        if pictures is not None:
-            if pictures.exists() and not pictures.is_dir():
-                raise ConfigError(f"--pictures {pictures}: expected a folder")
-            check_writable(pictures / "placement.png" if pictures.exists() else pictures)
 
 
 def _export_settings(files: _Files, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
@@ -282,8 +267,7 @@ def plan(
     latency_sensitivity: Annotated[bool, "--latency-sensitivity/--no-latency-sensitivity"] = False,
     site: SiteInputs,
     files: Annotated[partial[_Files], Options(_Files)],
-    as_json: Json = False,
-) -> None:
+) -> Shown:
     """Rank every plan for training this model on these clusters.
 
     Plans are data, tensor, pipeline and expert parallelism and placed operators, with every collective algorithm, with
@@ -315,7 +299,10 @@ def plan(
     clusters = [
         load_cluster(name, count, set=fields) for name in dict.fromkeys(cluster or [_CLUSTER]) for count in counts
     ]
-    written.check({*rank.keywords.get("strategy", ())} == {"placed"})
+    if {*rank.keywords.get("strategy", ())} == {"placed"} and (written.settings or written.export_chakra is not None):
+        raise ConfigError(
+            "--strategy placed with an export: no framework or trace has placed plans: expected another --strategy too"
+        )
     samples = batch if batch in (None, "max") else read_count(batch, "--batch")
     ranking = rank(model, clusters, batch=samples, define=_definitions(define), site=inputs)
     search, document = ranking.search, ranking.to_json()
@@ -327,7 +314,4 @@ def plan(
         document["exported_graph"] = str(written.export_graph)
     messages = [*_export_settings(written, search, document), *_export_step(written, search, document)]
     paths = _write(written, ranking, document)
-    print_result(document, as_json, _parts(search, document, messages), paths)
-    if as_json:
-        for line in messages:
-            print(line, file=sys.stderr)  # noqa: T201
+    return Shown(document, _parts(search, document, messages), paths, messages=messages)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from lightloom.app.cli.options import Json, check_outputs, print_result
+from lightloom.app.cli.output import OutFile, Shown
 from lightloom.core.claims import SCHEMA, counts_in_words, status_counts
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import content_hash, provenance
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 def reproduce(
     study: str | None = None,
     *,
-    report: Path | None = None,
+    report: OutFile = None,
     work: Path | None = None,
     data: Path | None = None,
-    as_json: Json = False,
-) -> None:
+) -> Shown:
     """Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why.
 
     Args:
@@ -42,7 +41,6 @@ def reproduce(
         raise ConfigError("--work needs one study, e.g. lightloom reproduce inceptionn --work runs")
     chosen = [study] if study is not None else list(names())
     runs = [find(name) for name in chosen]
-    check_outputs(files=[report])
     if work is not None and runs[0].measures:
         with progress("Training runs", runs[0].job_count()) as advance:
             runs[0].measure(work, data, advance)
@@ -60,7 +58,7 @@ def reproduce(
     assumptions = {result.name: list(result.assumptions) for result in results}
     counts = {result.name: status_counts(result.claims) for result in results}
     document = {"schema": SCHEMA, "rows": rows, "counts": counts, "assumptions": assumptions, "provenance": origin}
-    print_result(document, as_json, _parts(results), {"report": report})
+    return Shown(document, _parts(results), {"report": report})
 
 
 def _parts(results: Iterable[Study]) -> Iterator[str | Table]:

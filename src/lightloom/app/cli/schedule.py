@@ -12,41 +12,39 @@ import typer
 
 from lightloom.app.api.collectives import VerifiedSchedule, synthesize, verify
 from lightloom.app.cli.derived import Options
-from lightloom.app.cli.options import (
-    FabricName,
-    Json,
-    Kind,
-    Ranks,
-    Settings,
-    check_outputs,
-    print_json,
-    print_result,
-    read_settings,
-)
+from lightloom.app.cli.options import FabricName, Kind, Ranks, Settings, needs_torch, read_settings
+from lightloom.app.cli.output import Shown, check_file
 from lightloom.collectives.collective import SIZED
 from lightloom.collectives.files.document import checked_suffix, read_schedule
 from lightloom.collectives.files.formats import FORMATS, export_size
 from lightloom.collectives.files.msccl.check import document, sentence
 from lightloom.collectives.files.msccl.read import check_program
-from lightloom.core.errors import INSTALL_TORCH, ConfigError, UnsupportedError, VerificationError
+from lightloom.core.errors import ConfigError, VerificationError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_time, parse
 
+
+def _check_output(output: Path) -> None:
+    """Raise ConfigError unless a schedule can be written to a file of this name."""
+    checked_suffix(output, FORMATS)
+    check_file(output)
+
+
+Output = Annotated[Path, _check_output]
 _Read = Annotated[partial[VerifiedSchedule], Options(verify)]
 
 
 def export(
     kind: Kind,
-    output: Path,
+    output: Output,
     *,
     fabric: FabricName,
     ranks: Ranks,
     build: Annotated[partial[VerifiedSchedule], Options(synthesize, without=("nbytes_per_rank",))],
     set: Settings = None,
     largest: str = "1GB",
-    as_json: Json = False,
-) -> None:
+) -> Shown:
     """Build a schedule, verify it and write it.
 
     Args:
@@ -54,13 +52,10 @@ def export(
             one a rank), MSCCL (.xml).
         largest (SIZE): Most bytes to write; nothing is written where there are more.
     """
-    _check_output(output)
-    _write(build(kind, fabric, ranks, set=read_settings(set)), output, largest, as_json)
+    return _write(build(kind, fabric, ranks, set=read_settings(set)), output, largest)
 
 
-def import_(
-    source: Path, output: Path, *, read: _Read, set: Settings = None, largest: str = "1GB", as_json: Json = False
-) -> None:
+def import_(source: Path, output: Output, *, read: _Read, set: Settings = None, largest: str = "1GB") -> Shown:
     """Read a schedule, verify it and write it in another form.
 
     Args:
@@ -69,11 +64,10 @@ def import_(
         output: A file of another form, by its suffix.
         largest (SIZE): Most bytes to write; nothing is written where there are more.
     """
-    _check_output(output)
-    _write(_read(source, read, set), output, largest, as_json)
+    return _write(_read(source, read, set), output, largest)
 
 
-def check(source: Path, *, read: _Read, set: Settings = None, as_json: Json = False) -> None:
+def check(source: Path, *, read: _Read, set: Settings = None) -> Shown:
     """Read and verify a schedule; of a program of MSCCL without --fabric, what it computes.
 
     Args:
@@ -81,23 +75,14 @@ def check(source: Path, *, read: _Read, set: Settings = None, as_json: Json = Fa
             MSCCL (.xml).
     """
     if source.suffix != ".xml" or "fabric" in read.keywords:
-        _report(_read(source, read, set), [], as_json)
-        return
+        return _report(_read(source, read, set))
     program, runs = check_program(source)
-    if as_json:
-        print_json(document(program, runs))
-    else:
-        typer.echo(sentence(program, runs))
+    return Shown(document(program, runs), [sentence(program, runs)], bare=True)
 
 
-def _write(made: VerifiedSchedule, output: Path, largest: str, as_json: bool) -> None:
+def _write(made: VerifiedSchedule, output: Path, largest: str) -> Shown:
     typer.echo(f"{output}: {export_size(output, made.schedule).summary()}", err=True)
-    _report(made, made.save(output, largest=largest), as_json)
-
-
-def _check_output(output: Path) -> None:
-    checked_suffix(output, FORMATS)
-    check_outputs(files=[output])
+    return _report(made, made.save(output, largest=largest))
 
 
 def _read(source: Path, read: partial[VerifiedSchedule], set: list[str] | None) -> VerifiedSchedule:
@@ -107,14 +92,10 @@ def _read(source: Path, read: partial[VerifiedSchedule], set: list[str] | None) 
     return read(source, set=read_settings(set))
 
 
-def _report(schedule: VerifiedSchedule, files: Sequence[Path], as_json: bool) -> None:
-    if as_json:
-        print_json(schedule.to_json(files))
-        return
-    typer.echo(schedule.summary())
-    if files:
-        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        typer.echo(f"written: {files[0]}{more}")
+def _report(schedule: VerifiedSchedule, files: Sequence[Path] = ()) -> Shown:
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    written = [f"written: {files[0]}{more}"] if files else []
+    return Shown(schedule.to_json(files), [schedule.summary(), *written], bare=True)
 
 
 # ``lightloom execute``: a schedule on real tensors, in as many processes as it has ranks.
@@ -134,8 +115,7 @@ def execute(
     rounds: Count = 5,
     seed: int = 0,
     timeout: str = "120s",
-    as_json: Json = False,
-) -> None:
+) -> Shown:
     """Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own collective.
 
     Args:
@@ -163,11 +143,9 @@ def execute(
         moved, on = made.schedule, made.fabric
     size = moved.collective.nbytes if nbytes is None else parse(nbytes, "size")
     moved = moved.resized(size)
-    try:
+    with needs_torch("executing"):
         from lightloom.exchange.execution_trial import try_schedule, values_of
         from lightloom.exchange.transport.channel import LaunchError
-    except ModuleNotFoundError as error:
-        raise UnsupportedError(f"executing {INSTALL_TORCH}") from error
     values = values_of(moved, size, dtype)
     try:
         trial = try_schedule(moved, on, dtype, values, rounds=rounds, seed=seed, timeout=patience)
@@ -188,7 +166,7 @@ def execute(
         **asdict(trial),
         "provenance": provenance([trial.content, values, dtype, rounds], seed),
     }
-    print_result(document, as_json, _parts(document))
+    return Shown(document, _parts(document))
 
 
 def _parts(document: Document) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lightloom.app.cli.derived import Options
-from lightloom.app.cli.options import Json, print_result
+from lightloom.app.cli.output import Shown
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document
 from lightloom.planning.sweeps.experiment import points_of, read_experiment
@@ -24,8 +24,7 @@ def sweep(
     *,
     out: Path | None = None,
     spread: Annotated[partial[Workers], Options(Workers)],
-    as_json: Json = False,
-) -> None:
+) -> Shown:
     """Compute every point of an experiment that its folder lacks; results as Parquet, and one page.
 
     Args:
@@ -59,9 +58,8 @@ def sweep(
         "report": str(page),
         "provenance": dict(result.provenance),
     }
-    print_result(document, as_json, _parts(document), {"results": result.results, "report": page})
-    if document["failed"]:
-        raise typer.Exit(1)
+    written = {"results": result.results, "report": page}
+    return Shown(document, _parts(document), written, code=1 if document["failed"] else 0)
 
 
 def _parts(document: Document) -> Iterator[str]:

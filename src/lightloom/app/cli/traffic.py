@@ -1,14 +1,14 @@
 """``lightloom traffic``: several jobs on one cluster, each alone and beside the others."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 from rich.table import Table
 
 from lightloom.app.api.traffic import TrafficResult
 from lightloom.app.api.traffic import traffic as compare
-from lightloom.app.cli.options import Json, check_outputs, draw, print_result, read_settings
+from lightloom.app.cli.options import read_settings
+from lightloom.app.cli.output import FigureFile, Shown, draw
 from lightloom.core.units import format_time
 from lightloom.reports.console import rows_table
 
@@ -18,9 +18,8 @@ def traffic(
     jobs: Annotated[list[str] | None, "--job"] = None,
     cluster: str = "dgx-h100-64",
     set: list[str] | None = None,
-    figure: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    figure: FigureFile = None,
+) -> Shown:
     """Place several jobs on one cluster: each one's step alone, and while the others use the same links.
 
     Args:
@@ -30,10 +29,9 @@ def traffic(
         set: field=value of the cluster; repeatable.
         figure: Draw what of each link every job takes (.svg, .png, .pdf).
     """
-    check_outputs([figure])
     result = compare(jobs or (), cluster, set=read_settings(set))
     document = result.to_json()
-    print_result(document, as_json, _parts(result), {"drawn": draw(figure, result.figure, document)})
+    return Shown(document, _parts(result), {"drawn": draw(figure, result.figure, document)})
 
 
 def _parts(result: TrafficResult) -> Iterator[str | Table]:

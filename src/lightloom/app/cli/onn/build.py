@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from rich.table import Table
 from rich.text import Text
 
 from lightloom.app.api.averaging import ProvedAverager, averager
-from lightloom.app.cli.onn.files import check_network_name, draw_noise
-from lightloom.app.cli.options import Json, Network, check_outputs, print_result
+from lightloom.app.cli.derived import Options
+from lightloom.app.cli.onn.files import NetworkOut, draw_noise
+from lightloom.app.cli.options import Network
+from lightloom.app.cli.output import FigureFile, Shown
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
@@ -129,21 +132,17 @@ TUPLES = 200_000
 """Tuples of codes that are sent through both levels."""
 
 
-def build_levels(
-    groups: int, servers: int, bits: int, nonlinearity: str, tuples: int, out: Path | None, as_json: bool
-) -> None:
-    """Build both levels, send tuples of codes through them, and print or save the result."""
+def build_levels(groups: int, servers: int, bits: int, nonlinearity: str, tuples: int, out: Path | None) -> Shown:
+    """Build both levels, send tuples of codes through them, save them if asked, and show the result."""
     made = build_cascade(groups, servers, bits, cast(Any, nonlinearity))
     document = cascade_document(made, tuples, [groups, servers, bits, nonlinearity, tuples])
     if out is not None:
         save_cascade(out, made)
-    print_result(document, as_json, cascade_parts(document), {"cascade": out})
+    return Shown(document, cascade_parts(document), {"cascade": out})
 
 
-def train_levels(
-    recipes: tuple[TrainingRecipe, TrainingRecipe], folder: Path | None, out: Path | None, as_json: bool
-) -> None:
-    """Train both levels, send tuples of codes through them, and print or save the result."""
+def train_levels(recipes: tuple[TrainingRecipe, TrainingRecipe], folder: Path | None, out: Path | None) -> Shown:
+    """Train both levels, send tuples of codes through them, save them if asked, and show the result."""
     from lightloom.photonics.onn.training import train_cascade
 
     with progress("Epochs", sum(recipe.work for recipe in recipes)) as advance:
@@ -155,7 +154,7 @@ def train_levels(
         level["mzi_count"] = recipe.mzi_count
     if out is not None:
         save_cascade(out, cascade)
-    print_result(document, as_json, cascade_parts(document), {"cascade": out})
+    return Shown(document, cascade_parts(document), {"cascade": out})
 
 
 def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Document:
@@ -210,9 +209,6 @@ def _level(level: Level) -> Document:
     }
 
 
-_INPUTS = 4
-
-
 def build(
     *,
     servers: int | None = None,
@@ -221,18 +217,15 @@ def build(
     tolerate: str | None = None,
     word_errors: float | None = None,
     nonlinearity: str | None = None,
-    inputs: int = _INPUTS,
-    rounding: str = "floor",
-    carries_decimals: bool = False,
+    function: Annotated[partial[FunctionArguments], Options(FunctionArguments)],
     cascade: int | None = None,
     tuples: Count = TUPLES,
     evaluations: Count = EVALUATIONS,
     seed: int = 0,
     scenarios: bool = False,
-    out: Path | None = None,
-    figure: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    out: NetworkOut = None,
+    figure: FigureFile = None,
+) -> Shown:
     """Write down the smallest network that averages exactly, and prove it.
 
     Args:
@@ -261,39 +254,26 @@ def build(
             rows = scenario_rows(advance, evaluations)
         origin = provenance(["scenarios", evaluations], 0)
         document: Document = {"schema": "lightloom.onn-scenarios/1", "rows": rows, "provenance": origin}
-        print_result(document, as_json, _scenario_parts(rows))
-        return
+        return Shown(document, _scenario_parts(rows))
     if servers is None or bits is None:
         raise ConfigError("give --servers N and --bits B, or --scenarios")
-    if tolerate is not None and (noise is not None or cascade is not None or carries_decimals):
+    arguments = function(servers=servers, bits=bits)
+    if tolerate is not None and (noise is not None or cascade is not None or arguments.carries_decimals):
         raise ConfigError("--tolerate: not with --noise, --cascade or --carries-decimals")
     if word_errors is not None and tolerate is None:
         raise ConfigError("--word-errors: give the errors too, --tolerate NAME=VALUE,...")
     units = nonlinearity or ("relu" if tolerate is None else "clipped")
-    single = (figure is not None, noise is not None, carries_decimals, rounding != "floor", inputs != _INPUTS)
-    if cascade is not None and any(single):
-        raise ConfigError("--cascade takes --servers, --bits, --nonlinearity, --tuples and --out alone")
-    if out is not None:
-        check_network_name(out)
-    check_outputs([figure])
     if cascade is not None:
-        build_levels(cascade, servers, bits, units, tuples, out, as_json)
-        return
+        single = arguments != FunctionArguments(servers=servers, bits=bits)
+        if single or figure is not None or noise is not None:
+            raise ConfigError("--cascade takes --servers, --bits, --nonlinearity, --tuples and --out alone")
+        return build_levels(cascade, servers, bits, units, tuples, out)
     if tolerate is not None:
-        arguments = FunctionArguments(servers=servers, bits=bits, inputs=inputs, rounding=cast(Any, rounding))
         made, tolerance = tolerant_averager(arguments, tolerate, word_errors, units, evaluations, seed)
     else:
         with progress("Building", None):
-            made = averager(
-                servers,
-                bits,
-                noise=noise,
-                nonlinearity=cast(Any, units),
-                inputs=inputs,
-                rounding=cast(Any, rounding),
-                carries_decimals=carries_decimals,
-                evaluations=evaluations,
-            )
+            given: dict[str, Any] = {**asdict(arguments), "noise": noise, "nonlinearity": units}
+            made = averager(**given, evaluations=evaluations)
         tolerance = {}
     with progress("Trying inputs, and noise on every signal", None):
         document = made.to_json() | tolerance
@@ -304,7 +284,7 @@ def build(
         document["noise_curve"] = curve
     if out is not None:
         made.save(out)
-    print_result(document, as_json, _build_parts(document), {"network": out, "drawn": figure})
+    return Shown(document, _build_parts(document), {"network": out, "drawn": figure})
 
 
 def _build_parts(document: Document) -> Iterator[str | Table]:
@@ -365,10 +345,9 @@ def verify(
     *,
     samples: Count = 1_000_000,
     noise: float | None = None,
-    figure: Path | None = None,
+    figure: FigureFile = None,
     evaluations: Count = EVALUATIONS,
-    as_json: Json = False,
-) -> None:
+) -> Shown:
     """Try a network on every point of its grid (up to 20 million), or on the hardest ones; prove it if it is ours.
 
     Args:
@@ -379,14 +358,12 @@ def verify(
     """
     if noise is not None and not 0 <= noise < 1:
         raise ConfigError(f"--noise {noise}: expected a share of full scale from 0 to below 1")
-    check_outputs([figure])
     if is_cascade(network):
         if noise is not None or figure is not None:
             raise ConfigError(f"{str(network)!r}: a cascade: expected no --noise and no --figure, which one level has")
         levels = load_cascade(network)
         document = cascade_document(levels, samples, [cascade_hash(levels), samples])
-        print_result(document, as_json, cascade_parts(document))
-        return
+        return Shown(document, cascade_parts(document))
     weights, arguments = load_network(network)
     function = arguments.function()
     with progress("Checking", None):
@@ -403,7 +380,7 @@ def verify(
         name = network.stem if construction is None else construction.name
         curve = draw_noise(weights, arguments, name, limit, evaluations, figure, document["provenance"])
         document |= {"noise_limit": limit, "noise_curve": curve}
-    print_result(document, as_json, _verify_parts(document, network), {"drawn": figure})
+    return Shown(document, _verify_parts(document, network), {"drawn": figure})
 
 
 def _document(

@@ -11,7 +11,7 @@ from rich.table import Table
 from lightloom.app.api.arguments import Natural
 from lightloom.app.cli.derived import Options
 from lightloom.app.cli.onn.files import Mapping, device_errors, mapping_words, read_devices
-from lightloom.app.cli.options import Json, check_outputs, draw, print_result
+from lightloom.app.cli.output import FigureFile, Shown, draw
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
@@ -60,9 +60,8 @@ def calibrate(
     aging: float = 0.0,
     settings: Count | None = None,
     seed: Natural = 0,
-    figure: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    figure: FigureFile = None,
+) -> Shown:
     """Calibrate simulated chips with unknown errors from their output powers, and count the measurements.
 
     Args:
@@ -101,7 +100,6 @@ def calibrate(
         raise ConfigError(f"--crosstalk {how.thermal_crosstalk:g}: expected at most 0.1, settings cannot cancel more")
     if modes > _MOST_MODES:
         raise ConfigError(f"--modes {modes}: expected at most {_MOST_MODES}")
-    check_outputs([figure])
     chosen = mapping(network, MeshMapping())
     options = {**chosen.to_json(), "devices": asdict(how), "conditions": asdict(conditions)}
     loaded = load_network(network) if network is not None else None
@@ -126,7 +124,7 @@ def calibrate(
     drawn = draw(
         figure, lambda: calibration_figure(document["chips"], power_noise, _title(document, network)), document
     )
-    print_result(document, as_json, _parts(document, network), {"drawn": drawn})
+    return Shown(document, _parts(document, network), {"drawn": drawn})
 
 
 def _title(document: Document, network: Path | None) -> str:

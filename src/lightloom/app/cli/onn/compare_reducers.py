@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from math import inf, log10
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.app.cli.options import Json, check_outputs, draw, print_result, read_settings
+from lightloom.app.cli.options import read_settings
+from lightloom.app.cli.output import FigureFile, Shown, draw
 from lightloom.core.errors import ConfigError
 from lightloom.machines.reducers.compare import DRAWS, FORFEITS, ReducerComparison
 from lightloom.machines.reducers.compare import compare_reducers as compare
@@ -29,9 +29,8 @@ def compare_reducers(
     set: list[str] | None = None,
     pair: str = "digit-sum,reducer-asic",
     draws: Annotated[int, Field(ge=20)] = DRAWS,
-    figure: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    figure: FigureFile = None,
+) -> Shown:
     """Compare networks, sums of digits, reducer chips and switches: energy, latency, light, limits, the verdict.
 
     Args:
@@ -46,13 +45,12 @@ def compare_reducers(
     names = tuple(name.strip() for name in pair.split(","))
     if len(names) != 2:
         raise ConfigError(f"--pair {pair!r}: expected two rivals, such as digit-sum,reducer-asic")
-    check_outputs([figure])
     given = read_settings(set)
     with progress("Comparing", None):
         made = compare(servers, bits, word_errors=word_errors, given=given, pair=(names[0], names[1]), draws=draws)
     document = made.to_json()
     drawn = draw(figure, lambda: reducers_figure(made), document)
-    print_result(document, as_json, _parts(made), {"drawn": drawn})
+    return Shown(document, _parts(made), {"drawn": drawn})
 
 
 def _parts(made: ReducerComparison) -> Iterator[str | Text | Table]:

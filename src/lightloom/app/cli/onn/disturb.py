@@ -22,8 +22,9 @@ from lightloom.app.cli.onn.files import (
     sweep_parts,
     sweep_values,
 )
-from lightloom.app.cli.options import Json, Network, check_outputs, draw, print_result
-from lightloom.core.errors import INSTALL_TORCH, ConfigError, UnknownNameError, UnsupportedError
+from lightloom.app.cli.options import Network, needs_torch
+from lightloom.app.cli.output import FigureFile, Shown, draw
+from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.cascade import cascade_hash, is_cascade, load_cascade
@@ -67,10 +68,8 @@ def measured_accuracy(
         ConfigError: no data.
         UnsupportedError: no PyTorch, or more servers than this host can be.
     """
-    try:
+    with needs_torch("--train"):
         import torch  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise UnsupportedError(f"--train {INSTALL_TORCH}") from error
     from lightloom.exchange.datasets import data_folder
     from lightloom.papers.runs.device_noise import test_accuracy_under
 
@@ -116,13 +115,12 @@ def disturb(
     units: bool = False,
     samples: Count = 400_000,
     seed: int = 0,
-    figure: Path | None = None,
+    figure: FigureFile = None,
     train: bool = False,
     data: Path | None = None,
     iterations: Count = 1000,
     folder: Path | None = None,
-    as_json: Json = False,
-) -> None:
+) -> Shown:
     """Fabricate a network's meshes many times, and count how often the average still comes out right.
 
     Args:
@@ -149,7 +147,6 @@ def disturb(
     counts = {"draws": draws, "samples": samples}
     if figure is not None and not sweeps:
         raise ConfigError("--figure draws sweeps: give --sweep NAME=LOW..HIGH too")
-    check_outputs([figure])
     if train:
         if sweeps or correct or uncalibrated:
             raise ConfigError("--train takes the errors of the devices, not --sweep, --correct or --uncalibrated")
@@ -162,8 +159,7 @@ def disturb(
         origin = provenance([digest, fields, {"iterations": iterations}, seed], seed)
         trained = measured_accuracy(how, weights, arguments, data, iterations, seed, folder)
         trained["provenance"] = origin
-        print_result(trained, as_json, [accuracy_table(trained, network)])
-        return
+        return Shown(trained, [accuracy_table(trained, network)])
     if data is not None or folder is not None:
         raise ConfigError(f"{'--data' if data is not None else '--folder'} is of --train: expected --train too")
     chosen = mapping(network, MeshMapping(), exact=False)
@@ -199,7 +195,7 @@ def disturb(
         f"{draws} fabrications{', corrected' if correct else ''}"
     )
     drawn = draw(figure, lambda: sweep_figure(rows, title), document)
-    print_result(document, as_json, _parts(document, network), {"drawn": drawn})
+    return Shown(document, _parts(document, network), {"drawn": drawn})
 
 
 def _read_sweep(text: str) -> tuple[str, list[float]]:

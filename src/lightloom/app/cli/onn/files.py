@@ -8,8 +8,8 @@ from typing import Annotated, Any, cast
 import numpy as np
 
 from lightloom.app.cli.derived import Options
+from lightloom.app.cli.output import check_file
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import check_writable
 from lightloom.core.results import Document, provenance_line
 from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork, load_mapping
 from lightloom.photonics.averaging.proof import input_bound, noisy_accuracy
@@ -19,16 +19,7 @@ from lightloom.reports.figures.canvas import save
 from lightloom.reports.figures.photonics import WORDS, noise_figure, noise_steps
 from lightloom.reports.progress import progress
 
-
-def check_network_name(path: Path) -> None:
-    """Refuse a place where no network could be written.
-
-    Raises:
-        ConfigError: another ending than .npz, or the place cannot be written to.
-    """
-    if path.suffix != ".npz":
-        raise ConfigError(f"{str(path)!r}: expected a name that ends in .npz")
-    check_writable(path)
+NetworkOut = Annotated[Path | None, partial(check_file, endings=(".npz",))]
 
 
 def draw_noise(

@@ -12,7 +12,8 @@ from rich.table import Table
 
 from lightloom.app.cli.derived import Help, Options
 from lightloom.app.cli.onn.files import POINTS, Mapping, mapping_words, sweep_parts, sweep_values
-from lightloom.app.cli.options import Json, Network, check_outputs, draw, print_result
+from lightloom.app.cli.options import Network
+from lightloom.app.cli.output import FigureFile, Shown, draw
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
@@ -109,9 +110,8 @@ def link(
     rate_only: bool = False,
     mapping: Mapping,
     seed: int = 0,
-    figure: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    figure: FigureFile = None,
+) -> Shown:
     """Send words through an averager in watts: word error rate, what causes it, lasers, peaks.
 
     Args:
@@ -126,7 +126,6 @@ def link(
     """
     stated = settings()
     sweeps = [read_sweep(text, stated) for text in sweep or []]
-    check_outputs([figure])
     weights, arguments = load_network(network)
     chosen = mapping(network, BALANCED)
     chip = design_chip(weights, arguments, chosen)
@@ -135,7 +134,7 @@ def link(
     document = _measured(chip, stated, sweeps, tried, rate_only) | chosen.to_json()
     document["provenance"] = provenance(configuration, seed)
     drawn = draw(figure, lambda: link_figure(document), document)
-    print_result(document, as_json, _tables(document, stated, network), {"drawn": drawn})
+    return Shown(document, _tables(document, stated, network), {"drawn": drawn})
 
 
 def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[str, int], rate_only: bool) -> Document:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import numpy as np
-import typer
 from rich.table import Table
 
 from lightloom.app.cli.onn.files import Mapping, mapping_words
-from lightloom.app.cli.options import Json, Network, check_outputs, draw, print_json, print_result
+from lightloom.app.cli.options import Network
+from lightloom.app.cli.output import FigureFile, JsonFile, Shown, check_file, draw
 from lightloom.core.array_files import read_npy
 from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, UnknownNameError
@@ -30,7 +30,6 @@ from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.decompose import switch as circuit_switch
 from lightloom.photonics.meshes.files import (
     check_belongs,
-    check_phases_name,
     load_phases,
     meshes_of,
     phases_document,
@@ -68,13 +67,12 @@ def map_to_meshes(
     phases: Path | None = None,
     like: Path | None = None,
     switch: str | None = None,
-    out: Path | None = None,
-    netlist: Path | None = None,
-    figure: Path | None = None,
+    out: Annotated[Path | None, partial(check_file, endings=(".json", ".npz"))] = None,
+    netlist: JsonFile = None,
+    figure: FigureFile = None,
     layer: str | None = None,
-    chain: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    chain: FigureFile = None,
+) -> Shown:
     """Decompose matrices into MZI meshes: counts, columns, gain, error, phases; or check a file of phases.
 
     Args:
@@ -98,11 +96,6 @@ def map_to_meshes(
         form = _UNITARY
     elif (phases is None) != (like is None) or (source is None) == (phases is None):
         raise ConfigError("give NET.npz or MATRIX.npy, or --phases FILE with --like NET.npz, or --switch")
-    if out is not None:
-        check_phases_name(out)
-    if netlist is not None and netlist.suffix != ".json":
-        raise ConfigError(f"{str(netlist)!r}: expected a name that ends in .json")
-    check_outputs([figure, chain], [out, netlist])
     origin_path = Path("switch") if switch is not None else cast(Path, like if source is None else source)
     chosen = _chosen(origin_path, form, mapping)
     arguments, matrices, groups = _read(origin_path, units) if switch is None else _permutation(switch)
@@ -110,8 +103,7 @@ def map_to_meshes(
     parts = _mapped(matrices, chosen, form == _UNITARY)
     mapped = chosen.to_json() | ({"form": _UNITARY} if form == _UNITARY else {})
     if phases is not None:
-        _check(phases, parts, origin_path, [mapped["form"], chosen.mesh], as_json)
-        return
+        return _check(phases, parts, origin_path, [mapped["form"], chosen.mesh])
     rows = [
         _map_row(name, part, matrices[name]) | {"copies": groups if name.startswith("level 1") else 1}
         for name, part in parts.items()
@@ -139,7 +131,7 @@ def map_to_meshes(
     title = "" if arguments is None else f"{arguments.servers} servers, {arguments.bits} bits"
     draw(chain, lambda: chain_figure(parts, title), document)
     written = {"phases": out, "netlists": netlist, "drawn": figure, "network drawn": chain}
-    print_result(document, as_json, _map_parts(document, origin_path), written)
+    return Shown(document, _map_parts(document, origin_path), written)
 
 
 def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, Column], int]:
@@ -231,20 +223,17 @@ def _map_row(name: str, part: Part, matrix: Column) -> Document:
     }
 
 
-def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str], as_json: bool) -> None:
+def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str]) -> Shown:
     """The way back: refuses phases of other meshes, and of other matrices on equal meshes."""
     phases = load_phases(path)
     off = check_belongs(phases, parts, repr(str(path)))
     if not off <= _TOLERANCE:
         raise ConfigError(f"{str(path)!r}: phases of other matrices than {str(like)!r}, off by up to {off:.2g}")
     mzis = sum(part.mzis for part in phases.values())
-    if as_json:
-        origin = provenance([*options, *(content_hash(phases_document(each)) for each in (phases, parts))])
-        print_json(
-            {"schema": "lightloom.onn-phases/1", "mzi_count": mzis, "largest_difference": off, "provenance": origin}
-        )
-    else:
-        typer.echo(f"{path}: phases of {mzis:,} MZIs, those of {like}; largest difference {off:.2g}")
+    origin = provenance([*options, *(content_hash(phases_document(each)) for each in (phases, parts))])
+    document = {"schema": "lightloom.onn-phases/1", "mzi_count": mzis, "largest_difference": off, "provenance": origin}
+    told = f"{path}: phases of {mzis:,} MZIs, those of {like}; largest difference {off:.2g}"
+    return Shown(document, [told], bare=True)
 
 
 def _map_parts(document: Document, source: Path) -> Iterator[Table]:
@@ -282,11 +271,10 @@ def chip(
     *,
     mapping: Mapping,
     pitch: float = Rules().pitch,
-    netlist: Path | None = None,
-    gds: Path | None = None,
-    figure: Path | None = None,
-    as_json: Json = False,
-) -> None:
+    netlist: JsonFile = None,
+    gds: Annotated[Path | None, partial(check_file, endings=(".gds",))] = None,
+    figure: FigureFile = None,
+) -> Shown:
     """Lay out a whole averager (P, layers, gains, units, T): footprint, heaters, ports, netlist, GDS.
 
     Args:
@@ -296,10 +284,6 @@ def chip(
         gds: Write the layout (.gds); needs the extra gds.
         figure: Draw the floor plan (.svg, .png, .pdf).
     """
-    for path, ending in ((netlist, ".json"), (gds, ".gds")):
-        if path is not None and path.suffix != ending:
-            raise ConfigError(f"{str(path)!r}: expected a name that ends in {ending}")
-    check_outputs([figure], [netlist, gds])
     rules, dispersion = Rules(pitch=pitch), Dispersion()
     chosen = mapping(network, MeshMapping(form="compact"))
     weights, arguments = load_network(network)
@@ -319,7 +303,7 @@ def chip(
         write_atomically(netlist, json.dumps(content) + "\n")
     drawn = draw(figure, lambda: chip_figure(plan, _title(document, network)), document)
     written = {"netlist": netlist, "layout": gds, "drawn": drawn}
-    print_result(document, as_json, _chip_parts(document, network), written)
+    return Shown(document, _chip_parts(document, network), written)
 
 
 def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion) -> Document:

@@ -12,9 +12,10 @@ from rich.table import Table
 
 from lightloom.app.cli.derived import Options, read_count
 from lightloom.app.cli.onn.build import train_levels
-from lightloom.app.cli.onn.files import check_network_name, device_errors, read_devices
-from lightloom.app.cli.options import Json, check_outputs, draw, print_result
-from lightloom.core.errors import INSTALL_TORCH, ConfigError, UnsupportedError
+from lightloom.app.cli.onn.files import NetworkOut, device_errors, read_devices
+from lightloom.app.cli.options import needs_torch
+from lightloom.app.cli.output import FigureFile, Shown, draw
+from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.networks import TABLE_I, FunctionArguments, save_network
@@ -33,17 +34,36 @@ _NOT_TRAINED = ("loss_spread", "heater_spread", "crosstalk", "detector_noise")
 """Errors of devices that trainings do not know of."""
 
 
-def train(
+def read_list(text: str, option: str, between: str = ",") -> tuple[int, ...]:
+    """Return the whole numbers given to an option.
+
+    Raises:
+        ConfigError: something else.
+    """
+    return tuple(read_count(number, option) for number in text.split(between))
+
+
+def chosen_structure(
+    *, layers: str | None = None, form: str | None = None, approximated: str | None = None
+) -> Document:
+    """Return what is given of the network's structure, as fields of the recipe.
+
+    Args:
+        layers (4-64-...-4): Signals: inputs, hidden layers, outputs.
+        form: ``cayley`` (Σ·U throughout), periodic (projected, as the paper does), or free.
+        approximated (1,2,...): Matrices in that form; the paper's, or all of --layers.
+    """
+    given = {
+        "form": form,
+        "layers": None if layers is None else read_list(layers, "--layers", "-"),
+        "approximated": None if approximated is None else read_list(approximated, "--approximated"),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def chosen_training(
     *,
-    scenario: int | None = None,
-    servers: int | None = None,
-    bits: int | None = None,
-    layers: str | None = None,
-    form: str | None = None,
-    approximated: str | None = None,
     noise: float = 0.0,
-    devices: Annotated[partial[NonIdealities], Options(read_devices, without=_NOT_TRAINED)],
-    aware_from: float | None = None,
     nonlinearity: str = "relu",
     rounding: str = "floor",
     cpu_seconds: float | None = None,
@@ -54,30 +74,11 @@ def train(
     seed: int = 0,
     threads: int = 1,
     device: str = "cpu",
-    cascade: Count | None = None,
-    search: bool = False,
-    widths: str = "16,32,64",
-    depths: str = "3,5",
-    folder: Path | None = None,
-    out: Path | None = None,
-    figure: Path | None = None,
-    as_json: Json = False,
-) -> None:
-    """Train a network to average; without options scenario 1, every matrix approximated, in some minutes.
+) -> Document:
+    """Return what is given of how to train, as fields of the recipe.
 
     Args:
-        scenario (1..4): A row of the paper's Table I; 1 unless --servers is given.
-        servers: Instead of a scenario.
-        bits (B): Bits of a code.
-        layers (4-64-...-4): Signals: inputs, hidden layers, outputs.
-        form: ``cayley`` (Σ·U throughout), periodic (projected, as the paper does), or free.
-        approximated (1,2,...): Matrices in that form; the paper's, or all of --layers.
         noise (S): Train for noise on every signal, a share of full scale.
-        phase_error (RAD): Train through meshes whose phases err, standard deviation.
-        coupler_error (RAD): The same for the mixing angle of every coupler.
-        loss (DB): The same for the loss of every MZI.
-        dac_bits (B): The same for phases rounded to so many bits.
-        aware_from (SHARE): Share of the training after which devices err; half of it.
         nonlinearity: relu, or clipped: units that saturate.
         rounding: floor, or half-up.
         cpu_seconds (S): Train for so long, instead of --epochs.
@@ -88,6 +89,41 @@ def train(
         seed (S): Seed of weights, order and noise.
         threads: PyTorch's threads; other counts round differently.
         device: cpu, cuda, ...
+    """
+    given = locals()
+    if epochs is not None and cpu_seconds is not None:
+        raise ConfigError(f"--cpu-seconds {cpu_seconds:g}: expected without --epochs, as one of them ends the training")
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def train(
+    *,
+    scenario: int | None = None,
+    servers: int | None = None,
+    bits: int | None = None,
+    structure: Annotated[partial[Document], Options(chosen_structure)],
+    devices: Annotated[partial[NonIdealities], Options(read_devices, without=_NOT_TRAINED)],
+    aware_from: float | None = None,
+    training: Annotated[partial[Document], Options(chosen_training)],
+    cascade: Count | None = None,
+    search: bool = False,
+    widths: str = "16,32,64",
+    depths: str = "3,5",
+    folder: Path | None = None,
+    out: NetworkOut = None,
+    figure: FigureFile = None,
+) -> Shown:
+    """Train a network to average; without options scenario 1, every matrix approximated, in some minutes.
+
+    Args:
+        scenario (1..4): A row of the paper's Table I; 1 unless --servers is given.
+        servers: Instead of a scenario.
+        bits (B): Bits of a code.
+        phase_error (RAD): Train through meshes whose phases err, standard deviation.
+        coupler_error (RAD): The same for the mixing angle of every coupler.
+        loss (DB): The same for the loss of every MZI.
+        dac_bits (B): The same for phases rounded to so many bits.
+        aware_from (SHARE): Share of the training after which devices err; half of it.
         cascade (GROUPS): Two levels: a network of N servers for each group, one above them.
         search: Depths and widths by successive halving.
         widths (W,W,...): Neurons of hidden layers, for --search.
@@ -96,40 +132,22 @@ def train(
         out: Write the network (.npz).
         figure: Draw errors and loss by epoch (.svg, .png, .pdf).
     """
-    if out is not None:
-        check_network_name(out)
-    check_outputs([figure])
-    options: Document = {
-        "noise": noise,
-        "nonlinearity": nonlinearity,
-        "rounding": rounding,
-        "seed": seed,
-        "threads": threads,
-        "device": device,
-        "gradient_epochs": gradient_epochs,
-        "gradient_loss": gradient_loss,
-    }
-    options |= {} if batch is None else {"batch": batch}
-    options |= _budget(epochs, cpu_seconds) | _devices(devices(), aware_from)
+    options = training() | _devices(devices(), aware_from)
     if cascade is not None:
-        if search or scenario is not None or figure is not None or rounding != "floor":
+        if search or scenario is not None or figure is not None or options["rounding"] != "floor":
             raise ConfigError(
                 "--cascade takes no --scenario, --search, --rounding or --figure: give --servers and --bits"
             )
-        train_levels(
-            _levels(cascade, servers, bits, _structure(layers, form, approximated), options), folder, out, as_json
-        )
-        return
+        return train_levels(_levels(cascade, servers, bits, structure(), options), folder, out)
     if search:
         if "devices" in options or "cpu_seconds" in options:
             raise ConfigError("--search takes no errors of devices and no --cpu-seconds: expected --epochs alone")
-        if out is not None or figure is not None or layers is not None or form is not None or approximated is not None:
+        if out is not None or figure is not None or structure.keywords:
             raise ConfigError(
                 "--search tries free networks of --widths and --depths: no --layers, --form, --out or --figure"
             )
-        _search(_function(scenario, servers, bits, rounding), widths, depths, options, folder, as_json)
-        return
-    recipe = _recipe(scenario, servers, bits, _structure(layers, form, approximated), options)
+        return _search(_function(scenario, servers, bits, options["rounding"]), widths, depths, options, folder)
+    recipe = _recipe(scenario, servers, bits, structure(), options)
     with progress("Epochs", recipe.work) as advance:
         trained: Trained = _need_torch().train(recipe, folder, advance)
     document = {
@@ -142,15 +160,7 @@ def train(
         save_network(out, trained.network, trained.function_arguments)
     title = f"{'-'.join(str(n) for n in recipe.layers)}, {recipe.form}: {recipe.mzi_count:,} MZIs"
     drawn = draw(figure, lambda: training_figure(trained.history, recipe.function.points, title), document)
-    print_result(document, as_json, _parts(document, recipe), {"network": out, "drawn": drawn})
-
-
-def _budget(epochs: int | None, cpu_seconds: float | None) -> Document:
-    """Return what ends the training, as fields of the recipe."""
-    if epochs is not None and cpu_seconds is not None:
-        raise ConfigError(f"--cpu-seconds {cpu_seconds:g}: expected without --epochs, as one of them ends the training")
-    budgets = {"epochs": epochs, "cpu_seconds": cpu_seconds}
-    return {name: value for name, value in budgets.items() if value is not None}
+    return Shown(document, _parts(document, recipe), {"network": out, "drawn": drawn})
 
 
 def _devices(devices: NonIdealities, aware_from: float | None) -> Document:
@@ -162,33 +172,10 @@ def _devices(devices: NonIdealities, aware_from: float | None) -> Document:
     return {"devices": devices} if aware_from is None else {"devices": devices, "aware_from": aware_from}
 
 
-def read_list(text: str, option: str, between: str = ",") -> tuple[int, ...]:
-    """Return the whole numbers given to an option.
-
-    Raises:
-        ConfigError: something else.
-    """
-    return tuple(read_count(number, option) for number in text.split(between))
-
-
 def _need_torch() -> Any:
-    try:
+    with needs_torch("training"):
         from lightloom.photonics.onn import training
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise UnsupportedError(f"training {INSTALL_TORCH}") from error
     return training
-
-
-def _structure(layers: str | None, form: str | None, approximated: str | None) -> Document:
-    """Return what is given of the network's structure, as fields of the recipe."""
-    given = {
-        "form": form,
-        "layers": None if layers is None else read_list(layers, "--layers", "-"),
-        "approximated": None if approximated is None else read_list(approximated, "--approximated"),
-    }
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def _levels(
@@ -254,10 +241,8 @@ def _function(scenario: int | None, servers: int | None, bits: int | None, round
     return FunctionArguments(servers=servers, bits=bits, rounding=cast(Any, rounding))
 
 
-def _search(
-    function: FunctionArguments, widths: str, depths: str, options: Document, folder: Path | None, as_json: bool
-) -> None:
-    """Train every structure within a budget of epochs, and print the smallest that average rightly."""
+def _search(function: FunctionArguments, widths: str, depths: str, options: Document, folder: Path | None) -> Shown:
+    """Train every structure within a budget of epochs, and show the smallest that average rightly."""
     wide, deep = read_list(widths, "--widths"), read_list(depths, "--depths")
     _need_torch()
     from lightloom.photonics.onn.search import search, work
@@ -268,7 +253,7 @@ def _search(
         result: SearchResult = search(function, wide, deep, budget, folder, advance, **rest)
     origin = provenance([asdict(function), wide, deep, budget, rest], options["seed"])
     document = {"schema": "lightloom.onn-search/1", **result.to_json(), "provenance": origin}
-    print_result(document, as_json, _search_parts(function, result))
+    return Shown(document, _search_parts(function, result))
 
 
 def _search_parts(function: FunctionArguments, result: SearchResult) -> Iterator[Table]:
