@@ -233,14 +233,12 @@ def _table_1() -> Iterator[Claim]:
         yield PAPER.claim("table1.hdc_{name}", ours, paper=printed, name=name.removesuffix("_per_node"))
 
 
-def _sums_of_table_2() -> Iterator[Claim]:
+def _table_2() -> Iterator[Claim]:
+    """Yield the sum of each model's seconds, the printed share that differs most from seconds over total, and the
+    seconds of communication by both closed forms."""
     for model in MODELS:
         ours = round(sum(TABLE_2[model].parts.values()), 2)
         yield PAPER.claim("table2.{model}_total", ours, paper=TABLE_2[model].total, model=slug(model))
-
-
-def _percentages() -> Iterator[Claim]:
-    """Return a row per model: the printed share that differs most from seconds over total."""
     for model in MODELS:
         column = TABLE_2[model]
         off = {
@@ -249,9 +247,6 @@ def _percentages() -> Iterator[Claim]:
         }
         name, (printed, ours) = max(off.items(), key=lambda item: abs(item[1][0] - item[1][1]))
         yield PAPER.claim("table2.{model}_{name}_percent", round(ours, 2), paper=printed, model=slug(model), name=name)
-
-
-def _communication_forms() -> Iterator[Claim]:
     for model in MODELS:
         paper = TABLE_2[model].communicate / ITERATIONS
         for name, form in (("section8d", worker_aggregator), ("one_link", one_link)):
@@ -277,11 +272,6 @@ def beyond_dropping(bits: int, printed: float) -> dict[str, Any]:
     return {"trivial": trivial, "tolerance": round(abs(printed - trivial) / 4, 4)}
 
 
-def as_printed(share: float, printed: float) -> float:
-    """Round a share to two digits, and to the one digit of the paper where that prints 0.0."""
-    return round(share, 2 if printed else 1)
-
-
 def _measured_shares(training: Record) -> Iterator[Claim]:
     ours = mean_shares(training["runs"][BASE][0])
     yield from _shares("table3.hdc_bound{k}_{bits}bit", ours)
@@ -295,7 +285,8 @@ def _shares(row: str, ours: dict[int, list[float]], **values: Any) -> Iterator[C
     for k in BOUNDS:
         for bits, printed, share in zip(TAG_BITS, TABLE_3["HDC", k], ours[k], strict=True):
             values |= {"k": k, "bits": bits, "paper": printed}
-            yield PAPER.claim(row, as_printed(share, printed), **values, **beyond_dropping(bits, printed))
+            # To two digits, and to the one digit of the paper where that prints 0.0.
+            yield PAPER.claim(row, round(share, 2 if printed else 1), **values, **beyond_dropping(bits, printed))
 
 
 def _sums_of_table_3() -> Iterator[Claim]:
@@ -490,14 +481,12 @@ def percent_less(ours: float, than: float) -> float:
     return 100 * (1 - ours / than)
 
 
-def _sizes() -> Iterator[Claim]:
+def _figure_3() -> Iterator[Claim]:
+    """Yield the size of each model, and the share of communication in its training time."""
     names = {"AlexNet": "alexnet", "HDC": "hdc", "ResNet-50": "resnet50", "VGG-16": "vgg16"}
     for model, name in names.items():
         ours = round(4 * ZOO[name].parameters / 2**20, 3)
         yield PAPER.claim("figure3.{model}_size", ours, paper=MEGABYTES[model], model=slug(model))
-
-
-def _communication_shares() -> Iterator[Claim]:
     for model in MODELS:
         column, wa = TABLE_2[model], steps(model)["WA"]
         paper = 100 * column.communicate / column.total
@@ -625,11 +614,11 @@ def claims(
     best = max(ratio(*key) for key in TABLE_3)
     short = {} if networks is None else networks["runs"]
     return (
-        *(*_table_1(), *_sums_of_table_2(), *_percentages(), *_communication_forms()),
+        *(*_table_1(), *_table_2()),
         *_measured_shares(training),
         PAPER.claim("figure14.best_ratio", round(best, 2), paper=BEST_RATIO),
         *_sums_of_table_3(),
-        *(*_sizes(), *_communication_shares(), *_reductions(), *_compressed()),
+        *(*_figure_3(), *_reductions(), *_compressed()),
         *(*_saved_computation(), *_fitted_packet_cost()),
         *(*_feedback(runs), *_truncated_hdc(runs), *_codecs_of_hdc(runs), _extra_epochs(runs, "hdc", _LEVEL, 250)),
         *(_hdc_under_two_losses(short["hdc"]) if short else ()),
