@@ -129,10 +129,7 @@ def _digit_sum_options(spec: str, options: str) -> tuple[int, float | None]:
     levels, power = 4, None
     for part in filter(None, options.split(",")):
         name, _, text = part.partition("=")
-        try:
-            value = float(text.removesuffix("dBm"))
-        except ValueError:
-            value = float("nan")
+        value = _number(text.removesuffix("dBm"))
         if name == "levels" and value in (2, 4):
             levels = int(value)
         elif name == "power" and -80 <= value <= 20:
@@ -150,11 +147,15 @@ def _noise(spec: str, options: str) -> float:
     """
     if not options:
         return 0.0
-    name, equals, text = options.partition("=")
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if name != "noise" or not equals or not 0 <= value < 1:
+    name, _, text = options.partition("=")
+    if name != "noise" or not 0 <= _number(text) < 1:
         raise ConfigError(f"averager {spec!r}: expected noise=SHARE, from 0 to below 1 of full scale")
-    return value
+    return _number(text)
+
+
+def _number(text: str) -> float:
+    """Return the number of a text, NaN where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")

@@ -341,17 +341,6 @@ class Chip:
     """Statistics of the signals that enter P, every layer but the first, and T."""
 
     @property
-    def biases(self) -> list[Floats]:
-        """Bias of every output of every layer, relative to full scale."""
-        return light_biases(self.mapped.network)
-
-    @property
-    def input_scale(self) -> float:
-        """Field that the first layer reads where P gives full scale: 1 unless the network's own scale differs."""
-        largest = max(grid_input.maximum / grid_input.denominator for grid_input in self.mapped.function.inputs)
-        return float(largest / light_units(self.mapped.network)[0])
-
-    @property
     def output_scale(self) -> float:
         """Level that the last layer sends at full scale."""
         return light_units(self.mapped.network)[-1]
@@ -420,7 +409,8 @@ class FabricatedLink:
         passive[-1] = behind[:, None] * passive[-1]
         targets = [*mapped.layers.target_matrices, mapped.targets["T"]]
         # Servers' lanes arrive with both quadratures: P and the first layer are one matrix to the first units.
-        scale = chip.input_scale
+        largest = max(grid_input.maximum / grid_input.denominator for grid_input in mapped.function.inputs)
+        scale = largest / light_units(mapped.network)[0]  # 1 unless the network's own full scale differs
         passive[0] = passive[0] @ (scale * mapped.preprocessing.gains[:, None] * entry)
         targets[0] = targets[0] @ (scale * mapped.targets["P"])
         # Receivers make up for the division of T among the servers.
@@ -457,7 +447,7 @@ class FabricatedLink:
         else:
             noise = np.hypot(emitted_noise(link, gains), 0.0 if leaves_as_light else homodyne_noise(link))
         copies = 2 if leaves_as_light else 1
-        biases = (self.chip.biases[index] + made.added) * (1 + link.bias_error * bias_error)
+        biases = (light_biases(self.chip.mapped.network)[index] + made.added) * (1 + link.bias_error * bias_error)
         return FabricatedLayer(
             matrix=np.concatenate([real, imaginary][:copies]).astype(np.float32),
             biases=_column(np.concatenate([biases, np.zeros_like(biases)][:copies])),

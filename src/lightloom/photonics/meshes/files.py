@@ -41,7 +41,6 @@ ORDER = "by column, then by mode"
 _HEADER = {"schema": MESH_SCHEMA, "convention": CONVENTION, "order": ORDER}
 _FIELDS = ("kind", "inputs", "outputs", "theta", "phi", "output_phases")
 _MAPPED_KEYS = ("schema", "shape", "gains", "attenuations", "input_mesh", "output_mesh")
-_FIRST_MAPPED_KEYS = ("schema", "shape", "gain", "attenuations", "input_mesh", "output_mesh")
 
 
 def document(mesh: Mesh) -> dict[str, Any]:
@@ -90,14 +89,15 @@ def mapped_of(content: Mapping[str, Any], source: str = "mapped matrix") -> Mapp
         ConfigError: the schema differs, a key is missing or unknown, or meshes do not fit.
     """
     schema = content["schema"] if hasattr(content, "keys") and "schema" in content else None
-    keys = _FIRST_MAPPED_KEYS if schema == FIRST_MAPPED_SCHEMA else _MAPPED_KEYS
-    if schema not in (MAPPED_SCHEMA, FIRST_MAPPED_SCHEMA) or set(content) != set(keys):
+    first = schema == FIRST_MAPPED_SCHEMA
+    keys = {"gain" if first and key == "gains" else key for key in _MAPPED_KEYS}
+    if schema not in (MAPPED_SCHEMA, FIRST_MAPPED_SCHEMA) or set(content) != keys:
         raise ConfigError(f"{source}: expected an object of schema {MAPPED_SCHEMA!r} with {', '.join(_MAPPED_KEYS)}")
     input_mesh = mesh_of(content["input_mesh"], f"{source}: input_mesh")
     output_mesh = content["output_mesh"] and mesh_of(content["output_mesh"], f"{source}: output_mesh")
     try:
         outputs, inputs = (int(size) for size in content["shape"])
-        if schema == FIRST_MAPPED_SCHEMA:
+        if first:
             # The array is as long as what is there, so that a forged shape allocates nothing.
             mesh = output_mesh or input_mesh
             gains = np.full(mesh.outputs, float(content["gain"]))

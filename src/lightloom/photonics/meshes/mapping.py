@@ -391,19 +391,15 @@ def approximate(matrix: ArrayLike) -> Column:
     for block in _squares(values):
         unitary, scales = sigma_u(block)
         parts.append(scales[:, None] * unitary)
-    return np.concatenate(parts, axis=0 if _is_tall(values) else 1)[: values.shape[0], : values.shape[1]]
-
-
-def _is_tall(values: Column) -> bool:
-    """True where a matrix has at least as many outputs (rows) as inputs."""
-    return bool(values.shape[0] >= values.shape[1])
+    outputs, inputs = values.shape
+    return np.concatenate(parts, axis=0 if outputs >= inputs else 1)[:outputs, :inputs]
 
 
 def _squares(values: Column) -> list[Column]:
     """Return the square blocks of a matrix along its longer side, the last one filled up with zeros."""
     side = min(values.shape)
     count = -(-max(values.shape) // side)
-    tall = _is_tall(values)
+    tall = values.shape[0] >= values.shape[1]
     filled = np.zeros((count * side, side) if tall else (side, count * side), values.dtype)
     filled[: values.shape[0], : values.shape[1]] = values
     return np.split(filled, count, axis=0 if tall else 1)
