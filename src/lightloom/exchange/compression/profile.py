@@ -233,16 +233,10 @@ class _Measured:
 
 
 def measure_codecs(
-    model: str,
-    parameters: int,
-    steps: Iterable[Sample],
-    codecs: Iterable[Codec],
-    origin: str,
-    advance: Callable[[int], None] = lambda _: None,
+    model: str, parameters: int, steps: Iterable[Sample], codecs: Iterable[Codec], origin: str
 ) -> CompressionProfile:
-    """Measure codecs on a model's gradients; ``advance(1)`` is called after each step.
-
-    Rates are measured on the last gradients that are not a sum of several, with one thread and with all.
+    """Measure codecs on a model's gradients; rates on the last ones that are not a sum of several, with one thread and
+    with all.
 
     Args:
         steps: gradients of training steps, at least one, and sums that begin with the latest one.
@@ -260,7 +254,6 @@ def measure_codecs(
             measurement.add(step, terms, values)
         if terms == 1:
             sample = np.resize(np.concatenate(list(values.values())), _RATE_VALUES)
-        advance(1)
     if sample is None or not sample.size:
         raise ConfigError(f"{model}: there are no gradients to measure")
     return CompressionProfile(

@@ -71,9 +71,7 @@ class OwnGroup:
         elif self.ranks > 1 and (self._mesh is None or self._mesh.closed):
             if self._closed:
                 raise TransportError(f"rank {self.rank}: the exchange is closed")
-            self._mesh = mesh_from_store(
-                self._store(), self.rank, self.ranks, host=self._host, timeout=self.timeout, setup_timeout=self.timeout
-            )
+            self._mesh = mesh_from_store(self._store(), self.rank, self.ranks, host=self._host, timeout=self.timeout)
             self._compared.clear()
         if self.device != "cpu" and self.ranks > 1 and self._group is None:
             everyone = dist.get_process_group_ranks(self._base)

@@ -569,21 +569,19 @@ class MeshRing:
         return self.mesh.exchange({self.next: payload}, {self._previous: limit}, marked=marked)[self._previous]
 
 
-def mesh_from_store(
-    store: Store, rank: int, size: int, *, host: str | None = None, timeout: float, setup_timeout: float
-) -> Mesh:
+def mesh_from_store(store: Store, rank: int, size: int, *, host: str | None = None, timeout: float) -> Mesh:
     """Connect all ranks with each other and return this rank's end; all must call this, equally often.
 
     Args:
         store: for example ``torch.distributed.TCPStore``, or a process group's ``get_group_store()``.
         host: address or name of this rank, IPv4 or IPv6, to which others connect; None takes the address from which
             this rank reaches the store. The system chooses ports.
-        timeout: time without progress after which an exchange fails, in seconds.
-        setup_timeout: time within which all ranks must connect, in seconds.
+        timeout: time without progress after which an exchange fails, and within which all ranks must connect, in
+            seconds.
 
     Raises:
         TransportError: a rank did not connect in time, or cannot be reached.
     """
     calls, answers = range(rank), range(rank + 1, size)
-    called, answered = connect(store, rank, size, calls, answers, name=_WHAT, host=host, setup_timeout=setup_timeout)
+    called, answered = connect(store, rank, size, calls, answers, name=_WHAT, host=host, setup_timeout=timeout)
     return Mesh(rank, called | answered, timeout=timeout)
