@@ -207,10 +207,10 @@ class _Refused(typer.BadParameter):
         return self.message
 
 
-def _parse(read: Callable[[str, str], object], name: str, text: str) -> object:
-    """Return what a reader makes of an option's text; what it cannot read refuses the command."""
+def _parse(read: Callable[[str, str], object], name: str, value: object) -> object:
+    """Return what a reader makes of an option's text, or its default; what it cannot read refuses the command."""
     try:
-        return read(text, name)
+        return read(value, name) if isinstance(value, str) else value
     except ConfigError as error:
         raise _Refused(str(error)) from error
 
