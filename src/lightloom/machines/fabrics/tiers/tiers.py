@@ -343,28 +343,19 @@ class TieredFabric(PacketFabric):
 
     # Ports of ranks, and groups of ranks at a stride as fabrics of tiers
 
-    def _port_rates(self) -> Floats | None:
-        """Return the bytes per second of a transfer of each tier while all ports are busy: [tier].
-
-        None where ranks share ports, switches lead on, or links join neighbours, so that the rate depends on more.
-        """
-        if any(not level.joined or level.sharing > 1 or level.beneath is not None for level in self.levels):
-            return None
-        rates = []
-        for level in self.levels:
-            ports, *tree = level.classes
-            rates.append(min([self._rate(ports), *(self._rate(links) / level.child for links in tree)]))
-        return np.array(rates)
-
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
+        """Return the port of the tier that joins the ends, at its rate; those of derived geometry where ranks share
+        ports, switches lead on, or links join neighbours, so that the rate depends on more."""
         if self.joins_ranks:
             return None
-        rates = self._port_rates()
-        if rates is None:
+        if any(not level.joined or level.sharing > 1 or level.beneath is not None for level in self.levels):
             return self._ports_by_links(source, destination)
         tier = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(destination)), np.int64)
+        rates = np.empty(len(self.levels))
         for number, level in enumerate(self.levels):
             tier[level.leads_out(source, destination)] = number
+            ports, *tree = level.classes
+            rates[number] = min([self._rate(ports), *(self._rate(links) / level.child for links in tree)])
         return Ports(tier, tier, rates[tier])
 
     def _ports_by_links(self, source: Ints, destination: Ints) -> Ports | None:
