@@ -91,10 +91,6 @@ class Tier(Described):
             raise ValueError(f"reconfiguration_time is of circuit switches: expected none on a {self.shape}")
         return self
 
-    def faster(self, factor: float) -> Self:
-        """Return this tier with links that are ``factor`` times as fast."""
-        return self.model_copy(update={"bandwidth": factor * self.bandwidth})
-
     @property
     def children(self) -> int | None:
         """Children that are stated; None where ``size`` is left out."""

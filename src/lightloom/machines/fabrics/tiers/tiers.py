@@ -471,7 +471,8 @@ class Tiers(TieredFabric):
     def carried_rates(self, scales: Scales) -> dict[str, object]:
         innermost = scales.bandwidth if joins_domains(self.tiers) else scales.network_bandwidth
         factors = [innermost, *[scales.network_bandwidth] * (len(self.tiers) - 1)]
-        return {"tiers": tuple(tier.faster(factor) for tier, factor in zip(self.tiers, factors, strict=True))}
+        rates = [{"bandwidth": factor * tier.bandwidth} for tier, factor in zip(self.tiers, factors, strict=True)]
+        return {"tiers": tuple(tier.model_copy(update=rate) for tier, rate in zip(self.tiers, rates, strict=True))}
 
     def with_hop_latency(self, seconds: float) -> Self:
         kept = 1 if len(self.levels) > 1 else 0
