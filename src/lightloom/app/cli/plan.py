@@ -287,13 +287,10 @@ def plan(
             none.
     """
     fields = read_settings(set)
-    if ranks and "ranks" in fields:
-        raise ConfigError(f"--set ranks={fields['ranks']} and --ranks {ranks[0]}: expected one of them")
-    if accelerator is not None:
-        if "accelerator" in fields:
-            given = f"--set accelerator={fields['accelerator']} and --accelerator {accelerator}"
-            raise ConfigError(f"{given}: expected one of them")
-        fields["accelerator"] = accelerator
+    for name, given in (("ranks", ranks and ranks[0]), ("accelerator", accelerator)):
+        if given is not None and name in fields:
+            raise ConfigError(f"--set {name}={fields[name]} and --{name} {given}: expected one of them")
+    fields |= {} if accelerator is None else {"accelerator": accelerator}
     inputs, written = site(fields), files()
     counts: list[int | None] = [*dict.fromkeys(ranks or ())] or [None]
     clusters = [

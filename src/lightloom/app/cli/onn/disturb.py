@@ -55,14 +55,22 @@ if TYPE_CHECKING:
 
 def measured_accuracy(
     how: NonIdealities,
-    network: LayeredNetwork,
-    arguments: FunctionArguments,
-    data: Path | None,
-    iterations: int,
+    network: tuple[LayeredNetwork, FunctionArguments],
     seed: int,
-    folder: Path | None,
+    *,
+    data: Path | None = None,
+    iterations: Count = 1000,
+    folder: Path | None = None,
 ) -> Document:
-    """Train twice, with gradients averaged in float32 and on the devices; ``folder`` keeps what is trained.
+    """Train twice, with gradients averaged in float32 and on the devices.
+
+    Args:
+        how: errors of the devices.
+        network: what averages, and the function that it computes.
+        seed: of the training.
+        data: Folder with MNIST, for --train; $LIGHTLOOM_DATA unless given.
+        iterations: Of the training.
+        folder: Keeps what is trained, to resume it.
 
     Raises:
         ConfigError: no data.
@@ -75,7 +83,7 @@ def measured_accuracy(
 
     place = data_folder(data)
     with progress("Training twice", None):
-        result = test_accuracy_under(how, network, arguments, place, iterations, seed, folder)
+        result = test_accuracy_under(how, *network, place, iterations, seed, folder)
     return {"schema": "lightloom.onn-test-accuracy/1", **asdict(result)}
 
 
@@ -117,9 +125,7 @@ def disturb(
     seed: int = 0,
     figure: FigureFile = None,
     train: bool = False,
-    data: Path | None = None,
-    iterations: Count = 1000,
-    folder: Path | None = None,
+    training: Annotated[partial[Document], Options(measured_accuracy)],
 ) -> Shown:
     """Fabricate a network's meshes many times, and count how often the average still comes out right.
 
@@ -135,9 +141,6 @@ def disturb(
         seed: Of the devices, or of the training.
         figure: Draw the sweeps (.svg, .png, .pdf).
         train: Train a model on MNIST whose gradients are averaged on these devices.
-        data: Folder with MNIST, for --train; $LIGHTLOOM_DATA unless given.
-        iterations: Of the training.
-        folder: Keeps what is trained, to resume it.
     """
     how = devices()
     fields = {field: getattr(how, field) for field in DEVICES.values()}
@@ -154,14 +157,14 @@ def disturb(
             raise ConfigError(
                 "--train maps by economy, with a gain a row: not with --form, --mesh, --gains, --components, --units"
             )
-        weights, arguments = load_network(network)
-        digest = network_hash(weights, arguments)
-        origin = provenance([digest, fields, {"iterations": iterations}, seed], seed)
-        trained = measured_accuracy(how, weights, arguments, data, iterations, seed, folder)
-        trained["provenance"] = origin
+        loaded = load_network(network)
+        iterations = training.keywords["iterations"]
+        origin = provenance([network_hash(*loaded), fields, {"iterations": iterations}, seed], seed)
+        trained = training(how, loaded, seed) | {"provenance": origin}
         return Shown(trained, [accuracy_table(trained, network)])
-    if data is not None or folder is not None:
-        raise ConfigError(f"{'--data' if data is not None else '--folder'} is of --train: expected --train too")
+    for name in ("data", "folder"):
+        if name in training.keywords:
+            raise ConfigError(f"--{name} is of --train: expected --train too")
     chosen = mapping(network, MeshMapping(), exact=False)
     calibration = "none" if uncalibrated else "rows" if chosen.gains == "rows" else "matrix"
     options = {"calibration": calibration, "correct": correct, **chosen.to_json(), "units": units, **counts}
