@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from lightloom.core.errors import ConfigError
 from lightloom.machines.reducers.constants import nominal, published
+from lightloom.photonics.averaging.function import digits
 from lightloom.photonics.detection import DigitReceiver, Scheme, compositions
 from lightloom.photonics.link.settings import Link
 from lightloom.photonics.link.simulate import (
     Senders,
-    digits,
     homodyne_noise,
     laser_noise,
     modulate,

@@ -120,6 +120,7 @@ def test_a_fit_takes_what_lowers_the_squares_and_ends_by_its_rules(values: list[
             powers=np.ones(4),
         )
         start: Any = 0
+        found: Any
         found, residuals = fit(start, measured, Unknowns(), steps=steps, tolerance=0.5, advance=finished.append)
     reference, expected, factor = iter([*values, *[10**6] * 20]), [0.0], 1.0
     expected[0] = current = float(next(reference))
