@@ -249,10 +249,9 @@ class DamagedWdmRing(WavelengthRing):
 
     @model_validator(mode="after")
     def _holds_together(self) -> Self:
-        nodes = self.nodes
-        limits = {"wavelength": ("wavelengths", self.wavelengths)}
         for failure in self.failures:
-            parts, limit = limits.get(failure.what, ("nodes", nodes))
+            of_comb = failure.what == "wavelength"
+            parts, limit = ("wavelengths", self.wavelengths) if of_comb else ("nodes", self.nodes)
             if failure.what in ("link", "plane"):
                 raise ValueError(f"{failure.text()}: expected a failure of a ring of wavelengths")
             if not 0 <= failure.at < limit:
@@ -405,8 +404,8 @@ class DamagedWdmRing(WavelengthRing):
         ]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
-        channels = (self._rank_channels(receive=way).astype(np.float64) for way in (True, False))
-        receive, send = (each * self.wavelength_bandwidth for each in channels)
+        both = np.array([self._rank_channels(receive=way) for way in (True, False)], np.float64)
+        receive, send = both * self.wavelength_bandwidth
         return receive, send
 
     def total_receive_bandwidth(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
@@ -126,26 +126,23 @@ class LinkNetwork:
     def __init__(self, ranks: int, edges: Sequence[Edge], hop_latency: float, *, one_way: bool) -> None:
         self.ranks = ranks
         self.names: list[Vertex] = list(range(ranks))
-        numbers: dict[Vertex, int] = {rank: rank for rank in range(ranks)}
+        self.numbers: dict[Vertex, int] = {rank: rank for rank in range(ranks)}
         ends = np.empty((2, len(edges)), np.int64)
         for row, edge in enumerate(edges):
             for side, name in enumerate((vertex_of(edge.source), vertex_of(edge.target))):
                 if isinstance(name, int) and not 0 <= name < ranks:
                     raise ValueError(f"edge {edge.source}→{edge.target}: expected ranks from 0 to {ranks - 1}")
-                if name not in numbers:
-                    numbers[name] = len(self.names)
+                if name not in self.numbers:
+                    self.numbers[name] = len(self.names)
                     self.names.append(name)
-                ends[side, row] = numbers[name]
+                ends[side, row] = self.numbers[name]
             if ends[0, row] == ends[1, row]:
                 raise ValueError(f"edge {edge.source}→{edge.target} joins a vertex to itself: expected two vertices")
-        bandwidth = np.array([edge.bandwidth for edge in edges], dtype=np.float64)
-        latency = np.array([hop_latency if edge.latency is None else edge.latency for edge in edges], dtype=np.float64)
+        seconds = [hop_latency if edge.latency is None else edge.latency for edge in edges]
         ways = 1 if one_way else 2
-        self.numbers: Mapping[Vertex, int] = numbers
-        self.tail = np.concatenate([ends[0], ends[1]][:ways])
-        self.head = np.concatenate([ends[1], ends[0]][:ways])
-        self.bandwidth: Floats = np.tile(bandwidth, ways)
-        self.latency: Floats = np.tile(latency, ways)
+        self.tail, self.head = (np.concatenate([ends[side], ends[1 - side]][:ways]) for side in (0, 1))
+        self.bandwidth: Floats = np.tile(np.array([edge.bandwidth for edge in edges], np.float64), ways)
+        self.latency: Floats = np.tile(np.array(seconds, np.float64), ways)
         """Seconds of each link: [link]."""
         self._check_reachable()
         self.given: tuple[Ints, Ints] | None = None
