@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
@@ -255,6 +256,19 @@ def test_a_budget_chooses_the_ranks(space: Path) -> None:
     found = ll.design(MODEL, budget_dollars=600_000, batch=4, space=space)
     assert {row["ranks"] for row in found.rows()} <= {8, 16}
     assert all(row["dollars"] <= 600_000 for row in found.rows())
+
+
+def test_the_budget_that_a_refusal_names_is_the_least(space: Path) -> None:
+    """A dollar more finds the cheapest design, a dollar less none."""
+    ask = partial(ll.design, MODEL, ranks=8, batch=4, space=space, site={"host_price": 5000.0})
+    with pytest.raises(UnsupportedError) as refused:
+        ask(budget_dollars=1000)
+    named = re.search(r"costs (?:at least )?\$([\d,]+)", str(refused.value))
+    assert named is not None
+    dollars = float(named[1].replace(",", ""))
+    assert {row["dollars"] for row in ask(budget_dollars=dollars + 1).rows()} == {pytest.approx(dollars, abs=1)}
+    with pytest.raises(UnsupportedError, match=re.escape(f"${named[1]} and")):
+        ask(budget_dollars=dollars - 1)
 
 
 @pytest.mark.parametrize(

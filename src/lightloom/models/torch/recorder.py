@@ -71,7 +71,7 @@ def account(frame: Frame, origins: Origins, call: Call) -> None:
     elif not is_move(name):
         # Elements of the rows that a bag of embeddings looks up and adds.
         rows = int(call.args[1].numel() * call.args[0].shape[1]) if name in _BAGS else 0
-        size = rows or max((tensor.numel() for tensor in (*call.operands, *call.outputs)), default=0)
+        size = rows or max(tensor.numel() for tensor in (*call.operands, *call.outputs))
         frame.looked_up += rows
         frame.forward += size
         frame.backward += size * any(tensor.requires_grad for tensor in call.operands)

@@ -122,8 +122,8 @@ def _channels_of_rows(schedule: Schedule) -> list[int]:
         known = numbers[source, destination]
         known.setdefault(number, len(known))
     peers = Counter(end for source, destination in numbers for end in (("send", source), ("receive", destination)))
-    crowded = max(peers.values(), default=0) > MOST_PEERS
-    paths = max(map(len, numbers.values()), default=1)
+    crowded = max(peers.values()) > MOST_PEERS
+    paths = max(map(len, numbers.values()))
     row_channels = []
     for source, destination, number in rows:
         far = crowded * ((destination - source) % schedule.collective.ranks - 1) // MOST_PEERS
