@@ -266,7 +266,8 @@ def test_the_budget_that_a_refusal_names_is_the_least(space: Path) -> None:
     named = re.search(r"costs (?:at least )?\$([\d,]+)", str(refused.value))
     assert named is not None
     dollars = float(named[1].replace(",", ""))
-    assert {row["dollars"] for row in ask(budget_dollars=dollars + 1).rows()} == {pytest.approx(dollars, abs=1)}
+    found = [row["dollars"] for row in ask(budget_dollars=dollars + 1).rows()]
+    assert found == [pytest.approx(dollars, abs=1)] * len(found) and found
     with pytest.raises(UnsupportedError, match=re.escape(f"${named[1]} and")):
         ask(budget_dollars=dollars - 1)
 
