@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.app.cli.output import Shown
+from lightloom.app.cli.options import Shown
 from lightloom.core.claims import Claim
 from lightloom.core.units import format_time
 from lightloom.reports import progress as module

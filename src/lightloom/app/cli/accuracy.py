@@ -13,8 +13,7 @@ from lightloom.app.api.accuracy import AccuracyReport, compare_step
 from lightloom.app.api.accuracy import accuracy as predict_steps
 from lightloom.app.api.calibrating import CollectiveAccuracy, Fitted, collective_accuracy
 from lightloom.app.api.calibrating import calibrate as fit_parameters
-from lightloom.app.cli.derived import Options
-from lightloom.app.cli.output import FigureFile, OutFile, Shown, draw
+from lightloom.app.cli.options import FigureFile, Options, OutFile, Shown, draw
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Result
 from lightloom.planning.calibration.collectives import is_collectives

@@ -7,8 +7,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.app.cli.options import Wavelengths, read_settings
-from lightloom.app.cli.output import FigureFile, Shown, draw
+from lightloom.app.cli.options import FigureFile, Shown, Wavelengths, draw, read_settings
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import MAXIMUM_RANKS

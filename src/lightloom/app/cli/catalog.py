@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from rich.table import Table
 
-from lightloom.app.cli.output import Shown
+from lightloom.app.cli.options import Shown
 from lightloom.collectives.registry import algorithms
 from lightloom.core.errors import UnknownNameError
 from lightloom.core.plugins import load_plugins

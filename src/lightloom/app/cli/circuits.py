@@ -10,9 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import numpy as np
 from rich.table import Table
 
-from lightloom.app.cli.derived import Options, read_count
-from lightloom.app.cli.options import Settings, read_settings
-from lightloom.app.cli.output import FigureFile, Shown, draw
+from lightloom.app.cli.options import FigureFile, Options, Settings, Shown, draw, read_count, read_settings
 from lightloom.core.array_files import read_npy
 from lightloom.core.arrays import Effort
 from lightloom.core.documents import read_number

@@ -10,9 +10,19 @@ from rich.text import Text
 from lightloom.app.api.arguments import collective_of
 from lightloom.app.api.collectives import CollectiveRanking
 from lightloom.app.api.collectives import collective as rank_algorithms
-from lightloom.app.cli.derived import Options
-from lightloom.app.cli.options import FabricName, Kind, Ranks, Settings, Wavelengths, read_settings, site_inputs
-from lightloom.app.cli.output import FigureFile, Shown, draw
+from lightloom.app.cli.options import (
+    FabricName,
+    FigureFile,
+    Kind,
+    Options,
+    Ranks,
+    Settings,
+    Shown,
+    Wavelengths,
+    draw,
+    read_settings,
+    site_inputs,
+)
 from lightloom.collectives.collective import OF_SIZE, SIZED, Collective
 from lightloom.collectives.cost.stepped import straggling
 from lightloom.collectives.registry import Refusal, admitted, around_failures, attempt, build

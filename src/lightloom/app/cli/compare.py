@@ -8,7 +8,7 @@ from rich.text import Text
 
 from lightloom.app.api.comparison import PlanComparison
 from lightloom.app.api.comparison import compare as compare_plans
-from lightloom.app.cli.output import FigureFile, OutFile, Shown, draw
+from lightloom.app.cli.options import FigureFile, OutFile, Shown, draw
 from lightloom.reports.console import plain_table, rows_table
 from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.html import write

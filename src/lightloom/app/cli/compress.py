@@ -13,8 +13,7 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from lightloom.app.cli.options import needs_torch
-from lightloom.app.cli.output import OutFile, Shown
+from lightloom.app.cli.options import OutFile, Shown, needs_torch
 from lightloom.core.array_files import read_npy
 from lightloom.core.errors import CodecError, ConfigError, WorkloadError
 from lightloom.core.fields import Count

@@ -8,9 +8,7 @@ from rich.table import Table
 
 from lightloom.app.api.designing import DesignFront
 from lightloom.app.api.designing import design as search_designs
-from lightloom.app.cli.derived import Options
-from lightloom.app.cli.options import read_settings, site_inputs
-from lightloom.app.cli.output import OutFile, Shown
+from lightloom.app.cli.options import Options, OutFile, Shown, read_settings, site_inputs
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document
 from lightloom.machines.parts.bill import BillChoices, missing_text

@@ -7,8 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from lightloom.app.cli.options import Several
-from lightloom.app.cli.output import FigureFile, Shown, draw
+from lightloom.app.cli.options import FigureFile, Several, Shown, draw
 from lightloom.core.fields import Count
 from lightloom.core.results import provenance
 from lightloom.core.units import format_bandwidth, format_size, format_time, parse

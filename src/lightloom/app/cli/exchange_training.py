@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
 
-from lightloom.app.cli.options import Several
-from lightloom.app.cli.output import FigureFile, OutFile, Shown, draw
+from lightloom.app.cli.options import FigureFile, OutFile, Several, Shown, draw
 from lightloom.core.fields import Count
 from lightloom.core.files import cache_directory, write_atomically
 from lightloom.core.results import Document, provenance

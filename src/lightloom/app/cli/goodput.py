@@ -10,9 +10,7 @@ from lightloom.app.api.arguments import Number
 from lightloom.app.api.goodput import Goodput, PricedBill
 from lightloom.app.api.goodput import bill as count_parts
 from lightloom.app.api.goodput import goodput as estimate_goodput
-from lightloom.app.cli.derived import Options, read_number
-from lightloom.app.cli.options import read_pairs, read_prices, read_settings
-from lightloom.app.cli.output import Shown
+from lightloom.app.cli.options import Options, Shown, read_number, read_pairs, read_prices, read_settings
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document

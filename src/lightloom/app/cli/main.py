@@ -147,7 +147,7 @@ def load_command(name: str, entry: Entry) -> Any:
     """Return a group of commands, or import a command's module and return the command."""
     if entry.commands:
         return LazyGroup(name=name, help=entry.help, entries=entry.commands, no_args_is_help=True)
-    from lightloom.app.cli.derived import with_options
+    from lightloom.app.cli.options import with_options
 
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     single.command(name)(with_options(getattr(import_module(entry.module), entry.function)))

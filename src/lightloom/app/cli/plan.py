@@ -14,9 +14,17 @@ from rich.text import Text
 from lightloom.app.api.arguments import load_cluster
 from lightloom.app.api.planning import PlanRanking
 from lightloom.app.api.planning import plan as rank_plans
-from lightloom.app.cli.derived import Options, read_count
-from lightloom.app.cli.options import SiteInputs, read_settings
-from lightloom.app.cli.output import FigureFile, JsonFile, OutFile, Shown, draw
+from lightloom.app.cli.options import (
+    FigureFile,
+    JsonFile,
+    Options,
+    OutFile,
+    Shown,
+    SiteInputs,
+    draw,
+    read_count,
+    read_settings,
+)
 from lightloom.app.cli.plan_report import (
     assumed_lines,
     built_lines,

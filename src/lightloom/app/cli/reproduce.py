@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from lightloom.app.cli.output import OutFile, Shown
+from lightloom.app.cli.options import OutFile, Shown
 from lightloom.core.claims import SCHEMA, counts_in_words, status_counts
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import content_hash, provenance

@@ -11,9 +11,17 @@ from typing import Annotated
 import typer
 
 from lightloom.app.api.collectives import VerifiedSchedule, synthesize, verify
-from lightloom.app.cli.derived import Options
-from lightloom.app.cli.options import FabricName, Kind, Ranks, Settings, needs_torch, read_settings
-from lightloom.app.cli.output import Shown, check_file
+from lightloom.app.cli.options import (
+    FabricName,
+    Kind,
+    Options,
+    Ranks,
+    Settings,
+    Shown,
+    check_file,
+    needs_torch,
+    read_settings,
+)
 from lightloom.collectives.collective import SIZED
 from lightloom.collectives.files.document import checked_suffix, read_schedule
 from lightloom.collectives.files.formats import FORMATS, export_size

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lightloom.app.cli.derived import Options
-from lightloom.app.cli.output import Shown
+from lightloom.app.cli.options import Options, Shown
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document
 from lightloom.planning.sweeps.experiment import points_of, read_experiment

@@ -7,8 +7,7 @@ from rich.table import Table
 
 from lightloom.app.api.traffic import TrafficResult
 from lightloom.app.api.traffic import traffic as compare
-from lightloom.app.cli.options import read_settings
-from lightloom.app.cli.output import FigureFile, Shown, draw
+from lightloom.app.cli.options import FigureFile, Shown, draw, read_settings
 from lightloom.core.units import format_time
 from lightloom.reports.console import rows_table
 

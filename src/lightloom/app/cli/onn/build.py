@@ -12,10 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lightloom.app.api.averaging import ProvedAverager, averager
-from lightloom.app.cli.derived import Options
 from lightloom.app.cli.onn.files import NetworkOut, draw_noise
-from lightloom.app.cli.options import Network
-from lightloom.app.cli.output import FigureFile, Shown
+from lightloom.app.cli.options import FigureFile, Network, Options, Shown
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance

@@ -9,9 +9,8 @@ from typing import Annotated
 from rich.table import Table
 
 from lightloom.app.api.arguments import Natural
-from lightloom.app.cli.derived import Options
 from lightloom.app.cli.onn.files import Mapping, device_errors, mapping_words, read_devices
-from lightloom.app.cli.output import FigureFile, Shown, draw
+from lightloom.app.cli.options import FigureFile, Options, Shown, draw
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance

@@ -8,8 +8,7 @@ from pydantic import Field
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.app.cli.options import read_settings
-from lightloom.app.cli.output import FigureFile, Shown, draw
+from lightloom.app.cli.options import FigureFile, Shown, draw, read_settings
 from lightloom.core.errors import ConfigError
 from lightloom.machines.reducers.compare import DRAWS, FORFEITS, ReducerComparison
 from lightloom.machines.reducers.compare import compare_reducers as compare

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from rich.table import Table
 
-from lightloom.app.cli.derived import Options
 from lightloom.app.cli.onn.files import (
     DEVICES,
     POINTS,
@@ -22,8 +21,7 @@ from lightloom.app.cli.onn.files import (
     sweep_parts,
     sweep_values,
 )
-from lightloom.app.cli.options import Network, needs_torch
-from lightloom.app.cli.output import FigureFile, Shown, draw
+from lightloom.app.cli.options import FigureFile, Network, Options, Shown, draw, needs_torch
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance

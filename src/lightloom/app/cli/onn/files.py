@@ -7,8 +7,7 @@ from typing import Annotated, Any, cast
 
 import numpy as np
 
-from lightloom.app.cli.derived import Options
-from lightloom.app.cli.output import check_file
+from lightloom.app.cli.options import Options, check_file
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, provenance_line
 from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork, load_mapping

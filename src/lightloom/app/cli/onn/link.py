@@ -10,10 +10,8 @@ from typing import Annotated, Any
 
 from rich.table import Table
 
-from lightloom.app.cli.derived import Help, Options
 from lightloom.app.cli.onn.files import POINTS, Mapping, mapping_words, sweep_parts, sweep_values
-from lightloom.app.cli.options import Network
-from lightloom.app.cli.output import FigureFile, Shown, draw
+from lightloom.app.cli.options import FigureFile, Help, Network, Options, Shown, draw
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance

@@ -13,8 +13,7 @@ import numpy as np
 from rich.table import Table
 
 from lightloom.app.cli.onn.files import Mapping, mapping_words
-from lightloom.app.cli.options import Network
-from lightloom.app.cli.output import FigureFile, JsonFile, Shown, check_file, draw
+from lightloom.app.cli.options import FigureFile, JsonFile, Network, Shown, check_file, draw
 from lightloom.core.array_files import read_npy
 from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, UnknownNameError

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from rich.table import Table
 
-from lightloom.app.cli.derived import Options, read_count
 from lightloom.app.cli.onn.build import train_levels
 from lightloom.app.cli.onn.files import NetworkOut, device_errors, read_devices
-from lightloom.app.cli.options import needs_torch
-from lightloom.app.cli.output import FigureFile, Shown, draw
+from lightloom.app.cli.options import FigureFile, Options, Shown, draw, needs_torch, read_count
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance

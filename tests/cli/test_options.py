@@ -12,7 +12,7 @@ import typer
 from pydantic import Field
 from typer.testing import CliRunner
 
-from lightloom.app.cli.derived import Help, Options, documented, with_options
+from lightloom.app.cli.options import Help, Options, documented, with_options
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Config, Seconds
 
