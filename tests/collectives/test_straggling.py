@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -41,7 +42,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
     ranks, kind = draw(st.integers(3, 18)), draw(st.sampled_from(KINDS))
     if draw(st.booleans()):
         return queued(kind, ranks, draw(st.integers(1, 3)))
-    build = draw(st.sampled_from((RING_TWO_WAY.build, optree, one_stage)))
+    build: Callable[..., Schedule] = draw(st.sampled_from((RING_TWO_WAY.build, optree, one_stage)))
     return build(Collective(kind, ranks, 1e4 * ranks), fabric_of(ranks), striped=draw(st.booleans()))
 
 

@@ -67,8 +67,8 @@ def test_the_gain_is_that_of_published_runs() -> None:
     31a17bf, benchmarks/llama3_h100_202412_torchtitan.md, tables 3 and 1, both compiled)."""
     torch = pytest.importorskip("torch")
     from lightloom.models.decoder import DecoderSizes
-    from lightloom.models.torch.zoo.llama import Decoder
     from lightloom.models.torch.trace import trace
+    from lightloom.models.torch.zoo.llama import Decoder
 
     sizes = DecoderSizes(
         layers=4,  # of 32; the head is an eighth as wide

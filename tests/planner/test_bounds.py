@@ -144,6 +144,7 @@ def verified() -> Job:
 
 
 def test_lines_stay_below_verified_prices(verified: Job) -> None:
+    assert isinstance(verified.pricing, GroupPrices)
     hidden, paid = (PriceLines(verified.pricing, ALGORITHMS, hidden_setup=each) for each in (True, False))
     sizes = np.array([[1.0, 4095.0, 4096.0, *2.0 ** np.arange(13, 38), 3e11]])
     one = np.ones(1, np.int64)

@@ -186,8 +186,8 @@ def test_words_stand_in_stretches_that_are_wide_enough_for_them() -> None:
         for category, start, end in (("forward", 0.0, 0.4), ("backward", 0.6, 0.995), ("update", 0.995, 1.0))
     ]
     axes = timeline_figure(Timeline.of(intervals)).axes[0]
-    words = [(text.get_text(), text.get_position()[0]) for text in axes.texts if text.get_position()[1] == 0]
-    assert words == [("forward", pytest.approx(200.0)), ("backward", pytest.approx(797.5))]
+    words = {text.get_text(): text.get_position()[0] for text in axes.texts if text.get_position()[1] == 0}
+    assert words == pytest.approx({"forward": 200.0, "backward": 797.5})
 
 
 def test_lanes_of_what_computes_come_first_whatever_their_names() -> None:

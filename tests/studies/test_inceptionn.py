@@ -19,7 +19,7 @@ from lightloom.exchange.compression.inceptionn import Inceptionn, InceptionnPrin
 from lightloom.papers import study as load
 from lightloom.papers.inceptionn import PAPER, paper, rows
 from lightloom.papers.inceptionn import runs as trainings
-from lightloom.papers.study import Study, paired
+from lightloom.papers.study import Study, paired, rounded
 from tests.studies.rows import assert_sound
 
 ID = re.compile(r"inceptionn\.(table|figure|headline|example)\d*\.[a-z0-9_]+")
@@ -143,7 +143,7 @@ def test_short_runs_are_not_repeated_and_leave_out_what_has_no_images(
 
     def train(run: trainings.TrainingRun, seed: int, _: Path) -> dict[str, object]:
         trained.append((run.name, seed))
-        return dict(trainings.rounded({"recipe": {"seed": seed}, "loss": [1.0, float("nan")]}))
+        return dict(rounded({"recipe": {"seed": seed}, "loss": [1.0, float("nan")]}))
 
     monkeypatch.setattr(trainings, "_train_short", train)
     monkeypatch.setattr(trainings, "training_digits", lambda _: None)

@@ -218,7 +218,13 @@ def test_measured_runs_are_paired_and_say_what_they_are() -> None:
             assert {k: v for k, v in each["recipe"].items() if k not in differing} == {
                 k: v for k, v in plain.items() if k not in differing
             }
-    rows = by_name((*optinc._losses("llama", language), *optinc._digits(None), *optinc._images(None)))
+    rows = by_name(
+        (
+            *optinc._losses("llama", language),
+            *optinc._learned("mnist", None, "accuracy", "points less", 2),
+            *optinc._images(None),
+        )
+    )
     assert rows["figure7a.llama_quantised"].status == rows["figure7a.llama_half_up"].status == "stand-in"
     assert "192 steps stand for 50,000" in rows["figure7a.llama_quantised"].why
     assert rows["figure7a.mnist_quantised"].status == "not reproducible"
