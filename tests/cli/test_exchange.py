@@ -28,7 +28,6 @@ def test_rates_of_this_host_price_plans(tmp_path: Path, monkeypatch: pytest.Monk
     pytest.importorskip("torch", reason="needs lightloom[torch]")
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
     monkeypatch.setattr("lightloom.exchange.measuring._LARGE", 1 << 14)
-    monkeypatch.setattr("lightloom.exchange.measuring._CALLS", 3)
     plan = ["plan", "hdc", "--cluster", "inceptionn-4", "--strategy", "ddp", "--algorithm", "one-stage"]
     plan += ["--exchange", "int8", "--exchange-engine", "local", "--json"]
     assert_refused(lightloom(*plan), "measure them with: lightloom exchange measure 'int8:block=256'")
