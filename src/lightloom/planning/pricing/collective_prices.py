@@ -127,8 +127,8 @@ class SchedulePrices:
         return prices
 
     def built_for(self, kind: Kind, nbytes: float) -> float:
-        """Return the size for which the schedule that carries this collective is built; 0 where one serves all
-        sizes."""
+        """Return the bytes for which the schedule that carries this collective is built: the size that :meth:`at` set,
+        else the largest power of two that is at most what is sent; 0 where one schedule serves all sizes."""
         if not self.algorithm.by_size:
             return 0.0
         return self._only or 2.0 ** floor(log2(max(self.sent_nbytes(kind, nbytes), 1.0)))
@@ -166,7 +166,8 @@ class SchedulePrices:
         self._unchecked.update(prices)
 
     def _stands(self, kind: Kind, nbytes: float, priced: Priced) -> bool:
-        """Return whether a price from the disk keeps to its lower bound, which is computed again."""
+        """Return whether a price from the disk stands: the lower bound that it states equals the one computed again now
+        but for rounding, and its cost does not fall below that."""
         proved = lower_bound(Collective(kind, self.fabric.ranks, nbytes), self.fabric, self.model)
         return isclose(priced.bound.time, proved.time, rel_tol=ROUNDING) and keeps_to(priced.cost, proved)
 
@@ -378,7 +379,8 @@ class PriceLine(NamedTuple):
 
 
 def price_line(price: Price, kind: Kind, *, hidden_setup: bool) -> PriceLine:
-    """Return the lines below the prices of one algorithm.
+    """Return the lines below the prices of one algorithm: the first through its prices of no bytes and of 4 KiB, the
+    second through those of 128 and of 256 GiB.
 
     With ``hidden_setup`` all circuits of the first step are set up before the data exists, otherwise only those that
     can stay in place (``Cost.repeated_time``).
@@ -391,10 +393,12 @@ def price_line(price: Price, kind: Kind, *, hidden_setup: bool) -> PriceLine:
 
 
 def chords(sizes: Sequence[float] | Floats, seconds: Sequence[float] | Floats) -> LowerPrice:
-    """Return the chords of a concave price between sizes, beyond which it is taken to stay as it is."""
+    """Return the chords of a concave price, which takes ``seconds`` at ``sizes`` (bytes, ascending): linear between
+    two sizes, constant beyond the last."""
     known = np.array(seconds) * _BELOW_ROUNDING
 
     def bound(nbytes: Floats) -> Floats:
+        """Return the seconds on the chord at each size, in the shape of ``nbytes``."""
         least: Floats = np.interp(nbytes, sizes, known)
         return least
 
@@ -402,11 +406,12 @@ def chords(sizes: Sequence[float] | Floats, seconds: Sequence[float] | Floats) -
 
 
 def steps_between(seconds: Sequence[float]) -> LowerPrice:
-    """Return steps below the prices of schedules that are built for each size, from their bounds at
-    :data:`_DENSE_SIZES`."""
+    """Return steps below the prices of schedules that are built for each size, from their bounds in seconds at
+    :data:`_DENSE_SIZES`: a size takes the bound of the largest of these sizes that is not above it."""
     known = np.array(seconds)
 
     def bound(nbytes: Floats) -> Floats:
+        """Return the seconds of the step that each size lies on, in the shape of ``nbytes``."""
         place = np.floor(_PARTS * np.log2(np.maximum(nbytes, 0.5)) + 1e-9).astype(np.int64) + 1
         least: Floats = known[np.clip(place, 0, len(known) - 1)]
         return least
@@ -417,7 +422,8 @@ def steps_between(seconds: Sequence[float]) -> LowerPrice:
 def exchange_line(
     phases: Sequence[tuple[Sequence[LowerPrice], float]], coding: tuple[float, float], every: int
 ) -> LowerPrice:
-    """Return a lower bound of the price of an exchange: the sum of its phases' lower bounds, and the coding.
+    """Return a lower bound of a step's share of the price of an exchange: the sum of its phases' lower bounds, of each
+    the least among its algorithms, and the coding, all divided by ``every``.
 
     Args:
         phases: of each, bounds of the algorithms that may carry it, and its bytes for each byte of the collective that
@@ -427,6 +433,7 @@ def exchange_line(
     """
 
     def bound(nbytes: Floats) -> Floats:
+        """Return a step's least seconds for ``nbytes`` of the collective that the exchange stands for, in its shape."""
         seconds = coding[0] + coding[1] * nbytes
         for lines, share in phases:
             seconds = seconds + np.minimum.reduce([line(nbytes * share) for line in lines])
@@ -437,23 +444,23 @@ def exchange_line(
 
 
 def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> LowerPrice:
-    """Return steps below the prices of schedules built for each size, from the proved lower bounds of the collective,
-    circuits set up beforehand."""
+    """Return steps below the prices of schedules built for each size, from the proved lower bounds of the collective
+    less the fabric's set-up time, as if circuits were set up beforehand; never below 0."""
     proved = (lower_bound(Collective(kind, fabric.ranks, nbytes), fabric, model).time for nbytes in _DENSE_SIZES)
     return steps_between([max(seconds - fabric.setup_time, 0.0) for seconds in proved])
 
 
 def proved_line(kind: Kind, fabric: Fabric, model: CostModel) -> PriceLine:
-    """Return the bytes and the latency of a collective that no schedule beats, circuits set up beforehand: a bound that
-    needs no schedule."""
+    """Return a bound of a collective that no schedule beats and that needs none: the larger of its proved seconds for
+    no bytes, less the set-up of circuits, and of its bytes at the fabric's bandwidth."""
     nothing = lower_bound(Collective(kind, fabric.ranks, 0.0), fabric, model).time - fabric.setup_time
     slope = bandwidth_bound(Collective(kind, fabric.ranks, 1.0), fabric) * _BELOW_ROUNDING
     return PriceLine(max(nothing, 0.0) * _BELOW_ROUNDING, 0.0, slope * _LARGE, slope)
 
 
 def undominated(lines: Sequence[LowerPrice]) -> list[LowerPrice]:
-    """Return the lower bounds without the price lines that lie nowhere above another price line, since the least of all
-    counts: those of other forms all stay."""
+    """Return the lower bounds without those price lines that lie nowhere above another price line, which say nothing
+    more; bounds of other forms all stay."""
     least: list[LowerPrice] = []
     for line in lines:
         if isinstance(line, PriceLine):
@@ -569,7 +576,7 @@ class LibraryPrices:
 
     @property
     def cached(self) -> Prices:
-        """Empty: a closed form is not worth keeping."""
+        """Prices to be kept on disk: always empty, as a closed form is not worth keeping."""
         return {}
 
     def drop_schedules(self) -> None:
@@ -603,6 +610,7 @@ class LibraryPricing:
         group = np.array([ranks]), np.array([stride])
 
         def price(kind: Kind, nbytes: float) -> Priced:
+            """Return the price of a collective in this group by the library's closed form."""
             return _priced(float(self._library.seconds(kind, *group, np.array([nbytes]))[0]), None)
 
         return price
@@ -711,7 +719,8 @@ class GroupPhase(NamedTuple):
 def group_phases(
     exchange: PricedExchange, kind: Kind, values: float, ranks: int, stride: int, *, in_network: bool
 ) -> list[GroupPhase]:
-    """Return the collectives of an exchange of so many values, in order, in the place of one of ``kind``.
+    """Return the collectives of an exchange of so many values, in order, in the place of one of ``kind``; phases among
+    a single rank are left out, and phases between nodes have fewer ranks that lie further apart.
 
     Sums that are added up around a ring become a reduce-scatter of their mean size and an all-gather of finished ones.
     Where the network adds up light, what all ranks have to agree on takes an all-reduce like everything else.
@@ -858,7 +867,8 @@ def _together(priced: Sequence[Priced], encode: float, decode: float) -> Priced:
 
 
 def phase_document(phase: Phase) -> dict[str, object]:
-    """Return a phase of an exchange in plain types, for JSON."""
+    """Return a phase of an exchange in plain types, for JSON: ``kind``, ``bytes``, ``bytes_by_terms`` (pairs),
+    ``where`` and ``hideable``."""
     return {
         "kind": phase.kind,
         "bytes": phase.nbytes,

@@ -196,6 +196,7 @@ class GroupPrices(Pricing):
         """Return the prices, cached, of a method with phases of its own in a group."""
 
         def plain(members: int, apart: int) -> CheapestPrices:
+            """Return the prices of gradients as they are in groups of ``members`` ranks that lie ``apart``."""
             return self._cheapest(algorithm, members, 0, apart)
 
         part, method = self._part(ranks, stride), self._exchanges[exchange]
@@ -212,6 +213,7 @@ class GroupPrices(Pricing):
         if exchange and not self._exchanges[exchange].in_schedule:
 
             def plain(part_kind: Kind, members: int, apart: int) -> Sequence[LowerPrice]:
+                """Return the lower bounds of a plain collective in groups of ``members`` ranks that lie ``apart``."""
                 return self.lines(part_kind, algorithm, members, 0, apart, hidden_setup=hidden_setup)
 
             return self._phased(algorithm, ranks, exchange, stride).lines(kind, plain)
@@ -335,8 +337,9 @@ class GroupPrices(Pricing):
         )
 
     def _among(self, kind: Kind, algorithm: str, part: Fabric, exchange: int) -> Sequence[Algorithm]:
-        """Return the algorithms that may carry a collective, straight exchanges where no other carries an all-to-all;
-        the fabric's library where it carries the collective and no algorithm is named."""
+        """Return the algorithms that may carry a collective: the one named, or for "auto" all choices; straight
+        exchanges where none of these carries an all-to-all; for "auto" the fabric's library alone where it carries the
+        collective and no choices were named."""
         if algorithm == AUTO and not self._named and LIBRARY.refusal(kind, part, self.model) is None:
             return [LIBRARY]
         among = self._choices if algorithm == AUTO else [carrier(algorithm)]
@@ -386,7 +389,7 @@ class AxisGroups(NamedTuple):
 
 def live_axes(strategy: Strategy) -> tuple[AxisGroups, ...]:
     """Return the axes along which a strategy exchanges anything, those with more than one rank, with ranks and stride
-    of their groups."""
+    of their groups; in the order tensor, context, expert, data, expert-data, pipeline."""
     tp, replicas, ep = strategy.tp, strategy.replicas, strategy.ep
     axes = (
         AxisGroups("tensor", tp, 1),
@@ -456,6 +459,7 @@ class Division:
         return {axis.name: count for axis, count in zip(self.axes, self.channels, strict=True)}
 
     def __str__(self) -> str:
+        """Return the channels of each axis in words, such as "of 8 planes: tensor 5, data 2, pipeline 1"."""
         held = ", ".join(f"{name} {count}" for name, count in self.by_axis().items())
         what = "planes" if self.fabric.switch_planes else "wavelengths of every link"
         return f"of {self.fabric.shared_channels} {what}: {held}"
@@ -470,7 +474,7 @@ class Division:
         ]
 
     def number(self, axis: Axis) -> int | None:
-        """Return the place of an axis among those that are alive; None where it exchanges nothing."""
+        """Return the index, from 0, of an axis among :attr:`axes`; None where it exchanges nothing."""
         names = [each.name for each in self.axes]
         return names.index(axis) if axis in names else None
 
@@ -502,8 +506,9 @@ class Divisions:
         return min(self.fabric.shared_channels, self.PARTS)
 
     def channels(self, parts: Sequence[int]) -> tuple[int, ...] | None:
-        """Return the channels of each axis that has so many parts, whole units of it, one at least; None where that is
-        too many."""
+        """Return the channels of each axis, [axis], for so many parts each: whole units of the axis, rounded down, one
+        unit at least. Where that is more than there are, axes give units back, those with the most channels first; None
+        where even so there are too few."""
         total = self.fabric.shared_channels
         counts = [
             max(part * total // self.counts // unit, 1) * unit for part, unit in zip(parts, self.units, strict=True)
@@ -516,13 +521,14 @@ class Divisions:
         return tuple(counts) if sum(counts) <= total else None
 
     def equal(self) -> tuple[int, ...]:
-        """Return the parts of each axis, equally many but for one more of the first axes where they do not divide
-        evenly."""
+        """Return the number of parts of each axis, [axis]: equally many, and one more for the first axes where they do
+        not divide evenly."""
         count, more = divmod(self.counts, len(self.axes))
         return tuple(count + (number < more) for number in range(len(self.axes)))
 
     def neighbours(self, parts: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Return the divisions in which one part has moved from one axis to another."""
+        """Return, for each ordered pair of axes, the parts [axis] after one part has moved from the first to the
+        second; pairs whose first axis has no part are left out."""
         ways = [(giver, taker) for giver in range(len(parts)) for taker in range(len(parts)) if giver != taker]
         return [
             tuple(count - (number == giver) + (number == taker) for number, count in enumerate(parts))
@@ -588,6 +594,7 @@ class _ScaledPrices(Pricing):
         longer = self._whole.fabric.usable_channels / self._part.fabric.usable_channels - 1
 
         def priced(kind: Kind, nbytes: float) -> Priced:
+            """Return the estimated price of a collective on the part; UnsupportedError where the part refuses it."""
             if (refusal := self.refusal(kind, algorithm, ranks, exchange, stride)) is not None:
                 raise UnsupportedError(refusal)
             price, nothing = whole(kind, nbytes), whole(kind, 0.0)
@@ -654,6 +661,7 @@ class PlanePrices:
 
 @cache
 def divisions(planes: int, axes: int) -> list[tuple[int, ...]]:
-    """Return every way to share out all planes among so many axes, each with at least one: tuples of planes by axis."""
+    """Return every way to share out all planes among so many axes, each with at least one: tuples with the number of
+    planes of each axis."""
     edges = combinations(range(1, planes), axes - 1)
     return [tuple(b - a for a, b in zip((0, *cut), (*cut, planes), strict=True)) for cut in edges]

@@ -124,7 +124,8 @@ class OperatorTimes:
 
 
 def by_stage(values: Floats, stages: int) -> Floats:
-    """Return the sums over the chunks of each stage: [..., chunks] to [..., stages]."""
+    """Return the sums over the chunks of each stage, which has every ``stages``-th chunk: [..., chunks] to [...,
+    stages]."""
     summed: Floats = values.reshape(*values.shape[:-1], -1, stages).sum(axis=-2)
     return summed
 
@@ -149,12 +150,12 @@ class DividedModel:
 
     @cached_property
     def split(self) -> TensorSplit:
-        """How tensor parallelism divides the operators, and the number that its degree must divide."""
+        """Division of the operators by tensor parallelism, and the number that its degree must divide."""
         return tensor_split(self.graph)
 
     @cached_property
     def experts(self) -> ExpertSplit:
-        """How expert parallelism divides the operators."""
+        """Division of the operators by expert parallelism."""
         return expert_split(self.graph, self.split)
 
     @cached_property
@@ -164,7 +165,7 @@ class DividedModel:
 
     @cached_property
     def tied(self) -> tuple[TiedTable, ...]:
-        """Tables that several operators read."""
+        """Tables of parameters that several operators read (tied embeddings)."""
         return tied_tables(self.graph)
 
     memory: dict[tuple[object, ...], Floats] = field(default_factory=dict, init=False, compare=False)
@@ -195,12 +196,12 @@ class DividedModel:
 
     @property
     def _before(self) -> Ints:
-        """How many operators of each sort precede every operator: [operators + 1, sorts]."""
+        """Number of operators of each sort before every operator, and last of all of them: [operators + 1, sorts]."""
         return self._alike[1]
 
     @cached_property
     def sort(self) -> Ints:
-        """The sort of every operator: [operators]."""
+        """Sort of every operator, as an index into :attr:`sorts`: [operators]."""
         sort: Ints = np.diff(self._before, axis=0).argmax(axis=1)
         return sort
 
@@ -209,8 +210,8 @@ class DividedModel:
         return OperatorTimes(self.sorts, self.sort, accelerator, self.settings.precision)
 
     def sums(self, values: Floats, edges: Ints) -> Floats:
-        """Return the sums over the operators between edges of values of each sort: [..., rows, sorts] to [..., rows,
-        edges − 1]."""
+        """Return the sums over the operators from each edge to before the next, of which each counts with the value of
+        its sort: from [..., rows, sorts] to [..., rows, edges − 1]."""
         summed: Floats = values @ np.diff(self._before[edges], axis=0).T.astype(np.float64)
         return summed
 
@@ -320,7 +321,8 @@ _latest: list[DividedModel] = []
 
 
 def divided_model(graph: ComputeGraph, settings: TrainingSettings, accelerator: Accelerator) -> DividedModel:
-    """Return a model as strategies divide it: the one before, where only fabrics or prices are others."""
+    """Return a model as strategies divide it: the object of the call before, with all that it derived, where all three
+    arguments equal those of that call; otherwise a new one."""
     if not _latest or _latest[0] != DividedModel(graph, settings, accelerator):
         _latest[:] = [DividedModel(graph, settings, accelerator)]
     return _latest[0]
@@ -364,7 +366,7 @@ class Job:
 
     @property
     def settings(self) -> TrainingSettings:
-        """How the model trains."""
+        """Training settings of the model."""
         return self.model.settings
 
     @property
@@ -447,7 +449,8 @@ class Job:
         return self.fabric.message(stride) if self.shares is None else self.shares.shift(stride)
 
     def repriced(self, accelerator: Accelerator, fabric: Fabric, pricing: Pricing) -> Job:
-        """Return the same job at other prices; its stages stay those of this one."""
+        """Return this job on another accelerator and fabric at other prices; the model stays, and with it the stages
+        that were balanced for this one's accelerator."""
         return replace(self, accelerator=accelerator, fabric=fabric, pricing=pricing)
 
     def space(

@@ -63,7 +63,8 @@ class PlacedChoice(NamedTuple):
 
     @property
     def group(self) -> PlacedChoice:
-        """One micro-batch alone, whatever cuts its operators and codes its gradients."""
+        """Choice with this one's micro-batch as its whole batch, quantum and most parts 0 and ratio 1: equal for all
+        choices whose groups run alike, however operators are cut and gradients coded."""
         samples = self.l * self.samples
         return self._replace(quantum=0.0, global_batch=samples, most_exchanging=0, ratio=1.0, micro_batches=1)
 
@@ -74,8 +75,9 @@ def state_bytes(settings: TrainingSettings) -> int:
 
 
 def shared_state_bytes(settings: TrainingSettings, groups: Amount) -> tuple[int, Amount]:
-    """Return two numbers of bytes: for each copy of a parameter with its gradient, and for the stored parameter and
-    optimizer state of each that is owned, divided by the groups (ZeRO stage 1)."""
+    """Return two numbers of bytes a parameter: what each device that holds a copy of it keeps, the copy and its
+    gradient; and what its owner in each group keeps besides, the stored parameter and the optimizer state, divided by
+    the number of groups (ZeRO stage 1)."""
     of_copy = settings.sharded_parameter_bytes + settings.gradient_bytes
     return of_copy, (settings.stored_parameter_bytes + settings.optimizer_state_bytes) / groups
 
@@ -131,9 +133,11 @@ class PlacedRows:
         return cls(**rows)
 
     def __len__(self) -> int:
+        """Return the number of rows."""
         return len(self.k)
 
     def __getitem__(self, row: int) -> PlacedChoice:
+        """Return one row as a choice, with the recomputation by name."""
         values = {name: getattr(self, name)[row].item() for name in PlacedChoice._fields}
         return PlacedChoice(**values | {"recomputation": RECOMPUTATIONS[values["recomputation"]]})
 
@@ -143,7 +147,7 @@ class PlacedRows:
         return self.global_batch // (self.l * self.micro_batches)
 
     def rows(self, which: Any) -> PlacedRows:
-        """Return the rows that a mask or indices choose."""
+        """Return the rows that a mask [rows] or indices choose, in the order of the indices."""
         return replace(self, **{name: getattr(self, name)[which] for name in PlacedChoice._fields})
 
 
@@ -290,6 +294,7 @@ class PartTable:
         known: dict[tuple[int, int, int], Floats] = {}
 
         def seconds(operator: int, split: Split, parts: int) -> Floats:
+            """Return the forward and backward seconds of each part of an operator: [parts, 2]."""
             cut, column = int(self._cut[operator]), self._splits[operator].index(split)
             if (cut, column, parts) not in known:
                 entry = (np.array([value]) for value in (cut, column, parts, samples))
@@ -305,8 +310,16 @@ class PartTable:
     def _seconds(
         self, times: OperatorTimes, cut: Ints, split: Ints, parts: Ints, samples: Ints
     ) -> tuple[Floats, Floats]:
-        """Return the seconds of the smallest and of the largest part forward and backward, nothing repeated: [entries,
-        2] each."""
+        """Return the seconds forward, and backward without what is repeated, of the smallest and of the largest part
+        (in this order) of each entry: [entries, 2] each.
+
+        Args:
+            times: of the operators.
+            cut: which operator, by its number among those that are cut differently, [entries] as all that follow.
+            split: which of its splits.
+            parts: how many.
+            samples: of a micro-batch.
+        """
         columns = np.stack((cut, split, parts, samples))
         keys = np.ravel_multi_index(tuple(columns), tuple(columns.max(axis=1, initial=0) + 1)) if cut.size else cut
         _, first, entry = np.unique(keys, return_index=True, return_inverse=True)

@@ -60,6 +60,7 @@ class AxisTimes:
         self.of_axis = of_axis
 
     def __call__(self, *_: object) -> Floats:
+        """Raise AssertionError: prices are of one axis, which :func:`on_axis` picks."""
         raise AssertionError("an exchange whose axis is not said")
 
 
@@ -79,7 +80,8 @@ class PassExchanges(NamedTuple):
 def pass_exchanges(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, exchange_time: ExchangeTime, *, sharing: bool
 ) -> dict[Axis, PassExchanges]:
-    """Return the seconds of every operator's collectives in tensor groups, and in expert groups where there are any."""
+    """Return, by axis, the seconds of every operator's collectives in one pass of a micro-batch: "tensor" always,
+    "expert" only where some row has an ep above 1."""
     exchanges: dict[Axis, PassExchanges] = {"tensor": _tensor_exchanges(columns, rows, exchange_time)}
     if (rows.ep > 1).any():
         exchanges["expert"] = _expert_exchanges(columns, rows, fabric, exchange_time, sharing=sharing)
@@ -187,8 +189,8 @@ def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) ->
 
 
 def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
-    """Return one row for each distinct combination of what a micro-batch's times depend on (not dp, pp, sharding or
-    exchange), and for each row the index of its own: [rows]."""
+    """Return one of the rows for each distinct combination of what a micro-batch's times depend on (not dp, pp,
+    sharding or exchange), and for each row the index of its combination among these: [rows]."""
     if len(rows) == 1:
         return rows, np.zeros(1, np.int64)
     degrees = (rows.samples, rows.tp, rows.ep, rows.cp)
@@ -276,7 +278,7 @@ class ReplicaPrices:
 
     def exchanges(self, held: Floats, first: Floats, units: Ints, by_unit: Mask | None = None) -> ReplicaExchanges:
         """Return the seconds of all exchanges between replicas; ``unit_exchange`` is None unless the settings overlap
-        gradients.
+        gradients, and infinite in its first units for methods that wait for the whole backward pass.
 
         Args:
             held: parameters of each chunk, of all replicas and of experts: [2, rows, chunks].
@@ -402,8 +404,9 @@ class Overlap(NamedTuple):
 
 
 def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Overlap:
-    """Return the exchange of gradients beside the last backward pass of each chunk, or after it where that is shorter
-    or a chunk has one unit; all 0 where gradients are not exchanged unit by unit.
+    """Return the seconds of the exchange of gradients of each chunk: those beside its last backward pass, those after
+    it, and the share of that pass beside which the former run. Where unit by unit would expose more, or a chunk has one
+    unit, all of it is after the pass; all three are 0 where gradients are never exchanged unit by unit.
 
     Args:
         beside: the backward pass.
@@ -540,7 +543,8 @@ def tied_sums(
 
 
 def tied_seconds(sums: Sequence[TiedSum], rows: int, stages: int) -> Floats:
-    """Return the seconds of all sums, 0 of stages that hold no tied table: [rows, stages]."""
+    """Return the seconds of all sums, those of several tables added up on each stage that holds them, 0 on stages that
+    hold none: [rows, stages]."""
     seconds = np.zeros((rows, stages))
     for each in sums:
         seconds[:, each.stages] += each.seconds[:, None]
@@ -548,8 +552,8 @@ def tied_seconds(sums: Sequence[TiedSum], rows: int, stages: int) -> Floats:
 
 
 def _slowest(fabric: Fabric, pair: Pair, ranks: Ints, stages: Sequence[int]) -> tuple[Floats, Floats]:
-    """Return the bytes per second and the seconds of latency, each the worst over neighbouring holders in the ring of
-    ``stages``, of ``ranks`` ranks a stage: [rows] each."""
+    """Return the least bytes per second and the most seconds of latency among the pairs of neighbours in the ring of
+    ``stages`` (the last and the first too), of ``ranks`` [rows] ranks a stage: [rows] each."""
     apart = [*np.diff(stages).tolist(), stages[-1] - stages[0]]
     rate, latency = _pairs(pair, distance(fabric, np.multiply.outer(apart, ranks)))
     return rate.min(axis=0), latency.max(axis=0)
@@ -587,7 +591,8 @@ class Sends(NamedTuple):
 
 
 def stage_sends(job: Job, rows: Strategies, exchange_time: ExchangeTime) -> Sends:
-    """Return what is sent to each chunk from the one before it; all rows have the same stages and chunks."""
+    """Return what is sent to each chunk from the one before it, whole or in slices that a tensor group gathers,
+    whichever is faster (whole where channels are divided); all rows have the same stages and chunks."""
     combination, row = combinations(rows)
     crossing = job.model.crossing(combination, job.model.chunks(rows)[:-1])
     gathered = crossing.total - crossing.sliced
@@ -616,7 +621,8 @@ def send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
 
 
 def _faster(rows: Strategies, crossing: Crossing, gathering: Floats, rate: Floats, latency: Floats) -> Sends:
-    """Return what is sent the faster way, whole or in slices that are gathered; 0 for the first chunk.
+    """Return what is sent the faster way, whole (also where both take as long) or in slices that are gathered; 0 for
+    the first chunk.
 
     Args:
         rows: strategies.

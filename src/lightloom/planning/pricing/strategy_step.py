@@ -60,8 +60,8 @@ from lightloom.planning.simulation.placed_step import PlacedStep
 
 
 def memory_parts(job: Job, rows: Strategies) -> tuple[Floats, Floats, Floats]:
-    """Return the bytes that a rank of each stage holds, in the three parts that :func:`stage_memory` adds up; all rows
-    have the same stages and chunks.
+    """Return the bytes that a rank of each stage holds, in the three parts (state, kept, passing) that
+    :func:`stage_memory` adds up; all rows have the same stages and chunks.
 
     Parameters, gradients, the optimizer's state and what exchanges keep, throughout [rows, stages]; for each
     micro-batch in flight [rows, chunks]; for the micro-batch whose pass runs, at most [rows, stages].
@@ -265,7 +265,8 @@ class _DivisionSearch:
     """Seconds at scaled prices, by channels."""
 
     def best(self) -> Job:
-        """Return the job on the best division; on one part where no algorithm serves any.
+        """Return the job on the division of the least step time found: one axis has all parts unsearched; of several,
+        those are priced whose step at scaled prices is faster than the best by at least 1 %, in that order.
 
         Raises:
             UnsupportedError: no algorithm serves the axes on any division.
@@ -298,7 +299,8 @@ class _DivisionSearch:
         return channels
 
     def _estimate(self, parts: tuple[int, ...]) -> float:
-        """Return the seconds of the step at scaled prices; infinite where no algorithm serves the axes."""
+        """Return the seconds of the step at the scaled prices of a division into so many parts, kept by its channels;
+        infinite, and not kept, where no algorithm serves the axes."""
         channels = self._channels(parts)
         if channels not in self._scaled:
             try:
@@ -339,8 +341,8 @@ def strategy_seconds(job: Job, strategy: Strategy) -> float:
 
 
 def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = None) -> StageTimes:
-    """Return the seconds of each chunk and stage of one strategy, every exchange at the price of its own size; arrays
-    [chunks] or [stages].
+    """Return the seconds of each chunk and stage of one strategy, every exchange at the price of its own size, circuits
+    in place; arrays [chunks] or [stages].
 
     Args:
         job: where the strategy runs.
@@ -389,8 +391,9 @@ def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
 
 
 def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
-    """Return the simulated step of data parallelism alone: where one named algorithm builds its schedules by size, with
-    one for each size or with that of one size throughout, whose circuits stay, the faster of them."""
+    """Return the simulated step of data parallelism alone. Where one named algorithm builds its schedules by size, it
+    is the fastest of the step with a schedule for each size, and of the steps with that of one of the sizes throughout,
+    whose circuits stay; of equal ones that of the least communication."""
     plan = job.data_parallel_plan(strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
     own, options = price, [price]
@@ -448,7 +451,10 @@ def exchange_costs(
     """
 
     def amounts(axis: Axis | None) -> ExchangeTime:
+        """Return the function of one axis' exchanges; None for any, where all channels serve every axis."""
+
         def of_collectives(kind: Kind, _: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:
+            """Return the amount of each collective in the group of the first row: in the shape of ``nbytes``."""
             if ranks[0] == 1:
                 return np.zeros_like(nbytes)
             pricing = job.pricing if axis is None or job.shares is None else job.shares.pricing(axis)
@@ -595,8 +601,9 @@ def verify_standing(job: Job, strategy: Strategy, step: StrategyStep) -> None:
 
 
 def _schedule(job: Job, strategy: Strategy, number: int, step: StrategyStep) -> Schedule | None:
-    """Return the schedule of the largest collective of an axis, None where it has none; keys and values of a context
-    group go around a ring."""
+    """Return the schedule of the largest collective of the axis at place ``number`` in the step's division; None where
+    the step has none. Of a context group it is the striped ring's all-gather of no bytes, the way of keys and
+    values."""
     assert step.division is not None and job.shares is not None
     axis, part = step.division.axes[number], step.division.part(number)
     assert part is not None

@@ -346,7 +346,8 @@ def fastest_link(fabric: Fabric) -> FastestLink:
 
 
 def exchange_latency(fabric: Fabric, k: int) -> float:
-    """Return the seconds of propagation in a ring all-reduce between groups of k neighbours; 0 for one group."""
+    """Return the seconds of propagation in a ring all-reduce between groups of k neighbours, 2 (groups − 1) hops of the
+    least latency between counterparts in neighbouring groups by any route; 0 for one group."""
     if fabric.ranks == k:
         return 0.0
     ranks = np.arange(fabric.ranks)
@@ -405,8 +406,8 @@ def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound
 def _chain(
     graph: ComputeGraph, table: PartTable, forward: Floats, backward: Floats, parameters: Ints
 ) -> tuple[Floats, Floats]:
-    """Return the least seconds until the last backward pass has ended, and until the first one that makes gradients of
-    parameters, each [rows].
+    """Return the least seconds from the start until the last backward pass has ended, and until the first that makes
+    gradients of parameters has, each [rows]; both alike where no operator has parameters.
 
     Every part reads some part of every producer, so that no chain of operators is shorter than that of their smallest
     parts.
@@ -473,7 +474,8 @@ def placed_bound(job: Job, plan: HybridPlan, ratio: float, circuits: GroupCircui
 
 def _flows(job: Job, plan: HybridPlan, ratio: float) -> tuple[Floats, Floats]:
     """Return the bytes that devices of one group send in a step, all and those of gradients of parameters: [k, 2 k]
-    each, columns as the pipes' destinations."""
+    each, row the sender, column the receiver, of which the last k are the devices of the next group; what a device
+    sends to its counterpart there, coded by ``ratio``, counts in both."""
     balanced, device, k = plan.balanced, plan.placement.device, plan.k
     total, gradients = np.zeros((2, k, 2 * k))
     total[:, :k] = HybridPlan(plan.placement, balanced, k, 1).traffic.model_parallel.toarray()
@@ -532,8 +534,8 @@ def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> tupl
 
 
 def _busiest(circuits: GroupCircuits, nbytes: Floats) -> float:
-    """Return the least seconds in which each pipe carries so many bytes [pipe], the longest; without a cycle the
-    busiest port, as its pipes share all of its circuits."""
+    """Return the least seconds in which all pipes carry so many bytes [pipe]: with a cycle of circuits those of the
+    slowest pipe; without one those of the busiest port, the sum over its pipes, which share its circuits."""
     seconds = _shortest(circuits, nbytes)
     if circuits.timing is not None:
         return float(seconds.max(initial=0.0))

@@ -80,7 +80,9 @@ def set_ups(
     cluster: Callable[[int, float], Cluster],
     advance: Callable[[], None] = lambda: None,
 ) -> list[SetUp]:
-    """Return all set-ups: every model on every number of ranks at every speed of links, in bytes per second."""
+    """Return all set-ups, one for every model on every number of ranks at every speed of links, in bytes per second,
+    the speeds varying fastest; ``cluster`` makes the cluster of a number of ranks and a speed, and ``advance`` is
+    called after each set-up."""
     rows = []
     for trial, count, bandwidth in product(trials, ranks, bandwidths):
         plain, *others = trial.seconds(cluster(count, bandwidth))
@@ -101,6 +103,7 @@ def break_even_bandwidth(
     slow, fast = bandwidths
 
     def pays(bandwidth: float) -> bool:
+        """Return whether the method's step is shorter than that with gradients as they are."""
         plain, other = trial.seconds(cluster(ranks, bandwidth))
         return other < plain
 
