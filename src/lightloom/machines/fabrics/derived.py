@@ -35,7 +35,8 @@ class Footprint(NamedTuple):
 
     @classmethod
     def of(cls, runs: Sequence[tuple[Any, Any, Any, Any]]) -> Footprint:
-        """Stack ``(base, start, length, period)`` runs, each broadcast to one entry a transfer."""
+        """Return the footprint of these ``(base, start, length, period)`` runs, stacked, each value broadcast to one
+        entry a transfer."""
         transfers = np.broadcast_shapes(*(np.shape(value) for run in runs for value in run))
         columns = np.empty((4, *transfers, len(runs)), np.int64)
         for position, run in enumerate(runs):
@@ -44,7 +45,7 @@ class Footprint(NamedTuple):
         return cls(*columns)
 
     def runs(self) -> list[tuple[Ints, Ints, Ints, Ints]]:
-        """``(base, start, length, period)`` of each run, each [transfer]."""
+        """Return ``(base, start, length, period)`` of each run, each [transfer]."""
         return [tuple(columns.T) for columns in np.stack(self).T]
 
 
@@ -90,7 +91,8 @@ def ordered_links(runs: Sequence[tuple[Any, Any, Any, Any]], backward: Sequence[
 
 
 def links_of(footprint: Footprint) -> tuple[Ints, Ints]:
-    """Return the links that transfers occupy: (transfer, link), one entry a link."""
+    """Return the links that transfers occupy, one entry for each link of each transfer: numbers of the transfers, and
+    of the links, two arrays of the same length in the order of the transfers."""
     length = footprint.length.ravel()
     run = np.repeat(np.arange(len(length)), length)
     step = np.arange(len(run)) - np.repeat(np.cumsum(length) - length, length)
@@ -161,6 +163,8 @@ def structure(fabric: Geometry) -> str:
 
 @lru_cache(maxsize=256)
 def _structure(by_fields: Keyed[Geometry]) -> str:
+    """Return the text of :func:`structure`: class, fields without rates and sources, if energy is stated, and a digest
+    of which links are equally fast and which are dark."""
     fabric = by_fields.fabric
     fields = _without(fabric.model_dump(mode="json", exclude={"sources"}), fabric.rate_fields | {"sources"})
     counts_energy = getattr(fabric, "energy_per_bit", None) is not None
@@ -201,7 +205,8 @@ def cached(compute: Callable[[Geometry], T], last: int = 64) -> Callable[[Geomet
 
 
 def pairs(ranks: int) -> Iterator[tuple[Ints, Ints]]:
-    """Yield the sources and destinations of all ordered pairs of ranks, in blocks."""
+    """Yield the sources and destinations of all ordered pairs of different ranks, [pair] each, in blocks of whole
+    sources."""
     rows = max(_PAIRS // ranks, 1)
     for begin in range(0, ranks, rows):
         source, destination = np.indices((min(rows, ranks - begin), ranks), dtype=np.int64).reshape(2, -1)
@@ -245,7 +250,8 @@ def neighbour_latency(fabric: Geometry) -> float:
 
 @cached
 def diameter_latency(fabric: Geometry) -> float:
-    """Return the seconds in which a rank hears of the farthest other one, over other ranks where that is quicker."""
+    """Return the seconds in which a rank hears of the farthest other one, over other ranks where that is quicker: from
+    the rank with the slowest direct transfer, or through a reducing switch."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
         return float(up.max() + down.max())
@@ -281,7 +287,8 @@ def _longest(direct: Floats, start: int) -> float:
 
 
 def diameter(fabric: Geometry) -> int:
-    """Return the number of links between the two ranks farthest apart, each pair on its shortest route."""
+    """Return the number of links between the two ranks farthest apart, each pair on its shortest route; 2 with a
+    reducing switch."""
     if fabric.in_network_reduction:
         return 2
     farthest = 0
@@ -299,7 +306,8 @@ def _through_the_switch(fabric: Geometry) -> tuple[Floats, Floats]:
 
 
 def simultaneous(fabric: Geometry, stride: int) -> tuple[float, float]:
-    """Return the bytes per second and seconds from every rank to the one ``stride`` further on, all at once."""
+    """Return the bytes per second of the slowest transfer and the seconds of the longest latency when every rank sends
+    to the one ``stride`` further on, all at once; infinite and 0 where that is the rank itself."""
     if stride % fabric.ranks == 0:
         return np.inf, 0.0
     source = np.arange(fabric.ranks)
@@ -330,8 +338,8 @@ def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
 
 @partial(cached, last=1024)
 def _covers(fabric: Geometry) -> tuple[list[Ints], list[Ints]]:
-    """Return the links of which every transfer to a rank passes one, and likewise every transfer from it, of each
-    rank."""
+    """Return for each rank the links of which every transfer to it passes one, and likewise of every transfer from it:
+    two lists, [rank] each, of arrays of links of the whole fabric."""
     whole, members = fabric.siblings()
     groups, ranks = members.shape
     covers: tuple[list[Ints], list[Ints]] = ([], [])
@@ -350,7 +358,11 @@ def _covers(fabric: Geometry) -> tuple[list[Ints], list[Ints]]:
 
 
 def _cover(transfer: Ints, link: Ints, links: int) -> Ints:
-    """Return the links of which every transfer passes one, those that most transfers pass first."""
+    """Return a few links of which every transfer passes one, each chosen as the one that most transfers still left
+    pass.
+
+    ``transfer`` and ``link`` have one entry for each link of each transfer; ``links`` is the number of all links.
+    """
     chosen: list[int] = []
     while len(transfer):
         chosen.append(int(np.argmax(np.bincount(link, minlength=links))))
@@ -375,7 +387,8 @@ class _Users(NamedTuple):
 
 
 def _uses(fabric: Geometry) -> Mask:
-    """Return which ranks send over a link, then which receive over it: [2, link, rank]."""
+    """Return a mask, true where a rank sends over a link [0, link, rank] or receives over it [1, link, rank], on the
+    routes that the fabric chooses."""
     require_memory(2 * fabric.links * fabric.ranks, f"which of {fabric.ranks:,} ranks use which links")
     uses = np.zeros((2, fabric.links, fabric.ranks), np.bool_)
     for source, destination in pairs(fabric.ranks):
@@ -393,7 +406,7 @@ def _users(fabric: Geometry) -> _Users:
 
 
 def _users_of(uses: Mask, ranks: Ints) -> _Users:
-    """Return who uses each link, of which ranks use it and how many do: [2, link, rank] and [2, link]."""
+    """Return who uses each link, from a mask of the ranks that do, [2, link, rank], and their number, [2, link]."""
     return _Users(*ranks, *(_places(*side) for side in zip(ranks, uses, strict=True)))
 
 
@@ -416,7 +429,10 @@ def _users_among(fabric: Geometry, parts: int) -> _Users:
 
 
 def _places(users: Ints, uses: Mask) -> Ints:
-    """Return the place of each link of a single user among all such links of that rank; ``uses`` is [link, rank]."""
+    """Return the place of each link of a single user among all such links of that rank: [link].
+
+    ``users`` is the number of users of each link, ``uses`` a mask of them, [link, rank].
+    """
     owner = np.where(users == 1, uses.argmax(axis=1), uses.shape[1])
     order = np.argsort(owner, kind="stable")
     place = np.empty(len(users), np.int64)

@@ -200,19 +200,21 @@ class Fabric(Described):
 
     @property
     def may_fail(self) -> tuple[str, ...]:
-        """Kinds of failure that are modelled, in words of ``machines.fabrics.failures.Failure``."""
+        """Return the kinds of failure that are modelled, in words of ``machines.fabrics.failures.Failure``: links and
+        nodes where ``joins_ranks``, planes and nodes on ``switch_planes``, otherwise none."""
         if self.joins_ranks:
             return ("link", "node", "dark-node")
         return ("plane", "node", "dark-node") if self.switch_planes else ()
 
     @property
     def assigns_circuits(self) -> bool:
-        """True if circuits can be assigned to any traffic between its ranks."""
+        """True if circuits can be assigned to any traffic between its ranks: on switch planes, or on a ring of
+        wavelengths that is not damaged."""
         return self.switch_planes or (self.wavelength_routed and not self.damaged)
 
     @property
     def grid(self) -> Grid | None:
-        """The grid that ranks form; None where they form none."""
+        """Return the grid of two dimensions that ranks form; None where they form none."""
         return None
 
     @property
@@ -222,12 +224,13 @@ class Fabric(Described):
 
     @property
     def circuit_block(self) -> int | None:
-        """Ranks of the blocks that optical circuit switches join in any order; None where none do."""
+        """Return the number of neighbouring ranks in each of the blocks that optical circuit switches join in any
+        order, 1 on ``switch_planes``; None where no circuit switches join any."""
         return 1 if self.switch_planes else None
 
     @property
     def filling(self) -> str | None:
-        """Words for people on the domains that ranks fill in part; None where all are full."""
+        """Return words for people on the domains that ranks fill only in part; None where all are full."""
         return None
 
     @property
@@ -256,12 +259,12 @@ class Fabric(Described):
         return ()
 
     def stated_fields(self) -> dict[str, object]:
-        """Return the fields that a copy starts from, without those that follow from others."""
+        """Return the fields, by name, that a changed copy starts from, without those that follow from others."""
         return self.model_dump()
 
     @property
     def failures_text(self) -> str:
-        """List of the failures, for messages; empty if nothing has failed."""
+        """Return the failures in words of files, joined by commas, for messages; empty if nothing has failed."""
         return ""
 
     @property
@@ -286,17 +289,20 @@ class Fabric(Described):
 
     @property
     def setup_time(self) -> float:
-        """Seconds from circuits as they were until new ones carry data; 0 where the fabric has neither field."""
+        """Seconds from circuits as they were until new ones carry data: ``reconfiguration_time`` plus ``link_up_time``,
+        each 0 where the fabric has no such field."""
         return self._stated("reconfiguration_time", 0.0) + self._stated("link_up_time", 0.0)
 
     @property
     def step_overhead(self) -> float:
-        """Seconds that every step pays for conversion between light and electrons."""
+        """Seconds that every step pays for conversion between light and electrons (``conversion_time``); 0 without the
+        field."""
         return self._stated("conversion_time", 0.0)
 
     @property
     def piece_overhead(self) -> float:
-        """Seconds that every piece of a queued schedule holds its lightpath besides its bytes."""
+        """Seconds that every piece of a queued schedule holds its lightpath besides its bytes (``guard_time``); 0
+        without the field."""
         return self._stated("guard_time", 0.0)
 
     @property
@@ -320,13 +326,13 @@ class Fabric(Described):
         return value
 
     def blocked(self) -> Mask | None:
-        """Return the channels of links that no light passes, for something has failed: [links, channels]; None where
-        all are sound."""
+        """Return a mask, true for the channels of links that no light passes, for something has failed: [links,
+        channels]; None where all are sound."""
         return None
 
     def blocked_ends(self) -> Mask | None:
-        """Return the channels on which a rank can neither begin nor end a lightpath of a route: [ranks, routes,
-        channels]; None where all are sound."""
+        """Return a mask, true for the channels on which a rank can neither begin nor end a lightpath of a route:
+        [ranks, routes, channels]; None where all are sound."""
         return None
 
     # Sharing of channels between groups of ranks; the defaults are those of a fabric without channels
@@ -337,13 +343,13 @@ class Fabric(Described):
         return self.usable_channels
 
     def blocks(self) -> list[tuple[int, float, str]]:
-        """Sizes of blocks of neighbouring ranks that divide the ranks, the bytes per second that can enter (or leave)
-        each of them, and a name."""
+        """Return blocks of neighbouring ranks that divide the ranks evenly, each as (ranks of a block, bytes per second
+        that can enter or leave it, name); none by default."""
         return []
 
     def share_unit(self, ranks: int, stride: int) -> int:
-        """Return the number of channels of which every share of such groups is a multiple; 0 where channels cannot be
-        shared."""
+        """Return the number of channels of a link of which every share of groups of ``ranks`` at a ``stride`` is a
+        multiple; 0 where channels cannot be shared."""
         return 0
 
     def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
@@ -357,12 +363,12 @@ class Fabric(Described):
         raise NotImplementedError
 
     def embedding(self) -> Self:
-        """This fabric with all channels that lightpaths of :meth:`embedded` may have."""
+        """Return this fabric with all channels that lightpaths of :meth:`embedded` may have; itself by default."""
         return self
 
     def shift_unit(self, stride: int) -> int:
-        """Fewest channels with which every rank sends to the one ``stride`` further on while it sends to the one
-        ``stride`` before; 0 where channels cannot be shared."""
+        """Return the fewest channels with which every rank sends to the one ``stride`` further on while it sends to the
+        one ``stride`` before; 0 where channels cannot be shared."""
         return 0
 
     def shift(self, stride: int, channels: int) -> Shift:
@@ -373,15 +379,17 @@ class Fabric(Described):
         raise NotImplementedError
 
     def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[Lightpaths, int]:
-        """Return the circuits of :meth:`shift`, one hop of every rank each way, and the channels of each.
+        """Return the circuits of :meth:`shift`, one hop of every rank each way (2 · ranks lightpaths, or ranks where
+        both ways are the same circuits), and the number of channels of each.
 
-        ``channels`` are those from ``first`` on.
+        They lie in the ``channels`` channels from ``first`` on.
         """
         raise NotImplementedError
 
     # Links, transfers and groups of ranks
 
     def heading(self) -> str:
+        """Return kind and number of ranks, as titles of tables show them."""
         return f"{self.kind_name} of {self.ranks} ranks"
 
     @property
@@ -395,7 +403,8 @@ class Fabric(Described):
         return True
 
     def with_hop_latency(self, seconds: float) -> Self:
-        """Return this fabric with other ``seconds`` a link; links inside a domain of several tiers keep theirs."""
+        """Return this fabric with ``seconds`` as ``hop_latency``; links inside a domain of several tiers keep their own
+        latency, links elsewhere lose theirs."""
         return self.model_copy(update={"hop_latency": seconds})
 
     @property
@@ -416,8 +425,8 @@ class Fabric(Described):
         """Return the links that each transfer occupies."""
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """Return the links of each transfer as it crosses them, −1 filling up, [transfer, place]; those of its
-        footprint."""
+        """Return the numbers of the links of each transfer in the order in which it crosses them, −1 filling up:
+        [transfer, place]; they are those of its footprint."""
         runs = self.footprint(source, destination, route).runs()
         return ordered_links(runs, [False] * len(runs))
 
@@ -430,7 +439,8 @@ class Fabric(Described):
         return np.zeros(len(np.asarray(source)), dtype=np.int64)
 
     def reverse_route(self, route: Ints) -> Ints:
-        """Return the route of the transfer that runs the same way back."""
+        """Return, for the route of each transfer, the route of the one from its destination to its source over the same
+        way: [transfer]."""
         return route
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
@@ -443,7 +453,8 @@ class Fabric(Described):
         return crossed
 
     def cuts(self) -> list[Cut]:
-        """Return the cuts that may bind (name, ranks inside, bytes per second), the single ranks' among them."""
+        """Return the cuts through links that may bind, each with name, ranks inside and bytes per second each way, one
+        of a single rank among them; by default only that of the rank that can exchange least."""
         receive, send = derived.rank_bandwidths(self)
         return [Cut("what the worst rank can receive", 1, float(np.maximum(receive, send).min()))]
 
@@ -456,7 +467,7 @@ class Fabric(Described):
         return float(self.rank_bandwidths()[0].sum())
 
     def diameter(self) -> int:
-        """Return the number of links between the two ranks farthest apart."""
+        """Return the number of links between the two ranks farthest apart, each pair on its shortest route."""
         return derived.diameter(self)
 
     @property
@@ -488,7 +499,8 @@ class Fabric(Described):
         return rate, latency if self.library is None else latency + self.library.message_latency(stride)
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
-        """Ports and rates of transfers while all ports are busy; None where ranks have no links of their own."""
+        """Return the ports and rates of transfers while all ports are busy, each [transfer]; None where ranks forward
+        for each other, or some rank has no link of its own."""
         return None if self.joins_ranks else derived.ports(self, source, destination)
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
@@ -512,8 +524,8 @@ class Fabric(Described):
         return self, np.arange(self.ranks)[None]
 
     def channel_sharing(self, stride: Ints) -> Ints:
-        """Return the groups whose ranks lie ``stride`` apart that divide the same channels, besides what ``group``
-        counts."""
+        """Return, for each stride, the number of groups whose ranks lie ``stride`` apart that divide the same channels,
+        besides what ``group`` counts; by default 1."""
         return np.ones_like(stride)
 
     def _with(self, **fields: int) -> Self | None:
@@ -524,8 +536,8 @@ class Fabric(Described):
             return None
 
     def ring_order(self) -> Ints:
-        """Return an order of the ranks, from rank 0 on, in which neighbours are near each other, for ring
-        algorithms."""
+        """Return the ranks in an order, from rank 0 on, in which neighbours are near each other, for ring algorithms:
+        [place]."""
         return np.arange(self.ranks, dtype=np.int64)
 
     def bill(self, choices: BillChoices | None = None) -> Bill:
@@ -547,11 +559,13 @@ class Fabric(Described):
         return unknown_bill(self.ranks, self.kind_name)
 
     def with_default_transport(self, transport: Transport, source: str) -> Self:
-        """This fabric with a transport and where it comes from, if it states none and closed forms serve its links."""
+        """Return this fabric with a transport, and where it comes from, if it states none and closed forms of a
+        collective library serve its links; otherwise unchanged."""
         return self
 
     def as_carried(self) -> Self:
-        """This fabric with links as fast as its collective library finds them, and without the library."""
+        """Return this fabric with links as fast as its collective library finds them, and without the library;
+        unchanged where it has none."""
         return self
 
     def wire_bytes(self, nbytes: float) -> float:
@@ -559,17 +573,19 @@ class Fabric(Described):
         return nbytes
 
     def with_smaller_packets(self, ratio: float) -> Self:
-        """This fabric when packets hold ``ratio`` times less and are as many, as a codec behind the port makes them."""
+        """Return this fabric with packets that hold ``ratio`` times less and are as many, as a codec behind the port
+        makes them; unchanged where there are no packets."""
         return self
 
     @property
     def switch_rank(self) -> int:
-        """The number by which schedules address the in-network reducer: one past the last rank."""
+        """Return the number by which schedules address the in-network reducer: one past the last rank."""
         return self.ranks
 
 
 def with_derived(data: Mapping[str, Any], derived: Mapping[str, Any], sources: Mapping[str, str]) -> object:
-    """Return the derived fields with given ones laid over them, sources too; data unchanged if its sources are odd."""
+    """Return the derived fields with given ones laid over them, sources too; data unchanged if its sources are no
+    mapping."""
     given = data.get("sources")
     if not isinstance(given, Mapping | None):
         return data
@@ -586,6 +602,7 @@ class HopFabric(Fabric):
     """A fabric whose links all take ``hop_latency``, and whose rank 0 is as far from others as any rank."""
 
     def diameter_latency(self) -> float:
+        """Return ``hop_latency`` times the links of the diameter."""
         return self.hop_latency * self.diameter()
 
     def root_latency(self, *, to_root: bool) -> float:
@@ -593,6 +610,7 @@ class HopFabric(Fabric):
         return self.diameter_latency()
 
     def neighbour_latency(self) -> float:
+        """Return the latency of one link."""
         return self.hop_latency
 
 
@@ -601,6 +619,7 @@ class EvenFabric(HopFabric):
 
     @property
     def links(self) -> int:
+        """Return the number of directed links, two for each rank."""
         return 2 * self.ranks
 
     @property
@@ -621,6 +640,7 @@ class EvenFabric(HopFabric):
         return alike, alike
 
     def total_receive_bandwidth(self) -> float:
+        """Return the bytes per second of a rank times the ranks."""
         return self.ranks * self.rank_rate
 
 
@@ -643,6 +663,7 @@ class GroupFabric(Fabric):
 
     @model_validator(mode="after")
     def _groups_tile_the_fabric(self) -> Self:
+        """Refuse sizes and strides whose product does not divide the fabric's ranks, and fabrics without packets."""
         if self.whole.ranks % (self.ranks * self.stride):
             raise ValueError(
                 f"groups of {self.ranks} ranks at stride {self.stride} do not tile {self.whole.ranks} ranks: expected "
@@ -665,6 +686,7 @@ class GroupFabric(Fabric):
 
     @property
     def rate_fields(self) -> frozenset[str]:  # type: ignore[override]
+        """Return the fields of the whole fabric that decide nothing but how fast links are."""
         return self.whole.rate_fields
 
     @property
@@ -680,13 +702,17 @@ class GroupFabric(Fabric):
         return self.model_copy(update={"whole": self.whole.as_carried()})
 
     def _of_all(self, source: Ints, destination: Ints) -> tuple[Ints, Ints, Ints]:
-        """Source, destination and route of the transfers of all groups, those that belong together in a row."""
+        """Return source, destination and route of the transfers of all groups, as ranks of the whole fabric, each flat:
+        the ones of all groups for the first transfer, then those for the next."""
         places = self.siblings()[1].T
         ends = places[source].ravel(), places[destination].ravel()
         return *ends, self.whole.route(*ends)
 
     def _largest(self, values: Column) -> Column:
-        """Return the largest value of the transfers of all groups that belong together: [transfer]."""
+        """Return the largest of the values that all groups have for each transfer: [transfer].
+
+        ``values`` has the values of all groups for the first transfer, then those for the next.
+        """
         largest: Column = values.reshape(-1, len(self.siblings()[1])).max(axis=1)
         return largest
 
@@ -710,11 +736,14 @@ class GroupFabric(Fabric):
         return [cut for cut in self.whole.cuts() if cut.ranks == 1]
 
     def total_receive_bandwidth(self) -> float:
+        """Return the bytes per second that the group's ranks can receive; of large fabrics their part of the
+        whole's."""
         if not self._bounded_by_whole:
             return super().total_receive_bandwidth()
         return self.whole.total_receive_bandwidth() * self.ranks / self.whole.ranks
 
     def neighbour_latency(self) -> float:
+        """Return the derived latency; of large fabrics that of the whole, which is no more."""
         return self.whole.neighbour_latency() if self._bounded_by_whole else super().neighbour_latency()
 
     def diameter_latency(self) -> float:
@@ -722,15 +751,19 @@ class GroupFabric(Fabric):
         return self.neighbour_latency() if self._bounded_by_whole else super().diameter_latency()
 
     def root_latency(self, *, to_root: bool) -> float:
+        """Return the derived latency; of large fabrics the least latency, which is no more."""
         return self.neighbour_latency() if self._bounded_by_whole else super().root_latency(to_root=to_root)
 
     def link_bandwidth(self) -> Floats:
+        """Return the bytes per second of every link of the whole fabric."""
         return self.whole.link_bandwidth()
 
     def link_latency(self) -> Floats:
         return self.whole.link_latency()
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        """Return the links of the transfers of all groups, those that belong together in one row, as links of the
+        whole."""
         runs = self.whole.footprint(*self._of_all(source, destination))
         width = len(self.siblings()[1]) * runs.base.shape[1]
         return Footprint(*(part.reshape(-1, width) for part in runs))
@@ -740,6 +773,7 @@ class GroupFabric(Fabric):
         return self.whole.path(*self._of_all(source, destination)).reshape(len(np.asarray(source)), -1)
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        """Return the seconds of the slowest of the groups' transfers: [transfer]."""
         return self._largest(self.whole.latency(*self._of_all(source, destination)))
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
@@ -747,7 +781,7 @@ class GroupFabric(Fabric):
         return self._largest(self.whole.hops(*self._of_all(source, destination)))
 
     def bill(self, choices: BillChoices | None = None) -> Bill:
-        """Return the bill of the fabric, of which every rank has its share."""
+        """Return the bill of a rank of the whole fabric, for the group's ranks."""
         return replace(self.whole.bill(choices), ranks=self.ranks)
 
     def ring_order(self) -> Ints:

@@ -82,11 +82,12 @@ class Failure(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, value: Any) -> Any:
+        """Return the fields of a failure that is given as text; anything else unchanged."""
         return _parsed_fields(value) if isinstance(value, str) else value
 
     @model_serializer
     def text(self) -> str:
-        """Return the form in which it is read."""
+        """Return the text in the form in which a failure is read, such as ``segment:17:clockwise``."""
         parts = [self.what, str(self.at)]
         parts += [str(self.channel)] if self.what == "transceiver" else []
         parts += [str(self.to)] if self.what == "link" else []
@@ -119,12 +120,8 @@ _PACKETS = frozenset({"packet_payload", "packet_header", "packet_time"})
 
 
 def without(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
-    """Return the fabric that is left after these failures.
-
-    Raises:
-        ConfigError: a node, link or plane that it does not have, or too little left to reach each other.
-        UnsupportedError: links that a graph between ranks cannot stand for (:func:`links_between_ranks`).
-    """
+    """Return the fabric without wavelengths that is left after these failures: a graph where links join ranks,
+    otherwise the same kind with fewer ranks and planes."""
     dead = _dead_nodes(failures)
     for failure in failures:
         outside = [node for node in (failure.at, failure.to) if node is not None and not 0 <= node < fabric.ranks]
@@ -151,7 +148,8 @@ def _dead_nodes(failures: Iterable[Failure]) -> set[int]:
 
 
 def links_between_ranks(fabric: Fabric) -> list[Edge]:
-    """Return the links of a fabric as edges from rank to rank, each one way, at the rates at which they carry data.
+    """Return the links of a fabric that some transfer uses as edges from rank to rank, each one way, at the rates at
+    which they carry data.
 
     Time: the links of all pairs of ranks.
 
@@ -249,6 +247,8 @@ class DamagedWdmRing(WavelengthRing):
 
     @model_validator(mode="after")
     def _holds_together(self) -> Self:
+        """Refuse failures of things that the ring does not have, ones that cut it apart, and ones that leave a node
+        nothing to send or receive on."""
         for failure in self.failures:
             of_comb = failure.what == "wavelength"
             parts, limit = ("wavelengths", self.wavelengths) if of_comb else ("nodes", self.nodes)
@@ -285,7 +285,7 @@ class DamagedWdmRing(WavelengthRing):
 
     @property
     def lit_channels(self) -> Mask:
-        """Mask of the channels whose wavelength the comb still gives, in every fibre: [channels]."""
+        """Return a mask, true for the channels whose wavelength the comb still gives, in every fibre: [channels]."""
         lit = np.ones(self.channels, np.bool_)
         for failure in self.failures:
             if failure.what == "wavelength":
@@ -293,7 +293,7 @@ class DamagedWdmRing(WavelengthRing):
         return lit
 
     def blocked(self) -> Mask:
-        """Return which channels of each link carry nothing: [link, channel]."""
+        """Return a mask, true for the channels of each link that carry nothing: [link, channel]."""
         blocked = np.tile(~self.lit_channels, (self.links, 1))
         for failure in self.failures:
             if failure.what in ("segment", "cable", "dark-node"):
@@ -304,11 +304,12 @@ class DamagedWdmRing(WavelengthRing):
 
     @property
     def _dark(self) -> Mask:
-        """Links on which no channel carries anything: [way, rank]."""
+        """Return a mask, true for links on which no channel carries anything, by way and the rank whose number the link
+        has: [way, rank]."""
         return np.asarray(self.blocked().all(axis=1).reshape(2, self.ranks))
 
     def blocked_ends(self) -> Mask:
-        """Return which transceivers have failed: [rank, way, channel]."""
+        """Return a mask, true for transceivers that have failed: [rank, way, channel]."""
         blocked = np.zeros((self.ranks, self.routes, self.channels), np.bool_)
         for failure in self.failures:
             if failure.what == "transceiver" and failure.at in self.survivors:
@@ -321,6 +322,7 @@ class DamagedWdmRing(WavelengthRing):
         return int(np.searchsorted(self.survivors, node % self.nodes, side="right") - 1) % self.ranks
 
     def link_name(self, link: int) -> str:
+        """Return way and ends of a link, as nodes were numbered before anything failed."""
         way, at = divmod(link, self.ranks)
         ends = self.survivors[[at, (at + 1) % self.ranks]].tolist()
         a, b = ends if way == CLOCKWISE else reversed(ends)
@@ -328,18 +330,24 @@ class DamagedWdmRing(WavelengthRing):
 
     @property
     def usable_channels(self) -> int:
+        """Return the number of lit channels, or half the transceivers where these are fewer."""
         lit = int(self.lit_channels.sum())
         return lit if self.transceivers is None else min(lit, self.transceivers // 2)
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        """Return ``hop_latency`` times the links of the whole ring that each transfer passes, dead nodes counted:
+        [transfer]."""
         at, to = self.survivors[np.asarray(source)], self.survivors[np.asarray(destination)]
         passed = np.where(np.asarray(route) == CLOCKWISE, to - at, at - to) % self.nodes
         return self.hop_latency * passed.astype(np.float64)
 
     def diameter(self) -> int:
+        """Return half of the ranks; one less than the ranks where some link is dark, as the ring is then a line."""
         return self.ranks - 1 if self._dark.any() else self.ranks // 2
 
     def diameter_latency(self) -> float:
+        """Return the seconds between the two ranks farthest apart; where a link is dark, between the ends of the
+        shortest such link, the other way round."""
         place = self.survivors
         if (dark := self._dark.any(axis=0)).any():
             # The ends of the shortest broken link are the farthest from each other, the other way round.
@@ -375,10 +383,12 @@ class DamagedWdmRing(WavelengthRing):
         return self.hop_latency * float(self._gaps[~self._dark.all(axis=0)].min())
 
     def link_bandwidth(self) -> Floats:
+        """Return the bytes per second of each link's channels that are left: [link]."""
         return np.asarray((~self.blocked()).sum(axis=1) * self.wavelength_bandwidth, np.float64)
 
     def _rank_channels(self, *, receive: bool) -> Ints:
-        """Return the channels on which each rank can receive, or send: [rank]."""
+        """Return the number of channels on which each rank can receive, or send, both ways together and no more than
+        its transceivers: [rank]."""
         free = ~self.blocked().reshape(2, self.ranks, self.channels)
         # The link before a rank leads to it clockwise, and from it counter-clockwise; its own link the other way.
         way = 0 if receive else 1

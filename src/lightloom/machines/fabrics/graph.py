@@ -45,7 +45,8 @@ class Routes(NamedTuple):
 
     @classmethod
     def through(cls, ends: tuple[Ints, Ints], seconds: Floats, vertices: int, ranks: int) -> Routes:
-        """Routes over links from tails to heads (``ends``, each [link]); the ranks are the first vertices."""
+        """Return the routes over links from tails to heads (``ends``, each [link]); the first ``ranks`` of the vertices
+        are the ranks."""
         require_memory(_PAIR_NBYTES * vertices * ranks, f"the routes of a graph among {ranks:,} ranks")
         tail, head = ends
         distance = _distances(tail, head, vertices, ranks)
@@ -68,7 +69,8 @@ class Routes(NamedTuple):
         return cls(distance, link)
 
     def walk(self, head: Ints, source: Ints, destination: Ints) -> Ints:
-        """Return the numbers of the links of transfers in order, -1 beyond the end: [transfer, place]."""
+        """Return the numbers of the links of transfers in the order in which they cross them, -1 beyond the end:
+        [transfer, place]; ``head`` is the vertex to which each link leads."""
         place = np.array(source, dtype=np.int64)
         links = self.distance[place, destination].max(initial=0)
         path = np.full((len(place), max(int(links), 1)), -1, np.int64)
@@ -80,7 +82,8 @@ class Routes(NamedTuple):
 
 
 def _distances(tail: Ints, head: Ints, vertices: int, ranks: int) -> Distances:
-    """Return the number of links from every vertex to every rank, breadth first from all ranks at once."""
+    """Return the number of links from every vertex to every rank, breadth first from all ranks at once: [vertex, rank],
+    the largest of its type where none lead there."""
     from scipy.sparse import csr_array
 
     ahead = csr_array((np.ones(len(tail), np.float32), (tail, head)), shape=(vertices, vertices))
@@ -124,6 +127,8 @@ class LinkNetwork:
     """
 
     def __init__(self, ranks: int, edges: Sequence[Edge], hop_latency: float, *, one_way: bool) -> None:
+        """Number the vertices, ranks first and then switches as edges name them, and the links, edges forwards and
+        then, unless ``one_way``, all of them backwards; edges without a latency take ``hop_latency``."""
         self.ranks = ranks
         self.names: list[Vertex] = list(range(ranks))
         self.numbers: dict[Vertex, int] = {rank: rank for rank in range(ranks)}
@@ -158,6 +163,7 @@ class LinkNetwork:
         return len(self.tail)
 
     def link_name(self, link: int) -> str:
+        """Return the names of a link's ends, with its number where several lead from one to the other."""
         tail, head = int(self.tail[link]), int(self.head[link])
         same = np.flatnonzero((self.tail == tail) & (self.head == head))
         number = "" if len(same) == 1 else f" number {int(np.searchsorted(same, link)) + 1}"
@@ -215,7 +221,8 @@ class LinkNetwork:
         self.given = np.array(sorted(paths), dtype=np.int64), table
 
     def paths(self, source: Ints, destination: Ints) -> Ints:
-        """Return the numbers of the links of transfers in order, -1 beyond the end: [transfer, place]."""
+        """Return the numbers of the links of transfers in order, -1 beyond the end: [transfer, place]; given routes
+        come before the shortest."""
         source, destination = np.asarray(source, np.int64), np.asarray(destination, np.int64)
         path = self.routes.walk(self.head, source, destination)
         if self.given is None:
@@ -237,9 +244,10 @@ class LinkNetwork:
         return receive, send
 
     def leaves(self) -> list[tuple[Vertex, int, float]]:
-        """Return the switches with ranks that only they send to.
+        """Return the switches with ranks that receive from them alone.
 
-        Each is (name, such ranks, bytes per second into or out of them, the larger of the two).
+        Each is (name of the switch, number of such ranks, bytes per second into or out of switch and ranks together,
+        the larger of the two).
         """
         from scipy.sparse import csr_array
 
@@ -289,6 +297,7 @@ class Graph(PacketFabric):
 
     @model_validator(mode="after")
     def _routes_join_ranks(self) -> Self:
+        """Set up the network of the edges and given routes; ValueError where these join no ranks."""
         self._network = LinkNetwork(self.ranks, self.edges, self.hop_latency, one_way=self.one_way)
         if self.given_routes:
             self._network.give(self.given_routes)
@@ -296,9 +305,11 @@ class Graph(PacketFabric):
 
     @property
     def takes_hop_latency(self) -> bool:
+        """True if some edge states no latency of its own."""
         return any(edge.latency is None for edge in self.edges)
 
     def with_hop_latency(self, seconds: float) -> Self:
+        """Return this graph with ``seconds`` for every link, in place of what edges state."""
         edges = tuple(edge._replace(latency=None) for edge in self.edges)
         return type(self).model_validate(dict(self) | {"hop_latency": seconds, "edges": edges})
 
@@ -327,12 +338,14 @@ class Graph(PacketFabric):
         return self._network.link_name(link)
 
     def link_bandwidth(self) -> Floats:
+        """Return the bytes of data per second of each link, headers of packets left out: [link]."""
         if self.packet_payload is None:
             return self._network.bandwidth.copy()
         rates, place = np.unique(self._network.bandwidth, return_inverse=True)
         return np.array([self.data_rate(rate) for rate in rates.tolist()])[place]
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        """Return each transfer's links, one run of one link each, length 0 filling up."""
         path = self._network.paths(source, destination)
         taken = path >= 0
         return Footprint(
@@ -352,6 +365,8 @@ class Graph(PacketFabric):
         return total
 
     def cuts(self) -> list[Cut]:
+        """Return the cut of the rank that can exchange least, and those around switches with several ranks of their
+        own."""
         receive, send = self.rank_bandwidths()
         one = Cut("what the links of one rank can receive", 1, float(np.maximum(receive, send).min()))
         return [one] + [
@@ -361,6 +376,8 @@ class Graph(PacketFabric):
         ]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        """Return the bytes per second that no rank exceeds, from the routes for few ranks, otherwise the sums of its
+        links: [rank] each."""
         return derived.rank_bandwidths(self) if self.ranks <= _EXACT else self._network.entering()
 
     def diameter(self) -> int:
@@ -378,11 +395,15 @@ class Graph(PacketFabric):
         return float(self._network.seconds_between(start).max())
 
     def root_latency(self, *, to_root: bool) -> float:
+        """Return the seconds of the farthest rank from rank 0, or to it; on the quickest way whatever the routes, where
+        ranks are many."""
         if self.ranks <= _EXACT:
             return derived.root_latency(self, to_root=to_root)
         return float(self._network.seconds_between(0, backward=to_root).max())
 
     def neighbour_latency(self) -> float:
+        """Return the least latency of a transfer; of many ranks the quickest link between two, or the quickest one away
+        from a rank plus the quickest to a rank, which may be less."""
         if self.ranks <= _EXACT:
             return derived.neighbour_latency(self)
         # A link between two ranks, or one away from a rank and one to a rank.

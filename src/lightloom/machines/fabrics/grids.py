@@ -44,6 +44,7 @@ class Mesh(HopFabric):
 
     @model_validator(mode="after")
     def _grid_holds_ranks(self) -> Self:
+        """Refuse rows that do not divide the ranks, dims whose product is not the ranks, and both at once."""
         if self.rows is not None and self.ranks % self.rows:
             raise ValueError(f"rows={self.rows} does not divide ranks={self.ranks}: expected a divisor")
         if self.dims is not None and prod(self.dims) != self.ranks:
@@ -71,11 +72,13 @@ class Mesh(HopFabric):
 
     @property
     def grid(self) -> Grid | None:
+        """Return rows and columns; None where the grid has other than two dimensions."""
         shape = self.shape
         return Grid(shape[0], shape[1], self.wraps) if len(shape) == 2 else None
 
     @property
     def axes(self) -> tuple[Axis, ...]:
+        """Return an axis for each dimension of more than one rank, the last dimension first."""
         return Axis.along(self.shape)
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
@@ -96,6 +99,8 @@ class Mesh(HopFabric):
         return self.lattice.links
 
     def link_name(self, link: int) -> str:
+        """Return heading and ends of a link: ``eastward link 0→1`` in two dimensions, otherwise the dimension and if it
+        leads forward."""
         axis, _, origin, end, forward = self.lattice.ends(link)
         if len(self.shape) == 2:
             return f"{_HEADINGS[axis][not forward]}ward link {origin}→{end}"
@@ -126,6 +131,8 @@ class Mesh(HopFabric):
         return [Cut("what a corner rank can receive", 1, lattice.smallest_degree * self.bandwidth), *halves]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        """Return the bytes per second of the links on which each rank receives, and on which its own data leave: [rank]
+        each."""
         receive, send = self.lattice.degrees()
         return receive.astype(np.float64) * self.bandwidth, send.astype(np.float64) * self.bandwidth
 
@@ -152,6 +159,7 @@ class Torus(Mesh):
 
     @model_validator(mode="after")
     def _sizes_can_be_twisted(self) -> Self:
+        """Refuse a twist of sizes other than a side and its double."""
         if self.twisted and (error := twist_error(self.shape)) is not None:
             raise ValueError(error)
         return self
@@ -162,4 +170,5 @@ class Torus(Mesh):
 
     @property
     def grid(self) -> Grid | None:
+        """Return rows and columns; None where the torus is twisted or has other than two dimensions."""
         return None if self.twisted else super().grid

@@ -21,7 +21,7 @@ from lightloom.core.fields import Count
 
 
 def _parsed(value: Any) -> Any:
-    """Return the sizes that a text such as ``4x4x8`` lists; anything else is left to the type."""
+    """Return the sizes that a text such as ``4x4x8`` lists, as a tuple; anything else unchanged."""
     if isinstance(value, str) and all(part.isdecimal() for part in value.split("x")):
         return tuple(map(int, value.split("x")))
     return value
@@ -85,6 +85,7 @@ class Lattice(NamedTuple):
 
     @property
     def cells(self) -> int:
+        """Return the number of cells, the product of the sizes."""
         return prod(self.dims)
 
     @property
@@ -97,11 +98,13 @@ class Lattice(NamedTuple):
         return np.unravel_index(np.asarray(cell, dtype=np.int64), self.dims)
 
     def _short(self, axis: int) -> bool:
-        """Return whether a dimension of a twisted torus is one of the short ones, whose lines close further on."""
+        """Return True if a dimension of a twisted torus is one of the short ones, whose lines close half of the long
+        ones further on; False for any other torus or mesh."""
         return self.twisted and self.dims[axis] == min(self.dims)
 
     def _line_sizes(self, axis: int) -> list[int]:
-        """Return the cells of a line of a dimension, and in the place of each other one the lines beside each other."""
+        """Return the number of cells of a line along ``axis``, in its place, and in the place of each other dimension
+        the number of such lines beside each other."""
         sizes = list(self.dims)
         if self._short(axis):
             sizes[axis] *= 2
@@ -109,7 +112,8 @@ class Lattice(NamedTuple):
         return sizes
 
     def _moved(self, axis: int, cell: Sequence[Ints], halves: Ints) -> list[Ints]:
-        """Return coordinates moved by so many halves of all long dimensions; ``axis`` is a short one."""
+        """Return coordinates, [dimension][cell], moved by ``halves`` times half of every long dimension; ``axis`` is a
+        short one."""
         side = self.dims[axis]
         return [at if self._short(other) else (at + side * halves) % (2 * side) for other, at in enumerate(cell)]
 
@@ -195,7 +199,7 @@ class Lattice(NamedTuple):
         return links
 
     def ends(self, link: int, copies: int = 1) -> tuple[int, int, int, int, bool]:
-        """Return dimension, copy, first cell and last cell of a link, and whether it leads forward."""
+        """Return dimension, copy, the cell where a link begins, the one where it ends, and True if it leads forward."""
         turn, rest = divmod(link, 2 * copies * self.cells)
         backward, rest = divmod(rest, copies * self.cells)
         axis = len(self.dims) - 1 - turn
@@ -210,18 +214,19 @@ class Lattice(NamedTuple):
 
     @property
     def diameter(self) -> int:
+        """Return the largest number of links between two cells, on shortest routes."""
         if self.twisted:
             return int(self.hops(np.zeros(self.cells, np.int64), np.arange(self.cells)).max())
         return sum(size // 2 if self.wraps else size - 1 for size in self.dims)
 
     @property
     def smallest_degree(self) -> int:
-        """Links of which the cell with the fewest receives."""
+        """Return the number of links on which the cell that has fewest receives."""
         return int(self.degrees()[0].min())
 
     @property
     def total_degree(self) -> int:
-        """Links on which cells receive, summed over the cells."""
+        """Return the number of links on which cells receive, summed over the cells."""
         return int(self.degrees()[0].sum())
 
     def degrees(self) -> tuple[Ints, Ints]:
@@ -245,8 +250,9 @@ class Lattice(NamedTuple):
         return sides, sides
 
     def halves(self) -> list[tuple[int, int, int]]:
-        """Return the cuts through the middle of each dimension that has one: (dimension, cells inside, links into
-        them). The ends of all short lines of a twisted torus cross those of the long dimensions."""
+        """Return the cuts through the middle of each dimension that has several cells, the last dimension first:
+        (dimension, cells of one half, links into that half). The ends of all short lines of a twisted torus cross those
+        of the long dimensions."""
         sides, short = 2 if self.wraps else 1, sum(map(self._short, range(len(self.dims))))
         closing = short * self.cells // min(self.dims)
         return [

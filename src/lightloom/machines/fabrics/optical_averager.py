@@ -170,6 +170,7 @@ class OpticalAverager(StarGeometry):
 
     @property
     def warnings(self) -> tuple[str, ...]:
+        """Return the lines that say why the averager cannot be built; none where nothing is stated on its build."""
         return () if self.built is None else self.built.limits
 
     def stated_fields(self) -> dict[str, object]:
@@ -181,6 +182,7 @@ class OpticalAverager(StarGeometry):
 
     @property
     def taps(self) -> int:
+        """Return the number of ranks, as the average reaches all of them."""
         return self.ranks
 
     @property
@@ -188,12 +190,15 @@ class OpticalAverager(StarGeometry):
         return self.bandwidth
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        """Return one link each: up for transfers to the averager, down for those from it."""
         up = np.asarray(destination) == self.switch_rank
         return Footprint.of([(np.where(up, 0, self.ranks), np.where(up, source, destination), 1, self.ranks)])
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        """Return ``hop_latency`` of each transfer, and for those to the averager the time of all levels: [transfer]."""
         up = np.asarray(destination) == self.switch_rank
         return self.hop_latency + np.where(up, self.levels * self.averaging_latency, 0.0)
 
     def diameter_latency(self) -> float:
+        """Return the seconds from rank to averager and back: two links and all levels."""
         return 2 * self.hop_latency + self.levels * self.averaging_latency

@@ -64,11 +64,14 @@ class PacketFabric(Fabric):
 
     @property
     def library(self) -> Library | None:
+        """Return the stated transport and the tiers that it sees; None where none is stated, it is ideal, or there are
+        no such tiers."""
         tiers = None if self.transport is None or self.transport.ideal else self.library_tiers()
         return None if tiers is None or self.transport is None else Library(tiers, self.transport)
 
     @property
     def software(self) -> str:
+        """Return the name of the transport, or words that say why software costs nothing."""
         if self.transport is not None:
             return "ideal software, as stated" if self.transport.ideal else self.transport.name
         if self.packet_payload is not None:
@@ -76,17 +79,22 @@ class PacketFabric(Fabric):
         return super().software if self.library_tiers() is None else "ideal software, as nothing names a transport"
 
     def with_default_transport(self, transport: Transport, source: str) -> Self:
+        """Return this fabric with the transport and its source; unchanged where it states a transport or packets, or
+        its links are not those of switches."""
         if self.transport is not None or self.packet_payload is not None or self.library_tiers() is None:
             return self
         return self.model_copy(update={"transport": transport, "sources": self.sources | {"transport": source}})
 
     def as_carried(self) -> Self:
+        """Return this fabric without its transport and with the rates of ``carried_rates``; unchanged where it states
+        none."""
         if self.transport is None:
             return self
         return self.model_copy(update={"transport": None, **self.carried_rates(self.transport.scales)})
 
     def carried_rates(self, scales: Scales) -> dict[str, object]:
-        """Return the fields that say how fast links are, as a collective library on such a system finds them."""
+        """Return fields, by name, with the rates of links as a collective library with these scales finds them; none by
+        default."""
         return {}
 
     @property
@@ -94,17 +102,19 @@ class PacketFabric(Fabric):
         return 0.0 if self.transport is None else self.transport.arithmetic_share
 
     def data_rate(self, bandwidth: float, ports: int = 1) -> float:
-        """Return the bytes of data per second through a link of ``bandwidth`` that serves ``ports`` ports."""
+        """Return the bytes of data per second through a link of ``bandwidth`` that serves ``ports`` ports, which spend
+        ``packet_time`` beside each other; ``bandwidth`` itself without packets."""
         if self.packet_payload is None:
             return bandwidth
         packet = self.wire_bytes(self.packet_payload) / bandwidth + self.packet_time / ports
         return self.packet_payload / packet
 
     def packets(self, nbytes: float) -> float:
-        """Packets that ``nbytes`` of data fill; 0 where there are none."""
+        """Return the number of packets that ``nbytes`` of data fill, in part too; 0 where the fabric has no packets."""
         return 0.0 if self.packet_payload is None else nbytes / self.packet_payload
 
     def wire_bytes(self, nbytes: float) -> float:
+        """Return the bytes of data plus the header of each packet that they fill."""
         return nbytes + self.packets(nbytes) * self.packet_header
 
     def with_smaller_packets(self, ratio: float) -> Self:
@@ -128,6 +138,7 @@ class StarGeometry(EvenFabric):
         return f"uplink of rank {link}" if link < self.ranks else f"downlink of rank {link - self.ranks}"
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        """Return the source's link up and the destination's link down, a run each."""
         return Footprint.of([(0, source, 1, self.ranks), (self.ranks, destination, 1, self.ranks)])
 
     def diameter(self) -> int:
@@ -140,8 +151,11 @@ class StarGeometry(EvenFabric):
         return [Cut(self.port_cut, 1, self.link_rate)]
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:
+        """Return one port for each rank, at the rate of a link."""
         only = np.zeros(len(source), np.int64)
         return Ports(only, only, np.full(len(source), self.link_rate))
 
     def group(self, ranks: int, stride: int = 1) -> Self | None:
+        """Return a star of as many ranks with the same links, whatever the stride; None where the fields do not allow
+        it."""
         return self._with(ranks=ranks)

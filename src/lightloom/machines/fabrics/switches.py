@@ -77,7 +77,7 @@ class CircuitSwitch(StarGeometry):
         return with_derived(data, times, sources)
 
     def stated_fields(self) -> dict[str, object]:
-        """Return the fields without the times that equal those of the product."""
+        """Return the fields, by name, without the times that equal those of the product."""
         from lightloom.machines.fabrics.bills.switches import circuit_switch_product
 
         fields = self.model_dump()
@@ -89,6 +89,7 @@ class CircuitSwitch(StarGeometry):
 
     @property
     def warnings(self) -> tuple[str, ...]:
+        """Return lines on times that assume burst mode, and on planes of more ports than a product has."""
         from lightloom.machines.fabrics.bills.switches import most_ports
 
         lines = []
@@ -124,6 +125,7 @@ class CircuitSwitch(StarGeometry):
 
     @property
     def link_rate(self) -> float:
+        """Return the bytes per second of a rank's ports on all planes."""
         return self.degree * self.bandwidth
 
     def share_unit(self, ranks: int, stride: int) -> int:
@@ -145,10 +147,14 @@ class CircuitSwitch(StarGeometry):
         return 1 if 2 * stride == self.ranks else 2
 
     def shift(self, stride: int, channels: int) -> Shift:
+        """Return a shift of one hop, over half of the channels each way, or all where both ways are the same
+        circuits."""
         width = channels // self.shift_unit(stride)
         return Shift(stride, 1, width, width * self.bandwidth, self.neighbour_latency())
 
     def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[Lightpaths, int]:
+        """Return the circuits onward on the first half of the channels and those back on the other, and the channels of
+        each; only onward where both ways are the same."""
         rank, width = np.arange(self.ranks), self.shift(stride, channels).width
         parts = [
             Lightpaths(rank, (rank + way * stride) % self.ranks, np.zeros_like(rank), np.full(len(rank), first + begin))
@@ -181,6 +187,7 @@ class PacketSwitch(StarGeometry, PacketFabric):
         return self.data_rate(self.bandwidth)
 
     def library_tiers(self) -> Tiers | None:
+        """Return tiers in which every rank is a domain of its own and the switch is the network."""
         return Tiers(1, self.link_rate, self.link_rate)
 
     def carried_rates(self, scales: Scales) -> dict[str, object]:
@@ -219,9 +226,11 @@ class PartFabric(GroupFabric):
         return cls.of(whole, len(members), members=tuple(members))
 
     def siblings(self) -> tuple[Fabric, Ints]:
+        """Return the whole fabric and the part's ranks there, as the only group: [1, rank]."""
         return self.whole, np.array(self.members, np.int64)[None]
 
     def pair(self, stride: int) -> tuple[float, float]:
+        """Return rate and latency of the group's, the rate divided by ``slowed``."""
         rate, latency = super().pair(stride)
         return rate / self.slowed, latency
 

@@ -46,6 +46,7 @@ class RingGeometry(EvenFabric):
     routes: ClassVar[int] = 2
 
     def link_name(self, link: int) -> str:
+        """Return way and ends of a link; the first half of the links are clockwise."""
         n = self.ranks
         a, b = link % n, (link + 1) % n
         return f"clockwise link {a}→{b}" if link < n else f"counter-clockwise link {b}→{a}"
@@ -62,8 +63,8 @@ class RingGeometry(EvenFabric):
         return ordered_links(self.footprint(source, destination, route).runs(), [np.asarray(route) != CLOCKWISE])
 
     def route(self, source: Ints, destination: Ints) -> Ints:
-        """Return the shorter way, and the way back the same; opposite pairs alternate, so that neither way carries
-        more."""
+        """Return the way, clockwise or counter-clockwise, with fewer links, and for the way back the opposite one;
+        opposite pairs alternate, so that neither way carries more: [transfer]."""
         n = self.ranks
         ahead = (np.asarray(destination) - source) % n
         tie = (np.minimum(source, destination) % 2 == 1) ^ (np.asarray(destination) < source)
@@ -71,17 +72,20 @@ class RingGeometry(EvenFabric):
         return np.where(backward, COUNTERCLOCKWISE, CLOCKWISE).astype(np.int64)
 
     def reverse_route(self, route: Ints) -> Ints:
+        """Return the other way around, of each route."""
         return 1 - np.asarray(route)
 
     def diameter(self) -> int:
         return self.ranks // 2
 
     def cuts(self) -> list[Cut]:
+        """Return the cut of one rank, and that into one half of the ring over its two links."""
         half = Cut("the links into one half of the ring", self.ranks // 2, 2 * self.link_rate)
         return [Cut("what one rank can receive", 1, self.rank_rate), half]
 
     def blocks(self) -> list[tuple[int, float, str]]:
-        """Return ranks, bytes per second into them, and words, of blocks of neighbours that divide the ring."""
+        """Return blocks of neighbours that divide the ring, each as (ranks, bytes per second into them over two links,
+        words)."""
         sizes = (size for size in range(2, self.ranks) if self.ranks % size == 0)
         return [(size, 2 * self.link_rate, f"the links into {size} neighbours") for size in sizes]
 
@@ -127,6 +131,7 @@ class WavelengthRing(RingGeometry):
 
     @property
     def channels(self) -> int:
+        """Return the wavelengths of all fibres that lead one way."""
         return self.wavelengths * self.fibres
 
     @property
@@ -162,10 +167,12 @@ class WavelengthRing(RingGeometry):
 
     @property
     def link_rate(self) -> float:
+        """Return the bytes per second of all channels of a link."""
         return self.channels * self.wavelength_bandwidth
 
     @property
     def rank_rate(self) -> float:
+        """Return the bytes per second of both links of a rank, or of its transceivers where these are fewer."""
         usable = 2 * self.channels if self.transceivers is None else min(2 * self.channels, self.transceivers)
         return usable * self.wavelength_bandwidth
 
@@ -183,13 +190,13 @@ class SharedRing(WavelengthRing):
         return True
 
     def share_unit(self, ranks: int, stride: int) -> int:
-        """Return a wavelength for each of the groups that interleave; two where these do not reach around the ring,
-        since what would pass its end goes back, on wavelengths of its own."""
+        """Return a channel for each of the groups that interleave, so their stride; twice as many where these do not
+        reach around the ring, since what would pass its end goes back, on wavelengths of its own."""
         return stride * (1 if self._closes(ranks, stride) else 2)
 
     def share(self, ranks: int, stride: int, channels: int) -> Fabric | None:
-        """Return a ring of the wavelengths that one group has; one that light closes the long way back, where it
-        must."""
+        """Return a ring of the wavelengths that one group has; one that light closes the long way back, where it must;
+        None without a wavelength for each group, or where ``lightpath_reach`` is too short."""
         wavelengths = channels // self.share_unit(ranks, stride)
         closes = self._closes(ranks, stride)
         reach = self.reach
@@ -212,8 +219,9 @@ class SharedRing(WavelengthRing):
         )
 
     def embedded(self, axis: AxisShare, group: Ints, local: Lightpaths) -> Lightpaths:
-        """Return the lightpaths past the end of a group that does not reach around go the other way, on the upper half
-        of the group's wavelengths, so that no two that pass at once share a wavelength."""
+        """Return the lightpaths of groups on the whole ring; those past the end of a group that does not reach around
+        go the other way, on the upper half of the group's wavelengths, so that no two that pass at once share a
+        wavelength."""
         members = derived.group_members(self.ranks, axis.ranks, axis.stride)
         held = axis.channels // axis.stride
         channel = axis.first + group % axis.stride * held + local.channel
@@ -229,8 +237,9 @@ class SharedRing(WavelengthRing):
         return 1 if self.closes else 2
 
     def shift(self, stride: int, channels: int) -> Shift:
-        """Circuits that overlap need wavelengths of their own: with few, many short hops. Around the whole ring, hops
-        that do not divide it would need more wavelengths than links that they pass."""
+        """Return the longest hops for which wavelengths suffice, as circuits that overlap need wavelengths of their
+        own: with few, many short hops. Around the whole ring, hops that do not divide it would need more wavelengths
+        than links that they pass."""
         each = channels // self.shift_unit(stride)
         around = self.ranks if self.closes else 0
         hop = max(size for size in range(1, min(stride, each) + 1) if stride % size == around % size == 0)
@@ -239,6 +248,8 @@ class SharedRing(WavelengthRing):
         return Shift(hop, hops, width, rate, hops * (hop * self.hop_latency + self.conversion_time))
 
     def shift_circuits(self, stride: int, first: int, channels: int) -> tuple[Lightpaths, int]:
+        """Return the circuits of one hop of every rank onward and then those back, with the number of channels of each;
+        hops that pass the end of a ring that does not close go the long way, on the upper half of the channels."""
         shift, rank = self.shift(stride, channels), np.arange(self.ranks)
         slot = first + rank % shift.hop * shift.width
         onward = (rank + shift.hop) % self.ranks
@@ -249,7 +260,7 @@ class SharedRing(WavelengthRing):
         return Lightpaths(*map(np.concatenate, zip(forward, backward, strict=True))), shift.width
 
     def _closes(self, ranks: int, stride: int) -> bool:
-        """Return whether groups of so many ranks at a stride reach around the whole ring."""
+        """Return True if groups of so many ranks at a stride reach around the whole ring."""
         return self.closes and ranks * stride == self.ranks
 
 
@@ -260,6 +271,7 @@ class WdmRing(SharedRing):
 
     @property
     def may_fail(self) -> tuple[str, ...]:
+        """Return the kinds of failure that a ring of wavelengths models: all but links and planes."""
         return ("wavelength", "transceiver", "segment", "cable", "node", "dark-node")
 
 
@@ -278,10 +290,12 @@ class RingGroup(SharedRing):
 
     @property
     def closes(self) -> bool:
+        """True if the group reaches around the whole ring."""
         return self.reaches_around
 
     @property
     def shared_channels(self) -> int:
+        """Return all wavelengths that the group holds, those on which light goes back included."""
         return self.held
 
     def embedding(self) -> Self:
@@ -296,12 +310,15 @@ class RingGroup(SharedRing):
         return shift.rate, shift.latency
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        """Return ``hop_latency`` times the links passed; where the group does not close, times the distance of the
+        ranks, whichever way: [transfer]."""
         if self.closes:
             return super().latency(source, destination, route)
         apart: Floats = np.abs(np.asarray(destination) - source).astype(np.float64)
         return self.hop_latency * apart
 
     def diameter_latency(self) -> float:
+        """Return the seconds of half the ring; where the group does not close, from its first rank to its last."""
         return super().diameter_latency() if self.closes else self.hop_latency * (self.ranks - 1)
 
 
