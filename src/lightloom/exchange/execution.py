@@ -158,6 +158,7 @@ class Program:
         begins = np.concatenate([[0], np.cumsum(sizes)])
 
         def values(cells: slice | Ints) -> slice | Ints:
+            """Return the positions of the values in some cells, as a slice where they follow each other."""
             if isinstance(cells, slice):
                 return slice(int(begins[cells.start]), int(begins[cells.stop]))
             return _place(np.concatenate([np.arange(begins[cell], begins[cell + 1]) for cell in cells]))
@@ -376,6 +377,7 @@ def uneven_memory(movement: Movement, program: Program, itemsize: int) -> Uneven
     filled = np.clip(values[part] - piece * sizes, 0, sizes)
 
     def places(chunks: Ints) -> Ints:
+        """Return the places of the values of some chunks, chunk by chunk, padding left out: int64 [value]."""
         cells = np.searchsorted(program.chunks, chunks)
         parts = [np.arange(begins[cell], begins[cell] + filled[cell]) for cell in cells]
         return np.concatenate([np.zeros(0, np.int64), *parts])

@@ -722,6 +722,8 @@ def _family(
     _OPTIONS[name] = options
 
     def build(text: str, given: dict[str, str], _find: Find) -> ExchangeMethod:
+        """Return the method of the given option texts, defaults for the rest; ``text`` is the whole name, for
+        messages."""
         readers = {key: option.read for key, option in options.items()}
         texts = {key: option.default for key, option in options.items()} | given
         if "fragments" in options:  # at most as many as there are steps between two exchanges of one

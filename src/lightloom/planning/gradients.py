@@ -236,7 +236,8 @@ class PricedExchange:
 
     @property
     def label(self) -> str:
-        """The method in a few words; how often, where that is not every step."""
+        """The method's full name where it exchanges at every step, else ``family every N steps``, followed by the inner
+        method of DiLoCo."""
         if self.every == 1:
             return self.name
         inner = f" by {self.method.inner}" if isinstance(self.method, DiLoCoExchange) else ""
@@ -368,7 +369,8 @@ class PricedExchange:
 
     @property
     def placed_ratio(self) -> float:
-        """Bytes of float32 for each byte of the largest sums that were measured: what placed plans divide by."""
+        """Bytes of float32 for each byte of the largest sums that were measured: what placed plans divide by; the next
+        number above 1 in place of 1 itself."""
         ratio = VALUE_BYTES * self.gradient.values / max(self._measured_bytes())
         # A codec that makes nothing smaller is still another plan.
         return nextafter(1, inf) if ratio == 1 else ratio

@@ -433,6 +433,7 @@ def connect(
         socks = Meeting(rank, size, addresses, answers, handshakes).connect(listener, deadline)
 
     def pair(caller: int, answerer: int) -> Pair:
+        """Return the (data, control) sockets by which one rank called another."""
         data, control = (socks[Introduction(caller, answerer, channel, size)] for channel in (DATA, CONTROL))
         return data, control
 

@@ -199,7 +199,7 @@ class Accuracy(Result):
         }
 
     def worst(self, count: int = 5) -> list[Document]:
-        """Return the ``count`` rows with the largest errors, the largest first."""
+        """Return the ``count`` rows with the relative errors of largest size, whatever their sign, the largest first."""
         return sorted(self.rows(), key=lambda row: -abs(row["error"]))[:count]
 
 
@@ -223,6 +223,7 @@ def accuracy(steps: MeasuredSteps, calibration: Calibration | None = None) -> Ac
             basis += f"; {', '.join(absent)} at priors, as the file is older"
 
     def predict(jobs: Jobs, priors: Priors) -> Predictions:
+        """Return the predictions of one accelerator's rows, from its priors or the calibration."""
         fitted = prior_fit(priors) if calibration is None else fitted_parameters(calibration, priors)
         return predictions(jobs, priors, fitted, PRIOR_SCATTER if calibration is None else calibration.scatter)
 
@@ -244,6 +245,7 @@ def cross_validated(
     words = {"rows": "calibrated on the other nine tenths of its rows", "models": "calibrated on its other models"}
 
     def predict(jobs: Jobs, priors: Priors) -> Predictions:
+        """Return the predictions of one accelerator's rows, each by a fit to the folds that it is not in."""
         folds = random_folds(jobs.rows) if left_out == "rows" else model_folds(jobs)
         return predict_held_out(jobs, priors, fit(jobs, priors), folds, advance)
 

@@ -219,6 +219,8 @@ def fit_scales(system: System, transport: Transport) -> Transport:
     constants = Constants.of(transport)
 
     def residuals(logarithms: Floats) -> Floats:
+        """Return the weighted errors of the rows' logarithms, then the numbers' distances from their start, in
+        spreads."""
         model = Constants(constants.factors, constants.shared, np.exp(logarithms))
         errors = np.log(seconds(system.ways, model) / system.measured) * weights
         return np.concatenate([errors, (logarithms - center) / _SCALE_SPREADS])
@@ -234,8 +236,8 @@ def predicted_collectives(system: System, transport: Transport) -> Floats:
 
 
 def row_weights(system: System) -> Floats:
-    """Return the weight of each row's error, one over its standard deviation and less where an octave has many rows:
-    [rows]."""
+    """Return the weight of each row's error: [rows], one over its standard deviation, over the root of the rows in its
+    octave of sizes, and over the fourth root of the number of groups (GPUs, nodes and kind)."""
     groups = [(row.gpus, row.nodes, row.collective) for row in system.rows]
     octaves = np.floor(np.log2(system.nbytes)).astype(int).tolist()
     keys = list(zip(groups, octaves, strict=True))

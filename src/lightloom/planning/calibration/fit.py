@@ -119,15 +119,18 @@ def _most_likely(jobs: Jobs, priors: Priors, start: Floats, noise: float, near: 
     errors: dict[bytes, Floats] = {}
 
     def errors_at(logarithms: Floats) -> Floats:
+        """Return the errors of the rows' logarithms over the noise, computed once for each point: [rows]."""
         key = logarithms.tobytes()
         if key not in errors:
             errors[key] = (log_seconds(jobs, priors, logarithms) - measured) / noise
         return errors[key]
 
     def residuals(logarithms: Floats) -> Floats:
+        """Return the robust errors of the rows, then the parameters' distances from their priors, in spreads."""
         return np.concatenate([_robust(errors_at(logarithms))[0], (logarithms - priors.center) / priors.spread])
 
     def slopes(logarithms: Floats) -> Floats:
+        """Return the derivatives of the residuals by the parameters: [rows + parameters, parameters]."""
         weighted = near * (_robust(errors_at(logarithms))[1] / noise)[:, None]
         return np.concatenate([weighted, np.diag(1 / priors.spread)])
 

@@ -286,7 +286,10 @@ def predicted_seconds(
 
 
 def _kernel_columns(kernels: Sequence[ProfiledKernel], size: int) -> tuple[KernelShapes, Floats, Floats]:
-    """Return kernels on elements of so many bytes, their bytes moved and their FLOPs, each [1, kernels]."""
+    """Return kernels on elements of so many bytes, their bytes moved and their FLOPs, each [1, kernels].
+
+    Bytes are those of attention's tensors and of memory traffic, 0 of products; FLOPs are those of one product,
+    whatever the passes."""
     table = np.array([kernel[1:] for kernel in kernels], np.float64).T[:, None, :]
     columns = dict(zip(ProfiledKernel._fields[1:], table, strict=True))
     causal, nbytes = columns.pop("causal"), columns.pop("nbytes")
@@ -405,9 +408,12 @@ def _fit_parameters(rows: _Rows, center: Floats, spread: Floats, start: Floats) 
         scale = np.sqrt(weights) / noise
 
         def residuals(point: Floats, scale: Floats = scale) -> Floats:
+            """Return the weighted errors of all operators, then the parameters' distances from their priors, in
+            standard deviations."""
             return np.concatenate([(rows.predicted(point) - rows.measured) * scale, (point - center) / spread])
 
         def slopes(point: Floats, scale: Floats = scale) -> Floats:
+            """Return the derivatives of the residuals: [operators + parameters, parameters]."""
             return np.concatenate([rows.slopes(point) * scale[:, None], np.diag(1 / spread)])
 
         inside = np.minimum(logarithms, highest - 1e-9)
@@ -427,7 +433,7 @@ def _fit_parameters(rows: _Rows, center: Floats, spread: Floats, start: Floats) 
 
 def _held_out(rows: _Rows, center: Floats, spread: Floats, start: Floats, fold: Ints) -> tuple[Floats, Mask]:
     """Return the errors of operators that a fit to the other folds had not seen (logarithms of predicted over
-    measured), and whether each lies in its interval."""
+    measured), and whether each lies in its 90 % interval, of which the scatter of these errors is a part."""
     errors, half = np.zeros(len(fold)), np.zeros(len(fold))
     for number in range(int(fold.max()) + 1):
         out = fold == number
@@ -603,6 +609,7 @@ def exchange_pricer(cluster: Cluster, world: int | None) -> Callable[[TracedExch
     prices = GroupPrices(cluster.fabric, cluster.training)
 
     def price(exchange: TracedExchange) -> float | None:
+        """Return the predicted seconds of one of many equal exchanges; None where it cannot be priced."""
         ranks = exchange.ranks or world
         kinds = dict(zip(KINDS, get_args(Kind), strict=True))
         kind = kinds.get(exchange.kind)

@@ -476,6 +476,7 @@ def _marked(found: Sequence[Candidate], by_speed: bool) -> list[Candidate]:
     """Return the candidates, each marked with whether it is on the front of all, and on that of its technology."""
 
     def fronts(chosen: Sequence[Candidate]) -> set[str]:
+        """Return the keys of the designs that no other of ``chosen`` beats."""
         front = Front(by_speed=by_speed)
         for each in chosen:
             front.add(each.worth, each.evaluated.sample_time, each.evaluated.sent)

@@ -192,7 +192,8 @@ def design_page(
 
 @styled
 def front_figure(exploration: Exploration) -> Figure:
-    """Draw every evaluated design, and the fronts of both technologies."""
+    """Draw every evaluated design by samples per dollar (to the right) and per joule (upwards), filled where no design
+    of its technology beats it; the best of each technology have numbers, which the legend names."""
     figure, axes = single_panel(7.2, 5.4)
     numbered: list[Candidate] = []
     for technology in TECHNOLOGIES:

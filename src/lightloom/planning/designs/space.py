@@ -266,7 +266,8 @@ class Worth:
         return bool(self.unknown_of(objective) or self.unknown_rates)
 
     def point(self, sample_time: float, sent: float = 0.0) -> tuple[float, float, float]:
-        """Return samples per dollar, per joule and per second.
+        """Return samples per dollar, per joule (at the meter) and per second, after goodput; the first two also pay for
+        spare nodes.
 
         Args:
             sample_time: seconds of a step for each of its samples.

@@ -210,6 +210,7 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
             raise ConfigError(f"remedy {response.remedy}: {response.why}")
 
     def job_with(picked: Mapping[str, Response]) -> Estimate:
+        """Return the estimate in which each cause has the response of ``picked``, without answers."""
         job, speed = _job_and_speed(machine, options, recovery, causes, picked, ratio)
         return result_with(job=job, speed=speed, answers=())
 
@@ -479,11 +480,13 @@ def changes(base: Estimate) -> tuple[Change, ...]:
 
 
 def spare_counts(base: Estimate) -> tuple[SpareCount, ...]:
-    """Return numbers of spares around the chosen one, each with the price below which its last node pays."""
+    """Return numbers of spares up to two below and two above the chosen one, ascending, each with the price below which
+    its last node pays."""
     job = base.job
     price = base.node_price.value
 
     def row(spares: int) -> SpareCount:
+        """Return the goodput with so many spares, and the price below which the last of them pays."""
         here, worth = job.with_spares(spares).goodput * base.speed, 0.0
         if spares:
             before = job.with_spares(spares - 1).goodput * base.speed

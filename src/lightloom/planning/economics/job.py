@@ -146,8 +146,8 @@ def time_shares(interval: float, checkpoint: Checkpoint, interruptions: Sequence
 
 
 def cycle_time(interruptions: Sequence[Interruption]) -> float:
-    """Return the expected seconds from the beginning of one run to the beginning of the next; infinite without
-    interruptions."""
+    """Return the expected seconds from the beginning of one run between interruptions to the beginning of the next,
+    downtime and restarts included; infinite without interruptions, and where no restart ever succeeds."""
     rate = interruption_rate(interruptions)
     if rate == 0:
         return math.inf

@@ -279,7 +279,8 @@ def board_of(accelerator: Accelerator, site: Site) -> Part:
 
 
 def host_of(accelerator: Accelerator, site: Site) -> Part:
-    """Return the host of an accelerator, with the power and price of the site's inputs in place of its own."""
+    """Return the host of an accelerator, with the power and price of the site's inputs in place of its own; inputs are
+    for each accelerator, figures of the part for the whole host."""
     host = _part_for("host", accelerator)
     given: dict[str, Power | Price] = {}
     if site.host_power is not None:
@@ -479,7 +480,8 @@ class StepLedger:
         return self.metered.dividing(self.samples, "samples")
 
     def after_goodput(self, samples: Total) -> Total | None:
-        """Return what samples for a dollar or a joule are after failures and with spare nodes; None without goodput."""
+        """Return what samples for a dollar or a joule are after failures and with spare nodes, times goodput over 1 +
+        ``spare_share``; None without goodput."""
         if self.goodput is None:
             return None
         kept = samples.times(self.goodput / (1 + self.spare_share))

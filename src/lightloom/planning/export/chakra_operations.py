@@ -100,7 +100,8 @@ class StageOperations:
         self._awaited = (*self._awaited, *places)
 
     def host(self, name: str, seconds: float, *after: int) -> int:
-        """Add what happens in the network or on the host between two collectives; returns its place."""
+        """Add what happens in the network or on the host behind the last collective or host operation, which the next
+        collective waits for; returns its place."""
         place = self.add(Operation(verb="host", name=name, data=after, control=self.exchanged, seconds=seconds))
         self.exchanged = (place,)
         return place
@@ -180,6 +181,7 @@ def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
     priced: dict[_Priced, None] = {}
 
     def counts(exchange_time: AxisTimes) -> StageExchanges:
+        """Return the exchanges of the step with each collective at the price that ``exchange_time`` gives it."""
         return stage_exchanges(job, rows, exchange_time, sharing=sharing, by_unit=by_unit)
 
     counts(AxisTimes(partial(_recorder, priced)))
@@ -215,6 +217,7 @@ def _recorder(priced: dict[_Priced, None], axis: Axis) -> ExchangeTime:
     on the axis."""
 
     def record(kind: Kind, _: Ints, ranks: Ints, __: Ints, ___: Ints, nbytes: Floats) -> Floats:
+        """Note the different sizes above 0 of a collective, and return no seconds for each."""
         if ranks[0] > 1:
             sizes = (size for size in np.unique(nbytes).tolist() if size > 0)
             priced.update(dict.fromkeys((axis, kind, int(ranks[0]), size) for size in sizes))
@@ -227,6 +230,7 @@ def _indicator(priced: _Priced, axis: Axis) -> ExchangeTime:
     """Return a price of one second for the collective ``priced`` alone, and of none for all others."""
 
     def count(kind: Kind, _: Ints, ranks: Ints, __: Ints, ___: Ints, nbytes: Floats) -> Floats:
+        """Return 1 in the place of each collective that equals ``priced`` in axis, kind, ranks and bytes, 0 elsewhere."""
         alike = (axis, kind, int(ranks[0])) == priced[:3]
         return np.where(nbytes == priced[3], float(alike), 0.0)
 
@@ -234,7 +238,8 @@ def _indicator(priced: _Priced, axis: Axis) -> ExchangeTime:
 
 
 def _stride(job: Job, strategy: Strategy, axis: Axis, kind: Kind) -> int:
-    """Return the distance between neighbours of an axis's group, in ranks."""
+    """Return the distance between neighbours of an axis's group, in ranks: 1 on the tensor axis, tp · ep on that of
+    expert gradients, tp on all others, and for the all-reduce of hybrid sharding tp times the replicas in a node."""
     tp = strategy.tp
     if axis == "data" and strategy.sharding == "hybrid" and kind == "all-reduce":
         within = node_replicas(np.array(strategy.replicas), np.array(tp), job.fabric.node_ranks)

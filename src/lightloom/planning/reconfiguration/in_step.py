@@ -56,7 +56,7 @@ from lightloom.planning.simulation.switch_verify import verify_switching
 
 _OF_THE_LAST_PASS = ("backward", "backward_exchange", "backward_ring", "backward_gather")
 MOST_STANDING: Effort = 100
-"""Planess of the planes that are all simulated for circuits that stand."""
+"""Number of divisions of the planes up to which all are simulated for circuits that stand."""
 _ROUNDING = 1e-9
 _STANDING: tuple[Phase, ...] = ("passes", "last", "gradients")
 """Phases that alternate where stages interleave, so that they share a division there."""
@@ -150,7 +150,11 @@ class _Search:
         self._best: dict[tuple[bool, frozenset[Phase], int | None], Planes | None] = {}
 
     def candidates(self) -> Iterator[SwitchedStep]:
-        """Yield the step of every segmentation, gradients beside the last pass or after it."""
+        """Yield the step of every segmentation with its best divisions, then that of every division that stands for the
+        whole step: first all with gradients beside the last pass, then all with gradients after it.
+
+        Segmentations that would let the passes wait for a turn before the last pass, or part phases that alternate, are
+        left out."""
         for beside in (True, False):
             active = {phase: axes for phase, axes in self._times.active(beside=beside).items() if axes}
             if not beside and "gradients" not in active:
@@ -178,8 +182,8 @@ class _Search:
     def _settings(
         self, segments: Sequence[Sequence[Phase]], active: dict[Phase, tuple[Axis, ...]], beside: bool
     ) -> Settings | None:
-        """Return the division of each phase, the best of its segment; None where a segment has more axes than
-        planes."""
+        """Return the division of each phase, the best of its segment; None where a segment has more axes than planes.
+        The last pass keeps the planes that the pipeline has in the other passes."""
         settings: dict[Phase, Planes] = {}
         pinned: dict[Axis, int] = {}
         # Stages are in the last pass while others still send to them: the pipeline's planes stay.
@@ -255,7 +259,9 @@ class _Search:
         )
 
     def _turns(self, settings: Settings, times: StageTimes, last: StageTimes) -> SwitchTurns:
-        """Return the seconds of the turns between phases whose divisions give some axis more planes; 0 elsewhere."""
+        """Return the seconds of the turns between phases whose divisions give some axis more planes; 0 elsewhere.
+
+        The turn before the first phase begins beside the update; only what this does not cover stands before it."""
         seconds, update, (lead, tail) = self._times.prices.reconfiguration_time, times.update, self._times.margins
         turns = SwitchTurns.none(len(update))
         phases, values = list(settings), {}
@@ -284,7 +290,7 @@ def _passes_go_on(settings: Settings, axes: Sequence[Axis]) -> bool:
 
 
 def _together(segments: Sequence[Sequence[Phase]]) -> bool:
-    """Return whether phases that alternate are in one segment."""
+    """Return whether the phases that alternate (``_STANDING``) are in at most one segment."""
     return sum(any(phase in _STANDING for phase in segment) for segment in segments) <= 1
 
 

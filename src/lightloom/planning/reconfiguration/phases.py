@@ -43,7 +43,8 @@ def collective_bytes(
 
 
 def sent_bytes(kind: Kind, algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints, nbytes: Floats) -> Floats:  # noqa: ARG001
-    """Return the least bytes that a rank sends in collectives, in the place of their seconds."""
+    """Return the least bytes that a rank sends in collectives, in the place of their seconds: (n - 1) / n of their
+    bytes among n ranks, twice that for an all-reduce."""
     count = _beside(ranks, nbytes)
     return (2 if kind == "all-reduce" else 1) * (count - 1) / count * nbytes
 
@@ -186,7 +187,8 @@ StepBytes = dict[str, dict[Axis, Floats]]
 def step_bytes(
     job: Job, strategy: Strategy, early: Floats, sends: Floats, bytes_of: ExchangeTime = sent_bytes
 ) -> StepBytes:
-    """Return the bytes of a rank of every stage, in the passes of a micro-batch and once a step.
+    """Return the bytes that a rank of every stage sends, by field of ``StageTimes`` and by axis: of passes and sends
+    those of one micro-batch, of all else those of the step.
 
     Args:
         job: where the strategy runs.
@@ -198,6 +200,8 @@ def step_bytes(
     rows, by_unit = Strategies.of(strategy), early > 0
 
     def along(axis: Axis) -> StageExchanges:
+        """Return the exchanges of the step with the bytes of one axis in place of seconds; those of all others are
+        0."""
         of_axis = AxisTimes(lambda asked: bytes_of if asked == axis else nothing)
         return stage_exchanges(replace(job, shares=None), rows, of_axis, sharing=False, by_unit=by_unit[None])
 
@@ -240,7 +244,7 @@ Seconds = Callable[[Phase, Axis, int], float]
 Settings = Mapping[Phase, Planes]
 """The division that stands in each phase in which something is exchanged."""
 MOST_DIVISIONS: Effort = 5000
-"""Planess of a segment that are all compared; of more, planes are given one by one to the axis that gains most."""
+"""Number of divisions of a segment up to which all are compared; of more, planes are given one by one to the axis that gains most."""
 
 
 def gains(before: Planes, after: Planes) -> bool:
@@ -249,7 +253,8 @@ def gains(before: Planes, after: Planes) -> bool:
 
 
 def segmentations(phases: Sequence[Phase]) -> Iterator[list[list[Phase]]]:
-    """Yield every way to part a cycle of phases into segments, one segment alone first."""
+    """Yield every way to part a cycle of phases into segments, one segment alone first; a segment may go on from the
+    last phase to the first."""
     if not phases:
         return
     yield [list(phases)]
@@ -274,6 +279,7 @@ def best_division(
         return None
 
     def cost(axis: Axis, count: int) -> float:
+        """Return the seconds of an axis, summed over its phases, with ``count`` - 1 planes more than its least."""
         return sum(seconds(phase, axis, least[axis] - 1 + count) for phase, names in active.items() if axis in names)
 
     if not axes:
@@ -315,7 +321,7 @@ def plane_numbers(settings: Settings, planes: int) -> Numbers:
 
 def _next_holders(holders: Mapping[int, Axis], division: Mapping[Axis, int], planes: int) -> dict[int, Axis]:
     """Return the axis that holds each plane next: axes keep their own as far as the division lets them, spare planes
-    stay with their last holder."""
+    stay with their last holder. An axis that gains planes takes the spare ones of lowest number."""
     kept: dict[int, Axis] = {}
     for axis, count in division.items():
         own = [plane for plane, holder in holders.items() if holder == axis]

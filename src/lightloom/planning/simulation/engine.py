@@ -118,8 +118,8 @@ def _check_tasks(tasks: Sequence[Task]) -> None:
 
 
 def _circle(tasks: Sequence[Task], waits: Sequence[int]) -> list[str]:
-    """Return the names of tasks that wait for each other in a circle, the first again at the end; ``waits`` is how many
-    others each still waits for."""
+    """Return the names of tasks that wait for each other in a circle, each before the one that waits for it, the first
+    again at the end; ``waits`` is how many others each still waits for."""
     seen: dict[int, None] = {}
     at = next(index for index, count in enumerate(waits) if count)
     while at not in seen:
@@ -177,7 +177,7 @@ class SlowedComputing:
         """Begin and end of exchanges that have not ended before the latest computing began."""
 
     def exchange(self, begin: float, end: float) -> None:
-        """Add an exchange, which begins no earlier than the last one ended."""
+        """Add an exchange, which begins no earlier than the last one ended; nothing is kept where the share is 0."""
         if self._rate < 1:
             self._exchanges.append((begin, end))
 
@@ -239,7 +239,7 @@ Price = Callable[[Kind, float], Priced]
 def lower(
     plan: ParallelPlan, computing: Sequence[Task], price: Price, *, overlap: bool = True, arithmetic_share: float = 0.0
 ) -> tuple[list[Task], list[Priced]]:
-    """Return the tasks of one step, and the price of each exchange of the plan.
+    """Return the tasks of one step, each after those that it waits for, and the price of each exchange of the plan.
 
     Without ``overlap`` every task waits for the one before it, collectives at the first moment that their data exists.
     Otherwise transmissions take ``arithmetic_share`` of what the accelerator computes meanwhile.
@@ -262,7 +262,8 @@ def lower(
 
 
 def compute_tasks(plan: ParallelPlan, accelerator: Accelerator) -> list[Task]:
-    """Return the tasks of all positions: forward passes, backward passes, the update.
+    """Return the tasks of all positions: forward passes, backward passes (operators in reverse, with the forward pass
+    again where the plan recomputes it), the update.
 
     Raises:
         UnsupportedError: the accelerator has no rate for the plan's precision.

@@ -120,6 +120,7 @@ class PipelinedStep:
         ends, sending, waiting, exchanging, turning = self._played
 
         def both(kind: str) -> Floats:
+            """Return the seconds [stages] of the passes both ways in a pair of fields, whose names end in ``kind``."""
             return self.pass_seconds(f"forward{kind}") + self.pass_seconds(f"backward{kind}")
 
         return {
@@ -170,7 +171,8 @@ class PipelinedStep:
 
     @property
     def transmission(self) -> float:
-        """Seconds of all tasks that transmit, hidden or not, as ``Timeline.busy_time`` counts them."""
+        """Seconds of all tasks that transmit, hidden or not, summed over all stages, as ``Timeline.busy_time`` counts
+        them; sends count forward and back."""
         kinds = ("exchange", "ring", "gather")
         passes = [f"{direction}_{kind}" for direction in ("forward", "backward") for kind in kinds] + ["send", "send"]
         within = sum(float(self.pass_seconds(name).sum()) for name in passes)
@@ -265,8 +267,8 @@ class _StageTasks:
         return self._task(f"turn {why}", planes, "reconfiguration", seconds[stage], *after)
 
     def _once(self, part: str, name: str, column: int, *after: int | None) -> int | None:
-        """Add an exchange between replicas or over a tied table, once a step; returns the task, None where it takes no
-        time."""
+        """Add an exchange between replicas or over a tied table, once a step, in the seconds of field ``part`` at
+        ``column``, a chunk or a stage; returns the task, None where it takes no time."""
         seconds, stage = getattr(self._times, part)[column], column % self._stages
         if not seconds:
             return None

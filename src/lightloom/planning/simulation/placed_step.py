@@ -96,7 +96,7 @@ def placed_work(
     accumulates: bool = False,
 ) -> PlacedWork:
     """Return the work of one step, or of the passes of a micro-batch that ``accumulates`` gradients and updates
-    nothing.
+    nothing; ``compression_ratio`` divides the bytes of the all-reduces between groups, and nothing else.
 
     Raises:
         UnsupportedError: two devices that exchange data have no path over the circuits.
@@ -288,7 +288,8 @@ class _WorkNodes:
 
 
 def ports_of(circuits: GroupCircuits) -> Ports:
-    """Return the sending and receiving ports of a group's pipes, numbered together."""
+    """Return the ports of a group's pipes, the sending ones numbered first, the receiving ones behind them; ``pipe`` is
+    the order in which pipes take turns: by the distance from sender to receiver, then by sender."""
     pipes = len(circuits.source)
     sending, leaves = np.unique(circuits.port, return_inverse=True)
     receiving, enters = np.unique(circuits.entry, return_inverse=True)
@@ -518,7 +519,7 @@ class PlacedRun:
 
     @property
     def step_time(self) -> float:
-        """Seconds until the last event so far."""
+        """Seconds from the start of the step until the last event so far."""
         return float(self.state.totals[1])
 
     @property
@@ -581,6 +582,7 @@ class PlacedStep:
         """
 
         def added(field: str) -> Any:
+            """Return this step's value of a field plus ``count`` times the earlier one's; dicts key by key."""
             ours, theirs = getattr(self, field), getattr(earlier, field)
             if isinstance(ours, dict):
                 return {name: ours[name] + count * theirs[name] for name in ours}
@@ -690,8 +692,8 @@ def _result(run: PlacedRun, plan: HybridPlan, circuits: GroupCircuits) -> Placed
 
 
 def _busy_time(work: PlacedWork, stretches: Stretches, dark: Floats) -> dict[str, float]:
-    """Return the seconds by category, summed over all devices and pipes, that passes, updates, sending and the dark
-    take."""
+    """Return the seconds by category, summed over all devices and pipes, that passes, updates and sending take, and
+    those of the dark, once for the group; the other categories are 0."""
     amount = work.nodes.amount
     busy = dict.fromkeys(SHARES, 0.0)
     busy["forward"] = float(amount[work.forward].sum())

@@ -54,9 +54,11 @@ class _OneOrMore:
     """Read a single value as a list of one, and document both forms in the JSON Schema."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the validation of the tuple, behind one that makes a single value a list."""
         return no_info_before_validator_function(_as_list, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the JSON Schema of one value, or of an array of at least one."""
         several = handler(schema)
         return {"anyOf": [several["items"], several | {"minItems": 1}]}
 

@@ -82,6 +82,7 @@ def contests(rows: Iterable[Row], what: str) -> list[Contest]:
             entrants.setdefault(tuple(row[name] for name in _QUESTION[what]), []).append(row)
 
     def ranked(rivals: list[Row]) -> Contest:
+        """Return the contest of some rows: those as fast as the fastest first, by name, then the others by time."""
         best = min(row["time_s"] for row in rivals)
         return Contest(tuple(sorted(rivals, key=lambda row: (not _as_fast(row, best) and row["time_s"], entrant(row)))))
 
@@ -233,7 +234,8 @@ def colours_of(names: Sequence[str]) -> dict[str, Any]:
 
 @styled
 def winners_figure(cells: Sequence[Cell], colours: Colours) -> Figure:
-    """Draw cells; rows and columns keep the order in which they first occur."""
+    """Draw the cells as a grid, each in the colour of its winner; rows (downwards) and columns (left to right) keep the
+    order in which they first occur."""
     from matplotlib.patches import Patch, Rectangle
 
     rows = list(dict.fromkeys(cell.row for cell in cells))
@@ -267,7 +269,8 @@ _TICKS = 4
 
 @styled
 def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figure:
-    """Draw a panel for each place; algorithms without an entry in ``colours`` never win and are thin and grey."""
+    """Draw a panel for each place, time (upwards) over bytes (to the right), both logarithmic; algorithms without an
+    entry in ``colours`` never win and are thin and grey."""
     from matplotlib.lines import Line2D
 
     across = min(_ACROSS, len(places))
@@ -288,7 +291,7 @@ def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figu
 
 
 def _draw_panel(axes: Any, contests: Sequence[Contest], colours: Colours) -> None:
-    """Draw time over bytes of one place, a curve for each entrant and the lower bound."""
+    """Draw time over bytes of one place, both logarithmic: a curve for each entrant, and the lower bound dotted."""
     ordered = sorted(contests, key=lambda entry: entry.winner["nbytes"])
     curves: dict[str, list[tuple[float, float]]] = {}
     for contest in ordered:
