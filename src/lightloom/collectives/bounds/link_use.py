@@ -88,7 +88,7 @@ def opposite_uses(ranks: int, hops: int) -> int:
     """Return the fewest link uses with which every rank hears of the one opposite on the ring, within so many hops.
 
     Every rank pays u links in half of the hops, and is led u + S(u) + S(S(u)) + ... links away by that, at most. The
-    number of ranks where half of the hops just walk there, 0 where they do more than that.
+    number of ranks where half of the hops (rounded up) just walk there, 0 where they do more than that.
     """
     from scipy.optimize import brentq
 
@@ -139,6 +139,8 @@ def joint_seconds(
 ) -> float:
     """Return the least X with X ≥ hop + (uses(N, ⌊X/hop⌋) + ``more_uses``) · ``per_link_use``.
 
+    Without delays (``hop`` 0) there is time for N − 1 hops, so that uses are the fewest.
+
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
         per_link_use: seconds that all links together need for one use of one link by everybody's data.
@@ -174,7 +176,8 @@ def _least_seconds(seconds: Callable[[int], float], hop: float, fewest: int, mos
 def slotted_seconds(ranks: int, hop: float, per_link_use: float) -> float:
     """Return :func:`joint_seconds` for C, links carrying in every slot of one hop's length only what there is time for.
 
-    All slots but the last are equally long, so that one price, that of a link in the last slot, decides.
+    All slots but the last are equally long, so that one price, that of a link in the last slot, decides. Never less
+    than :func:`joint_seconds`, and equal to it where the slots before the last one suffice.
     """
     seconds, hops = _joint(ranks, hop, per_link_use, broadcast_uses, 0)
     if hop <= 0 or hops == 1 or seconds >= (hops + 1) * hop or per_link_use <= 0:
@@ -204,7 +207,7 @@ def relayed_seconds(ranks: int, hop: float, per_link_use: float, first_uses: flo
 def _least_in_last_slot(ranks: int, hops: int, capacity: float) -> float:
     """Return the fewest link uses in the last of ``hops`` slots, on average, with ``capacity`` uses in those before.
 
-    0 where those before suffice.
+    0 where those before suffice, or where even the tree that uses them least needs more than there is in them.
     """
     few, many = _cheapest(ranks, hops, 1.0), (float(broadcast_uses(ranks, hops - 1)), 0.0)
     if few[0] > capacity or many[0] <= capacity:
@@ -218,6 +221,7 @@ def _relayed_uses(ranks: int, hops: int, first_uses: float) -> float:
     """Return link uses of a byte after its first hop, at least, within ``hops`` hops; ``first_uses`` are in the first.
 
     Links of first hops are priced no lower than others. Where fewer of these are used at equal prices, more would do.
+    Where tables would be too large, C(N, H) less ``first_uses``.
     """
     if len(_coefficients(hops - 1, ranks - 1)) * len(_coefficients(hops, ranks - 1)) > _LARGEST_TABLE:
         return broadcast_uses(ranks, hops) - first_uses
@@ -236,7 +240,10 @@ _Point = tuple[float, float]
 def _segment(
     ranks: int, hops: int, few: _Point, many: _Point, is_before: Callable[[_Point], bool]
 ) -> tuple[_Point, _Point]:
-    """Return neighbouring corners of the convex frontier of uses between two points, where ``is_before`` changes."""
+    """Return neighbouring corners of the convex frontier of uses between two points, where ``is_before`` changes.
+
+    It holds for the first of the two and not for the second, which uses fewer links in the one level.
+    """
     while True:
         price = (many[0] - few[0]) / (few[1] - many[1])
         corner = _cheapest(ranks, hops, price)
@@ -322,12 +329,17 @@ def _receiving_seconds(collective: Collective, fabric: Fabric) -> float:
 
 
 def _share_seconds(collective: Collective, fabric: Fabric) -> float:
-    """Return the seconds in which a rank receives one rank's share, on all its circuits."""
+    """Return the seconds in which a rank receives one rank's share, on all its circuits at once."""
     return collective.nbytes_per_rank / (fabric.channels * fabric.channel_bandwidth)
 
 
 def _standing_seconds(collective: Collective, fabric: Fabric) -> float:
-    """Return seconds that no schedule on circuits set once beats, set-up and the first conversion left out."""
+    """Return seconds that no schedule on circuits set once beats, set-up and the first conversion left out.
+
+    The larger of the hops to the farthest rank and of carrying: in an all-to-all all blocks on each of their hops; in
+    an all-gather or reduce-scatter, after k hops' delay, the shares of all ranks that lie farther away; else what each
+    rank receives.
+    """
     hop = fabric.neighbour_latency()
     onward = hop + fabric.step_overhead
     at_distance = ranks_by_hops(collective.ranks, fabric.channels)
@@ -346,14 +358,19 @@ def _standing_seconds(collective: Collective, fabric: Fabric) -> float:
 
 
 def hops_needed(demand: Demand, degree: int) -> int:
-    """Return the hops that some part makes over circuits that stand, so many to and from a rank."""
+    """Return the hops that some part makes at least over circuits that stand, ``degree`` to and from each rank.
+
+    They are the fewest within which the rank with most peers may reach them all.
+    """
     return len(ranks_by_hops(demand.peers + 1, degree))
 
 
 def standing_seconds(demand: Demand, fabric: Fabric) -> float:
     """Return seconds over circuits of a switch that are set once: hops to go, and circuits that parts use hop by hop.
 
-    The first set-up and one conversion are left out.
+    The largest of: hops to the peer that lies farthest at best; bytes times hops over all circuits; and, for each
+    number of hops, the bytes of one rank that go farther, after the delay of these hops. The first set-up and one
+    conversion are left out.
     """
     degree, hop = fabric.channels, fabric.neighbour_latency()
     onward = hop + fabric.step_overhead

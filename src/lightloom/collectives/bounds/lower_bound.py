@@ -80,7 +80,9 @@ def lower_bound(
 
     With ``switches_add`` they hold where the switches of domains add what enters them, as schedules of ours do not.
 
-    Its time is in seconds from dark fibres, and its resource the first set-up where that takes longer than all else.
+    Its time is in seconds from dark fibres, and its resource the first set-up where that takes longer than all else. In
+    the paper model circuits are bound by their bytes, one set-up and one conversion alone; a barrier is bound as an
+    all-gather of its size.
     """
     if collective.kind == "barrier":
         # Every rank hears of every other, as in an all-gather of no bytes.
@@ -158,7 +160,11 @@ def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: b
 
 
 def _crossing(collective: Collective, inside: int) -> float:
-    """Return the bytes that must cross a cut with so many ranks inside, one way."""
+    """Return the bytes that must cross a cut with so many ranks inside, one way.
+
+    All bytes of an all-reduce, a broadcast or a reduce; else the shares of the ranks outside (the smallest ones where
+    they differ), in an all-to-all times the ranks inside.
+    """
     if collective.kind == "all-reduce" or collective.kind in ROOTED:
         return collective.nbytes
     outside = collective.nbytes * (collective.ranks - inside) / collective.ranks
@@ -174,7 +180,10 @@ def _crossing(collective: Collective, inside: int) -> float:
 
 
 def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
-    """Return lower bounds in seconds, conversion of the first hop included, with what sets each."""
+    """Return lower bounds of a ring of wavelengths, from standing circuits on: (seconds, what sets it) each.
+
+    The conversion of the first hop is included, the first set-up is not.
+    """
     hop = _hop_seconds(fabric)
     if collective.kind in OF_PARTS:
         return _bounds_of_parts(Demand(collective), fabric)
@@ -204,9 +213,10 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
 
 
 def _relay_bounds(collective: Collective, fabric: Fabric, least: float) -> list[tuple[float, str]]:
-    """Return bounds of all-gathers and reduce-scatters whose circuits stand, each with what sets it.
+    """Return bounds of all-gathers and reduce-scatters whose circuits stand: (seconds, what sets it) each.
 
-    ``least`` is what other bounds prove, in seconds.
+    ``least`` is what other bounds prove, in seconds. The first bound is at most a set-up on the way and a hop; the
+    second is never below ``least`` and the first one, nor raised by prices above two set-ups and a hop.
     """
     ranks, hop, twice = collective.ranks, _hop_seconds(fabric), fabric.setup_time + _hop_seconds(fabric)
     per_use = collective.nbytes / float(fabric.link_bandwidth().sum())
@@ -220,7 +230,12 @@ def _relay_bounds(collective: Collective, fabric: Fabric, least: float) -> list[
 
 
 def _all_to_all_bounds(collective: Collective, fabric: Fabric, hops: int) -> list[tuple[float, str]]:
-    """Return the bounds of all-to-alls whose circuits stand, some of whose blocks make so many hops."""
+    """Return the bounds of an all-to-all on a ring: (seconds, what sets it) each, never more than a set-up and a hop.
+
+    Blocks of ``hops`` hops that cross from one half of the ring to the other in the time left after their hops, always;
+    and, without taps, for more than two hops the standing circuits that first and last hops leave idle, for two hops
+    the ranks that join pairs (three hops' time at most). Circuits set a second time on the way take a set-up and a hop.
+    """
     ranks, hop, twice = collective.ranks, _hop_seconds(fabric), fabric.setup_time + _hop_seconds(fabric)
     seconds = _crossing_seconds(collective, fabric, hops)
     bounds = [(min(seconds, twice), f"blocks of {hops} hops that cross the ring in the time left")]
@@ -235,7 +250,11 @@ def _all_to_all_bounds(collective: Collective, fabric: Fabric, hops: int) -> lis
 
 
 def _bounds_of_parts(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
-    """Return the bounds of collectives whose parts go from rank to rank."""
+    """Return the bounds of collectives whose parts go from rank to rank: (seconds, what sets it) each.
+
+    The links that parts pass at least; hops on standing circuits, or a set-up and a hop if that is less; and, where
+    reach is limited, the hops of the part that passes most links.
+    """
     hop = _hop_seconds(fabric)
     hops = hops_needed(demand, _circuit_ends(fabric) * fabric.taps)
     bounds = [
@@ -249,7 +268,7 @@ def _bounds_of_parts(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
 
 
 def _circuit_ends(fabric: Fabric) -> int:
-    """Return how many circuits can begin, or end, at one rank."""
+    """Return how many circuits can begin, or end, at one rank: its channels both ways, or its transmitters if fewer."""
     ends = 2 * fabric.channels
     return ends if fabric.transmitters is None else min(ends, fabric.transmitters)
 
@@ -265,7 +284,12 @@ def _tapped(collective: Collective, fabric: Fabric) -> bool:
 
 
 def _link_and_hop_seconds(collective: Collective, fabric: Fabric) -> float:
-    """Return the seconds in which links can carry what data that makes so few hops must use of them."""
+    """Return the least X such that one hop and all link uses of data that makes ⌊X / hop⌋ hops take no more than X.
+
+    That is :func:`slotted_seconds`, of an all-reduce :func:`joint_seconds`, where fewer hops need more uses. Of an
+    all-to-all, and of an all-gather or broadcast whose light is tapped, the uses do not depend on the hops: one hop,
+    and then the seconds of the uses.
+    """
     ranks, kind, hop = collective.ranks, collective.kind, _hop_seconds(fabric)
     per_use = collective.nbytes / float(fabric.link_bandwidth().sum())
     if kind == "all-to-all":

@@ -90,7 +90,10 @@ def rank_seconds(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
 
 
 def _arc_seconds(demand: Demand, fabric: Fabric) -> tuple[float, str]:
-    """Return seconds in which links into, or out of, the worst arc of a ring carry what must pass, and its name."""
+    """Return seconds in which links into, or out of, the worst arc of a ring carry what must pass, and its name.
+
+    Arcs are all runs of neighbouring ranks, but the whole ring; those whose links have all failed count as 0 seconds.
+    """
     ranks = demand.ranks
     bytes_of = np.zeros((ranks, ranks))
     np.add.at(bytes_of, (demand.source, demand.destination), demand.nbytes)
@@ -118,7 +121,7 @@ def _arc_seconds(demand: Demand, fabric: Fabric) -> tuple[float, str]:
 def distance_seconds(demand: Demand, fabric: Fabric) -> tuple[float, int]:
     """Return seconds in which the farthest part can arrive on a ring, and the links that some part passes at least.
 
-    Each part takes the shorter way for each of them.
+    Each part takes the shorter way around for each of the two; each figure is the largest over the parts.
     """
     links = np.full(len(demand.source), fabric.ranks)
     seconds = np.full(len(demand.source), np.inf)

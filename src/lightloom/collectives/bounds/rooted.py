@@ -224,7 +224,10 @@ class RootedPrices(NamedTuple):
 
 
 def capacities(hops: float) -> Floats:
-    """Return parts of a hop's time in which data may be sent to arrive within so many hops' time: [slot]."""
+    """Return parts of a hop's time in which data may be sent to arrive within so many hops' time: [slot].
+
+    1 in each of the whole hops but one, and last the part of a hop that is left, if any.
+    """
     slots = int(hops)
     last = hops - slots
     return np.append(np.ones(slots - 1), last) if last > _ROUNDING else np.ones(slots - 1)

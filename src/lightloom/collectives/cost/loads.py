@@ -526,7 +526,15 @@ def _interval_loads(loads: Sequence[_StepChunks], interval: int, bandwidth: Floa
 
 
 def _seconds_of_runs(loads: Floats, delays: Floats, bandwidth: Floats) -> tuple[Floats, Floats]:
-    """Return the seconds a byte and the latency of every run of places, of one residue: [first, last] each."""
+    """Return the seconds for each byte of a chunk and the latency of every run of places, [first, last] each.
+
+    They are those of one residue. The busiest link's over all loads of the run, and the longest delay in it; 0 where
+    ``last`` is before ``first``.
+
+    Args:
+        loads: chunks: [place, link].
+        delays: seconds: [place].
+    """
     places = len(delays)
     seconds, latency = np.zeros((2, places, places))
     used = np.flatnonzero(loads.any(axis=0))

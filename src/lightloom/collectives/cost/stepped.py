@@ -194,7 +194,9 @@ def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", code
 
 
 def fastest(schedules: Iterable[Schedule], fabric: Fabric, enough: float = 0.0) -> tuple[Schedule, float]:
-    """Return the fastest of some schedules, and its seconds; none is made any more once these are few enough.
+    """Return the fastest of some schedules, the first of equal ones, and its seconds.
+
+    No more schedules are taken once one takes at most ``enough`` seconds.
 
     Raises:
         UnsupportedError: no schedules are given.

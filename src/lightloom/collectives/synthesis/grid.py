@@ -138,7 +138,10 @@ def over_trees(collective: Collective, grid: Fabric, shape: Grid) -> Schedule:
 
 
 def _chunks(collective: Collective, grid: Fabric, shape: Grid) -> int:
-    """Return the best number of chunks, a power of two: more fill links better and pay the latency of more rounds."""
+    """Return the number of chunks, a power of two, with the least estimated time.
+
+    More fill links better and pay the latency of more rounds; no more than rows, or trees of this depth, allow.
+    """
     rows, columns, wraps = shape
     links = rows * (columns - 1) + columns * (rows - 1)
     if wraps:

@@ -71,7 +71,7 @@ class Arc(NamedTuple):
         return [k * self.spacing + offset for k in range(self.taps) for offset in (*middle, self.spacing)]
 
     def level(self, ranks: int) -> Level:
-        """Return chords from hub to hub that take the room of these."""
+        """Return chords from hub to hub as long as these lightpaths, rounded up to whole hubs, and as wide."""
         return Level(self.hubs, -(-self.links * self.hubs // ranks), self.width)
 
 
@@ -405,7 +405,7 @@ class MulticastSearch:
             self._best = min(self._best, (seconds, design), key=itemgetter(0))
 
     def _cost(self, design: MulticastDesign) -> int:
-        """Return the number of receptions that a design schedules."""
+        """Return the number of receptions that a design schedules: period of its trees · ranks · pieces."""
         return design.period(self._ranks) * self._ranks * design.pieces
 
     def _fits(self, design: MulticastDesign) -> bool:
@@ -431,7 +431,7 @@ class MulticastSearch:
             self._try(design)
 
     def _step(self, design: MulticastDesign, rng: np.random.Generator) -> MulticastDesign | None:
-        """Return a design near this one; None where the step leads nowhere."""
+        """Return a design that differs in one random choice; None where it is not sound, or does not fit at width 1."""
         arcs, kind = list(design.arcs), int(rng.integers(0, 10))
         at = int(rng.integers(0, len(arcs)))
         if kind == 0:

@@ -266,7 +266,11 @@ _NEAR = 1.002
 
 
 def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the fastest schedule found, not yet verified."""
+    """Return the fastest schedule found on a circuit switch, not yet verified; none is tried any more near the bound.
+
+    All-gathers, reduce-scatters and all-reduces run over circulants, lifts and a Kautz graph, all-to-alls over the last
+    two or over circuits that change.
+    """
     # A size of nothing has the circuits of a byte, so that what follows is sent later.
     nbytes, collective = collective.nbytes, replace(collective, nbytes=max(collective.nbytes, float(fabric.ranks)))
     enough = fabric.setup_time + _NEAR * (degree_seconds(collective, fabric) - fabric.setup_time)
@@ -275,7 +279,10 @@ def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules over circulants, their lifts and a Kautz graph, or of an all-to-all."""
+    """Yield schedules over circulants, their lifts and a Kautz graph, or those of an all-to-all.
+
+    Each comes in ever more pieces; where each rank has one circuit, over circulants only.
+    """
     if collective.kind == "all-to-all":
         yield from _exchange_candidates(collective, fabric)
         return

@@ -186,7 +186,9 @@ _STRAIGHT_ROWS = 1 << 20
 def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Yield queued schedules on standing circuits, not yet verified; the three kinds share designs of all-gathers.
 
-    Cached designs are used where there are any.
+    The design of levels, unless a circulant is faster; of an all-reduce it comes in any case, and one whose sums are
+    completed at hubs if that is faster; then the circulant, if it is faster than levels. Cached designs are used where
+    there are any.
     """
     task, most = RingTask.of(fabric, max(collective.nbytes_per_rank, 1.0)), effort(fabric.ranks)
     bound, hop = task.bound, fabric.step_overhead + fabric.neighbour_latency()
@@ -220,7 +222,11 @@ def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def in_few_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules for few ranks that share many wavelengths: circuits for all pairs at once, and sums by groups."""
+    """Yield schedules for few ranks that share many wavelengths: circuits for all pairs at once, and sums by groups.
+
+    Yields nothing where light does not reach the farthest rank; circuits for all pairs only where wavelengths suffice,
+    sums by groups only for all-reduces among at most 64 ranks.
+    """
     if fabric.reach is not None and fabric.reach < fabric.diameter():
         return
     if ring_all_to_all_wavelengths(fabric.ranks) <= fabric.usable_channels:

@@ -328,7 +328,10 @@ def _shapes(nbytes: float, fabric: Fabric) -> Iterator[Shape]:
 
 
 def _loads(most: int) -> list[int]:
-    """Return all numbers of lightpaths over a link, up to ``most``, that differ in the wavelengths each one gets."""
+    """Return numbers of lightpaths over a link that differ in the wavelengths, of ``most``, that each one gets.
+
+    Of several that get as many, the largest number, ascending.
+    """
     return [load for load in range(1, most + 1) if load == most or most // load > most // (load + 1)]
 
 

@@ -295,7 +295,7 @@ class RingSearch:
         return longest <= self._task.farthest and self._cost(design) <= _LARGEST_TABLE
 
     def _cost(self, design: Design) -> int:
-        """Return the number of transfers that a design schedules."""
+        """Return the number of transfers that a design schedules: ranks after which it repeats · ranks · pieces."""
         return repetition(self._ranks, design.chords) * self._ranks * design.pieces
 
     def _pieces(self, design: Design) -> int:
@@ -335,7 +335,10 @@ class RingSearch:
                 self._try(design)
 
     def _step(self, design: Design, rng: np.random.Generator) -> Design | None:
-        """Return a design near this one; None where the step leads nowhere."""
+        """Return a design that differs from this one in one random choice; None where there are no chords to change.
+
+        A tenth of the steps leads to new levels between the same hubs instead.
+        """
         kind = int(rng.integers(0, 10))
         chords = list(design.chords)
         if kind == 9:
@@ -364,7 +367,11 @@ class RingSearch:
         return replace(design, chords=tuple(chords), longest=cut)
 
     def _changed(self, kind: int, level: Level, rng: np.random.Generator) -> list[Level]:
-        """Return chords that replace these after a step of a kind: narrower, longer, none, or between other hubs."""
+        """Return what replaces these chords after a step of a kind: one level, or none for kind 8.
+
+        Kinds 0 and 6 change the width by one, kind 1 the hubs that chords pass by one, either way; any other puts
+        chords of about the same length between another number of hubs.
+        """
         if kind in (0, 6):
             return [level._replace(width=max(1, level.width + int(rng.choice((-1, 1)))))]
         if kind == 1:
@@ -384,17 +391,20 @@ class RingSearch:
         return (*(_of_length(hubs, length, self._ranks, rng) for length in lower), top)
 
     def _level(self, rng: np.random.Generator) -> Level:
-        """Return random chords of any length between random hubs."""
+        """Return chords of one random length between a random number of hubs, 1 or 2 wavelengths wide.
+
+        The number of hubs is one worth trying; chords pass 1 hub to a quarter of them, few more often (log-uniform).
+        """
         hubs = int(rng.choice(hub_counts(self._ranks)))
         return Level(hubs, round(max(1, hubs // 4) ** rng.random()), int(rng.integers(1, 3)))
 
 
 def _of_length(hubs: int, length: float, ranks: int, rng: np.random.Generator) -> Level:
-    """Return chords of about this length between so many hubs, of random width."""
+    """Return chords of about this length, in ranks, between so many hubs; their width is random, small more often."""
     return Level(hubs, max(1, round(length * hubs / ranks)), 1 + int(rng.exponential(2.0)))
 
 
 def _beside(level: Level, rng: np.random.Generator) -> Level:
-    """Return chords between the same hubs, some times shorter or longer, of random width."""
+    """Return chords between the same hubs, 2 to 4 times shorter or 2 to 3 times longer, at most one wider."""
     skip = max(1, round(level.skip * float(rng.choice((0.25, 1 / 3, 0.5, 2.0, 3.0)))))
     return level._replace(skip=skip, width=int(rng.integers(1, level.width + 2)))
