@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, Any]) -> Path:
-    """Write one self-contained HTML page for all studies.
+    """Write one self-contained HTML page for all studies, and return its path.
 
     Raises:
         ConfigError: the place cannot be written to.
@@ -63,7 +63,7 @@ def canvas(
     sharey: bool = False,
     grid: Literal["both", "y"] = "y",
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure and its panels, row by row, with a light grid."""
+    """Return a figure and its panels, row by row, with a light grid along both axes or across y only."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size or ((10, 4.4) if columns > 1 else (7, 4.2)), dpi=120, layout="constrained")
@@ -81,7 +81,8 @@ def stacked_bars(
     parts: Sequence[tuple[str, Sequence[float], str]],
     width: float = 0.8,
 ) -> list[BarContainer]:
-    """Draw a bar at each place out of parts, the lowest first: label, heights at all places, colour."""
+    """Draw a bar at each place out of parts, the lowest first, each of a label, heights at all places, and a colour;
+    return the drawn bars of each part."""
     bottom, drawn = [0.0] * len(places), []
     for label, heights, colour in parts:
         drawn.append(axes.bar(places, heights, width, bottom=bottom, color=colour, label=label))

@@ -153,13 +153,15 @@ class Paper:
         return Claim(id=f"{self.name}.{name}", ours=ours, **printed)
 
     def figure(self, draw: Callable[[], Figure], **values: str) -> StudyFigure:
-        """Return a figure with its title and caption; ``values`` fill the fields of the caption."""
+        """Return a figure with its title and caption, found by the name of the function that draws; ``values`` fill the
+        fields of the caption."""
         function = draw.func if isinstance(draw, partial) else draw
         legend = self.figures[function.__name__]
         return StudyFigure(title=legend.title, caption=legend.caption.format(**values), draw=draw)
 
     def study(self, claims: tuple[Claim, ...], figures: tuple[StudyFigure, ...], **values: Any) -> Study:
-        """Return the study; ``values`` and the commands fill the fields of the assumptions."""
+        """Return the study; ``values`` and, as ``commands``, the commands that made the measurements fill the fields of
+        the assumptions."""
         commands = "; ".join(f"{name}: {command}" for name, command in self.commands.items())
         assumptions = tuple(text.format(commands=commands, **values) for text in self.assumptions)
         return Study(name=self.name, paper=self.title, claims=claims, figures=figures, assumptions=assumptions)
@@ -181,7 +183,8 @@ class Entry:
         return int(import_module(f"lightloom.papers.{self.name}.runs").job_count())
 
     def measure(self, work: Path, data: Path | None, advance: Callable[[int], None]) -> None:
-        """Run the jobs without results in ``work``; ``advance`` is called with the number of finished jobs."""
+        """Run the jobs without results in ``work``; ``advance`` is called with the number of jobs finished since its
+        last call."""
         import_module(f"lightloom.papers.{self.name}.runs").measure(work, data, advance)
 
     def __call__(self, work: Path | None = None) -> Study:
@@ -204,12 +207,12 @@ STUDIES: Mapping[str, Entry] = MappingProxyType({name: Entry(name, measures) for
 
 
 def names() -> list[str]:
-    """Return the names of all studies."""
+    """Return the names of all studies, sorted."""
     return sorted(STUDIES)
 
 
 def find(name: str) -> Entry:
-    """Return the study of that name.
+    """Return the entry of the study of that name.
 
     Raises:
         UnknownNameError: the study does not exist; the message lists all.
@@ -220,7 +223,8 @@ def find(name: str) -> Entry:
 
 
 def rounded(value: Any) -> Any:
-    """Round all floats to six digits; what is not finite, such as the loss of a run that diverged, becomes None."""
+    """Return a JSON value with all floats rounded to six significant digits; what is not finite, such as the loss of a
+    run that diverged, becomes None."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -245,13 +249,14 @@ class Pairs(NamedTuple):
     seeds: int
 
     def text(self, digits: int) -> str:
-        """Mean ± half width."""
+        """Return the signed mean ± half width to so many decimals, and the number of seeds."""
         spread = f" ± {self.half:.{digits}f} (95 %)" if self.seeds > 1 else ""
         return f"{self.mean:+.{digits}f}{spread}, {self.seeds} {'seeds' if self.seeds > 1 else 'seed'} in pairs"
 
 
 def differences(runs: Record, name: str, key: str, scale: float = 1.0) -> list[float]:
-    """Return (run − baseline) of the last entry of ``key``, for the seeds that both have."""
+    """Return ``scale`` times (run − baseline) of the last entry of ``key``, in the order of runs, for the seeds that
+    both have."""
     first = {run["recipe"]["seed"]: run[key][-1] for run in runs.get(BASE, ())}
     return [
         scale * (run[key][-1] - first[run["recipe"]["seed"]])

@@ -57,7 +57,7 @@ class ChipLink(NamedTuple):
 
 
 def link_of(chip: DaDianNao, name: str) -> ChipLink:
-    """One of the chip's kinds of links.
+    """Return one of the chip's kinds of links, by name.
 
     Raises:
         UnknownNameError: the chip has no such links.
@@ -67,7 +67,7 @@ def link_of(chip: DaDianNao, name: str) -> ChipLink:
 
 
 def chips_needed(network: Network, batch: int, chip: DaDianNao) -> int:
-    """Chips whose eDRAM holds all neurons and synapses.
+    """Return the least number of chips whose eDRAM holds all neurons of the batch and all synapses.
 
     Raises:
         ConfigError: the batch is below one.
@@ -78,7 +78,7 @@ def chips_needed(network: Network, batch: int, chip: DaDianNao) -> int:
 
 
 def check_rack(network: Network, batch: int, chip: DaDianNao, rack: Rack | None = None) -> int:
-    """Chips needed, if one rack holds them.
+    """Return the number of chips needed, if one rack holds them.
 
     Raises:
         UnsupportedError: it does not; names the blades, and the racks, batch or eDRAM that would do.
@@ -97,32 +97,35 @@ def check_rack(network: Network, batch: int, chip: DaDianNao, rack: Rack | None 
 
 
 def mesh_hops(chips: int) -> float:
-    """2 (√p − 1), Eq. 3: along a row, then along a column. The root is real: p need not be a square."""
+    """Return 2 (√p − 1) latencies, Eq. 3: along a row, then along a column; the root is real, as p need not be a
+    square."""
     return 2 * (sqrt(chips) - 1)
 
 
 def literal_hops(chips: int) -> float:
-    """2 (p − 1), Eq. 3 as its text reads where the radical sign is lost."""
+    """Return 2 (p − 1) latencies, Eq. 3 as its text reads where the radical sign is lost."""
     return 2 * (chips - 1)
 
 
 def ring_hops(chips: int) -> float:
-    """p − 1: the chips in one ring."""
+    """Return p − 1 latencies: the chips in one ring."""
     return chips - 1
 
 
 def tree_hops(chips: int) -> float:
-    """ceil(log2 p): as few latencies as a broadcast can take when any two chips are neighbours; needs a switch."""
+    """Return ceil(log2 p): as few latencies as a broadcast can take if any two chips are neighbours; needs a switch."""
     return ceil(log2(chips))
 
 
 def broadcast_time(share: float, chips: int, link: ChipLink, hops: Hops = mesh_hops) -> float:
-    """Eq. 3, seconds of an all-to-all broadcast of ``share`` bytes of each chip: hops · latency + share (p − 1)/BW."""
+    """Return Eq. 3, seconds of an all-to-all broadcast of ``share`` bytes of each chip: hops · latency + share (p −
+    1)/BW."""
     return hops(chips) * link.latency + share * (chips - 1) / link.bandwidth
 
 
 def broadcast_bytes(network: Network, batch: int, strategy: Strategy) -> float:
-    """Bytes that every chip holds after the broadcasts of one pass: all synapses, or all inputs of weighted layers."""
+    """Return bytes that every chip holds after the broadcasts of one pass: all synapses (data parallelism), or the
+    batch's inputs of weighted layers (model parallelism)."""
     return network.synapses if strategy == "data" else network.inputs * batch
 
 
@@ -136,7 +139,7 @@ def communication_time(
 
 
 def computation_time(network: Network, batch: int, chips: int, chip: DaDianNao) -> float:
-    """Eq. 1, seconds of one pass over the batch, spread evenly: a multiply-accumulate is a product and a sum."""
+    """Return Eq. 1, seconds of one pass over the batch, spread evenly: a multiply-accumulate is a product and a sum."""
     share = network.products * batch / chips
     return chip.computation_time(share, share)
 
@@ -155,12 +158,13 @@ class Step:
 
     @property
     def time(self) -> float:
-        """Seconds; computation and communication do not overlap (section 2.2)."""
+        """Seconds of the step; computation and communication do not overlap (section 2.2)."""
         return self.computation + self.communication
 
     @property
     def energy(self) -> float | None:
-        """Joules: chips at their peak while they compute, PHYs at theirs while they send (section 4.2)."""
+        """Joules of all chips: at their peak while they compute, PHYs at theirs while they send (section 4.2); None
+        where the PHYs' power is unknown."""
         if self.link.phy_power is None:
             return None
         sending = self.chip.phys * self.link.phy_power * self.communication
@@ -168,7 +172,7 @@ class Step:
 
     @property
     def edp(self) -> float | None:
-        """Energy-delay product, joule seconds."""
+        """Energy-delay product in joule seconds; None where the energy is."""
         return None if (energy := self.energy) is None else energy * self.time
 
 
@@ -216,7 +220,7 @@ def chip() -> DaDianNao:
 
 
 def links(bandwidths: Bandwidths) -> dict[str, ChipLink]:
-    """Return the three kinds of links, with the latencies and PHY powers of Table 1."""
+    """Return the three kinds of links by name, with these bandwidths and the latencies and PHY powers of Table 1."""
     named = zip(LINKS, bandwidths, strict=True)
     return {name: link_of(chip(), name)._replace(bandwidth=bandwidth) for name, bandwidth in named}
 
@@ -235,7 +239,10 @@ def run(
     parallel: Strategy | None = None,
     hops: Hops = mesh_hops,
 ) -> Step:
-    """Return the result of one case on one kind of link."""
+    """Return the result of one case on one kind of link.
+
+    ``parallel`` replaces the strategy of section 5; eDRAM reads of synapses (β) count as computation.
+    """
     chosen = parallel or strategy(network.name, batch)
     p = chips_needed(network, batch, chip())
     held = network.synapses if chosen == "data" else network.synapses / p
@@ -279,7 +286,8 @@ Savings = Mapping[tuple[str, str], Figures]
 
 
 def headlines(percentages: Savings) -> dict[str, float]:
-    """Return the ten percentages, by the names of :data:`~lightloom.papers.dadiannao.paper.HEADLINE`."""
+    """Return the ten percentages by the names of :data:`~lightloom.papers.dadiannao.paper.HEADLINE`: the best of all
+    cases, or the mean over all or over those of batch 256."""
     figures = {}
     for what in HEADLINE:
         quantity, kind, speed = what.split("_")
@@ -322,7 +330,7 @@ def misfit(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = me
 
 
 def two_constants(bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops) -> Constants:
-    """Return the R and β ≥ 0 of the smallest misfit."""
+    """Return the constants with the R and β ≥ 0 of the smallest misfit."""
     from scipy.optimize import minimize
 
     optimum = minimize(
@@ -336,7 +344,7 @@ def two_constants(bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops) -> Con
 
 
 def one_constant(bandwidths: Bandwidths = MIXED) -> Constants:
-    """Return the R of the smallest misfit with β = 0."""
+    """Return the constants with the R of the smallest misfit at β = 0."""
     from scipy.optimize import minimize_scalar
 
     optimum = minimize_scalar(
@@ -346,10 +354,12 @@ def one_constant(bandwidths: Bandwidths = MIXED) -> Constants:
 
 
 def calibrated(what: str, bandwidths: Bandwidths = MIXED) -> Constants:
-    """Return the R that reproduces one headline with β = 0; the other nine are then predictions."""
+    """Return the constants whose R, from 1 to 40, reproduces one headline with β = 0; the other nine are then
+    predictions."""
     from scipy.optimize import brentq
 
     def error(passes: float) -> float:
+        """Return the headline's points that R = ``passes`` gives more than the paper."""
         return headlines(savings(Constants(passes=passes), bandwidths))[what] - HEADLINE[what]
 
     return Constants(passes=float(brentq(error, 1, 40, xtol=1e-3)))
@@ -362,7 +372,7 @@ _SQUARE, _OBLONG, _LARGE = 64, 35, 904
 
 
 def mesh_broadcast(fabric: Mesh, share: float, *, both_axes: bool = False) -> Schedule:
-    """The verified all-gather of ``share`` bytes of every chip.
+    """Return the verified schedule of an all-gather of ``share`` bytes of every chip.
 
     Raises:
         UnsupportedError: both axes at once on a mesh that is not square.
@@ -392,6 +402,7 @@ def equation_3_claims() -> tuple[Claim, ...]:
 
 
 def _equation_3_row(what: str, paper: float, ours: float, **values: object) -> Claim:
+    """Return a row of Eq. 3 beside a built schedule, from seconds, in microseconds."""
     return PAPER.claim(f"example.equation_3_{what}", round(ours * 1e6, 4), paper=round(paper * 1e6, 4), **values)
 
 

@@ -39,7 +39,7 @@ class Network:
 
 
 def network_of(graph: ComputeGraph) -> Network:
-    """Count a graph as Table 2 does (:mod:`lightloom.models.graph`)."""
+    """Return the counts of a graph for one sample, as Table 2 counts (:mod:`lightloom.models.graph`)."""
     sample = graph.with_batch(1)
     sizes = {operator.name: operator.activation_bytes for operator in sample.operators}
     weighted = [operator for operator in sample.operators if operator.kind in ("conv", "linear")]
@@ -78,7 +78,7 @@ VARIANT = {"grid35.2": 0, "grid17.1": 0, "grid17.2": 0, "grid17.3": 0, "grid17.4
 
 @cache
 def graph_of(name: str) -> ComputeGraph:
-    """The graph of one sample.
+    """Return the graph of one sample of the zoo's variant.
 
     Raises:
         WorkloadError: PyTorch is missing, and the graph is not cached.
@@ -94,7 +94,7 @@ def stored() -> Mapping[str, Network]:
 
 
 def trace_counts(name: str) -> Network:
-    """Count the zoo's graph, as in Table 2.
+    """Return the counts of the zoo's graph, as in Table 2.
 
     The input counts as a layer, but not in ResNets, whose printed numbers need one layer less.
     """
@@ -103,12 +103,14 @@ def trace_counts(name: str) -> Network:
 
 
 def trace_variant() -> Network:
-    """Count Inception-v3 with its blocks repeated or left out as :data:`VARIANT` says; shapes fit, as all are equal."""
+    """Return the counts of Inception-v3 with its blocks repeated or left out as :data:`VARIANT` says; shapes fit, as
+    all are equal."""
     graph = graph_of("Inception-v3")
     whole = network_of(graph)
     parts = {block: network_of(_block_alone(graph, block)) for block in VARIANT}
 
     def total(field: str) -> float:
+        """Return a count of the whole graph, with each repeated block added and each omitted block taken away."""
         change = sum((times - 1) * getattr(parts[block], field) for block, times in VARIANT.items())
         return float(getattr(whole, field) + change)
 
@@ -118,7 +120,7 @@ def trace_variant() -> Network:
 
 
 def _block_alone(graph: ComputeGraph, block: str) -> ComputeGraph:
-    """The block alone; what it reads from outside becomes an operator that counts as nothing."""
+    """Return the graph of the block alone; what it reads from outside becomes an operator that counts as nothing."""
     inside = tuple(each for each in graph.operators if f"{each.name}.".startswith(f"{block}."))
     names = {each.name for each in inside}
     outside = {source for each in inside for source in each.inputs} - names
@@ -130,8 +132,8 @@ def _block_alone(graph: ComputeGraph, block: str) -> ComputeGraph:
 
 @cache
 def printed() -> Mapping[str, Network]:
-    """The nine networks with layers, synapses and neurons as printed; only multiply-accumulates (and AlexNet's inputs)
-    are counted, Inception-v3's in the variant whose sizes are printed."""
+    """Return the nine networks by name with layers, synapses and neurons as printed; only multiply-accumulates (and
+    AlexNet's inputs) are counted, Inception-v3's in the variant whose sizes are printed."""
     networks = {}
     for name, row in TABLE_2.items():
         ours = stored()[INCEPTION_VARIANT if name == "Inception-v3" else name]

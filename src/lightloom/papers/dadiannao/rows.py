@@ -60,7 +60,7 @@ _TABLE_1 = "6.4, 25 and 100 GB/s, Table 1"
 
 
 def largest_ratio(bandwidths: Bandwidths) -> float:
-    """How much more time 400-O can save than 100-O under Eqs. 1 to 3, whatever the compute model.
+    """Return the most that time saved by 400-O can be over that by 100-O under Eqs. 1 to 3, whatever the compute model.
 
     A step's time is convex and rising in 1/BW: C + latency + D/BW, or per layer the larger of computation and that. A
     chord over a longer range is therefore no steeper than one that ends at the same slow link, so that
@@ -71,17 +71,18 @@ def largest_ratio(bandwidths: Bandwidths) -> float:
 
 
 def _headline_row(template: str, what: str, ours: dict[str, float], **values: Any) -> Claim:
-    """Return the row of one headline, where ``ours`` are all ten."""
+    """Return the row of the headline ``what``, where ``ours`` are all ten by name."""
     return PAPER.claim(f"headline.{template}", round(ours[what], 2), paper=HEADLINE[what], what=what, **values)
 
 
 def _averages(suffix: str, ours: dict[str, float], template: str = "{what}{suffix}", **values: Any) -> list[Claim]:
+    """Return the two rows of mean time saved, at 100 and 400 Gb/s, out of the ten headlines ``ours``."""
     values |= {"suffix": suffix}
     return [_headline_row(template, f"time_average_{speed}", ours, speed=speed, **values) for speed in ("100", "400")]
 
 
 def _winners() -> Iterator[Claim]:
-    """Yield the ten headlines with fitted constants, and the networks of the best values."""
+    """Yield the ten headlines with two fitted constants and with one, and the networks of the best values by speed."""
     for suffix, constants in (("", FITTED), ("_one_constant", ONE_FITTED)):
         why = f"fitted: R = {constants.passes:g}, β = {constants.synapse:g}; {_HEADLINE_UNITS}"
         ours = headlines(savings(constants))
@@ -97,6 +98,8 @@ def _winners() -> Iterator[Claim]:
 
 
 def _impossible() -> Iterator[Claim]:
+    """Yield rows on headlines that contradict each other: 400 over 100 Gb/s beside the largest possible ratio, and the
+    least that the best at 100 Gb/s must be."""
     bound, mixed = largest_ratio(BOTH_DIRECTIONS), largest_ratio(MIXED)
     for what, suffix in (("time_average", ""), ("time_batch256", "_batch256")):
         paper = round(HEADLINE[f"{what}_400"] / HEADLINE[f"{what}_100"], 3)
@@ -107,6 +110,8 @@ def _impossible() -> Iterator[Claim]:
 
 
 def _consistent() -> Iterator[Claim]:
+    """Yield the mean time saved with the fitted computation where all links have one kind of bandwidth, of one
+    direction or of both."""
     why = "the fitted computation, with one kind of bandwidth for all links: {}. The paper would understate optics"
     for suffix, bandwidths, rates in (
         ("_one_direction", ONE_DIRECTION, "3.2, 12.5 and 50 GB/s"),
@@ -116,6 +121,8 @@ def _consistent() -> Iterator[Claim]:
 
 
 def _unfitted() -> Iterator[Claim]:
+    """Yield the mean time saved with arithmetic at the peak rate, by bandwidths, and with the fitted constants on sizes
+    counted from the graphs."""
     for suffix, bandwidths, rates in (
         ("_peak_mixed", MIXED, _HEADLINE_UNITS),
         ("_peak_table1", BOTH_DIRECTIONS, _TABLE_1),
@@ -157,6 +164,7 @@ def _figure_2() -> Iterator[Claim]:
 
 
 def _chips_of_cases() -> Iterator[Claim]:
+    """Yield a row for each network: the chips needed at each batch size, separated by slashes."""
     for name, network in printed().items():
         ours, from_graph = (
             "/".join(str(chips_needed(each, batch, chip())) for batch in BATCHES)
@@ -167,7 +175,7 @@ def _chips_of_cases() -> Iterator[Claim]:
 
 
 def worse(changes: Savings) -> list[str]:
-    """Return the cases whose EDP rises, as text."""
+    """Return the cases whose EDP rises, each as text "network, batch, speed"."""
     return [
         f"{name}, batch {batch}, {speed} Gb/s"
         for (quantity, speed), figures in changes.items()
@@ -177,6 +185,8 @@ def worse(changes: Savings) -> list[str]:
 
 
 def _with_batch(changes: Savings) -> Iterator[Claim]:
+    """Yield a row for each speed: whether mean time saved falls ever less from batch to batch, over all networks but
+    AlexNet."""
     for speed in ("100", "400"):
         data_parallel = {case: value for case, value in changes["time", speed].items() if case[0] != "AlexNet"}
         means = [mean(data_parallel, batch) for batch in BATCHES]
@@ -187,6 +197,7 @@ def _with_batch(changes: Savings) -> Iterator[Claim]:
 
 
 def _every_network(changes: Savings) -> Claim:
+    """Return the row of how many networks gain time at 400 Gb/s, by the mean over the batch sizes."""
     by_network = {name: fmean(changes["time", "400"][name, batch] for batch in BATCHES) for name in printed()}
     gaining = f"all {sum(value > 0 for value in by_network.values())}"
     text = ", ".join(f"{name} {value:.0f}" for name, value in by_network.items())
@@ -194,6 +205,9 @@ def _every_network(changes: Savings) -> Claim:
 
 
 def _best_strategies() -> Iterator[Claim]:
+    """Yield the strategy that broadcasts fewer bytes: for AlexNet by batch, and how many of the others prefer data
+    parallelism."""
+
     def sent(name: str, batch: int) -> tuple[float, float]:
         """Return the bytes that a pass broadcasts under data and under model parallelism."""
         network = printed()[name]
@@ -218,7 +232,7 @@ _MEBI, _KIBI = 2.0**20, 2.0**10
 
 
 def chip_in_units_of_table_1() -> dict[str, float]:
-    """Return our chip in the units of Table 1."""
+    """Return our chip's values by the names and in the units of Table 1."""
     c = chip()
     values = {
         "frequency": c.frequency / 1e6,
@@ -242,6 +256,8 @@ def chip_in_units_of_table_1() -> dict[str, float]:
 
 
 def _chip_of_table_1() -> Iterator[Claim]:
+    """Yield a row for each value of Table 1, and the bandwidths of both directions that follow from the links' bit
+    rates."""
     rates = {"products": chip().product_rate / 1e9, "sums": chip().sum_rate / 1e9}
     values = chip_in_units_of_table_1()
     for what, (paper, unit) in TABLE_1.items():
@@ -252,6 +268,7 @@ def _chip_of_table_1() -> Iterator[Claim]:
 
 
 def _decoder_latency() -> Iterator[Claim]:
+    """Yield the nanoseconds that the error correction's decoder takes, and the latency of 400 Gb/s links with it."""
     (length, data), latency = CODE, DECODER_CYCLES / chip().frequency * 1e9
     solver, block_time = length - data, data * SYMBOL_BITS / 8 / 50e9 * 1e9
     cycles = {"decoder": DECODER_CYCLES, "solver": solver, "rest": DECODER_CYCLES - solver}
@@ -261,6 +278,7 @@ def _decoder_latency() -> Iterator[Claim]:
 
 
 def _floorplan() -> Claim:
+    """Return the row of the most chips that fit a package, found by raising the side until it is refused."""
     package = Package()
     millimetres = {name: getattr(package, name) * 1e3 for name in ("pitch", "gap", "link_width")}
     waveguides = 2 * package.waveguides
@@ -272,6 +290,7 @@ def _floorplan() -> Claim:
 
 
 def _rack() -> Iterator[Claim]:
+    """Yield the chips of a rack, and those that the largest case, ResNet152 at batch 256, needs."""
     network = printed()["ResNet152"]
     try:
         check_rack(network, 256, chip())
@@ -291,7 +310,8 @@ _LAST_TENSOR = 7 * 7 * 2048 * 4 * NEURON_BATCH / MIB
 
 
 def sizes(counts: Network) -> Row:
-    """Return counts in the units of Table 2."""
+    """Return counts in the units of Table 2: layers, MiB of synapses, MiB of neurons of a batch, and the quotient of
+    the two."""
     synapse = counts.synapses / MIB
     neuron = counts.neurons * NEURON_BATCH / MIB
     layers = counts.layers, counts.convolutions, counts.connected
@@ -310,6 +330,7 @@ _TABLE_2_UNITS = {
 
 
 def _rows_of_table_2(name: str, counts: Network, suffix: str = "") -> list[Claim]:
+    """Return the six rows of Table 2 for a network of the paper, from its counts."""
     paper, ours, rows = TABLE_2[name], sizes(counts), []
     for what, (unit, tolerance) in _TABLE_2_UNITS.items():
         values: dict[str, Any] = {"what": what, "network": _identifier(name), "suffix": suffix, "zoo": ZOO[name]}
@@ -320,10 +341,12 @@ def _rows_of_table_2(name: str, counts: Network, suffix: str = "") -> list[Claim
 
 
 def _identifier(name: str) -> str:
+    """Return a network's name as part of a claim's id."""
     return name.lower().replace("-", "_")
 
 
 def _without_one_tensor(name: str) -> Claim:
+    """Return the row of a ResNet's neurons in MiB without one output of its last stage but with its softmax."""
     ours = stored()[name].neurons * NEURON_BATCH / MIB - _LAST_TENSOR + _SOFTMAX
     values = {"paper": TABLE_2[name].neuron, "network": _identifier(name), "last_tensor": _LAST_TENSOR}
     return PAPER.claim("table2.neuron_{network}_without_one_tensor", round(ours, 2), **values)
@@ -337,19 +360,19 @@ TOPOLOGIES: dict[str, Hops] = {"mesh": mesh_hops, "ring": ring_hops, "tree": tre
 
 
 def link(name: str) -> ChipLink:
-    """Return a link; ``infinite`` has infinite bandwidth, ``ideal`` also no latency."""
+    """Return a link by its name; ``infinite`` has infinite bandwidth and 400-O's latency, ``ideal`` also no latency."""
     if name in ("infinite", "ideal"):
         return ChipLink(inf, link_of(chip(), "400-O").latency if name == "infinite" else 0.0)
     return link_of(chip(), name)
 
 
 def time_saved(name: str, topology: str = "mesh") -> Figures:
-    """Return the percentage of time saved over the electrical mesh in each case."""
+    """Return the percentage of time, by case, that links of that name in a topology save over the electrical mesh."""
     return saved("time", link(name), links(MIXED)["25-E"], FITTED, hops=(TOPOLOGIES[topology], mesh_hops))
 
 
 def both_axes() -> Figures:
-    """Per cent of time that the electrical mesh saves when its broadcasts use both axes at once.
+    """Return the percentage of time, by case, that the electrical mesh saves when its broadcasts use both axes at once.
 
     The bandwidth term of Eq. 3 halves (:mod:`lightloom.collectives.algorithms.direct`), as if links were twice
     as fast.
@@ -359,7 +382,7 @@ def both_axes() -> Figures:
 
 
 def _beyond_the_paper() -> Iterator[Claim]:
-    """Yield rows without a value of the paper."""
+    """Yield rows without a value of the paper: faster links, other topologies, and both axes of the mesh at once."""
     yield from (_row_beyond_the_paper(name, time_saved(name)) for name in (*SPEEDS, "infinite", "ideal"))
     for topology in ("ring", "tree"):
         yield from (_row_beyond_the_paper(f"{name}_{topology}", time_saved(name, topology)) for name in SPEEDS)
@@ -367,6 +390,8 @@ def _beyond_the_paper() -> Iterator[Claim]:
 
 
 def _row_beyond_the_paper(what: str, figures: Figures) -> Claim:
+    """Return the row of the mean percentage saved over all cases, which also states that at batch 256 and
+    DenseNet121's."""
     large, dense = mean(figures, batch=256), figures["DenseNet121", 256]
     remark = next((f"; {text}" for key, text in PAPER.tables["beyond"].items() if key in what), "")
     what = f"beyond_{what.lower().replace('-o', 'g')}"

@@ -37,7 +37,8 @@ _CHIP, _GUIDE, _GLASS = "#6f9be0", "#c9603a", "#eef1f6"
 
 
 def floorplan(package: Package | None = None) -> Figure:
-    """Draw the chips on the interposer and the waveguides between them and to the edges, in millimetres."""
+    """Draw the package to scale, in millimetres: the chips on the interposer and the waveguides between them and to the
+    edges."""
     from matplotlib.patches import Rectangle
 
     package = package or Package()
@@ -88,12 +89,13 @@ def study() -> Study:
 
 
 def chips(name: str, batch: int) -> int:
-    """Chips of a case."""
+    """Return the number of chips that a case needs, with the printed sizes."""
     return chips_needed(printed()[name], batch, chip())
 
 
 def breakdown() -> Figure:
-    """Draw Fig. 2: shares of computation and communication in a step on electrical links."""
+    """Draw Fig. 2: percent of computation and of communication in a step on electrical links, a bar for each network
+    and batch; diamonds are the boundary with arithmetic at the peak rate."""
     figure, (axes,) = canvas(size=(10, 4.2))
     cases = [(name, batch) for name in ("AlexNet", *DOMINATED) for batch in FIGURE_2_BATCHES]
     part = [100 * share(*case) for case in cases]
@@ -114,7 +116,8 @@ def breakdown() -> Figure:
 
 
 def times() -> Figure:
-    """Figure 5, the bars: a panel for each network."""
+    """Draw Figure 5's bars: computation and communication by link and batch, over the electrical step at batch 1 with
+    data parallelism; a panel for each network."""
     figure, panels = canvas(3, 3, size=(10, 9))
     for axes, network in zip(panels, printed().values(), strict=True):
         base = run(network, 1, links(MIXED)["25-E"], FITTED, parallel="data").time
@@ -137,7 +140,7 @@ def times() -> Figure:
 
 
 def energy_delay() -> Figure:
-    """Figure 5, EDP: a panel for each batch."""
+    """Draw Figure 5's EDP over that of electrical links, by network and speed; a panel for each batch."""
     figure, panels = canvas(1, 3, size=(10, 7))
     edp = savings(FITTED)
     for axes, batch in zip(panels, BATCHES, strict=True):
@@ -156,7 +159,8 @@ def energy_delay() -> Figure:
 
 
 def saved_by_network() -> Figure:
-    """Improvement by network, at both speeds."""
+    """Draw percent of time saved against electrical links by network, mean over the batches as bars and each batch as a
+    point, at both speeds."""
     figure, (axes,) = canvas(size=(10, 4.4))
     for side, (speed, colour) in zip((-0.2, 0.2), _SPEEDS.items(), strict=True):
         values = savings(FITTED)["time", speed]
@@ -175,7 +179,8 @@ def saved_by_network() -> Figure:
 
 
 def proof() -> Figure:
-    """Saved at 400 Gb/s over saved at 100 Gb/s, and the line that no case can pass."""
+    """Draw percent of time saved at 400 Gb/s against that at 100 Gb/s, a point a case, and the lines that no case can
+    pass."""
     figure, (axes,) = canvas(size=(7, 5), grid="both")
     ends = (0.0, 65.0)
     lines = (("6.4, 25, 100 GB/s (Table 1)", BOTH_DIRECTIONS, RED), ("6.4, 12.5, 50 GB/s (mixed)", MIXED, INK))
@@ -196,7 +201,8 @@ def proof() -> Figure:
 
 
 def faster_links() -> Figure:
-    """Mean time saved against the bandwidth of the links, for three topologies."""
+    """Draw mean percent of time saved against the bandwidth of the links, for three topologies; over all cases, and at
+    batch 256."""
     figure, panels = canvas(2, size=(10, 4))
     styles = {"mesh": ("2D mesh", _SPEEDS["400"]), "tree": ("ideal tree (switched)", GREEN), "ring": ("ring", RED)}
     speeds = [int(name.split("-")[0]) for name in rows.SPEEDS]
@@ -221,7 +227,7 @@ def faster_links() -> Figure:
 
 
 def legend(figure: Figure, key: list[tuple[str, str]], note: str = "") -> None:
-    """One key below all panels."""
+    """Add one key of labels and colours below all panels, and a note without a colour."""
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colour, label=label) for label, colour in key]

@@ -33,7 +33,7 @@ class Breakdown:
 
     @property
     def parts(self) -> dict[str, float]:
-        """The six steps, as printed."""
+        """Seconds of 100 iterations of each of the six printed steps, by field name; the total is left out."""
         return {name: seconds for name, seconds in asdict(self).items() if name != "total"}
 
     @property
@@ -118,7 +118,7 @@ def ring(p: int, nbytes: float, link: Link) -> float:
 
 
 def one_link(p: int, nbytes: float, link: Link) -> float:
-    """2 p n b: every copy over the aggregator's one link, gradients in and weights out; seconds."""
+    """Return 2 p n b seconds: every copy goes over the aggregator's one link, gradients in and weights out."""
     return 2 * p * nbytes * link.byte_seconds
 
 

@@ -59,12 +59,12 @@ _EPOCH = 600
 
 
 def final(run: Record) -> float:
-    """Return the final test accuracy, in percent."""
+    """Return the last recorded test accuracy of a run, in percent."""
     return 100 * float(run["accuracy"][-1])
 
 
 def base_at(runs: Record, run: Record) -> float:
-    """Return the accuracy of float32 with the same seed after as many iterations as ``run``, in percent."""
+    """Return the test accuracy of float32 with the same seed at the last recorded iteration of ``run``, in percent."""
     base = next(base for base in runs[BASE] if base["recipe"]["seed"] == run["recipe"]["seed"])
     return 100 * float(base["accuracy"][base["iterations"].index(run["iterations"][-1])])
 
@@ -75,6 +75,8 @@ def mean_ratio(run: Record) -> float:
 
 
 def _feedback(runs: Record) -> Iterator[Claim]:
+    """Yield the headline rows: mean accuracy difference of feedback at 2^-10 from float32, in points, and mean
+    compression ratio over the seeds."""
     pairs = paired(runs, _FEEDBACK, "accuracy", 100)
     assert pairs is not None
     ratios = [mean_ratio(run) for run in runs[_FEEDBACK]]
@@ -83,12 +85,17 @@ def _feedback(runs: Record) -> Iterator[Claim]:
 
 
 def _truncated_hdc(runs: Record) -> Iterator[Claim]:
+    """Yield HDC's rows on truncated gradients against truncated weights, for 16, 22 and 24 dropped bits."""
     for bits in (16, 22, 24):
         yield _truncation_order(runs, "hdc", bits, _against_base(runs, runs[f"truncate g {bits}"][0]))
 
 
 def _truncation_order(runs: Record, network: str, bits: int, base: dict[str, object]) -> Claim:
-    """Return the row on whether truncated gradients cost less accuracy than weights that are truncated as much."""
+    """Return the row on whether truncated gradients cost no more accuracy (within 0.1 points) than weights that are
+    truncated as much.
+
+    ``base`` holds more values for the explanation.
+    """
     names = {what: f"truncate {what} {bits}" for what in ("g", "w", "w+g")}
     accuracy = {what: final(runs[name][0]) for what, name in names.items() if name in runs}
     order = "g no worse than w" if accuracy["g"] >= accuracy["w"] - 0.1 else "g worse than w"
@@ -96,6 +103,7 @@ def _truncation_order(runs: Record, network: str, bits: int, base: dict[str, obj
 
 
 def _codecs_of_hdc(runs: Record) -> Iterator[Claim]:
+    """Yield Figure 14's rows of accuracy lost by HDC: each codec at each bound, then truncated gradients."""
     for k in BOUNDS:
         for label in ("printed", "windowed", "windowed+feedback"):
             remark = _UNSTATED if label == "printed" else f"{_CORRECTED}. {_UNSTATED}"
@@ -106,6 +114,8 @@ def _codecs_of_hdc(runs: Record) -> Iterator[Claim]:
 
 
 def _loss(runs: Record, what: str, name: str, remark: str, basis: Basis = "reproduced") -> Claim:
+    """Return the row of the points that a codec's first run on HDC loses to float32 of the same seed; ours is the
+    paper's words if they are fewer than ``WITHIN``."""
     run = runs[name][0]
     lost = base_at(runs, run) - final(run)
     return PAPER.claim(
@@ -122,19 +132,24 @@ def _loss(runs: Record, what: str, name: str, remark: str, basis: Basis = "repro
 
 
 def _against_base(runs: Record, run: Record) -> dict[str, object]:
-    """Return the accuracy of float32 in percent, and the seed and length of both runs in words."""
+    """Return the accuracy of float32 in percent as ``base``, and as ``length`` the seed and iterations of both runs in
+    words."""
     length = f"seed {run['recipe']['seed']}, {run['iterations'][-1]} iterations"
     return {"base": base_at(runs, run), "length": length}
 
 
 def reached(run: Record, level: float) -> int | None:
-    """Return the first recorded iteration with that accuracy."""
+    """Return the first recorded iteration with at least that accuracy (0 to 1), or None if none has it."""
     hits = (i for i, accuracy in zip(run["iterations"], run["accuracy"], strict=True) if accuracy >= level)
     return next(hits, None)
 
 
 def _extra_epochs(runs: Record, network: str, level: float, every: int) -> Claim:
-    """Return the row of the epochs more that a network takes with feedback to reach a level of accuracy."""
+    """Return the row of the epochs more that a network takes with feedback than float32 to reach an accuracy (0 to 1):
+    the mean over seeds where both reach it, None without any.
+
+    ``every`` is the number of iterations between records, stated as the resolution.
+    """
     pairs = [
         (reached(plain, level), reached(packed, level))
         for plain, packed in zip(runs[BASE], runs[_FEEDBACK], strict=True)
@@ -156,7 +171,7 @@ _PRINTED = {
 
 
 def _limited_links(exchange: Record) -> Iterator[Claim]:
-    """Yield the rows of the figure."""
+    """Yield, for each model measured, the row of the order of the configurations, then those of percent saved."""
     for model, order in exchange["order"].items():
         yield PAPER.claim("figure12.measured_{model}_order", order, model=slug(model), exchange=exchange)
     for model, rows in exchange["reductions"].items():
@@ -167,7 +182,7 @@ def _limited_links(exchange: Record) -> Iterator[Claim]:
 
 
 def slug(text: str) -> str:
-    """Return the name of a model or of a quantity as part of a row id."""
+    """Return the name of a model or of a quantity as part of a row id: lower case, underscores, without "against"."""
     words = text.lower().replace("+", "_").replace(",", "").replace("-", "").split()
     return "_".join(word for word in words if word != "against")
 
@@ -179,7 +194,8 @@ _STRIDE = 61
 
 
 def largest_error(codec: Inceptionn | InceptionnPrinted) -> float:
-    """Return the largest error as a multiple of the bound, over positive float32 below 1."""
+    """Return the largest error as a multiple of the codec's bound, over positive float32 below 1: every 61st bit
+    pattern, and the last of each binade."""
     bits = np.arange(0, 127 << 23, _STRIDE, dtype=np.uint32)
     # The worst value of each binade is its last one.
     bits = np.concatenate([bits, (np.arange(1, 128, dtype=np.uint32) << 23) - 1])
@@ -208,6 +224,8 @@ def blocks_right(workers: int, *, corrected: bool) -> int:
 
 
 def _proofs() -> Iterator[Claim]:
+    """Yield the rows of statements that do not hold as printed: errors over the bound, complete blocks of Algorithm 1
+    as printed and corrected, and HDC's MiB with three layers."""
     for k in (6, 8, 10):
         for name, codec in (("printed", InceptionnPrinted(2.0**-k)), ("windowed", Inceptionn(2.0**-k))):
             worst = largest_error(codec)
@@ -225,6 +243,7 @@ def _proofs() -> Iterator[Claim]:
 
 
 def _table_1() -> Iterator[Claim]:
+    """Yield a row for each of Table I's hyper-parameters of HDC: the default of our recipe beside the printed one."""
     from lightloom.papers.runs.digits import Recipe
 
     recipe, renamed = Recipe(seed=0), {"batch_per_node": "batch_per_rank", "divisor": "learning_rate_divisor"}
@@ -262,7 +281,10 @@ def _table_2() -> Iterator[Claim]:
 
 
 def beyond_dropping(bits: int, printed: float) -> dict[str, Any]:
-    """Return the share of a class where every value is dropped, and a quarter of the printed one's distance from it.
+    """Return a row's values: as ``trivial`` the percentage of a class where every value is dropped (100 for 2 bits,
+    else 0), and as ``tolerance`` a quarter of the printed one's distance from it.
+
+    A printed percentage that equals it shows nothing: then ``basis`` says so in place of the tolerance.
 
     A printed share that is the same shows nothing.
     """
@@ -273,6 +295,7 @@ def beyond_dropping(bits: int, printed: float) -> dict[str, Any]:
 
 
 def _measured_shares(training: Record) -> Iterator[Claim]:
+    """Yield Table III's rows of HDC from the first float32 run, then Figure 14's compression ratio by bound."""
     ours = mean_shares(training["runs"][BASE][0])
     yield from _shares("table3.hdc_bound{k}_{bits}bit", ours)
     for k in BOUNDS:
@@ -290,7 +313,7 @@ def _shares(row: str, ours: dict[int, list[float]], **values: Any) -> Iterator[C
 
 
 def _sums_of_table_3() -> Iterator[Claim]:
-    """Return the rows of Table III whose shares do not add up to 100 within their rounding."""
+    """Yield a row for each model: the sum of Table III's percentages at the bound where it is farthest from 100."""
     for model in MODELS:
         _, k = max((abs(sum(TABLE_3[model, k]) - 100), k) for k in BOUNDS)
         yield PAPER.claim("table3.{model}_sum_bound{k}", round(sum(TABLE_3[model, k]), 1), model=slug(model), k=k)
@@ -312,13 +335,15 @@ CHANCE = 0.2
 
 
 def mean_shares(run: Record) -> dict[int, list[float]]:
-    """Return the percentage of rank 0's gradient in each class, by k, averaged over the run."""
+    """Return the percentage of rank 0's gradient in each size (2, 10, 18, 34 bits), by the bound's k, averaged over the
+    run."""
     tags = np.array(run["tags"])
     return {k: (100 * tags[:, place].mean(axis=0)).tolist() for place, k in enumerate(BOUNDS)}
 
 
 def _hdc_under_two_losses(hdc: Record) -> Iterator[Claim]:
-    """HDC under both losses: what the printed codec learns, and the sizes of Table III."""
+    """Yield rows of HDC under the mean and the summed loss: what the printed codec learns, whether the printed rate
+    diverges, and the sizes of Table III."""
     for loss, mark in LOSSES.items():
         yield _accuracy(hdc, "hdc_scaled", f"printed 2^-10{mark}", f"printed_bound10_{loss}_loss", "reproduced")
     literal = hdc["float32 summed, rate as printed"][0]
@@ -331,11 +356,14 @@ def _hdc_under_two_losses(hdc: Record) -> Iterator[Claim]:
 
 
 def truncated(runs: Record) -> list[int]:
-    """Return the numbers of low bits that were dropped from gradients and, in other runs, from weights."""
+    """Return the numbers of dropped low bits (of 16, 22, 24) for which there are runs of truncated gradients and of
+    truncated weights."""
     return [bits for bits in (16, 22, 24) if {f"truncate g {bits}", f"truncate w {bits}"} <= set(runs)]
 
 
 def _lenet(lenet: Record) -> Iterator[Claim]:
+    """Yield LeNet's rows: truncation, accuracy with feedback and with each codec, extra epochs, and compression ratios,
+    which agree if within the paper's range over its models."""
     for bits in truncated(lenet):
         base = lenet[BASE][0]
         length = {"base": final(base), "iterations": base["iterations"][-1]}
@@ -356,6 +384,7 @@ def _lenet(lenet: Record) -> Iterator[Claim]:
 
 
 def _cifar(cifar: Record | None) -> Iterator[Claim]:
+    """Yield a row for each codec at 2^-10 of LeNet on CIFAR-100; ours is None where it was not run."""
     for label in ("printed", "windowed", "windowed+feedback"):
         name = f"{label} 2^-10"
         if cifar is not None and name in cifar:
@@ -365,7 +394,8 @@ def _cifar(cifar: Record | None) -> Iterator[Claim]:
 
 
 def _accuracy(runs: Record, family: str, name: str, what: str, basis: Basis) -> Claim:
-    """Return the row of the points that a codec loses to float32, mean over the seeds."""
+    """Return the row of the points that a codec loses to float32, mean over the seeds; ours is the paper's words if
+    they are fewer than ``WITHIN``."""
     records = runs[name]
     lost = fmean(base_at(runs, run) - final(run) for run in records)
     values = {
@@ -381,6 +411,7 @@ def _accuracy(runs: Record, family: str, name: str, what: str, basis: Basis) -> 
 
 
 def _words(name: str) -> str:
+    """Return a run's name as part of a claim's id, with underscores."""
     words = name.replace("truncate g ", "truncate_").replace(" 2^-", "_bound").replace("+", "_")
     return words.replace(" summed", "_summed_loss").replace(" ", "_")
 
@@ -394,7 +425,8 @@ FURTHER = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 @cache
 def curves(model: str) -> dict[str, dict[int, float]]:
-    """Return the seconds of an exchange by workers, for WA and INC, at 10 Gbit/s with Table II's speed of sums."""
+    """Return the seconds of an exchange, by ``WA`` or ``INC`` and then workers, at 10 Gbit/s with Table II's speed of
+    sums."""
     link, nbytes = link_of(model), size_bytes(model)
     counts = sorted({*MEASURED, *FURTHER})
     return {
@@ -416,6 +448,8 @@ def _exchange_times() -> Iterator[Claim]:
 
 
 def _shape(seconds: dict[int, float]) -> str:
+    """Return how seconds grow from four to eight workers, in words: "almost constant" up to 1.2 times, "almost linear"
+    within 15 % of twofold, else the factor."""
     first, last = seconds[MEASURED[0]], seconds[MEASURED[-1]]
     if last / first <= 1.2:
         return "almost constant"
@@ -424,6 +458,7 @@ def _shape(seconds: dict[int, float]) -> str:
 
 
 def _ring_seconds(p: int, nbytes: int) -> float:
+    """Return the seconds of a built ring all-reduce of ``nbytes`` on a 10 Gbit/s packet switch without latency."""
     fabric = PacketSwitch(ranks=p, bandwidth=10e9 / 8, hop_latency=0.0)
     schedule = build(find("ring"), Collective("all-reduce", p, nbytes), fabric)
     return cost(schedule, fabric).time
@@ -452,14 +487,16 @@ class IterationTime:
 
 
 def wire_seconds(nbytes: float, compression: float = 1.0) -> float:
-    """Time on one link; compression behind the NIC shrinks payloads, never the number of packets (section VIII-C)."""
+    """Return seconds on one 10 Gbit/s link, headers included; compression behind the NIC shrinks payloads, never the
+    number of packets (section VIII-C)."""
     switch = PacketSwitch(ranks=WORKERS, bandwidth=LINK_BITS / 8, packet_payload=PAYLOAD, packet_header=FRAMING)
     return nbytes / compression / switch.with_smaller_packets(compression).data_rate(switch.bandwidth)
 
 
 @cache
 def steps(model: str) -> dict[str, IterationTime]:
-    """WA, WA+C, INC and INC+C at 2^-10, by Table III's ratio."""
+    """Return the durations of an iteration for WA, WA+C, INC and INC+C; C compresses at 2^-10, by Table III's ratio of
+    the model."""
     column, nbytes, compression = TABLE_2[model], size_bytes(model), ratio(model, 10)
     local = column.local / ITERATIONS
     adding = column.gradient_sum / ITERATIONS
@@ -477,12 +514,12 @@ def steps(model: str) -> dict[str, IterationTime]:
 
 
 def percent_less(ours: float, than: float) -> float:
-    """Return by how many percent ``ours`` is less."""
+    """Return by how many percent ``ours`` is less than ``than``; negative if it is more."""
     return 100 * (1 - ours / than)
 
 
 def _figure_3() -> Iterator[Claim]:
-    """Yield the size of each model, and the share of communication in its training time."""
+    """Yield the size of each model in MiB, and the percentage of communication in its training time with WA."""
     names = {"AlexNet": "alexnet", "HDC": "hdc", "ResNet-50": "resnet50", "VGG-16": "vgg16"}
     for model, name in names.items():
         ours = round(4 * ZOO[name].parameters / 2**20, 3)
@@ -495,6 +532,10 @@ def _figure_3() -> Iterator[Claim]:
 
 
 def _reductions() -> Iterator[Claim]:
+    """Yield Figure 12's rows without compression: percent by which INC shortens WA's communication and total, by model.
+
+    ``reached`` is the Gbit/s that the printed reduction implies.
+    """
     for model in MODELS:
         wa, inc = steps(model)["WA"], steps(model)["INC"]
         reached = (
@@ -509,10 +550,13 @@ def _reductions() -> Iterator[Claim]:
 
 
 def _measured_communication(model: str) -> float:
+    """Return Table II's seconds of communication of one iteration."""
     return TABLE_2[model].communicate / ITERATIONS
 
 
 def _compressed() -> Iterator[Claim]:
+    """Yield Figure 12's rows with compression: percent less communication, mean over the models, and the least and
+    greatest speed-up of INC+C over WA."""
     for what, ours, base, paper in (
         ("wa_c", "WA+C", "WA", WA_C),
         ("inc_c", "INC+C", "WA", INC_C),
@@ -526,7 +570,8 @@ def _compressed() -> Iterator[Claim]:
 
 
 def _saved_computation() -> Iterator[Claim]:
-    """Return rows that hold INC's savings outside communication, as printed, against the most it could save there."""
+    """Yield a row for each model that holds INC's savings outside communication, as printed, against the most it could
+    save there."""
     for model in MODELS:
         column = TABLE_2[model]
         total = column.total * (1 - INC_TOTAL[model] / 100)
@@ -538,7 +583,8 @@ def _saved_computation() -> Iterator[Claim]:
 
 
 def _fitted_packet_cost() -> Iterator[Claim]:
-    """One constant, seconds of host a packet, fitted to AlexNet's INC; everything else follows."""
+    """Yield each model's percent less communication of INC+C than INC with one constant, host seconds a packet, fitted
+    to AlexNet's INC."""
     nbytes = 2 * (WORKERS - 1) / WORKERS * size_bytes("AlexNet")
     target = (1 - INC_COMMUNICATION["AlexNet"] / 100) * _measured_communication("AlexNet")
     host = (target - wire_seconds(nbytes)) / (nbytes / PAYLOAD)
@@ -563,13 +609,15 @@ and less than it in every round."""
 
 
 def _general(what: str, factor: float, **values: object) -> Claim:
-    """Return the row of a general-purpose codec, for whose training time the paper names a range."""
+    """Return the row of a general-purpose codec: training time over that without (``factor``), or the paper's words if
+    within the range that it names."""
     ours = _RANGE_TEXT if RANGE[0] <= factor <= RANGE[1] else f"{factor:.2f} times as long"
     return PAPER.claim("figure7.{what}", ours, paper=_RANGE_TEXT, what=what, **values)
 
 
 def _software_loop(loop: Record, codec: Record) -> Iterator[Claim]:
-    """Yield the rows of codecs in HDC's loop, and of general-purpose codecs in AlexNet's by their measured rates."""
+    """Yield the rows of codecs in HDC's loop, from ``loop``, and of general-purpose codecs in AlexNet's, from their
+    rates in ``codec``."""
     for row in loop["rows"]:
         name, factor = row["codec"], row["step_of_none"]
         values = {"row": row, "row_ms": 1e3 * row["step_s"], "loop": loop}
@@ -585,7 +633,8 @@ def _software_loop(loop: Record, codec: Record) -> Iterator[Claim]:
 
 
 def alexnet_factor(rate: Record) -> float:
-    """Return the training time over that without a codec, for worker-aggregator with a codec on gradients only."""
+    """Return AlexNet's training time over that without a codec, for worker-aggregator with a codec of that rate on
+    gradients only."""
     nbytes, plain = size_bytes("AlexNet"), steps("AlexNet")["WA"]
     compute = TABLE_2["AlexNet"].local / ITERATIONS + TABLE_2["AlexNet"].gradient_sum / ITERATIONS
     codec = nbytes / (1e9 * rate["encode_GBps"]) + WORKERS * nbytes / (1e9 * rate["decode_GBps"])
@@ -595,6 +644,7 @@ def alexnet_factor(rate: Record) -> float:
 
 
 def _id(codec: str) -> str:
+    """Return a codec's name as part of a claim's id."""
     return codec.replace(":2^-", "_bound").replace(":", "_")
 
 

@@ -107,7 +107,10 @@ def short_runs() -> tuple[TrainingRun, ...]:
 
 
 def _codecs(network: str, seeds: Sequence[int]) -> Iterator[TrainingRun]:
-    """Figs. 13 and 14(b): float32 and the codecs at 2^-10, and feedback at the larger bounds."""
+    """Yield the runs of Figs. 13 and 14(b): float32 and the codecs at 2^-10, and feedback at the larger bounds too.
+
+    Float32 and feedback at 2^-10 have all seeds of ``seeds``, the others the first short seed.
+    """
     yield _short(network, "float32", seeds)
     yield _short(network, "printed 2^-10", gradients=_PRINTED)
     yield _short(network, "windowed 2^-10", gradients="inceptionn:2^-10")
@@ -117,7 +120,8 @@ def _codecs(network: str, seeds: Sequence[int]) -> Iterator[TrainingRun]:
 
 
 def short_jobs(data: Path | None = None) -> list[tuple[TrainingRun, int]]:
-    """Return runs and seeds, seed by seed; without CIFAR-100 in ``data`` its runs are left out."""
+    """Return pairs of run and seed, seed by seed; without CIFAR-100 in ``data``, or with ``data`` None, its runs are
+    left out."""
     there = data is not None and datasets.is_there(data)
     every = [(run, seed) for seed in SHORT_SEEDS for run in short_runs() if seed in run.seeds]
     return [(run, seed) for run, seed in every if there or run.network != "lenet-cifar"]
@@ -129,7 +133,7 @@ def short_job_count() -> int:
 
 
 def measure_short(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
-    """Run the training runs without results in ``work`` and write ``networks.json`` there.
+    """Run the training runs without results in ``work``, write ``networks.json`` there, and return its path.
 
     Args:
         work: folder for results, one file a run.
@@ -154,6 +158,8 @@ def measure_short(work: Path, data: Path, advance: Callable[[int], None] = lambd
 
 
 def _train_short(run: TrainingRun, seed: int, data: Path) -> Any:
+    """Train one short run with one seed, all ranks in this process on one thread, and return its record's kept entries,
+    rounded."""
     import torch
 
     from lightloom.papers.runs.digits import image_sets
@@ -165,6 +171,8 @@ def _train_short(run: TrainingRun, seed: int, data: Path) -> Any:
 
 
 def _short_result(work: Path, run: TrainingRun, seed: int) -> Path:
+    """Return the path of a short run's result: network and run with hyphens for what is no letter or digit, then the
+    seed."""
     words = "".join(letter if letter.isalnum() else "-" for letter in f"{run.network} {run.name}")
     return work / f"{words}-seed{seed}.json"
 
@@ -176,7 +184,7 @@ LOWEST = -30
 
 
 def count_binades(gradient: NDArray[np.float32]) -> dict[str, Any]:
-    """Counts of values by binade, apart for both signs; JSON.
+    """Return counts of values by binade, apart for both signs, as JSON.
 
     Returns:
         ``values``, ``largest`` (absolute), ``small`` (below 2^LOWEST), and ``negative`` and ``positive``: counts for
@@ -196,7 +204,8 @@ def count_binades(gradient: NDArray[np.float32]) -> dict[str, Any]:
 
 
 def figure5_claims(gradients: Mapping[str, Any]) -> tuple[Claim, ...]:
-    """Return rows on the range of values at each stage, and on the share close to 0."""
+    """Return one row for each stage: whether all gradients are between -1 and 1, else up to what size, with the
+    percentage below 2^-10 in the explanation."""
     return tuple(
         PAPER.claim(
             "figure5.hdc_{stage}_range",
@@ -210,7 +219,7 @@ def figure5_claims(gradients: Mapping[str, Any]) -> tuple[Claim, ...]:
 
 
 def below(counts: Mapping[str, Any], exponent: int) -> float:
-    """Return the share of values below 2^exponent in magnitude."""
+    """Return the share, 0 to 1, of values below 2^exponent in magnitude, zeros included."""
     kept = exponent - LOWEST
     small = counts["small"] + sum(counts["negative"][:kept]) + sum(counts["positive"][:kept])
     return float(small / counts["values"])
@@ -249,13 +258,14 @@ def long_runs() -> tuple[TrainingRun, ...]:
 
 
 def long_jobs() -> list[tuple[TrainingRun, int]]:
-    """Return runs and seeds in the order of execution, pairs first."""
+    """Return pairs of run and seed in the order of execution: runs of several seeds first, seed by seed, then the
+    others."""
     every = [(run, seed) for run in long_runs() for seed in run.seeds]
     return sorted(every, key=lambda job: (len(job[0].seeds) == 1, job[1]))
 
 
 def measure_long(work: Path, data: Path | None, advance: Callable[[int], None] = lambda _: None) -> Path:
-    """Run the training runs without results in ``work`` and write ``training.json`` there.
+    """Run the training runs without results in ``work``, write ``training.json`` there, and return its path.
 
     Args:
         work: folder for checkpoints and results, with a folder per run.
@@ -281,6 +291,8 @@ def measure_long(work: Path, data: Path | None, advance: Callable[[int], None] =
 
 
 def _document(work: Path, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Return the content of ``training.json``: ranks, records by run, provenance, and under ``gradients`` for each
+    stage its iteration and counts by binade, from the snapshots of the first float32 run."""
     folder = _folder(work, long_runs()[0], LONG_SEEDS[0])
     stages = {
         stage: {"iteration": at, **count_binades(np.load(folder / f"gradient-{at}.npy"))}
@@ -291,10 +303,15 @@ def _document(work: Path, records: dict[str, list[dict[str, Any]]]) -> dict[str,
 
 
 def _folder(work: Path, run: TrainingRun, seed: int) -> Path:
+    """Return the folder of a long run with one seed below ``work``."""
     return work / f"{run.name.replace(' ', '-')}-seed{seed}"
 
 
 def _train_long(run: TrainingRun, seed: int, folder: Path, data: Path) -> dict[str, Any]:
+    """Train one long run in a process per rank, and return rank 0's record.
+
+    Only the first seed's float32 run saves the gradients of ``SNAPSHOTS``.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     recipe = run.recipe(seed)
     snapshots = list(SNAPSHOTS.values()) if recipe.gradients == "none" and seed == LONG_SEEDS[0] else []
@@ -309,7 +326,8 @@ def job_count() -> int:
 
 
 def measure(work: Path, data: Path | None, advance: Callable[[int], None] = lambda _: None) -> Path:
-    """Run the training runs without results in ``work`` and write ``networks.json`` and ``training.json`` there.
+    """Run the training runs without results in ``work``, write ``networks.json`` and ``training.json`` there, and
+    return ``work``.
 
     Raises:
         ConfigError: the data set is missing.
@@ -322,7 +340,8 @@ def measure(work: Path, data: Path | None, advance: Callable[[int], None] = lamb
 
 
 def main() -> None:
-    """Measure into the folder that the command names."""
+    """Measure the short runs into the folder that the command names, with data from a second one if given, and print
+    the path."""
     folder, *data = (Path(argument) for argument in sys.argv[1:])
     path = measure_short(folder, data_folder(data[0] if data else None))
     sys.stdout.write(f"{path}\n")

@@ -68,7 +68,8 @@ def study(work: Path | None = None) -> Study:
 
 
 def communication_share() -> Figure:
-    """Figure 3(b): Table II and our model."""
+    """Draw Figure 3(b): percent of training time that is communication, by model, from Table II and from our model of
+    WA."""
     figure, (axes,) = canvas(1)
     paper = [100 * TABLE_2[model].communicate / TABLE_2[model].total for model in MODELS]
     ours = [100 * steps(model)["WA"].communicate / steps(model)["WA"].total for model in MODELS]
@@ -78,7 +79,7 @@ def communication_share() -> Figure:
 
 
 def truncation(training: Record) -> Figure:
-    """Figure 4: accuracy of HDC after training with truncated gradients, weights, or both."""
+    """Draw Figure 4: test accuracy of HDC trained with truncated gradients, weights, or both, by dropped bits."""
     figure, (axes,) = canvas(1)
     runs, drops = training["runs"], (16, 22, 24)
     _truncation_bars(axes, runs, drops, {"gradients only": "g", "weights only": "w", "both": "w+g"}, "{:.1f}")
@@ -89,13 +90,17 @@ def truncation(training: Record) -> Figure:
 
 
 def _truncation_bars(axes: Axes, runs: Record, drops: Sequence[int], labels: Mapping[str, str], number: str) -> None:
-    """Draw the accuracy after training with so many bits dropped of what the labels name."""
+    """Draw test accuracy in percent of the first seed: a group for each number of dropped bits, a bar for each label,
+    whose value says what was truncated (``g``, ``w`` or ``w+g``)."""
     series = {label: [final(runs[f"truncate {what} {bits}"][0]) for bits in drops] for label, what in labels.items()}
     bars(axes, [f"{bits}b-T" for bits in drops], series, number)
 
 
 def distribution(gradients: Record) -> Figure:
-    """Figure 5: by binade, as on a linear axis everything would be one spike at 0."""
+    """Draw Figure 5: percent of gradient values by binade, a panel for each stage, negative values downward.
+
+    A linear axis would show everything as one spike at 0. Dotted lines mark the bounds.
+    """
     figure, panels = canvas(len(gradients), sharey=True)
     exponents = range(LOWEST, 1)
     for axes, (stage, counts) in zip(panels, gradients.items(), strict=True):
@@ -113,7 +118,8 @@ def distribution(gradients: Record) -> Figure:
 
 
 def software_loop(loop: Record) -> Figure:
-    """Figure 7: where a step's time goes with each codec in the loop."""
+    """Draw Figure 7: milliseconds of a step with each codec in the loop, as computation, exchange and time inside the
+    codec; above each bar, the step over that without a codec."""
     figure, (axes,) = canvas(1)
     rows = loop["rows"]
     names = [row["codec"].replace(":", "\n") for row in rows]
@@ -129,7 +135,8 @@ def software_loop(loop: Record) -> Figure:
 
 
 def training_time() -> Figure:
-    """Figure 12: computation and communication of an iteration, by our model, over WA."""
+    """Draw Figure 12: computation and communication of an iteration by our model, over WA's total, a panel for each
+    model."""
     figure, panels = canvas(len(MODELS), sharey=True)
     for axes, model in zip(panels, MODELS, strict=True):
         by_exchange = steps(model)
@@ -146,7 +153,7 @@ def training_time() -> Figure:
 
 
 def measured_exchange(exchange: Record) -> Figure:
-    """Figure 12 measured on limited links: median and range over rounds."""
+    """Draw Figure 12 measured on limited links: milliseconds of a step by configuration, a panel for each model."""
     models = list(exchange["models"])
     figure, panels = canvas(len(models))
     for axes, model in zip(panels, models, strict=True):
@@ -161,7 +168,7 @@ def measured_exchange(exchange: Record) -> Figure:
 
 
 def hooks(links: Record) -> Figure:
-    """DDP's step with each hook at each rate, over no hook."""
+    """Draw DDP's step with each hook over that without one, with its range; a panel for each rate of the links."""
     figure, panels = canvas(len(links["tables"]), sharey=True)
     for axes, (rate, table) in zip(panels, links["tables"].items(), strict=True):
         rows = list(table["rows"].values())
@@ -176,7 +183,8 @@ def hooks(links: Record) -> Figure:
 
 
 def learning(training: Record) -> Figure:
-    """Accuracy over iterations: what Figs. 13 and 14(b) come from."""
+    """Draw HDC's test accuracy over iterations of the first seed, a panel for each bound, float32 beside the codecs:
+    what Figs. 13 and 14(b) come from."""
     figure, panels = canvas(len(BOUNDS), sharey=True)
     runs = training["runs"]
     for axes, k in zip(panels, BOUNDS, strict=True):
@@ -193,7 +201,8 @@ def learning(training: Record) -> Figure:
 
 
 def bit_widths(training: Record) -> Figure:
-    """Table III and Figure 14(a) for HDC: shares of the four sizes, the paper's beside ours."""
+    """Draw Table III and Figure 14(a) for HDC: percent of values of each of the four sizes, the paper's beside ours, by
+    bound."""
     figure, (axes,) = canvas(1)
     ours = mean_shares(training["runs"][BASE][0])
     names, columns = [], []
@@ -210,7 +219,8 @@ def bit_widths(training: Record) -> Figure:
 
 
 def scalability() -> Figure:
-    """Figure 15 and beyond: section VIII-D's forms over WA with four workers."""
+    """Draw Figure 15 and beyond: exchange time by section VIII-D's forms over WA's with four workers, against workers;
+    bands span the four models."""
     figure, (near, far) = canvas(2)
     for axes, counts in ((near, list(MEASURED)), (far, list(FURTHER))):
         for name, colour in (("WA", ORANGE), ("INC", BLUE)):
@@ -227,7 +237,8 @@ def scalability() -> Figure:
 
 
 def bars(axes: Axes, names: Sequence[str], series: dict[str, list[float]], number: str) -> None:
-    """Groups of bars with their values."""
+    """Draw groups of bars, a group for each name and in it a bar for each series, labelled with its value in
+    ``number``."""
     width = 0.8 / len(series)
     for place, (label, values) in enumerate(series.items()):
         at = [i + (place - (len(series) - 1) / 2) * width for i in range(len(names))]
@@ -255,7 +266,8 @@ _HDC = {
 
 
 def other_networks(networks: Record) -> Figure:
-    """Accuracy of LeNet over iterations, after truncation, and of HDC under the mean and the summed loss."""
+    """Draw three panels: accuracy of LeNet over iterations, LeNet after truncation, and HDC over iterations under the
+    mean and the summed loss."""
     figure, (left, middle, right) = canvas(3, size=(13, 4.4))
     lenet = networks["runs"]["lenet"]
     _learning(left, lenet, _LENET)
@@ -269,6 +281,8 @@ def other_networks(networks: Record) -> Figure:
 
 
 def _learning(axes: Axes, runs: Record, styles: Mapping[str, tuple[str, str]]) -> None:
+    """Plot test accuracy in percent over iterations, a line for each style's name that has runs, as the mean over its
+    seeds."""
     for name, (colour, style) in styles.items():
         records = runs.get(name)
         if not records:

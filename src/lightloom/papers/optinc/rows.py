@@ -63,7 +63,8 @@ PHASES = {"phase 1e-3": 1e-3, "phase 3e-3": 3e-3, "phase 5e-3": 5e-3, "phase 1e-
 
 
 def _aware(aware: Any) -> Iterator[Claim]:
-    """Yield the row on training that knows its devices' errors, from its record or None."""
+    """Yield the row on training that knows its devices' errors: how many seeds err less with it; ours is None without a
+    record."""
     template = "example.aware_training_fewer_wrong"
     if aware is None:
         yield PAPER.claim(template, None)
@@ -81,7 +82,8 @@ def _aware(aware: Any) -> Iterator[Claim]:
 
 
 def error_shares(aware: Record, arm: str, name: str) -> list[float]:
-    """Return the share of wrong averages of each training of one arm at the phase errors ``name``, by seed."""
+    """Return the share of wrong averages (0 to 1) of each training of an arm, ``aware`` or ``unaware``, at the phase
+    errors ``name``, in the order of seeds."""
     rows = sorted((row for row in aware["trainings"] if row["arm"] == arm), key=lambda row: row["seed"])
     return [row["wrong"][name] for row in rows]
 
@@ -94,7 +96,8 @@ TUPLES = 1_000_000
 
 
 def _cascading() -> tuple[Claim, ...]:
-    """Return the rows on the cascade."""
+    """Return the rows on the constructed cascade: errors without decimals, wrong outputs by level and end to end, and
+    hardware overhead."""
     cascade = built()
     first, second = cascade.first.verify(), cascade.second.verify()
     tuples = end_to_end(cascade, TUPLES)
@@ -116,7 +119,8 @@ def built() -> Cascade:
 
 
 def _trained_cascade(record: Any) -> Iterator[Claim]:
-    """Yield the rows on the cascade that was trained as the paper's, from its record or None."""
+    """Yield the rows on the cascade that was trained as the paper's, wrong outputs by level and end to end; ours is
+    None without a record."""
     level_claim = "example.cascade_trained_level{number}_wrong_outputs"
     end_claim = "example.cascade_trained_end_to_end_wrong_outputs"
     if record is None:
@@ -131,6 +135,8 @@ def _trained_cascade(record: Any) -> Iterator[Claim]:
 
 
 def _hardware_of_cascade() -> Claim:
+    """Return the row of the MZIs of two 64 x 64 matrices in percent of the first scenario's network without its
+    units."""
     network = TABLE_I[0]
     more = 2 * approximated_count(64, 64)
     alone, units = (100 * more / network.area(units=units) for units in (False, True))
@@ -144,7 +150,8 @@ _MISSING = "not among the measurements: python -m lightloom.papers.optinc.runs D
 
 
 def _learned(model: str, record: Any, key: str, words: str, places: int, **setting: Any) -> Iterator[Claim]:
-    """Yield the rows of how much worse the variants of a model end than its baseline.
+    """Yield the rows of how much worse the variants of a model end than its baseline; ours is None where it was not
+    measured, the paper's words where it is no worse than they say.
 
     Args:
         model: of the paper's table.
@@ -167,7 +174,8 @@ def _learned(model: str, record: Any, key: str, words: str, places: int, **setti
 
 
 def _losses(model: str, record: Any) -> Iterator[Claim]:
-    """Return the rows of a language model, which state its corpus, steps and tokens, and the baseline's losses."""
+    """Return the rows of a language model; their explanations state its corpus, steps and tokens, and the baseline's
+    last losses."""
     if record is None:
         return _learned(model, record, "validation_loss", "more", 3)
     recipe = record["runs"][BASE][0]["recipe"]
@@ -179,6 +187,8 @@ def _losses(model: str, record: Any) -> Iterator[Claim]:
 
 
 def _images(record: Any) -> Iterator[Claim]:
+    """Yield the rows of ResNet-50's accuracy less the baseline's, in points, by variant; None where it was not
+    measured."""
     for label, (name, paper) in PAPER.tables["training"]["resnet50"].items():
         pairs = None if record is None else paired(record["runs"], name, "accuracy", 100)
         measured = {} if pairs is None else {"why": f"{name} less {BASE}: {pairs.text(2)}"}
@@ -197,7 +207,8 @@ def combinations(signals: int, servers: int) -> int:
 
 
 def twos_complement_wrong(count: int = 200_000, seed: int = 0) -> float:
-    """Return the share of wrong means if the digits of eq. 2 are those of two's complement."""
+    """Return the share (0 to 1) of wrong means of ``count`` random draws, for four servers of 8 bits, if the digits of
+    eq. 2 are those of two's complement."""
     rng = np.random.default_rng(seed)
     half = 1 << (_BITS - 1)
     values = rng.integers(-half, half, (_SERVERS, count))
@@ -207,12 +218,15 @@ def twos_complement_wrong(count: int = 200_000, seed: int = 0) -> float:
 
 
 def floor_bias() -> float:
-    """Mean of floor(T/N) − T/N over all codes, which is that over their last digits; in units of the last place."""
+    """Return the mean of floor(T/N) − T/N over all codes, which is that over their last digits; in units of the last
+    place."""
     sent = np.array(list(product(range(4), repeat=_SERVERS)))
     return float((sent.sum(axis=1) // _SERVERS - sent.mean(axis=1)).mean())
 
 
 def _combinations() -> Iterator[Claim]:
+    """Yield the rows of how many inputs there are, and of how many points the averaging function has, for four servers
+    of 8 bits."""
     signals, servers = symbols_for(_BITS), _SERVERS
     small = {(m, n): combinations(m, n) for m, n in ((1, 2), (2, 2), (1, 4), (2, 4))}
     assert all(count == 4 ** (m * n) for (m, n), count in small.items())
@@ -223,6 +237,8 @@ def _combinations() -> Iterator[Claim]:
 
 
 def _printed_areas() -> Iterator[Claim]:
+    """Yield the rows of the lowest area ratio and the least reduction in percent, and each scenario's ratio without
+    units."""
     lowest = min(TABLE_I, key=lambda network: network.printed)
     yield PAPER.claim("example.lowest_area", round(lowest.ratio(), 1))
     yield PAPER.claim("example.area_reduction", round(100 - max(network.ratio() for network in TABLE_I), 1))
@@ -232,10 +248,12 @@ def _printed_areas() -> Iterator[Claim]:
 
 
 def _bias_of_floor() -> Claim:
+    """Return the row of floor's bias in units of the last place, beside that of rounding half-up."""
     return PAPER.claim("example.floor_bias", floor_bias(), averaging_bias=averaging_bias(_SERVERS, "half-up"))
 
 
 def _twos_complement() -> Claim:
+    """Return the row of the percentage of wrong means with digits of two's complement, with the digits of −1 and 1."""
     wrong = twos_complement_wrong()
     levels = digits(np.array([-1, 1]) & 0xFF, _BITS).astype(np.int64)
     words = ["".join(map(str, code)) for code in levels.T]
@@ -248,7 +266,7 @@ _CONVENTIONS = {"with_units": "with P and T", "without_units": "without P and T"
 
 
 def scenario(network: PaperNetwork) -> str:
-    """Bits and servers of each scenario."""
+    """Return bits and servers of a scenario as text, such as ``8x4``."""
     return f"{network.bits}x{network.servers}"
 
 
@@ -265,23 +283,25 @@ def points() -> int:
 
 
 def counts(row: str) -> range:
-    """Return the numbers of wrong outputs that round to Table II's accuracy."""
+    """Return the numbers of wrong outputs that round to Table II's accuracy of a row, as a range."""
     total = points()
     low, high = ((100 - ACCURACY[row] + shift) / 100 * total for shift in (-5e-6, 5e-6))
     return range(max(floor(low) + 1, 0), floor(high) + 1)
 
 
 def likely_count(row: str) -> int:
-    """Return the number of wrong outputs nearest to the printed accuracy."""
+    """Return the number of wrong outputs nearest to the printed accuracy of a row of Table II."""
     return min(counts(row), key=lambda count: abs(100 * (1 - count / points()) - ACCURACY[row]))
 
 
 def rms(row: str) -> float:
-    """Return the root mean square error of mean codes, in units of the last place."""
+    """Return the root mean square error of a row of Table II, of mean codes in units of the last place."""
     return TABLE_II_ERRORS[row].rms
 
 
 def _area(network: PaperNetwork) -> Iterator[Claim]:
+    """Yield a scenario's rows of Table I: the area ratio in percent with units, and with economy-size matrices without
+    them."""
     values = {"name": scenario(network), "paper": network.printed}
     counts = {"area": network.area(), "full": network.area(approximated=False), "ratio": network.ratio()}
     yield PAPER.claim("table1.area_{name}", round(network.ratio(), 1), **values, **counts)
@@ -291,6 +311,8 @@ def _area(network: PaperNetwork) -> Iterator[Claim]:
 
 
 def _constructed(network: PaperNetwork) -> Iterator[Claim]:
+    """Yield a scenario's rows on the constructed network: its accuracy in percent, and its MZIs beside the trained
+    one's."""
     construction, verification = constructed(network.bits, network.servers)
     values = {"name": scenario(network), "construction": construction, "verification": verification}
     yield PAPER.claim("table1.accuracy_constructed_{name}", 100 * verification.accuracy, **values)
@@ -301,6 +323,7 @@ def _constructed(network: PaperNetwork) -> Iterator[Claim]:
 
 
 def _table_ii_areas() -> list[Claim]:
+    """Return the rows of Table II's areas; each says with which convention of units the printed one comes out."""
     rows = []
     for row, network in zip(ROWS, TABLE_II, strict=True):
         areas = {"with_units": network.ratio(), "without_units": network.ratio(units=False)}
@@ -316,6 +339,7 @@ def _identifier(row: str) -> str:
 
 
 def _wrong_outputs() -> Iterator[Claim]:
+    """Yield the rows of wrong outputs per million inputs, for Table II's rows but the first, which has none."""
     for row in ROWS[1:]:
         count, possible = likely_count(row), counts(row)
         several = f"{possible[0]:,}" if len(possible) == 1 else f"{possible[0]:,} to {possible[-1]:,}"
@@ -326,6 +350,8 @@ def _wrong_outputs() -> Iterator[Claim]:
 
 
 def _ranking() -> Claim:
+    """Return the row of Table II's erring networks by RMS error, the least first, beside their order by accuracy, the
+    best first."""
     erring = ROWS[1:]
     by_accuracy = sorted(erring, key=lambda row: -ACCURACY[row])
     by_rms = sorted(erring, key=rms)
@@ -340,7 +366,8 @@ _NBYTES = 1e6
 
 @cache
 def sent(algorithm: str, servers: int) -> float:
-    """Return the most bytes that a server sends, over the bytes of the gradient: ``ring`` or ``in-network``."""
+    """Return the most bytes that a server sends in an all-reduce, over the bytes of the gradient: ``ring`` or
+    ``in-network``."""
     fabric: Fabric = OpticalAverager(ranks=servers) if algorithm == "in-network" else PacketSwitch(ranks=servers)
     schedule = build_schedule(find(algorithm), Collective("all-reduce", servers, _NBYTES), fabric).unfolded(1)
     rows = np.bincount(schedule.source, minlength=servers)[:servers]
@@ -348,18 +375,22 @@ def sent(algorithm: str, servers: int) -> float:
 
 
 def _figure_6() -> Iterator[Claim]:
+    """Yield bytes sent over bytes of the gradient with the ring and with OptINC, by number of servers."""
     for n, ring in RING_TRAFFIC.items():
         yield PAPER.claim("figure6.ring_n{n}", sent("ring", n), paper=ring, n=n)
         yield PAPER.claim("figure6.optinc_n{n}", sent("in-network", n), n=n)
 
 
 def _overhead_of_ring() -> Iterator[Claim]:
+    """Yield percent more bytes that the ring sends than OptINC, by number of servers."""
     for n in RING_TRAFFIC:
         ours, form = 100 * (sent("ring", n) / sent("in-network", n) - 1), 100 * (n - 2) / n
         yield PAPER.claim("headline.ring_overhead_n{n}", ours, n=n, form=form)
 
 
 def _synchronisation() -> Claim:
+    """Return the row of the bytes that synchronise scales, in percent of the gradient's: the larger of those for 8 and
+    16 bits."""
     shares = {bits: 100 * synchronisation_share(1 << 20, bits) for bits in (8, 16)}
     words, most = f"less than {SYNCHRONISATION:g} %", max(shares.values())
     ours = words if most < SYNCHRONISATION else f"{most:.2f} %"
@@ -374,13 +405,17 @@ _WEIGHTS = "exact"
 
 
 def kept(name: str) -> Any:
-    """Return a comparison of trained and constructed networks that is kept beside them, or None."""
+    """Return the record of that name that is kept beside the trained networks, or None."""
     # The package that holds it would bring PyTorch along.
     path = files("lightloom.photonics") / "onn" / "trained" / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def _accuracies() -> Iterator[Claim]:
+    """Yield the accuracy of trained networks by scenario, in percent; None where no training is kept.
+
+    The first scenario's comes from its kept weights on all inputs, the others' from records of trainings.
+    """
     verification = None
     resource = files("lightloom.photonics") / "onn" / "trained" / f"{_WEIGHTS}.npz"
     if resource.is_file():
@@ -403,7 +438,7 @@ def _accuracies() -> Iterator[Claim]:
 
 
 def _trained_once(record: Any, command: str) -> str:
-    """Return how far a training came, of a record that is kept beside the weights of others."""
+    """Return the words on how far a kept training came before it was stopped, and the command that repeats it."""
     epochs = f"{record['epochs']} of {record['recipe']['epochs']} epochs"
     return (
         f"trained for {epochs}, {record['cpu_seconds']:.0f} CPU seconds of one core, and stopped there: "
@@ -413,13 +448,18 @@ def _trained_once(record: Any, command: str) -> str:
 
 
 def best(noise: Any, kind: str, units: str = "any") -> Any:
-    """Return the network of one kind with the highest noise limit (trained ones with noise only), or None."""
+    """Return the network's row with the highest noise limit, of one kind and kind of units (``any`` for all), or None.
+
+    The network trained without noise is left out.
+    """
     rows = [row for row in noise["networks"] if row["kind"] == kind and units in ("any", row["nonlinearity"])]
     rows = [row for row in rows if row["name"] != _WEIGHTS]
     return max(rows, key=lambda row: row["noise_limit"], default=None)
 
 
 def _noise(noise: Any) -> Iterator[Claim]:
+    """Yield the rows of the noise limit of the best constructed network over that of the best trained with noise, with
+    any units and with ReLU; ours is None where there is nothing to compare."""
     for units, label in (("any", "any_units"), ("relu", "relu")):
         template = f"example.noise_constructed_over_trained_{label}"
         ours = None if noise is None else best(noise, "constructed", units)
@@ -458,13 +498,13 @@ GRAPHS: Mapping[str, tuple[str, Mapping[str, Any], int | None]] = {
 
 @cache
 def workload(name: str) -> ComputeGraph:
-    """Return the stored graph of one sample."""
+    """Return the stored graph of one sample, by its name in ``GRAPHS``."""
     text = (files(__package__) / "graphs" / f"{name}.json").read_text(encoding="utf-8")
     return ComputeGraph.from_json(json.loads(text))
 
 
 def traced(name: str) -> ComputeGraph:
-    """Trace the graph of one sample.
+    """Return the graph of one sample, traced anew.
 
     Raises:
         WorkloadError: PyTorch is missing.
@@ -499,13 +539,14 @@ class StepTime:
 
     @property
     def saving(self) -> float:
-        """Time saved over the ring, in percent."""
+        """Time that OptINC saves, in percent of the step with the ring."""
         return 100 * (self.ring - self.optical) / (self.compute + self.ring)
 
 
 @cache
 def step(model: str, batch: int, ring_bytes: int = CODE_BYTES) -> StepTime:
-    """One step of ``batch`` samples a server; network and computing follow each other, as in the paper's bars.
+    """Return the times of a step of ``batch`` samples a server; network and computing follow each other, as in the
+    paper's bars.
 
     Args:
         model: of ``workloads.GRAPHS``. batch: samples. ring_bytes: of a value on the ring; OptINC always sends codes.
@@ -517,7 +558,11 @@ def step(model: str, batch: int, ring_bytes: int = CODE_BYTES) -> StepTime:
 
 @cache
 def simulated(model: str, batch: int, algorithm: str, nbytes: int, overlap: bool = False) -> StepResult:
-    """A step of data parallelism on four servers as section IV equips them: 60 TFLOP/s · 0.6, 8 · 800 Gbit/s."""
+    """Return a simulated step of data parallelism on four servers as section IV equips them: 60 TFLOP/s · 0.6, 8 · 800
+    Gbit/s.
+
+    ``nbytes`` are those of a gradient value.
+    """
     cluster = load_cluster("optinc-4")
     fabric = cluster.fabric if algorithm == "in-network" else cluster.reference
     assert fabric is not None
@@ -529,17 +574,19 @@ def simulated(model: str, batch: int, algorithm: str, nbytes: int, overlap: bool
 
 
 def batch_of(model: str, saving: float, ring_bytes: int = CODE_BYTES) -> float:
-    """Samples a server at which that percentage is saved; computing is proportional to them."""
+    """Return the samples a server, not rounded, at which that percentage is saved; computing is proportional to
+    them."""
     one = step(model, 1, ring_bytes)
     return (100 * (one.ring - one.optical) / saving - one.ring) / one.compute
 
 
 def bound(servers: int) -> float:
-    """No step saves more, percent: everything but the network takes no time."""
+    """Return the percentage that no step can save more than: everything but the network takes no time."""
     return 100 * (1 - sent("in-network", servers) / sent("ring", servers))
 
 
 def _savings_at_usual_batches() -> Iterator[Claim]:
+    """Yield Fig. 7(b)'s rows of percent saved at usual batches, by model."""
     for model, paper in SAVED.items():
         batch = USUAL[model]
         size = TOKENS_OF_A_SAMPLE.get(model, 1)
@@ -558,6 +605,7 @@ def _savings_at_usual_batches() -> Iterator[Claim]:
 
 
 def _samples_for_savings() -> Iterator[Claim]:
+    """Yield the images or tokens a server at which the printed percentage would be saved, to two digits, by model."""
     for model, label in (
         ("resnet50", "resnet50_images"),
         ("resnet50-small-stem", "resnet50_small_stem_images"),
@@ -570,6 +618,7 @@ def _samples_for_savings() -> Iterator[Claim]:
 
 
 def _bounds_of_savings() -> Iterator[Claim]:
+    """Yield whether the printed savings are below the bound for four servers, and whether it grows with the servers."""
     bounds = {n: bound(n) for n in (4, 8, 16)}
     below = "below the bound" if max(SAVED.values()) < bounds[4] else "above the bound"
     grows = "grows with the servers" if bounds[4] < bounds[8] < bounds[16] else "does not grow"

@@ -49,7 +49,8 @@ VARIANTS: Mapping[str, tuple[int | None, str | None]] = {
 
 
 def measure_images(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path | None:
-    """Run the training runs without results in ``work`` and write ``images.json`` there; None without CIFAR-100.
+    """Run the training runs without results in ``work``, write ``images.json`` there, and return its path; None without
+    CIFAR-100.
 
     Args:
         work: folder for results and checkpoints.
@@ -73,6 +74,7 @@ def measure_images(work: Path, data: Path, advance: Callable[[int], None] = lamb
 
 
 def _train_images(name: str, folder: Path, data: Path) -> dict[str, Any]:
+    """Train ResNet-50 with one variant of the average, on the GPU if there is one, and return the record."""
     import torch
 
     from lightloom.papers.runs.images import ImageRecipe, train
@@ -102,7 +104,7 @@ class Series:
     seeds: Sequence[int]
 
     def jobs(self) -> list[tuple[str, int]]:
-        """Return variants and seeds, seed by seed, so that what is there can be compared in pairs."""
+        """Return pairs of variant and seed, seed by seed, so that what is there can be compared in pairs."""
         return [(name, seed) for seed in self.seeds for name in self.variants]
 
 
@@ -171,6 +173,8 @@ def measure_series(series: Series, corpus: Corpus, work: Path, advance: Callable
 
 
 def _train_language(series: Series, name: str, seed: int, corpus: Corpus, folder: Path) -> dict[str, Any]:
+    """Train the language model of a series with one variant and seed, with checkpoints in ``folder``, and return the
+    record."""
     import torch
 
     from lightloom.papers.runs.language import Recipe, train
@@ -190,6 +194,7 @@ def unpack(series: Series, work: Path) -> None:
 
 
 def _language_result(series: Series, name: str, seed: int, work: Path) -> Path:
+    """Return the path of the result of a series' run with one variant and seed."""
     return work / f"{series.file}-{_folder_words(name)}-seed{seed}" / "result.json"
 
 
@@ -199,6 +204,7 @@ def _folder_words(name: str) -> str:
 
 
 def _document(corpus: Corpus, records: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Return the content of a series' file: the corpus and its tokens, threads, records by variant, and provenance."""
     sizes = {"training": int(corpus.training.size), "validation": int(corpus.validation.size)}
     origin = provenance({name: len(runs) for name, runs in records.items()}, seed=0)
     return {"corpus": corpus.name, "tokens": sizes, "threads": THREADS, "runs": records, "provenance": origin}
@@ -226,7 +232,7 @@ class DigitsRun:
     rounding: Literal["floor", "half-up"] = "half-up"
 
     def recipe(self, seed: int) -> Recipe:
-        """Return the recipe of the run with one seed."""
+        """Return LeNet's recipe of the run with one seed."""
         from lightloom.papers.runs.digits import lenet_recipe
 
         gradients = "none" if self.averager is None else f"optical:{self.averager}"
@@ -249,12 +255,13 @@ RUNS = (
 
 
 def digits_jobs() -> list[tuple[DigitsRun, int]]:
-    """Return runs and seeds in the order of execution: the first two pair by pair, then the others seed by seed."""
+    """Return pairs of run and seed in the order of execution: the first two runs pair by pair, then the others seed by
+    seed."""
     return [(run, seed) for part in (RUNS[:2], RUNS[2:]) for seed in SEEDS for run in part]
 
 
 def measure_digits(work: Path, data: Path, advance: Callable[[int], None] = lambda _: None) -> Path:
-    """Run the training runs without results in ``work`` and write ``training.json`` there.
+    """Run the training runs without results in ``work``, write ``training.json`` there, and return its path.
 
     All of it is one launch, as starting processes takes as long as some of the runs.
 
@@ -289,7 +296,7 @@ def measure_digits(work: Path, data: Path, advance: Callable[[int], None] = lamb
 
 
 def train_all(worker: Worker) -> None:
-    """Worker function: train one run after the other, each with its own result file."""
+    """Train one run after the other as the worker function; rank 0 writes each run's result file."""
     from lightloom.papers.runs.digits import train
 
     for task in worker.arguments["tasks"]:
@@ -300,17 +307,18 @@ def train_all(worker: Worker) -> None:
 
 
 def _digits_result(work: Path, run: DigitsRun, seed: int) -> Path:
+    """Return the path of a run's result: its name with hyphens for what is no letter or digit, then the seed."""
     words = "".join(letter if letter.isalnum() else "-" for letter in run.name)
     return work / f"{words}-seed{seed}.json"
 
 
 def job_count() -> int:
-    """Return the number of training runs."""
+    """Return the number of training runs: digits, both language series and images."""
     return len(digits_jobs()) + sum(len(series.jobs()) for series in SERIES) + len(VARIANTS)
 
 
 def measure(work: Path, data: Path | None, advance: Callable[[int], None] = lambda _: None) -> Path:
-    """Run the training runs without results in ``work`` and write their records there.
+    """Run the training runs without results in ``work``, write their records there, and return ``work``.
 
     The records are ``training.json``, ``language-small.json`` and ``language.json``, and ``images.json`` if CIFAR-100
     is available.
@@ -326,7 +334,8 @@ def measure(work: Path, data: Path | None, advance: Callable[[int], None] = lamb
 
 
 def main() -> None:
-    """Run what the measurements of the package lack, into the folder that the command names."""
+    """Run the language runs that the package's measurements lack, into the folder that the command names, and print the
+    paths of their files."""
     work, *data = (Path(argument) for argument in sys.argv[1:])
     for series in SERIES:
         unpack(series, work)

@@ -67,7 +67,7 @@ def study(work: Path | None = None) -> Study:
 
 
 def traffic() -> Figure:
-    """Draw Fig. 6: bytes that a server sends over bytes of the gradient."""
+    """Draw Fig. 6: bytes that a server sends over bytes of the gradient, by servers, with the ring and with OptINC."""
     figure, (axes,) = canvas(1)
     servers = list(RING_TRAFFIC)
     for shift, label, algorithm, colour in ((-0.2, "ring", "ring", GREY), (0.2, "OptINC", "in-network", BLUE)):
@@ -83,7 +83,8 @@ def traffic() -> Figure:
 
 
 def training(language: Record, digits: Record | None) -> Figure:
-    """Figure 7(a): loss of the language model; accuracy on MNIST."""
+    """Draw Figure 7(a): the language model's validation loss over tokens, and accuracy on MNIST over iterations, by
+    variant; the second panel stays empty without ``digits``."""
     figure, (left, right) = canvas(2)
     runs = language["runs"]
     recipe = runs[BASE][0]["recipe"]
@@ -101,7 +102,8 @@ def training(language: Record, digits: Record | None) -> Figure:
 
 
 def _means(axes: Axes, runs: Record, along: str, key: str, stretch: float, scale: float) -> None:
-    """Means over seeds; the baseline broad, as the others lie on it."""
+    """Plot ``scale`` times the mean of ``key`` over seeds against ``stretch`` times ``along``, a line for each variant;
+    the baseline broad, as the others lie on it."""
     for name, records in runs.items():
         mean = scale * np.mean([record[key] for record in records], axis=0)
         at = [stretch * each for each in records[0][along]]
@@ -114,7 +116,8 @@ def _means(axes: Axes, runs: Record, along: str, key: str, stretch: float, scale
 
 
 def in_pairs(language: Record, small: Record | None, digits: Record | None) -> Figure:
-    """Differences from float32 with the same seed: single runs, their mean and its 95 % interval."""
+    """Draw differences from float32 with the same seed, a row for each variant: single runs, their mean and its 95 %
+    interval; a panel for each record that is not None."""
     figure, panels = canvas(3, size=(13, 4.4))
     sources = (
         (language, "validation_loss", 1.0, "validation loss less float32's, nats a byte"),
@@ -142,7 +145,8 @@ def in_pairs(language: Record, small: Record | None, digits: Record | None) -> F
 
 
 def savings() -> Figure:
-    """Figure 7(b) against the batch: our curves, the paper's two figures marked where they lie on them."""
+    """Draw Figure 7(b) as percent saved against samples a server; the paper's two figures are marked where they lie on
+    our curves."""
     figure, (left, right) = canvas(2, sharey=True)
     for nbytes, style, label in (
         (rows.CODE_BYTES, "-", "16-bit codes in both"),
@@ -178,7 +182,8 @@ def savings() -> Figure:
 
 
 def breakdown() -> Figure:
-    """Figure 7(b) as bars: computing and network of a step over the ring's whole step."""
+    """Draw Figure 7(b) as bars: computing and network of a step over the ring's whole step, for three batches of each
+    model."""
     figure, panels = canvas(2, sharey=True)
     chosen = (
         ("ResNet-50", "resnet50", (2, 8, 32), "{} images", 1),
@@ -220,7 +225,8 @@ def breakdown() -> Figure:
 
 
 def errors() -> Figure:
-    """Table II: how often a network errs says little about how much its errors weigh."""
+    """Draw Table II as RMS error against share of wrong outputs: how often a network errs says little about how much
+    its errors weigh."""
     figure, (axes,) = canvas(1)
     for row in ROWS[1:]:
         wrong = 1 - ACCURACY[row] / 100
@@ -235,7 +241,8 @@ def errors() -> Figure:
 
 
 def noise(comparison: Record) -> Figure:
-    """Error rate against noise: trained and constructed networks of scenario 1, cliff included."""
+    """Draw the share of wrong outputs against noise as a share of full scale, for trained and constructed networks of
+    scenario 1, with the bound that no network passes."""
     figure, (axes,) = canvas(1)
     sigmas = np.array(comparison["sigmas"])
     trained, constructed = cycle((RED, ORANGE, PURPLE, "#882255")), cycle((BLUE, GREEN, SKY, "#222255"))
@@ -273,7 +280,8 @@ def noise(comparison: Record) -> Figure:
 
 
 def aware_training(aware: Record) -> Figure:
-    """Draw wrong averages against phase errors, and for every seed with and without errors in training."""
+    """Draw the share of wrong averages against phase errors, and for every seed the percentage at the verdict's without
+    and with errors in training."""
     figure, (left, right) = canvas(2)
     phases = list(PHASES.values())
     for arm, colour in (("unaware", ORANGE), ("aware", BLUE)):

@@ -56,7 +56,8 @@ def test_accuracy_under(
     seed: int,
     folder: Path | None = None,
 ) -> DeviceNoiseResult:
-    """Fabricate a network's meshes once, average a model's gradients with them, and test the model.
+    """Fabricate a network's meshes once, average a model's gradients with them in training, and return errors of
+    averages and the test accuracy beside that of float32.
 
     Args:
         how: the devices. Their detectors read every signal behind a mesh anew, with noise relative to its full scale.
@@ -108,7 +109,8 @@ def test_accuracy_under(
 
 
 def _claim(folder: Path, question: str) -> None:
-    """Make the folder, or make sure that what it holds answers the same question."""
+    """Make the folder, or raise a ConfigError where it holds results of another question, a hash of what the run
+    depends on."""
     folder.mkdir(parents=True, exist_ok=True)
     name = folder / "question"
     if name.exists() and name.read_text() != question:
@@ -119,13 +121,14 @@ def _claim(folder: Path, question: str) -> None:
 
 
 def detecting(network: LayeredNetwork) -> LayeredNetwork:
-    """The network with noise of detection only: inputs are sent, not detected, so that none is added to them."""
+    """Return the network with noise of detection only: inputs are sent, not detected, so that none is added to them."""
     scales = (np.zeros(network.layers[0]), *network.full_scale[1:])
     return LayeredNetwork(network.weights, network.biases, network.nonlinearity, scales)
 
 
 def code_errors(averager: NetworkAverager, seed: int, samples: int = _SAMPLES) -> tuple[float, float]:
-    """Share of wrong mean codes and their root mean square error in units of the last place, for uniform codes."""
+    """Return the share (0 to 1) of wrong mean codes and their root mean square error in units of the last place, for
+    uniformly drawn codes."""
     rng = np.random.default_rng((seed, 1))
     codes = rng.integers(0, 1 << averager.bits, (averager.servers, samples), dtype=np.uint32)
     errors = averager(codes) - IdealAverager(averager.servers, averager.bits, averager.rounding)(codes)
@@ -133,7 +136,8 @@ def code_errors(averager: NetworkAverager, seed: int, samples: int = _SAMPLES) -
 
 
 def train_both(worker: Worker) -> dict[str, float]:
-    """The worker function: the same training with float32 averages and with those of the devices."""
+    """Train with float32 averages and with those of the devices, as the worker function, and return the last test
+    accuracy of each, by the task's name."""
     from lightloom.papers.runs.digits import lenet_recipe, train
 
     settings, accuracies = worker.arguments, {}

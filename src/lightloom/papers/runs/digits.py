@@ -65,7 +65,7 @@ def network(name: str) -> nn.Module:
 
 
 def image_sets(name: str, folder: Path | None) -> ImageSets:
-    """Return the images of a network, flattened (n, values), from the data folder.
+    """Return the training and test images of a network by its name, flattened (n, values), from the data folder.
 
     Raises:
         ConfigError: the data set is missing, or not as published.
@@ -76,22 +76,24 @@ def image_sets(name: str, folder: Path | None) -> ImageSets:
 
 
 def _flattened(images: datasets.Images) -> Digits:
+    """Return images with one row (values) each."""
     return Digits(images.pixels.reshape(len(images.labels), -1), images.labels)
 
 
 def rank_part(images: Digits, rank: int, ranks: int) -> Digits:
-    """Return the images of one rank: every N-th, beginning with its own number."""
+    """Return the images and labels of one rank: every N-th of N ranks, beginning with its own number."""
     return Digits(images.images[rank::ranks], images.labels[rank::ranks])
 
 
 def tensors(images: Digits, chosen: Ints) -> tuple[Tensor, Tensor]:
-    """Return the chosen images, scaled to 0 … 1, and their labels."""
+    """Return the chosen images as float32, scaled to 0 … 1, and their labels."""
     values = torch.from_numpy(images.images[chosen]).to(torch.float32) / 255
     return values, torch.from_numpy(images.labels[chosen]).to(torch.int64)
 
 
 @lru_cache(maxsize=8)
 def _order(seed: int, epoch: int, rank: int, images: int) -> Ints:
+    """Return the order of a rank's images in an epoch, a permutation of their indices."""
     return np.random.default_rng((seed, epoch, rank)).permutation(images)
 
 
@@ -148,12 +150,13 @@ class Recipe:
     checkpoint_every: int = 1_000
 
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.SGD:
-        """Return the optimizer of a network's parameters."""
+        """Return SGD with momentum for a network's parameters, the weight decay times ``gradient_scale``."""
         decay = self.weight_decay * self.gradient_scale
         return torch.optim.SGD(parameters, self.learning_rate, self.momentum, weight_decay=decay)
 
     def set_rate(self, optimizer: torch.optim.SGD, iteration: int) -> None:
-        """Set the learning rate of an iteration, which counts from 1."""
+        """Set the learning rate of an iteration, which counts from 1: divided once every ``iterations_per_division``,
+        and by ``gradient_scale``."""
         division = (iteration - 1) // self.iterations_per_division
         rate = self.learning_rate / self.learning_rate_divisor**division
         for group in optimizer.param_groups:
@@ -163,7 +166,8 @@ class Recipe:
 def lenet_recipe(
     seed: int, iterations: int, gradients: str = "none", bits: int = 16, rounding: Rounding = "half-up"
 ) -> Recipe:
-    """Return a run of LeNet at 64 images per rank; the rate is divided by five after 5/12 and 10/12 of it."""
+    """Return a recipe of LeNet at 64 images per rank; the rate is divided by five after 5/12 and 10/12 of the
+    iterations."""
     return Recipe(
         seed=seed,
         network="lenet",
@@ -198,7 +202,7 @@ class Record:
 
 
 def train(worker: Worker) -> dict[str, Any]:
-    """Train, resuming from the last complete checkpoint in ``arguments['folder']``.
+    """Train, resuming from the last complete checkpoint in ``arguments['folder']``, and return the record.
 
     ``worker.arguments``: ``recipe`` (fields of ``Recipe``), ``data`` and ``folder`` (paths; ``folder`` None keeps
     nothing), ``snapshots`` (iterations at which rank 0 writes its own gradient there, as ``gradient-<i>.npy``).
@@ -250,7 +254,7 @@ class RecipeRun:
         """Do what is to be done after an iteration, which is in the record or not; nothing unless a subclass says."""
 
     def run(self, done: int = 0) -> Record:
-        """Train on after so many iterations, and return the record."""
+        """Train from iteration ``done`` + 1 to the recipe's last, and return the record."""
         recipe, losses = self.recipe, list[float]()
         for iteration in range(done + 1, recipe.iterations + 1):
             began = self.clock()
@@ -282,6 +286,8 @@ class _DigitsRun(RecipeRun):
         self.state = _attached(self.model, recipe)
 
     def compute_gradients(self, iteration: int) -> float:
+        """Leave the ranks' mean gradient, as DDP exchanges it, in the parameters, and return this rank's loss before
+        scaling."""
         recipe = self.recipe
         images, labels = batch_of(self.part, recipe, self.worker.rank, iteration)
         self.optimizer.zero_grad()
@@ -302,6 +308,7 @@ class _DigitsRun(RecipeRun):
             np.save(self.folder / f"gradient-{iteration}.npy", flat)
 
     def right(self) -> tuple[int, int]:
+        """Return how many of all ranks' test images the network classifies correctly, and how many there are."""
         count = torch.tensor(super().right())
         dist.all_reduce(count)
         return int(count[0]), int(count[1])
@@ -346,20 +353,21 @@ class _DigitsRun(RecipeRun):
         )
 
     def _path(self, folder: Path, iteration: int) -> Path:
+        """Return the path of this rank's checkpoint after an iteration."""
         return folder / f"checkpoint-{iteration}-rank{self.worker.rank}.pt"
 
 
 def save_checkpoint(
     path: Path, net: nn.Module, optimizer: torch.optim.Optimizer, record: dict[str, Any], more: dict[str, Any]
 ) -> None:
-    """Write a network, its optimizer, a record and more, so that a reader never sees half a file."""
+    """Write a network, its optimizer, a record and the entries of ``more``, so that a reader never sees half a file."""
     content = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "record": record, **more}
     torch.save(content, path.with_suffix(".part"))
     path.with_suffix(".part").replace(path)
 
 
 def load_checkpoint(path: Path, net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Restore a network and its optimizer, and return the content of the checkpoint."""
+    """Restore a network and its optimizer, and return the whole content of the checkpoint by name."""
     content: dict[str, Any] = torch.load(path, weights_only=True)
     net.load_state_dict(content["net"])
     optimizer.load_state_dict(content["optimizer"])
@@ -367,7 +375,7 @@ def load_checkpoint(path: Path, net: nn.Module, optimizer: torch.optim.Optimizer
 
 
 def _attached(model: DistributedDataParallel, recipe: Recipe) -> ExchangeState | OpticalAverageState | None:
-    """Attach the hook that the recipe names."""
+    """Attach the hook that the recipe names to the model, and return its state; None for DDP's own all-reduce."""
     family, _, averager = recipe.gradients.partition(":")
     if family == "none":
         return None
@@ -379,7 +387,7 @@ def _attached(model: DistributedDataParallel, recipe: Recipe) -> ExchangeState |
 
 
 def round_weights(parameters: Iterable[nn.Parameter], codec: Codec) -> None:
-    """Replace weights by what a codec's receiver gets of them."""
+    """Replace each weight in place by what the receiver gets after encoding and decoding."""
     with torch.no_grad():
         for parameter in parameters:
             parameter.copy_(torch.from_numpy(codec.round_trip(parameter.numpy())).view_as(parameter))

@@ -46,7 +46,8 @@ class RingSum(NamedTuple):
 
 
 def emulated_ring_sum(values: Float32s, codec: Codec, *, leave: bool = False) -> RingSum:
-    """Sum the rows of ``values`` as a ring does that encodes every block at every hop.
+    """Return the sum of the rows of ``values`` as a ring gives it that encodes every block at every hop, and the bytes
+    sent.
 
     Args:
         values: (ranks, n) float32, one row a rank; overwritten.
@@ -73,7 +74,7 @@ def emulated_ring_sum(values: Float32s, codec: Codec, *, leave: bool = False) ->
 
 
 def train(recipe: Recipe, sets: ImageSets, ranks: int) -> dict[str, Any]:
-    """Train, and return the record with the recipe; ``seconds`` are of the processor.
+    """Train with all ranks in this process, and return the record with the recipe; ``seconds`` are of the processor.
 
     Raises:
         ConfigError: the recipe averages by light, or a rank has fewer images than a batch takes.
@@ -100,6 +101,7 @@ class _EmulatedRun(RecipeRun):
         self.residuals = np.zeros((ranks, sum(self.sizes)), np.float32)
 
     def compute_gradients(self, iteration: int) -> float:
+        """Leave the mean gradient of all ranks in the parameters, and return rank 0's loss before any scaling."""
         computed = [self._gradient(iteration, rank) for rank in range(self.ranks)]
         gradients = np.stack([gradient for gradient, _ in computed])
         if iteration % self.recipe.record_every == 0:
@@ -108,6 +110,7 @@ class _EmulatedRun(RecipeRun):
         return computed[0][1]
 
     def _gradient(self, iteration: int, rank: int) -> tuple[Float32s, float]:
+        """Return one rank's flat gradient, of the scaled loss, and its loss before scaling."""
         images, labels = batch_of(self.parts[rank], self.recipe, rank, iteration)
         loss = self.recipe.gradient_scale * nn.functional.cross_entropy(self.net(images), labels)
         pieces = torch.autograd.grad(loss, self.parameters)
@@ -115,7 +118,8 @@ class _EmulatedRun(RecipeRun):
         return flat, float(loss.detach()) / self.recipe.gradient_scale
 
     def _mean(self, gradients: Float32s) -> Float32s:
-        """Return the mean of the rows as the ring gives it, and count the bytes of one rank."""
+        """Return the mean of the rows as the ring gives it, and add the bytes of one rank, sent and as float32, to the
+        record."""
         if self.codec is None:
             mean: Float32s = gradients.mean(axis=0)
             return mean
@@ -140,7 +144,7 @@ class _EmulatedRun(RecipeRun):
 
 
 def averaged(gradients: Float32s, averager: Averager, sizes: Sequence[int] | None = None, block: int = 256) -> Float32s:
-    """Average gradients (servers, n) float32 to (n,) with an averager of codes, as the DDP hook does.
+    """Return the average (n,) of gradients (servers, n) float32 by an averager of codes, as the DDP hook does.
 
     Args:
         gradients: one row a server.
@@ -169,7 +173,7 @@ def averaged(gradients: Float32s, averager: Averager, sizes: Sequence[int] | Non
 
 
 def attach_gradients(parameters: Sequence[nn.Parameter], sizes: list[int], flat: Tensor) -> None:
-    """Let the gradients of parameters of these sizes lie in ``flat``, so that backward adds up in place."""
+    """Make each parameter's gradient a view of its part of ``flat``, in order, so that backward adds up in place."""
     for parameter, part in zip(parameters, torch.split(flat, sizes), strict=True):
         parameter.grad = part.view_as(parameter)
 
@@ -198,7 +202,8 @@ class EmulatedServers:
         self.gradients = torch.zeros(servers, sum(self.sizes), device=device)
 
     def step(self, loss: Callable[[int], Tensor]) -> list[float]:
-        """Compute ``loss(server)`` and its gradient for every server, and average.
+        """Compute ``loss(server)`` and its gradient for every server, and leave the average in the parameters'
+        gradients.
 
         Returns:
             The losses.

@@ -84,8 +84,8 @@ class Training:
 def trained_gradients(
     training: Training, parameters: int, advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[Sample]:
-    """Train on the CPU and yield gradients before the update, and at the last step sums of 2, 4 ... of them, by
-    parameter name; the arrays live until the next one.
+    """Train on the CPU and yield gradients before the update at the sampled steps, and at the last one sums of 2, 4 ...
+    of them, by parameter name; the arrays live until the next one.
 
     Args:
         parameters: of the model; it is refused, before it is built, if it cannot fit the memory.
@@ -122,13 +122,14 @@ def trained_gradients(
 
 
 def _gradients(trained: Mapping[str, nn.Parameter]) -> Gradients:
-    """The gradients of parameters, flat; parameters without any are left out."""
+    """Return the gradients of parameters by name, flat, as float32; parameters without any are left out."""
     gradients = {name: p.grad.detach().float() for name, p in trained.items() if p.grad is not None}
     return {name: gradient.contiguous().view(-1).numpy() for name, gradient in gradients.items()}
 
 
 def saved_gradients(path: Path) -> Gradients:
-    """Gradients from a ``.pt`` file: a tensor, or a mapping of names to tensors.
+    """Return flat float32 gradients by name from a ``.pt`` file: a tensor, named after the file, or a mapping of names
+    to tensors.
 
     Raises:
         ConfigError: unreadable, or something else.
@@ -149,7 +150,8 @@ def saved_gradients(path: Path) -> Gradients:
 
 
 def _build(training: Training) -> tuple[nn.Module, Example]:
-    """The module with real parameters, and its example inputs (shapes and types count, values do not)."""
+    """Return the module with real parameters, and its example inputs as a tuple (shapes and types count, values do
+    not)."""
     entry, name = ZOO.get(training.model), training.model
     length = {} if training.sequence_length is None else {"sequence_length": training.sequence_length}
     with search_path(name), contextlib.redirect_stdout(sys.stderr):
@@ -170,6 +172,8 @@ def _build(training: Training) -> tuple[nn.Module, Example]:
 
 
 def _batches(training: Training, module: nn.Module, example: Example) -> Iterator[tuple[Example, Tensor | None]]:
+    """Yield inputs and labels without end: MNIST where the training names a data folder, else a pool of random inputs
+    in turn, with None for labels."""
     generator = torch.Generator().manual_seed(training.seed)
     if training.data is not None:
         yield from _mnist(training, example, generator)
@@ -181,6 +185,8 @@ def _batches(training: Training, module: nn.Module, example: Example) -> Iterato
 
 
 def _random(like: object, tokens: int, generator: torch.Generator) -> object:
+    """Return random values of the shape and type of a tensor: normal, or integers below ``tokens``; anything else as it
+    is."""
     if not isinstance(like, Tensor):
         return like
     if like.is_floating_point():
@@ -189,6 +195,7 @@ def _random(like: object, tokens: int, generator: torch.Generator) -> object:
 
 
 def _mnist(training: Training, example: Example, generator: torch.Generator) -> Iterator[tuple[Example, Tensor | None]]:
+    """Yield inputs in the example's shape and labels from MNIST's training set without end, drawn with replacement."""
     shape = tuple(example[0].shape) if len(example) == 1 and isinstance(example[0], Tensor) else ()
     if int(np.prod(shape[1:])) != PIXELS or len(shape) < 2:
         raise ConfigError(
@@ -203,11 +210,12 @@ def _mnist(training: Training, example: Example, generator: torch.Generator) -> 
 
 
 def _backward(module: nn.Module, inputs: Example, labels: Tensor | None) -> None:
+    """Add the gradient of a batch's loss to that of the module's parameters."""
     torch.autograd.backward(_loss(module(*inputs), labels))
 
 
 def _loss(outputs: object, labels: Tensor | None) -> Tensor:
-    """Cross-entropy over the last axis, with labels drawn at random where there are none.
+    """Return the cross-entropy over the last axis, with labels drawn at random where there are none.
 
     A scalar is the loss itself; one number a sample is trained on squares. Several outputs (auxiliary heads) add up.
     """
@@ -226,7 +234,7 @@ def _loss(outputs: object, labels: Tensor | None) -> Tensor:
 
 
 def _check_memory(model: str, parameters: int) -> None:
-    """Raise an error in one line where the gradients of a model would not fit in memory."""
+    """Raise a ConfigError in one line where the gradients of a model would not fit in memory."""
     needed, free = _COPIES * 4 * parameters, free_memory()
     if needed > free:
         raise ConfigError(
@@ -236,7 +244,7 @@ def _check_memory(model: str, parameters: int) -> None:
 
 
 def _guarded(model: str, what: str, action: Callable[[], T]) -> T:
-    """Run user code; whatever it raises becomes one line."""
+    """Return what user code gives; whatever it raises, but for an InputError, becomes a WorkloadError of one line."""
     try:
         return action()
     except InputError:

@@ -34,11 +34,12 @@ class RunCheckpoint:
     def __init__(
         self, folder: Path | None, net: nn.Module, optimizer: torch.optim.Optimizer, averager: Averager | None
     ) -> None:
+        """Keep what a checkpoint saves; of the averager only its generator, if it has one."""
         self.folder, self.net, self.optimizer = folder, net, optimizer
         self.rng = getattr(averager, "rng", None)
 
     def save(self, done: int, record: dict[str, Any]) -> None:
-        """Save the state after ``done`` steps or epochs."""
+        """Save the state after ``done`` steps or epochs; nothing without a folder."""
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +49,8 @@ class RunCheckpoint:
         write_atomically(self.folder / "progress.json", json.dumps({"done": done}))
 
     def load(self) -> tuple[int, dict[str, Any]]:
-        """Restore the state; return the number of steps or epochs and the record, 0 and empty without a checkpoint."""
+        """Restore the state; return the number of finished steps or epochs and the record, or 0 and an empty one
+        without a checkpoint."""
         if self.folder is None or not (self.folder / "checkpoint.pt").exists():
             return 0, {}
         content = load_checkpoint(self.folder / "checkpoint.pt", self.net, self.optimizer)
@@ -88,7 +90,7 @@ class ImageRecord:
 
 
 def resnet50_for_cifar(*, keep_stem: bool = False) -> ResNet:
-    """The zoo's ResNet-50 for 32 x 32 pixels and 100 classes.
+    """Return the zoo's ResNet-50 for 32 x 32 pixels and 100 classes.
 
     Args:
         keep_stem: keep the stem for large images, which quarters the resolution twice over; else one 3 x 3 convolution
@@ -111,7 +113,7 @@ def train(
     folder: Path | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Train ResNet-50 from scratch, or resume from the checkpoint in ``folder``.
+    """Train ResNet-50 from scratch, or resume from the checkpoint in ``folder``, and return the record.
 
     Args:
         training: images to learn from; test: images to judge by.
@@ -162,7 +164,8 @@ def train(
 
 
 def augmented(pixels: NDArray[np.uint8], chance: np.random.Generator) -> NDArray[np.uint8]:
-    """Each image (n, 3, 32, 32) moved by up to four pixels and, half of them, mirrored."""
+    """Return each image (n, 3, 32, 32) moved by up to four pixels on each axis, black moving in, and mirrored with
+    probability a half."""
     padded = np.pad(pixels, ((0, 0), (0, 0), (_MARGIN, _MARGIN), (_MARGIN, _MARGIN)))
     moved = np.lib.stride_tricks.sliding_window_view(padded, (SIDE, SIDE), (2, 3))
     rows, columns = chance.integers(0, 2 * _MARGIN + 1, (2, len(pixels)))
@@ -172,7 +175,7 @@ def augmented(pixels: NDArray[np.uint8], chance: np.random.Generator) -> NDArray
 
 
 def accuracy(net: nn.Module, images: Images, device: str = "cpu", at_once: int = 500) -> float:
-    """Return the share of images that are classified correctly."""
+    """Return the share of images, 0 to 1, that are classified correctly; leaves the network in evaluation mode."""
     net.eval()
     right = 0
     with torch.no_grad():
@@ -183,6 +186,7 @@ def accuracy(net: nn.Module, images: Images, device: str = "cpu", at_once: int =
 
 
 def _loss_of(net: nn.Module, batches: list[Batch], device: str, server: int) -> Tensor:
+    """Return the mean cross-entropy of one server's batch, with products in bfloat16."""
     pixels, labels = batches[server]
     with torch.autocast(device, torch.bfloat16):
         logits = net(_light(pixels, device))
@@ -190,6 +194,7 @@ def _loss_of(net: nn.Module, batches: list[Batch], device: str, server: int) -> 
 
 
 def _light(pixels: NDArray[np.uint8], device: str) -> Tensor:
+    """Return pixels as float32 on the device, each channel less CIFAR-100's mean and over its deviation."""
     values = torch.from_numpy(np.ascontiguousarray(pixels)).to(device, torch.float32) / 255
     mean, deviation = (torch.tensor(channel, device=device)[:, None, None] for channel in (_MEAN, _DEVIATION))
     return (values - mean) / deviation

@@ -86,7 +86,7 @@ def train(
     averager: Averager | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Train, continuing from the last checkpoint in ``folder``.
+    """Train, continuing from the last checkpoint in ``folder``, and return the record.
 
     Args:
         corpus: training and validation text.
@@ -134,6 +134,10 @@ class _LanguageRun:
         self.checkpoint = RunCheckpoint(folder, self.net, self.optimizer, averager)
 
     def run(self, advance: Callable[[int], None]) -> Record:
+        """Train on from the last checkpoint and return the record.
+
+        ``advance`` is called with the number of steps done before, and with 1 after each step.
+        """
         recipe = self.recipe
         losses: list[float] = []
         done, saved = self.checkpoint.load()
@@ -154,9 +158,11 @@ class _LanguageRun:
         return self.record
 
     def _loss_of(self, windows: NDArray[np.uint8], server: int) -> Tensor:
+        """Return the loss of one server's windows."""
         return self._loss(windows[server])
 
     def _loss(self, windows: NDArray[np.uint8]) -> Tensor:
+        """Return the mean cross-entropy of predicting each window's next tokens, in nats a token."""
         tokens = torch.from_numpy(windows.astype(np.int64))
         # CPUs with matrix units for bfloat16 multiply it fast; others take twice as long as in float32.
         with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.bfloat16):
@@ -164,7 +170,8 @@ class _LanguageRun:
         return nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
 
     def _batch(self, step: int) -> NDArray[np.uint8]:
-        """Windows (servers, windows a server, sequence + 1); no window twice before all were read."""
+        """Return the windows (servers, windows a server, sequence + 1) of a step, which counts from 1; no window twice
+        before all were read but for a rest too small for a step."""
         recipe = self.recipe
         size = recipe.servers * recipe.windows_per_server
         epoch, place = divmod(step - 1, len(self.training) // size)
@@ -173,6 +180,7 @@ class _LanguageRun:
         return chosen.reshape(recipe.servers, recipe.windows_per_server, -1)
 
     def _note(self, step: int, losses: list[float]) -> None:
+        """Add an entry to the record: the mean of the training losses, which are cleared, and the validation loss."""
         self.record.steps.append(step)
         self.record.training_loss.append(float(np.mean(losses)))
         losses.clear()
@@ -183,14 +191,15 @@ class _LanguageRun:
 
 
 def _windows(tokens: NDArray[np.uint8], sequence: int) -> NDArray[np.uint8]:
-    """Non-overlapping inputs with the token that follows: (n, sequence + 1)."""
+    """Return windows (n, sequence + 1) that do not overlap but for the last token, which is the first of the next."""
     count = max(0, (tokens.size - 1) // sequence)
     windows: NDArray[np.uint8] = tokens[np.arange(count)[:, None] * sequence + np.arange(sequence + 1)]
     return windows
 
 
 def _schedule(step: int, recipe: Recipe) -> float:
-    """Linear warm-up, then a cosine to a tenth."""
+    """Return the factor of the learning rate at a step, which counts from 1: linear warm-up to 1, then a cosine to a
+    tenth."""
     if step <= recipe.warm_up:
         return step / recipe.warm_up
     progress = (step - recipe.warm_up) / max(1, recipe.steps - recipe.warm_up)
