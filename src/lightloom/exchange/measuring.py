@@ -158,6 +158,7 @@ def _codec_kernels(method: RingCodecExchange, count: int) -> Coding:
     message = codec.encode(values)
 
     def encode() -> object:
+        """Encode the values once; with feedback a fresh copy of them, as encoding overwrites it."""
         return codec.encode_leaving(values.copy()) if method.feedback else codec.encode(values)
 
     return encode, lambda: codec.decode_adding(message, out)

@@ -273,6 +273,7 @@ def whole(least: int, largest: int) -> Callable[[str], int]:
     """Return a reader of whole numbers from ``least`` to ``largest``, which raises ValueError for any other text."""
 
     def read_whole(text: str) -> int:
+        """Return the whole number of a text; raises ValueError where it is none, or out of range."""
         if not text.lstrip("-").isdigit() or not least <= int(text) <= largest:
             raise ValueError(f"expected a whole number from {least} to {largest}")
         return int(text)
@@ -284,6 +285,7 @@ def real(least: float, largest: float) -> Callable[[str], float]:
     """Return a reader of numbers from ``least`` to ``largest``, which raises ValueError for any other text."""
 
     def read_real(text: str) -> float:
+        """Return the number of a text; raises ValueError where it is none, NaN, or out of range."""
         try:
             value = float(text)
         except ValueError:

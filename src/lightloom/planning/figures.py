@@ -56,8 +56,8 @@ def shares(plan: HybridPlan) -> Floats:
 
 @styled
 def placement_figure(plan: HybridPlan) -> Figure:
-    """Draw which device of one group computes what share of each operator, beside the seconds that each device is busy;
-    all groups are alike."""
+    """Draw which device of one group (downwards) computes what share of each operator (to the right, in order), beside
+    bars of the time that each device is busy; all groups are alike."""
     from matplotlib.ticker import MaxNLocator
 
     share = shares(plan)
@@ -82,7 +82,7 @@ def placement_figure(plan: HybridPlan) -> Figure:
 
 
 def _load(axes: Axes, plan: HybridPlan) -> None:
-    """Draw the seconds of a step that each device computes."""
+    """Draw the time of a step that each device computes, in milliseconds: a bar each, forward then backward."""
     from matplotlib.ticker import MaxNLocator
 
     balanced, device = plan.balanced, plan.placement.device
@@ -163,7 +163,8 @@ class _Ground:
 @styled
 def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figure:
     """Draw the bytes of each pair of ranks beside the bytes per second of the circuits that it holds, on average over
-    the cycle; ranks are grouped where there are more than 128."""
+    the cycle: rows send, columns receive, crosses mark pairs without a circuit. Ranks are grouped where there are more
+    than 128."""
     traffic, ranks = assignment.traffic, assignment.traffic.ranks
     block = -(-ranks // MOST_CELLS)
     granted = assignment.circuits
@@ -180,7 +181,9 @@ def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figur
 
 @styled
 def group_figure(plan: HybridPlan, circuits: GroupCircuits) -> Figure:
-    """Draw bytes beside circuits of a placed plan: of the first groups, and of what they send on to the next."""
+    """Draw the bytes of each pair of ranks beside the mean bytes per second of its circuits, of a placed plan's first
+    groups (rows send, columns receive) and of what they send on to the next one; crosses mark pairs without a
+    circuit."""
     k = plan.k
     groups = max(1, min(plan.groups, _MOST_GROUPED // k, _MOST_GROUPS))
     whole = groups == plan.groups
@@ -215,7 +218,10 @@ def _summed(ranks: int, block: int, source: Any, destination: Any, value: Floats
 
 
 def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: Mask) -> Figure:
-    """Return the figure of bytes sent beside bytes per second served, crosses where ``relayed`` is True."""
+    """Return the figure of two matrices [sender, receiver] of cells as ``ground`` has them: bytes ``sent`` on the left,
+    bytes per second ``served`` on the right, there with crosses where ``relayed`` is True.
+
+    Cells are coloured by kind of parallelism where ``ground`` names the kinds."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -240,7 +246,8 @@ def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: Mask) -> Figur
 
 
 def _matrix(axes: Axes, title: str, values: Floats, words: Callable[[float], str], ground: _Ground) -> None:
-    """Draw values [row, column], nothing where 0; ``words`` writes a value for people."""
+    """Draw values [row, column], rows downwards, as opacity on a logarithmic scale, at most six decades below the
+    largest; nothing where 0. ``words`` writes a value for people beside the scale."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import FixedLocator, MaxNLocator

@@ -443,7 +443,8 @@ def sized(
 
 
 def ring_codec_of(method: ExchangeMethod) -> RingCodecExchange:
-    """Return the part of a method that codes sums around a ring, whose bytes depend on the gradient's values."""
+    """Return ``method.coding``, which codes sums around a ring; the method must be one that needs values, as no other
+    kind of coding has bytes that depend on the gradient's values (AssertionError otherwise)."""
     coding = method.coding
     assert isinstance(coding, RingCodecExchange)
     return coding

@@ -285,6 +285,7 @@ def host_rates(codec: Codec, values: Float32s, threads: int) -> Rates:
     seconds of a small message."""
 
     def coding(part: Float32s) -> Coding:
+        """Return encoding some values on ``threads`` threads, and decoding their stream into memory made before."""
         stream, out = codec.encode(part), np.empty_like(part)
         return (
             lambda: codec.encode(part, threads=threads),

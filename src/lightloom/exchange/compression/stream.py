@@ -171,6 +171,7 @@ class FramedCodec(Codec):
         body = buffer[HEADER_BYTES:]
 
         def work(i: int) -> int:
+            """Write the frames of run i to its own part of the body, and return their bytes."""
             begin, end = shares[i]
             return encode_frames(values[begin:end], self.chunk, begin // self.chunk, body[starts[i] : starts[i + 1]])
 
@@ -216,6 +217,7 @@ class FramedCodec(Codec):
         starts = _frame_starts(body, header, [begin // header.chunk for begin, _ in shares])
 
         def work(i: int) -> int:
+            """Decode the frames of run i, and return where they end in the body; raises CodecError."""
             begin, end = shares[i]
             stop = starts[i + 1] if i + 1 < len(shares) else body.size
             used = decode_frames(body[starts[i] : stop], target[begin:end], header.chunk, begin // header.chunk)

@@ -53,11 +53,13 @@ def exchanger(
 
 @exchanger.register
 def _(method: PlainExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
+    """Return the exchanger of float32's all-reduce, which averages values of any type as they are."""
     return PlainExchanger(method.name, group, sizes)
 
 
 @exchanger.register
 def _(method: RingCodecExchange, group: OwnGroup, sizes: Mapping[str, int] | None = None) -> Exchanger:
+    """Return the exchanger that runs the method's codec around a ring."""
     return RingExchanger(find_codec(method.codec), group, sizes, name=method.name, feedback=method.feedback)
 
 
@@ -67,6 +69,7 @@ def _(
     group: OwnGroup,
     sizes: Mapping[str, int] | None = None,  # noqa: ARG001 - nothing is kept by tensor
 ) -> Exchanger:
+    """Return the exchanger of the method's averager, whose noise and errors have a seed of this rank's own."""
     averager = find_averager(method.averager, group.ranks, method.bits, seed=rank_seed(0, group.rank))
     return OpticalExchanger(averager, group, block=method.block, name=method.name)
 

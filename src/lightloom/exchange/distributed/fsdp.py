@@ -49,6 +49,7 @@ class ReduceScatter:
     """The reduce-scatter of one module, with the two methods of FSDP2's protocol."""
 
     def __init__(self, reduce: Reduce) -> None:
+        """Keep the function that puts this rank's shard of the mean over ranks into its first argument."""
         self._reduce = reduce
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -127,6 +128,7 @@ def _own_parameters(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Pa
     seen: set[nn.Parameter] = set()
 
     def walk(inner: nn.Module, path: str) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield the parameters of a module's children, then its own; ``path`` is what their names begin with."""
         visited.add(inner)
         for name, child in inner.named_children():
             if child not in visited and not isinstance(child, FSDPModule):

@@ -252,6 +252,7 @@ def periodic(
     if hook:
 
         def after_step(*_: object) -> None:
+            """Count a step of the optimizer and exchange what is due."""
             outer.step()
 
         optimizer.register_step_post_hook(after_step)

@@ -210,6 +210,7 @@ class RingExchanger(Exchanger):
         message = encode_block(codec, blocks[(ring.rank + 1) % ranks], leave=leave, observe=self._observe)
 
         def put(k: int, block: Float32s) -> None:
+            """Write block k of the sum, divided by the ranks, to its places in ``values``."""
             cut.scatter(k, torch.from_numpy(block), values, 1 / ranks)
 
         up = all_gather(ring, message, codec, cut.sizes, put)

@@ -121,6 +121,7 @@ class ChannelGroup:
         self._leave(Frame(FAREWELL), self._reason)
 
     def __enter__(self) -> Self:
+        """Return the group itself."""
         return self
 
     def __exit__(self, *exception: object) -> None:

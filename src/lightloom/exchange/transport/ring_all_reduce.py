@@ -60,6 +60,7 @@ def all_reduce_in_place(
     blocks, leave = np.array_split(total, ring.size), residual is not None
 
     def put(k: int, values: Float32s) -> None:
+        """Copy the values of block k to its place in ``total``."""
         blocks[k][:] = values
 
     sent = reduce_scatter(ring, blocks, codec, leave=leave)

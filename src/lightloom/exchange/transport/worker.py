@@ -63,9 +63,11 @@ def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
         )
 
         def join(own: Store) -> None:
+            """Form the default process group, of gloo, through a store."""
             dist.init_process_group("gloo", store=own, rank=rank, world_size=size, timeout=patience)
 
         def lost() -> str:
+            """Return the launcher's words on a rank that has ended; empty where it has said nothing."""
             return str(store.get(LOST).decode()) if store.check([LOST]) else ""
 
         number = int(os.environ.get(_TRY, "1"))

@@ -199,7 +199,7 @@ class Accuracy(Result):
         }
 
     def worst(self, count: int = 5) -> list[Document]:
-        """Return the ``count`` rows with the relative errors of largest size, whatever their sign, the largest first."""
+        """Return the ``count`` rows with the largest sizes of relative errors, whatever the sign, the largest first."""
         return sorted(self.rows(), key=lambda row: -abs(row["error"]))[:count]
 
 

@@ -230,7 +230,7 @@ def _indicator(priced: _Priced, axis: Axis) -> ExchangeTime:
     """Return a price of one second for the collective ``priced`` alone, and of none for all others."""
 
     def count(kind: Kind, _: Ints, ranks: Ints, __: Ints, ___: Ints, nbytes: Floats) -> Floats:
-        """Return 1 in the place of each collective that equals ``priced`` in axis, kind, ranks and bytes, 0 elsewhere."""
+        """Return 1 for each collective that equals ``priced`` in axis, kind, ranks and bytes, 0 for all others."""
         alike = (axis, kind, int(ranks[0])) == priced[:3]
         return np.where(nbytes == priced[3], float(alike), 0.0)
 

@@ -244,7 +244,8 @@ Seconds = Callable[[Phase, Axis, int], float]
 Settings = Mapping[Phase, Planes]
 """The division that stands in each phase in which something is exchanged."""
 MOST_DIVISIONS: Effort = 5000
-"""Number of divisions of a segment up to which all are compared; of more, planes are given one by one to the axis that gains most."""
+"""Number of divisions of a segment up to which all are compared; of more, planes are given one by one to the axis that
+gains most."""
 
 
 def gains(before: Planes, after: Planes) -> bool:

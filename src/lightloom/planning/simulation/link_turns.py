@@ -250,5 +250,5 @@ class SwitchTurns:
 
     @property
     def columns(self) -> Floats:
-        """Return all turns as the array that a compiled step takes: [10, stages]."""
+        """All turns as the array that a compiled step takes: [10, stages], a row for each field in its order."""
         return np.stack([np.asarray(getattr(self, each.name), np.float64) for each in fields(self)])

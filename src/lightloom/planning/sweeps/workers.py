@@ -174,6 +174,7 @@ class Workers:
     ray: str | None = None
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for fewer than one process, or for two clusters."""
         if self.jobs is not None and self.jobs < 1:
             raise ConfigError(f"--jobs {self.jobs}: expected at least one process")
         if self.dask is not None and self.ray is not None:
@@ -223,6 +224,7 @@ def _watch(coordinator: int) -> None:
     """Start a thread, once, that ends this process when its parent is no longer the coordinator."""
 
     def end() -> None:
+        """Look every second whether the parent is still the coordinator, and end the process when it is not."""
         while os.getppid() == coordinator:
             time.sleep(_CHECK_INTERVAL)
         os._exit(1)

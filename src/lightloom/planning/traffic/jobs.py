@@ -295,7 +295,8 @@ def _group_exchange(sort: str, busy: float, job: Job, strategy: Strategy, use: E
 
 
 def _send_exchange(busy: float, strategy: Strategy, part: Fabric) -> Exchange:
-    """Return the sends of every rank to the next stage, which load each link in proportion to the most loaded."""
+    """Return the sends of every rank to the one in its place of the next stage (of the last stage to the first), which
+    take the share of each link that its load is of the most loaded one's."""
     stride = strategy.replicas * strategy.tp
     source = np.arange(part.ranks)
     destination = (source + stride) % part.ranks
@@ -322,6 +323,7 @@ class SlowedPrices(Pricing):
         whole = self._pricing.price(algorithm, ranks, exchange, stride)
 
         def priced(kind: Kind, nbytes: float) -> Priced:
+            """Return the price of a collective of the group, whose time alone is multiplied."""
             longer = self._slowdown.get(sort_of(self._strategy, kind, ranks, stride), 1.0)
             price = whole(kind, nbytes)
             return replace(price, cost=replace(price.cost, time=price.cost.time * longer))

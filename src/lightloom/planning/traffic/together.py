@@ -269,6 +269,7 @@ def _divided(
 
     @cache
     def work(number: int, channels: int) -> Work | None:
+        """Return a job with so many channels, by the plan that it has alone; None where it cannot run on them."""
         try:
             return _work(requests[number], cluster, channels, alone[number])
         except UnsupportedError:
@@ -287,6 +288,7 @@ def _divided(
         )
 
     def worst(works: list[Work]) -> float:
+        """Return the largest ratio, over the jobs, of the seconds in this division to those alone."""
         return max(each.seconds / alone[number].seconds for number, each in zip(numbers, works, strict=True))
 
     return min(divisions, key=worst)
