@@ -80,8 +80,10 @@ class _Column(Generic[_Row]):
 
 
 def _fitted_table(columns: Sequence[_Column[_Row]], rows: Sequence[_Row], width: int | None, title: str) -> Table:
-    """Return rows in as many of the columns as ``width`` has room for without breaking a word; in all of them
-    without one."""
+    """Return a table of rows in as many of the columns as ``width`` has room for without breaking a word.
+
+    Columns of the largest rank are given up first, those of rank 0 never; without a width all stay.
+    """
     cells = {column.name: [column.cell(row) for row in rows] for column in columns}
     dotted = {column.name for column in columns if column.dotted and width is not None}
     least: dict[str, int] = {}
@@ -120,7 +122,8 @@ def _fitted_table(columns: Sequence[_Column[_Row]], rows: Sequence[_Row], width:
 
 
 def _broken(name: Text, width: int) -> Text:
-    """Return a name in lines of at most ``width``, or of its longest part, broken after dots and underscores only."""
+    """Return a name broken into lines after dots and underscores only, each of at most ``width`` cells or of one longer
+    part."""
     lines = [""]
     for part in _PARTS.findall(name.plain):
         if lines[-1] and cell_len(lines[-1] + part) > width:
@@ -130,10 +133,10 @@ def _broken(name: Text, width: int) -> Text:
 
 
 def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") -> Table:
-    """Return plans with the parts of their time as bars, which share one scale a sample; ``width`` is the
-    terminal's.
+    """Return a table of plans, a row each in their order, with bars of the parts of their time for a sample, all on one
+    scale.
 
-    Columns that say nothing of these rows, or for which there is no room, are left out.
+    ``width`` is the terminal's. Columns that say nothing of these rows, or for which there is no room, are left out.
     """
     longest = max((sum(row.per_sample().values()) for row in rows), default=0.0)
     bar = 24 if width >= 150 else 19 if width >= 110 else 14 if width >= 80 else 8
@@ -150,6 +153,8 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") ->
     }
 
     def plan(row: RankingRow) -> Text:
+        """Return the cell of a plan: with its exchange where there is no column of it, marked where it is on the
+        front."""
         text = Text(row.plan if optional["exchange"] else row.name)
         return text.append(f" {FRONT}", "green") if row.on_front else text
 
@@ -174,15 +179,15 @@ def ranking_table(rows: Sequence[RankingRow], width: int, *, title: str = "") ->
 
 
 def _exchange_cell(row: RankingRow) -> Text:
-    """Return the exchange of gradients with its effect and accuracy in words; ``none`` where gradients stay as they
-    are."""
+    """Return the exchange of gradients with its effect on time and its accuracy in words; ``none`` where gradients stay
+    as they are."""
     accuracy = f"accuracy: {row.exchange_accuracy}" if row.exchange_accuracy else ""
     effect = " ".join(filter(None, [row.exchange, "; ".join(filter(None, [row.exchange_effect, accuracy]))]))
     return Text(effect or "none", style="" if row.exchange else "dim")
 
 
 def legend() -> Text:
-    """Return the meaning of each block of a bar."""
+    """Return one line with the block of each part of a bar and its meaning."""
     text = Text()
     for key, (words, colour) in SHARES.items():
         text.append(f"{_BLOCKS[key]} ", style=colour).append(f"{words}  ", style="dim")
@@ -191,8 +196,8 @@ def legend() -> Text:
 
 
 def breakdown_bar(breakdown: Mapping[str, float], whole: float, cells: int) -> Text:
-    """Return a bar of ``cells`` columns for ``whole`` seconds, shorter for a shorter breakdown; empty without any
-    time.
+    """Return a bar in which ``cells`` columns stand for ``whole`` seconds, a block a column by part; empty if ``whole``
+    is 0.
 
     Edges between parts are rounded, so that a part of less than a column may not show.
     """
@@ -207,7 +212,7 @@ def breakdown_bar(breakdown: Mapping[str, float], whole: float, cells: int) -> T
 
 
 def collective_table(rows: Sequence[CollectiveRow], width: int, *, title: str = "") -> Table:
-    """Return algorithms in a table beside the bound that none of them can beat.
+    """Return a table of algorithms, a row each: steps, time, energy and the bound that none of them can beat.
 
     The column of repeated collectives (``steady``) is there only if a row has such a ratio.
     """
@@ -227,9 +232,11 @@ def collective_table(rows: Sequence[CollectiveRow], width: int, *, title: str = 
 
 
 def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "") -> Table:
-    """Return published figures beside ours; what deviates says why. Without a width, nothing is broken or given up."""
+    """Return a table of published figures beside ours, a row a claim; what deviates says why. Without a width, nothing
+    is broken or given up."""
 
     def status(claim: Claim) -> Text:
+        """Return the status of a claim in its colour, with ``(fitted)`` behind it where it is fitted."""
         return Text(claim.status + (" (fitted)" if claim.fitted else ""), style=_STATUS_STYLES[claim.status])
 
     columns: list[_Column[Claim]] = [
@@ -246,7 +253,7 @@ def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "")
 def plain_table(
     columns: Sequence[str], rows: Iterable[Iterable[str]], *, title: str = "", left: Sequence[str] | None = None
 ) -> Table:
-    """Return text in columns, those in ``left`` (the first without it) flush left and the others flush right."""
+    """Return a table of text, columns in ``left`` (the first without it) flush left and the others flush right."""
     table = _bare_table(title)
     for column in columns:
         flush_left = column in (columns[:1] if left is None else left)
@@ -257,7 +264,8 @@ def plain_table(
 
 
 def rows_table(rows: Sequence[Mapping[str, object]], *, title: str = "", left: Sequence[str] | None = None) -> Table:
-    """Return rows of a result in columns, as :func:`plain_table`; the keys of the first are the heading."""
+    """Return a table of a result's rows, as :func:`plain_table`; the keys of the first row (there must be one) are the
+    heading."""
     return plain_table(list(rows[0]), (map(str, row.values()) for row in rows), title=title, left=left)
 
 
@@ -286,13 +294,13 @@ def _bare_table(title: str) -> Table:
 
 
 def _energy_cell(text: str, joules: float | None) -> Text:
-    """Return the text of an energy, faint where the joules are not known as a whole."""
+    """Return the text of an energy, faint where ``joules`` is None: not all of its parts are known."""
     return Text(text, style="dim" if joules is None else "")
 
 
 def _checks_cell(row: RankingRow) -> Text:
-    """Return words on a row: verified or a closed form, whether it fits in memory if known, and if no framework runs
-    it."""
+    """Return words on a row: ``verified`` or ``closed form``, ``fits`` or ``DOES NOT FIT`` if memory is known, ``no
+    framework`` if none runs it."""
     text = Text("verified", "green") if row.verified else Text("closed form", "dim")
     if row.fits is not None:
         text.append(" ").append(*("fits", "green") if row.fits else ("DOES NOT FIT", "bold red"))

@@ -37,18 +37,19 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def render(report: Report) -> str:
-    """Return the HTML text of the page."""
+    """Return the HTML text of the page; plans can be looked into where the report has such and Bokeh is installed."""
     explorer = _explorer(report) if report.explored and draws() else None
     return _environment().get_template("report.html").render(report=report, shares=SHARES, explorer=explorer)
 
 
 def draws() -> bool:
-    """Return whether the optional library that draws in the browser is installed."""
+    """Return whether Bokeh, the optional library that draws in the browser, is installed."""
     return find_spec("bokeh") is not None
 
 
 def _explorer(report: Report) -> dict[str, Any]:
-    """Return the data that the page's scripts read, and the browser library that draws."""
+    """Return what the page needs to draw plans: ``data``, the JSON that its scripts read, and ``scripts``, the sources
+    of the browser library."""
     from bokeh.resources import Resources
 
     scripts = Resources(mode="inline", components=["bokeh", "bokeh-api"], log_level="error").js_raw
@@ -120,7 +121,8 @@ def _environment() -> Environment:
 
 
 def numeric_columns(table: Table) -> list[bool]:
-    """Return for each column whether all its cells are numbers (a unit may follow); False in a table without rows."""
+    """Return True for each column all of whose cells are numbers (a unit may follow), else False; all False in a table
+    without rows."""
     return [
         bool(table.rows) and all(_NUMBER.fullmatch(row[i].strip()) is not None for row in table.rows)
         for i in range(len(table.columns))
@@ -128,10 +130,10 @@ def numeric_columns(table: Table) -> list[bool]:
 
 
 def bar_scale(rows: Sequence[RankingRow]) -> float:
-    """Return the seconds a sample of a full bar: the slowest row's, or three times the fastest's where that dwarfs
-    the rest.
+    """Return the seconds for a sample that a full bar stands for: the slowest row's, or three times the fastest's where
+    that is more than four times the fastest's.
 
-    The rest is dwarfed by more than four times the fastest's. Longer bars run off their right edge.
+    Longer bars run off their right edge.
     """
     times = [row.sample_time for row in rows]
     return max(times) if max(times) <= 4 * min(times) else 3 * min(times)
@@ -147,8 +149,8 @@ class DrawnResult(Result):
         """Return a matplotlib figure of the result."""
 
     def pictures(self) -> tuple[str, ...]:
-        """Return the drawing alone, as an SVG element on white; identifiers are its own, so that cells do not mix
-        theirs."""
+        """Return one HTML element, the drawing alone as SVG on white; identifiers are its own, so that cells of a
+        notebook do not mix theirs."""
         svg = to_svg(self.figure())
         element = inline_svg(svg, f"l{sha256(svg.encode()).hexdigest()[:8]}-")
         return (f'<div style="background: white; max-width: 100%; --ink: {INK}">{element}</div>',)

@@ -11,9 +11,10 @@ PATIENCE = 2.0
 
 @contextmanager
 def progress(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Count work; yields ``advance(count)``. A bar appears on stderr, if that is a terminal, after two seconds.
+    """Yield ``advance(count)``, to be called as work is done; a bar appears on stderr, if that is a terminal, after two
+    seconds.
 
-    With ``total=None`` the bar pulses, since the amount of work is unknown.
+    With ``total=None`` the bar pulses, since the amount of work is unknown. It disappears at the end of the context.
     """
     if not sys.stderr.isatty():
         yield lambda _: None
@@ -27,6 +28,7 @@ def progress(description: str, total: int | None) -> Iterator[Callable[[int], No
     task, lock, ended = bar.add_task(escape(description), total=total), threading.Lock(), False
 
     def show() -> None:
+        """Start the bar unless the work has ended."""
         # In the timer's thread: it may run while the work ends.
         with lock:
             if not ended:

@@ -49,8 +49,9 @@ def explored_plan(
 ) -> Document:
     """Return what the page shows of one plan when its row is picked.
 
-    A stretch is [lane, kind, start, duration, name, how many it joins], times in parts of the step; a task is [name,
-    kind, times, seconds on all resources, seconds of the longest].
+    A stretch is [lane, kind, start, duration, name, how many it joins], times in 10^-7 parts of the step; a task is
+    [name, kind, times, seconds on all resources, seconds of the longest]. At most 16 lanes are kept, and neighbours are
+    joined until there are at most 1,500 stretches; ``joined`` is the length in seconds below which they are.
 
     Args:
         timeline: of the plan's step; its busiest resources get a lane each.
@@ -86,10 +87,10 @@ def explored_plan(
 
 
 def _tasks(timeline: Timeline) -> list[tuple[str, str, int, float, float]]:
-    """Return (name, kind, times, seconds on all resources, seconds of the longest) by operator and kind; most
-    seconds first.
+    """Return (name, kind, times, seconds on all resources, seconds of the longest) for each operator and kind; most
+    seconds first, at most 40.
 
-    Numbers of its parts and of devices are left out of the name; there are at most 40.
+    Numbers of parts and devices, and the pass behind it, are left out of a name, so that they count together.
     """
     seconds: dict[tuple[str, str], list[float]] = {}
     for interval in timeline.intervals:
@@ -100,9 +101,11 @@ def _tasks(timeline: Timeline) -> list[tuple[str, str, int, float, float]]:
 
 
 def light_map(schedule: Schedule, fabric: Fabric) -> Document | None:
-    """Return the lightpaths of a schedule step by step, as the page shows them; None without wavelengths on links.
+    """Return the lightpaths of a schedule step by step, as the page shows them; None on a fabric without wavelengths on
+    links.
 
-    A lightpath is its index in ``shown``, source, destination, way (0 clockwise), first channel, channels and links.
+    A row is the step's place in ``shown``, source, destination, way (0 clockwise), first channel, channels and links.
+    Of schedules with more than 15,000 lightpaths, only evenly spaced steps are shown.
     """
     if not (fabric.exclusive and fabric.wavelength_routed):
         return None
@@ -214,27 +217,29 @@ class RankingRow:
 
     @property
     def name(self) -> str:
-        """Plan and exchange of gradients in one line."""
+        """Plan and exchange of gradients in one line, joined by a dot; the plan alone where gradients stay as they
+        are."""
         return " · ".join(part for part in (self.plan, self.exchange) if part)
 
     @property
     def plan(self) -> str:
-        """Strategy, and what it consists of."""
+        """Strategy and label in one line; the label alone where it holds the strategy already."""
         return self.label if self.strategy in self.label else f"{self.strategy} · {self.label}"
 
     @property
     def samples_per_second(self) -> float:
-        """Throughput of all ranks together; infinite for a step that takes no time."""
+        """Samples of a step by its seconds, all ranks together; infinite for a step that takes no time."""
         return self.global_batch / self.step_time if self.step_time else float("inf")
 
     @property
     def sample_time(self) -> float:
-        """Seconds of a step for each of its samples."""
+        """Seconds of a step divided by its samples."""
         return self.step_time / self.global_batch
 
     @property
     def joules_per_sample(self) -> float | None:
-        """Joules of a sample, of the parts that have a source; None where none has."""
+        """Joules of a sample: the whole energy where it is known, else that of the parts with a source; None where none
+        has."""
         joules = self.energy if self.energy is not None else self.known_energy
         return None if joules is None else joules / self.global_batch
 
@@ -246,7 +251,7 @@ class RankingRow:
         return f"{'' if known is None else self.energy_mark}{format_energy(known)}"
 
     def per_sample(self) -> dict[str, float]:
-        """Return the breakdown of a step, in seconds, divided by its samples."""
+        """Return the breakdown of a step divided by its samples: seconds by what the step waits for."""
         return {key: seconds / self.global_batch for key, seconds in self.breakdown.items()}
 
 
@@ -338,7 +343,11 @@ MICROSECONDS = 1e6
 def perfetto_trace(
     timeline: Timeline, *, title: str, provenance: Mapping[str, Any], counters: Sequence[Counter] = ()
 ) -> Document:
-    """Return the trace as a JSON document: one process, one thread for each resource, a track for each counter."""
+    """Return the trace as a document for Chrome's and Perfetto's viewers: one process, one thread for each resource, a
+    track for each counter.
+
+    Times are in microseconds; dependencies between resources are arrows, and ``provenance`` is in its metadata.
+    """
     threads = {resource: number for number, resource in enumerate(timeline.resources, start=1)}
     named: list[tuple[str, int, Document]] = [("process_name", 0, {"name": title})]
     for resource, number in threads.items():
@@ -367,9 +376,11 @@ def perfetto_trace(
 
 
 def _flows(timeline: Timeline, threads: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """Yield both ends of an arrow for each dependency between intervals of two resources.
+    """Yield both ends of an arrow for each dependency between intervals of two resources, in the order of the later
+    ones.
 
-    An arrow begins in the middle of an interval, where no other one can be meant, and is drawn from its end.
+    Its beginning lies in the middle of the earlier interval, where no other one can be meant, and is drawn from that
+    one's end.
     """
     of_task = {interval.task: interval for interval in timeline.intervals if interval.task is not None}
     count = 0

@@ -41,15 +41,15 @@ def label(function: object) -> str:
 def output_dimensions(
     shape: Sequence[int], batch: int | None, axes: Sequence[str] | None
 ) -> tuple[dict[str, int], tuple[str, ...] | None]:
-    """Name the axes of an output.
+    """Name the axes of an output, the samples found by their number where no names fit.
 
     Args:
         shape: its sizes.
-        batch: the batch if the output depends on the samples.
-        axes: names that the operator's input had, kept if they fit.
+        batch: the batch if the output depends on the samples, else None: axes are ``axis_0``, ``axis_1``, ...
+        axes: names that the operator's input had, kept if rank and batch fit.
 
     Returns:
-        Named sizes, and the names in axis order (none when no order is meant, as in flattened tokens).
+        Named sizes, and the names in axis order (None when no order is meant, as in flattened tokens).
     """
     rank = len(shape)
     numbered = [f"axis_{axis}" for axis in range(rank)]
@@ -75,7 +75,8 @@ def _named_sizes(names: Sequence[str], shape: Sequence[int]) -> dict[str, int]:
 
 
 def image_axes(rank: int) -> tuple[str, ...] | None:
-    """(B, C, ...) as convolution and pooling lay it out; none for an unbatched or exotic rank."""
+    """Return the names of the axes (B, C, ...) as convolution and pooling lay them out; None unless ``rank`` is 3 to
+    5."""
     spatial = _SPATIAL.get(rank - 2)
     return ("sample", "channel", *spatial) if spatial else None
 
@@ -83,7 +84,11 @@ def image_axes(rank: int) -> tuple[str, ...] | None:
 def linear_dimensions(
     shape: Sequence[int], batch: int | None, summed: int
 ) -> tuple[dict[str, int], tuple[str, ...] | None]:
-    """Name the axes of a linear layer's output, of which the last is the channels; weights number C·K."""
+    """Return the named sizes of a linear layer's output with ``in_channel`` (``summed``), and the names of its axes in
+    order or None.
+
+    The last axis of the output is the channels; the layer's weights number C·K.
+    """
     sizes, axes = output_dimensions(shape, batch, None)
     if "channel" not in sizes:
         sizes.pop(f"axis_{len(shape) - 1}", None)
@@ -93,7 +98,8 @@ def linear_dimensions(
 
 
 def attention_call(arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor | None, bool]:
-    """Return query, key, mask and ``is_causal`` of a call of ``scaled_dot_product_attention``."""
+    """Return query, key, mask and ``is_causal`` of a call of ``scaled_dot_product_attention``; the mask is None where
+    none is given."""
     order = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = {**dict(zip(order, arguments, strict=False)), **named}
     return given["query"], given["key"], given.get("attn_mask"), bool(given.get("is_causal", False))
@@ -112,7 +118,7 @@ class Call(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The call's name without its library."""
+        """The call's name without its library and overload, such as ``mm``."""
         return str(self.function._schema.name.split("::")[-1])
 
 
@@ -132,6 +138,7 @@ class Origin:
 
     @property
     def constant(self) -> bool:
+        """True where neither an operator nor a parameter stands behind the content."""
         return self.producer is None and self.parameter is None
 
 
@@ -179,13 +186,15 @@ class Region:
     other_flops: int = 0
 
     def note(self, index: int, frame: Frame | None) -> None:
-        """Operator number ``index``, which ``frame`` computes, keeps a tensor now."""
+        """Note that operator number ``index``, which ``frame`` computes, keeps a tensor now, with the FLOPs it has done
+        so far."""
         self.last = index
         self.product_flops = sum(cost.flops for _, cost in frame.products) if frame else 0
         self.other_flops = frame.forward if frame else 0
 
     def repeated(self, index: int, operator: Operator) -> int:
-        """Return the forward FLOPs of operator number ``index`` that the second forward pass repeats."""
+        """Return the forward FLOPs of operator number ``index`` that the second forward pass repeats: all before the
+        last keeper, none after it, of itself those before it keeps."""
         if index == self.last:
             return self.product_flops if operator.kind in TENSOR_KINDS else self.other_flops
         return operator.forward_flops if index < self.last else 0
@@ -210,7 +219,7 @@ def tensors_in(value: object) -> Iterator[Tensor]:
 
 
 def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
-    """Return nested tuples, lists and mappings with a function applied to every tensor."""
+    """Return nested tuples, lists and mappings (as dicts) with a function applied to every tensor; all else stays."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, Mapping):
@@ -226,7 +235,7 @@ def key_of(tensor: Tensor) -> int:
 
 
 def distinct_elements(tensors: list[Tensor]) -> int:
-    """Return the elements that views cover together, an expanded axis counted once: at most those of each storage."""
+    """Return the number of elements that views cover together: summed by storage, at most the storage's own number."""
     sizes: Counter[int] = Counter()
     capacities: dict[int, int] = {}
     for tensor in tensors:
@@ -242,9 +251,13 @@ Sources: TypeAlias = "list[tuple[Tensor, Origin]]"
 
 
 def elements_read(kind: str, sources: Sources, written: int) -> tuple[int, int]:
-    """Return the elements read that all samples share, and those read in all.
+    """Return (elements read that all samples share, elements read in all), from what a function reads.
+
+    What depends on no sample is shared; a table of embeddings counts as ``written`` elements, none of them shared.
 
     Args:
+        kind: the operator's kind.
+        sources: what it reads, with origins; views of one storage count together.
         written: elements of the rows that an embedding looks up, and thus reads of its table.
     """
     by_storage: dict[int, tuple[Origin, list[Tensor]]] = {}
@@ -264,10 +277,12 @@ def elements_read(kind: str, sources: Sources, written: int) -> tuple[int, int]:
 def dimensions(
     frame: Frame, kind: str, sources: Sources, outputs: list[Tensor], batch: int | None
 ) -> tuple[dict[str, int], tuple[str, ...] | None]:
-    """Return the named sizes of an operator, and the names of its output's axes where they have an order.
+    """Return the named sizes of an operator, and the names of its output's axes; None where they have no order.
 
     Args:
-        batch: the batch if the operator depends on the samples.
+        frame: the function, with its products. kind: of the operator. sources: what it reads.
+        outputs: what it returned, of which the first is named.
+        batch: the batch if the operator depends on the samples, else None.
     """
     output = outputs[0]
     if kind == "attention":
@@ -291,7 +306,8 @@ def dimensions(
 
 
 def _inherited_axes(kind: str, sources: Sources, output: Tensor) -> tuple[str, ...] | None:
-    """Return the names of the output's axes where its kind or an input of the same rank tells."""
+    """Return the names of the output's axes, of its kind (images) or of the first sampled input of the same rank; None
+    where neither tells."""
     if kind == "conv":
         return image_axes(output.dim())
     if kind == "embedding":

@@ -27,7 +27,7 @@ _OPERATORS = ("nms", "qnms")
 def declare_operators() -> Any:
     """Declare the operators whose shapes torchvision registers on import, where its compiled ones cannot be loaded.
 
-    Returns what keeps the declarations alive; None where none are needed.
+    Returns the library object that keeps the declarations alive; None where torchvision is missing or loads its own.
     """
     spec = importlib.util.find_spec("torchvision")
     if spec is None or spec.origin is None:
@@ -89,7 +89,8 @@ def trace_configuration(
 
 
 def _unknown_fields(config: Configuration, fields: Fields) -> tuple[str, ...]:
-    """Return the fields that no configuration of this kind has, none where its defaults cannot tell."""
+    """Return the names of fields that no configuration of this class has, in the file's order; none where the class has
+    no defaults to tell."""
     try:
         known = set(type(config)().to_dict()) | set(config.attribute_map)
     except Exception:
@@ -100,9 +101,11 @@ def _unknown_fields(config: Configuration, fields: Fields) -> tuple[str, ...]:
 def _traced(
     kind: Configuration, config: Configuration, name: str, batch: int, sequence_length: int | None
 ) -> tuple[ComputeGraph, list[str]]:
-    """Trace the model in training mode, or where dice or values steer that, in evaluation mode."""
+    """Return the model's graph and a sentence on each assumption: in training mode, or in evaluation mode where values
+    steer that."""
 
     def traced(training: bool) -> tuple[ComputeGraph, list[str]]:
+        """Return the graph and the assumptions of its inputs, traced in training or in evaluation mode."""
         inputs = _Inputs(config, sequence_length, name)
         graph = trace_factory(
             lambda: inputs.with_module(_build_module(kind, config, name).train(training)), name=name, batch=batch
@@ -119,6 +122,8 @@ def _traced(
 
 
 def _library(name: str) -> Configuration:
+    """Return the module ``transformers``, imported with the hub offline by default; WorkloadError where it is
+    missing."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     declare_operators()
     try:
@@ -142,6 +147,14 @@ def _offline() -> Iterator[None]:
 
 
 def _configuration(library: Configuration, fields: Fields, name: str) -> Configuration:
+    """Return the configuration of transformers that the fields describe, without a cache of keys; quantization is left
+    out.
+
+    Its class is that of ``model_type``, or without this field of the first architecture.
+
+    Raises:
+        WorkloadError: the type is missing or unknown, or its class refuses the fields.
+    """
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     kind = fields.get("model_type") or _type_of(fields.get("architectures"))
@@ -164,7 +177,8 @@ def _configuration(library: Configuration, fields: Fields, name: str) -> Configu
 
 
 def _type_of(architectures: Any) -> str | None:
-    """Return the type of model that the first architecture belongs to, for files that name no type."""
+    """Return the type of model (such as ``llama``) that the first architecture belongs to; None where no table lists
+    it."""
     from transformers.models.auto import modeling_auto as auto
 
     name = architectures[0] if isinstance(architectures, list) and architectures else None
@@ -177,7 +191,12 @@ def _type_of(architectures: Any) -> str | None:
 
 
 def _architecture(library: Configuration, config: Configuration, fields: Fields, name: str) -> Configuration:
-    """Return the class that the file names, else the one for causal language models or the plain one."""
+    """Return the class of the first architecture that the file names; without one, the class for causal, else for
+    masked language models, else the plain one.
+
+    Raises:
+        WorkloadError: the library has no class of that name, or no model for the configuration.
+    """
     named = fields.get("architectures")
     wanted = named[0] if isinstance(named, list) and named else None
     if isinstance(wanted, str):
@@ -201,7 +220,8 @@ def _architecture(library: Configuration, config: Configuration, fields: Fields,
 
 
 def _build_module(kind: Configuration, config: Configuration, name: str) -> nn.Module:
-    """Return the module, its experts in one product where it offers that."""
+    """Return the module in float32, its experts in one grouped product where it offers that; WorkloadError if it
+    fails."""
     options: dict[str, Any] = {"dtype": torch.float32}
     if getattr(kind, "_can_set_experts_implementation", lambda: False)():
         options["experts_implementation"] = _GROUPED
@@ -224,7 +244,15 @@ class _Inputs:
         self.assumptions: list[str] = []
 
     def with_module(self, module: nn.Module) -> tuple[nn.Module, dict[str, Tensor], int]:
-        """Return the module, its example inputs for one sample, and the axis of samples."""
+        """Return the module, its example inputs by argument for two samples, and the axis of samples (always 0).
+
+        The main input is what the module names so; images and targets (``decoder_input_ids``) are added where it takes
+        them.
+
+        Raises:
+            WorkloadError: a sequence length is given and the model takes no tokens, or its table of positions is
+                shorter.
+        """
         import inspect
 
         taken = inspect.signature(module.forward).parameters
@@ -254,6 +282,14 @@ class _Inputs:
         return module, inputs, 0
 
     def _tokens(self, module: nn.Module) -> Tensor:
+        """Return two samples of tokens that are all 0, (2, T): the length asked for, else the limit of the
+        configuration (or 512), at most 4096.
+
+        A length that was not asked for is noted as an assumption.
+
+        Raises:
+            WorkloadError: the length exceeds the model's learned table of positions.
+        """
         limit = self._limit(module)
         length = self._length
         if length is None:
@@ -269,6 +305,8 @@ class _Inputs:
         return torch.zeros(2, length, dtype=torch.long, device="meta")
 
     def _limit(self, module: nn.Module) -> int | None:
+        """Return the tokens that the configuration allows, less the places a table keeps for the padding; None where it
+        sets no limit."""
         values = (getattr(self._text, limit, None) for limit in _LIMITS)
         limit = next((value for value in values if isinstance(value, int) and value > 0), None)
         table = _position_table(module)
@@ -277,6 +315,8 @@ class _Inputs:
         return limit
 
     def _image(self) -> Tensor:
+        """Return two images of zeros (2, channels, height, width) of the configuration's size, or of 224 x 224, noted
+        as an assumption."""
         config = self._vision or self._config
         size, channels = getattr(config, "image_size", None), getattr(config, "num_channels", None) or 3
         if size is None:
@@ -286,17 +326,21 @@ class _Inputs:
         return torch.zeros(2, channels, height, width, device="meta")
 
     def _sound(self) -> Tensor:
+        """Return two waveforms of zeros (2, 160000), 10 s at 16 kHz, which is noted as an assumption."""
         self.assumptions.append(f"sound: {_SECONDS} s of {_SAMPLES_A_SECOND:,} samples a second, an assumption")
         return torch.zeros(2, _SECONDS * _SAMPLES_A_SECOND, device="meta")
 
     def _features(self) -> Tensor:
+        """Return features of sound, all zero: (2, mel bins, frames), twice as many frames as positions of the
+        source."""
         frames = 2 * int(getattr(self._config, "max_source_positions", 0) or 1500)
         bins = int(getattr(self._config, "num_mel_bins", 0) or 80)
         return torch.zeros(2, bins, frames, device="meta")
 
 
 def _position_table(module: nn.Module) -> nn.Embedding | None:
-    """Return the learned table of positions of a module."""
+    """Return the first embedding of a module named ``position_embeddings`` or ``wpe``: its learned positions; None
+    without one."""
     for path, part in module.named_modules():
         if isinstance(part, nn.Embedding) and path.rpartition(".")[2] in ("position_embeddings", "wpe"):
             return part
@@ -304,5 +348,6 @@ def _position_table(module: nn.Module) -> nn.Embedding | None:
 
 
 def _error_text(error: BaseException) -> str:
+    """Return ``Class: message`` of an error in one line, the message cut to 300 characters."""
     text = " ".join((str(error).strip() or "no message").split())
     return f"{type(error).__name__}: {text[:300]}"

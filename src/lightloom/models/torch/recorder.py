@@ -51,7 +51,7 @@ _BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
 
 
 def account(frame: Frame, origins: Origins, call: Call) -> None:
-    """Add the FLOPs of a call, unless it only computes a constant.
+    """Add to a frame the FLOPs of a call, unless all its operands are constants.
 
     The backward pass of a product does the same again for each of its factors that needs a gradient. Other arithmetic:
     one FLOP for each element of its largest tensor, forward, and once more backward where a gradient flows.
@@ -81,10 +81,10 @@ def account(frame: Frame, origins: Origins, call: Call) -> None:
 
 
 def _needs_gradient(name: str, origins: Origins, operand: Tensor) -> bool:
-    """Return whether a product's operand gets a gradient.
+    """Return whether a product's operand gets a gradient: whether it asks for one.
 
     Scaled products have no gradient of their own: they lie in functions that give it, where no tensor asks for one, so
-    that everything which follows from a parameter or a sample counts.
+    that there every operand counts which follows from a parameter or a sample.
     """
     if not name.startswith(_WITHOUT_GRADIENT) or operand.requires_grad:
         return operand.requires_grad
@@ -127,7 +127,7 @@ class Recorder:
     # Modules: which path are we in?
 
     def enter(self, path: str, module: nn.Module) -> None:
-        """A module's forward begins; one that normalizes is one operator, whatever it calls."""
+        """Note that a module's forward begins; one that normalizes in parts is one operator, whatever it calls."""
         whole = self.frame is None and _normalizes(module)
         leaf = next(module.children(), None) is None and type(module).__module__.startswith("torch.nn.")
         self._scopes.append((path, (leaf or whole) and path != ""))
@@ -135,7 +135,8 @@ class Recorder:
             self.frame = self.whole = Frame("rms_norm")
 
     def leave(self, result: Any) -> None:
-        """A module's forward ends, without a result where it has failed."""
+        """Note that a module's forward ends with ``result``, None where it has failed, and close its frame if it is one
+        operator."""
         frame, self.whole = self.whole, None
         if frame is not None:
             self.frame, frame.arguments = None, tuple(frame.reads.values())
@@ -144,7 +145,11 @@ class Recorder:
         self._scopes.pop()
 
     def add_input(self, name: str, tensor: Tensor) -> None:
-        """Declare an input of the model: ``input.images``, so that it cannot take the name of a module."""
+        """Add an operator of kind ``input`` for a tensor that the model is given, named ``input.<name>``, which no
+        module can be named.
+
+        Axes of images (floating, four axes or more) and of tokens (integers, two axes) get their names.
+        """
         known: tuple[str, ...] | None = None
         if tensor.is_floating_point() and tensor.dim() >= 4:  # images; tokens are integers (B, T)
             known = frames.image_axes(tensor.dim())
@@ -160,11 +165,14 @@ class Recorder:
 
     @contextmanager
     def region(self, entering: Iterable[Tensor], *, stops_early: bool) -> Iterator[None]:
-        """Record a checkpointed region, for as long as the context lasts; one inside another is part of the outer one.
+        """Record a checkpointed region while the context lasts: its operators get its name and the FLOPs that are
+        computed again.
+
+        One inside another is part of the outer one.
 
         Args:
-            entering: the tensors that it is given.
-            stops_early: whether its second forward pass ends with the last tensor that the backward pass needs.
+            entering: the tensors that it is given, which are kept.
+            stops_early: True if its second forward pass ends with the last tensor that the backward pass needs.
         """
         if self._region is not None:
             yield
@@ -189,7 +197,7 @@ class Recorder:
                 )
 
     def pack(self, tensor: Tensor) -> None:
-        """Autograd keeps a tensor for the backward pass."""
+        """Note that autograd keeps a tensor for the backward pass; parts of a function of one kernel keep nothing."""
         frame = self.frame
         if self._region is not None:
             self._region.note(len(self.operators), frame)
@@ -198,6 +206,8 @@ class Recorder:
             self._keep(tensor, frame, mask=mask)
 
     def _keep(self, tensor: Tensor, frame: Frame | None, *, mask: bool = False) -> None:
+        """Note that the next operator keeps a tensor: in the region in progress if it was made there, else
+        throughout."""
         region, key, name = self._region, key_of(tensor), ""
         if region is not None:
             origin = None if frame is not None and key in frame.own else self._origins.get(key)
@@ -205,7 +215,11 @@ class Recorder:
         self._saved.keep(tensor, name, len(self.operators), mask=mask)
 
     def _keep_whole(self, frame: Frame, outputs: list[Tensor]) -> None:
-        """Keep what a function of one kernel needs: what it reads, a statistic of each row, attention its output."""
+        """Note what a function of one kernel keeps: what it reads, one float32 for each row of its outputs, and of
+        attention the output.
+
+        Nothing is kept where no argument needs a gradient.
+        """
         arguments = list(tensors_in([frame.arguments, frame.named]))
         if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in arguments):
             return
@@ -214,18 +228,23 @@ class Recorder:
         self._saved.keep_statistic(sum(tensor.numel() // tensor.shape[-1] for tensor in outputs), len(self.operators))
 
     def finished(self) -> tuple[Operator, ...]:
-        """Return all operators, with what autograd keeps of each."""
+        """Return all operators in their order, each with the bytes that autograd keeps of what it made."""
         return tuple(self._saved.counted(self.operators, self._origins))
 
     # Functions and ATen calls
 
     def open(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Frame:
-        """Open a frame: a torch function begins."""
+        """Open and return the frame of a torch function that begins; inside a module that is one operator, that
+        module's."""
         self.frame = self.whole or Frame(frames.label(function), args, kwargs)
         return self.frame
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """An ATen call was made, by the torch function in progress or by itself."""
+        """Note an ATen call that was made, by the torch function in progress or by itself, which then is an operator of
+        its own.
+
+        A view changes nothing: only calls in place or with a new storage count.
+        """
         alone = self.frame is None
         frame = self.frame or self.open(function, args, kwargs)
         operands = [*tensors_in(args), *tensors_in(kwargs)]
@@ -241,6 +260,8 @@ class Recorder:
             self.close(frame, result)
 
     def _note_reads(self, frame: Frame, operands: list[Tensor], before: list[Origin]) -> None:
+        """Note the operands that come from outside the function, each view once; ``before`` are their origins ahead of
+        the call."""
         for tensor, origin in zip(operands, before, strict=True):
             key = key_of(tensor)
             if key not in frame.own and self._origins.get(key) is origin:
@@ -248,7 +269,10 @@ class Recorder:
                 frame.reads.setdefault(view, tensor)
 
     def _note_writes(self, frame: Frame, read: set[int], before: list[Origin], outputs: list[Tensor]) -> None:
-        """Note what a call has returned; ``read`` are the storages of its operands."""
+        """Note what a call has returned: new storages as the function's own, others as changed where it is no constant.
+
+        ``read`` are the storages of its operands, ``before`` their origins ahead of the call.
+        """
         # A parameter stands as producer here only to say "not a constant" until the frame closes.
         alive = any(not origin.constant for origin in before)
         sampled = any(origin.sampled for origin in before)
@@ -263,7 +287,11 @@ class Recorder:
                 frame.changed[key] = tensor
 
     def close(self, frame: Frame, result: Any) -> None:
-        """Add the operator of a torch function that has returned, if it computed anything."""
+        """Add the operator of a torch function that has returned ``result``, if it computed anything, as producer of
+        what it wrote.
+
+        The frame of a module that is one operator stays open until the module is left.
+        """
         if frame is self.whole:
             return
         self.frame = None
@@ -291,6 +319,7 @@ class Recorder:
     def _operator(
         self, frame: Frame, sources: Sources, outputs: list[Tensor]
     ) -> tuple[Operator, tuple[str, ...] | None]:
+        """Return the operator of a frame, and the names of its output's axes in order; None where they have none."""
         sampled = any(origin.sampled for _, origin in sources)
         kind = kind_of(
             frame.word,
@@ -327,7 +356,8 @@ class Recorder:
         return operator, axes
 
     def _hidden(self, name: str, frame: Frame) -> Hidden:
-        """Return what the mask of an attention hides."""
+        """Return what the mask of an attention hides: ``is_causal`` without a mask; nothing, with a note, where its
+        values are unknown."""
         query, key, mask, causal = frames.attention_call(frame.arguments, frame.named)
         if mask is None:
             return Hidden(causal, None)
@@ -338,19 +368,22 @@ class Recorder:
         return hidden
 
     def _first_used(self, sources: Sources) -> int:
-        """Return the number of parameters that no earlier operator has used."""
+        """Return the number of elements of the parameters that no earlier operator has used, which count as used from
+        now on."""
         used = {id(o.parameter): o.parameter.numel() for _, o in sources if o.parameter is not None}
         fresh = used.keys() - self._counted
         self._counted |= fresh
         return sum(used[key] for key in fresh)
 
     def _place(self, word: str) -> tuple[str, str]:
-        """Return the name and block of a new operator, from the module that is running."""
+        """Return (name, block) of a new operator: a leaf module's path and its parent's, else the module's path with
+        the word, and that path."""
         path, leaf = self._scopes[-1]
         name = path if leaf else f"{path}.{word}" if path else word
         return self._unique(name), path.rpartition(".")[0] if leaf else path
 
     def _unique(self, name: str) -> str:
+        """Return the name, with ``#2``, ``#3``, ... where it is taken already, and take it."""
         candidate, repeat = name, 1
         while candidate in self._names:
             repeat += 1
@@ -381,6 +414,8 @@ class Functions(TorchFunctionMode):
         self._recorder = recorder
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a torch function in a frame of its own and return its result; multi-head attention is run as its
+        parts."""
         if func is F.multi_head_attention_forward:
             with self:
                 return _SEEN_THROUGH(*args, **(kwargs or {}))
@@ -402,6 +437,8 @@ class AtenCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._recorder = recorder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an ATen call, report it, and return its result; one that fails on meta tensors is computed if its
+        operands are constants."""
         run = _grouped_shape if func is torch.ops.aten._grouped_mm.default else func
         kwargs = kwargs or {}
         try:
@@ -419,7 +456,8 @@ class AtenCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _grouped_shape(
     a: Tensor, b: Tensor, offs: Tensor | None = None, *_: Any, out_dtype: Any = None, **__: Any
 ) -> Tensor:
-    """Return what a grouped matrix product would: PyTorch's own rule for shapes refuses all but bfloat16."""
+    """Return an empty tensor of the shape of a grouped matrix product: PyTorch's own rule for shapes refuses all but
+    bfloat16."""
     if b.dim() == 3:
         shape = (*a.shape[:-1], b.shape[-1])
     elif a.dim() == 3:
@@ -464,12 +502,16 @@ def checkpoints_followed(recorder: Recorder) -> Iterator[None]:
     """
 
     def without_reentrance(region: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[None]:
+        """Yield once, within a region of the recorder that stops early, as PyTorch's generator does around the call."""
         with recorder.region(_entering(region, args, kwargs), stops_early=True):
             yield
 
     class Reentrant:
+        """Stands for PyTorch's function of checkpoints with reentrance."""
+
         @staticmethod
         def apply(region: Callable[..., Any], _preserve: bool, *args: Any) -> Any:
+            """Return what the region returns, run within a region of the recorder that is repeated whole."""
             with recorder.region(_entering(region, args, {}), stops_early=False):
                 return region(*args)
 
@@ -482,6 +524,6 @@ def checkpoints_followed(recorder: Recorder) -> Iterator[None]:
 
 
 def _entering(region: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    """Return the tensors that a region is given, also as arguments that were bound before."""
+    """Return the tensors that a region is given, also those bound before by ``functools.partial``."""
     bound = [region.args, region.keywords] if isinstance(region, partial) else []
     return list(tensors_in([list(args), kwargs, *bound]))

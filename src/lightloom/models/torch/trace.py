@@ -50,7 +50,11 @@ def sample_axis(module: nn.Module, inputs: Any, name: str, values: Values) -> in
 
 
 def _samples_of_sequence_first(module: nn.Module, inputs: Any, values: Values) -> int | None:
-    """Return the second size of what the first layer with ``batch_first=False`` reads; None where none is called."""
+    """Return the second size of the (T, B, C) tensor that the first layer with ``batch_first=False`` to be called
+    reads; None where none is called.
+
+    The forward pass is run on the meta device up to that layer, whatever error it raises before.
+    """
     layers = [part for part in module.modules() if getattr(part, "batch_first", None) is False]
     sizes: list[int] = []
 
@@ -114,7 +118,8 @@ _REMEDIES = {
 
 
 def steered_by(error: BaseException) -> str | None:
-    """Return what values decided where a forward pass failed: ``"value"`` for a branch, ``"shape"``, or None."""
+    """Return what depends on values where a forward pass failed: ``"value"`` for a branch or number, ``"shape"`` for a
+    shape; None for another cause."""
     text = f"{type(error).__name__}: {error}"
     if any(word in text for word in _VALUE) or "DataDependent" in text:
         return "value"
@@ -132,12 +137,13 @@ def refusal(name: str, module: nn.Module, error: Exception) -> WorkloadError:
 
 
 def _first_line(error: BaseException) -> str:
-    """Return the class of an error and the first line of its message."""
+    """Return ``Class: message``: the class of an error and the first line of its message, or ``no message``."""
     return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
 
 
 def _place(module: nn.Module, error: Exception) -> str:
-    """Return `` in module 'a.b' (Class), file.py line 3``, as far as the traceback tells."""
+    """Return `` in module 'a.b' (Class), file.py line 3`` for the innermost module and the last line outside PyTorch
+    and lightloom, as far as the traceback tells; else an empty text."""
     paths = {id(part): path for path, part in module.named_modules()}
     inside, line = "", ""
     trace: TracebackType | None = error.__traceback__
@@ -202,6 +208,10 @@ def trace(module: nn.Module, inputs: Any, *, batch: int, name: str, values: Valu
 
 
 def _run(module: nn.Module, arguments: Arguments, batch: int, values: Values) -> Recorder:
+    """Run the forward pass on meta copies of the arguments and return the recorder that has written down its operators.
+
+    The inputs' values are noted in ``values``; the module runs with gradients enabled, no backward pass is run.
+    """
     args, kwargs = meta_copy(arguments)
     for stand_in, example in zip(tensors_in([args, kwargs]), tensors_in(arguments), strict=True):
         values.enter(stand_in, example)
@@ -222,12 +232,19 @@ def _run(module: nn.Module, arguments: Arguments, batch: int, values: Values) ->
 
 
 def _arguments(inputs: Any) -> Arguments:
+    """Return example inputs as (positional, keyword) arguments: a mapping gives keywords, a tuple or list positions,
+    anything else one position."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), {}
 
 
 def _named_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    """Yield each tensor among the arguments with the name of its argument of ``forward``, one pair for each tensor
+    nested in it.
+
+    Positions that the signature does not name are ``input_<position>``.
+    """
     names: list[str] = []
     with contextlib.suppress(TypeError, ValueError):
         names = list(inspect.signature(module.forward).parameters)
@@ -296,12 +313,21 @@ def trace_factory(
 
 
 def takes_length(factory: Any) -> bool:
+    """Return whether a callable has a parameter ``sequence_length``; False where it has no signature."""
     with contextlib.suppress(TypeError, ValueError):
         return "sequence_length" in inspect.signature(factory).parameters
     return False
 
 
 def _call(factory: Any, name: str, arguments: Mapping[str, Any], values: Values) -> Any:
+    """Call the factory on the meta device, noting what its tensors hold in ``values``, and return what it returns.
+
+    Where that fails with an error that names ``meta``, the factory looks at values and is called again with real
+    tensors.
+
+    Raises:
+        WorkloadError: the factory is not callable, or fails.
+    """
     if not callable(factory):
         raise WorkloadError(f"{name}: is a {type(factory).__name__}; {_EXPECTED}, or a function that returns one")
     with _guarded(f"{name}: the factory fails"):
@@ -327,10 +353,12 @@ def _guarded(context: str) -> Iterator[None]:
 
 
 def module_and_inputs(built: Any, name: str) -> tuple[nn.Module, Any, int | None]:
-    """Return the module that a factory built, its example inputs and their axis of samples, or None for either.
+    """Return the module that a factory built, its example inputs, and their axis of samples (0 or 1).
+
+    Inputs and axis are None for a module alone, the axis for a pair (module, inputs) without one.
 
     Raises:
-        WorkloadError: the factory returned something else.
+        WorkloadError: the factory returned something else, or an axis other than 0 and 1.
     """
     if isinstance(built, nn.Module):
         return built, None, None
@@ -343,6 +371,13 @@ def module_and_inputs(built: Any, name: str) -> tuple[nn.Module, Any, int | None
 
 
 def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: int | None, values: Values) -> Any:
+    """Return what the module's own method ``example_inputs(batch)`` gives on the meta device, its values noted.
+
+    A sequence length is passed on to it; None leaves the method's own default.
+
+    Raises:
+        WorkloadError: the module has no such method, the method takes no ``sequence_length``, or it fails.
+    """
     method = getattr(module, "example_inputs", None)
     if not callable(method):
         raise WorkloadError(
@@ -360,6 +395,8 @@ def _ask_for_inputs(module: nn.Module, name: str, batch: int, sequence_length: i
 
 
 def _samples(inputs: object, axis: int, name: str) -> int:
+    """Return the size of the first example input along ``axis``; WorkloadError where it is no tensor, lacks the axis or
+    is empty along it."""
     first = next(tensors_in([inputs]), None)
     if not isinstance(first, Tensor) or first.dim() <= axis or first.shape[axis] == 0:
         raise WorkloadError(f"{name}: the first example input must be a tensor with samples along axis {axis}")

@@ -66,7 +66,8 @@ class _View(NamedTuple):
     dtype: torch.dtype
 
     def points(self, offsets: Tensor) -> Tensor:
-        """Return the places [axis, point] of elements of the storage in this tensor, which fills it."""
+        """Return where elements at these offsets of the storage lie in this tensor, which fills it: places [axis,
+        point]."""
         rest, places = offsets - self.offset, torch.zeros(len(self.shape), len(offsets), dtype=torch.int64)
         for axis in sorted(range(len(self.shape)), key=lambda axis: -self.strides[axis]):
             if self.shape[axis] > 1:
@@ -75,7 +76,8 @@ class _View(NamedTuple):
         return places
 
     def offsets(self, points: Tensor) -> Tensor:
-        """Return where elements at points [axis, point] of a shape that this one broadcasts to lie in the storage."""
+        """Return the offsets in the storage, shape [points], of elements at points [axis, point] of a shape that this
+        one broadcasts to."""
         total = torch.full(points.shape[1:], self.offset)
         for axis, (size, stride) in enumerate(zip(self.shape, self.strides, strict=True), -len(self.shape)):
             if size > 1:
@@ -148,7 +150,10 @@ class Values:
         self._contents[key_of(tensor)] = content
 
     def note(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Note a call that has returned tensors without values."""
+        """Note a call that has returned tensors without values, so that they can be computed when asked for.
+
+        What was known of a tensor is dropped where an operand is unknown or the result says nothing.
+        """
         before = {key_of(tensor) for tensor in tensors_in([args, kwargs])}
         in_place = function._schema.is_mutable
         outputs = [tensor for tensor in tensors_in(result) if tensor.is_meta]
@@ -171,10 +176,10 @@ class Values:
             self._contents[key] = _Content(storage=storage, known=known, assumed=assumed, call=call)
 
     def computed(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a call on constants returns: numbers, or tensors without values that are noted.
+        """Return what a call on constants returns: numbers, or meta tensors of which the computed values are noted.
 
         Raises:
-            KeyError: its operands are no constants, or too large.
+            KeyError: an operand is no constant, or the values cannot be computed (too large, or the call fails).
         """
         nested = self._nested((args, dict(kwargs)))
         if nested is None or not all(view.content.known for view in _views_in(nested)):
@@ -184,6 +189,7 @@ class Values:
             raise KeyError(function)
 
         def stand_in(value: Tensor) -> Tensor:
+            """Return a meta tensor in the place of a computed one, whose values are noted."""
             with torch._C.DisableTorchFunction():
                 empty = torch.empty_like(value, device="meta")
             self.copy(empty, value)
@@ -206,12 +212,15 @@ class Values:
         return _Following(self)
 
     def _stand_in(self, tensor: Tensor, view: _View) -> None:
+        """Note that a tensor without values holds a copy of what a view shows."""
         storage, content = tensor.untyped_storage(), view.content
         call = _Call(torch.ops.aten.clone.default, (view,), {}, _view(tensor, content), 0, None)
         noted = _Content(storage=storage, known=content.known, assumed=content.assumed, call=call)
         self._contents[key_of(tensor)] = noted
 
     def _view(self, tensor: Tensor) -> _View | None:
+        """Return a view of what a tensor holds: what was noted of its storage, else its own values; None where neither
+        is known."""
         content = self._contents.get(key_of(tensor))
         if content is None and not tensor.is_meta:
             content = _Content(storage=tensor.untyped_storage(), known=True, given=tensor.detach())
@@ -227,11 +236,14 @@ class Values:
 
 
 class _Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Mode that runs every ATen call and notes it in ``values``."""
+
     def __init__(self, values: Values) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._values = values
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a call, note it with its result, and return the result."""
         result = func(*args, **(kwargs or {}))
         self._values.note(func, args, kwargs or {}, result)
         return result
@@ -245,7 +257,12 @@ class _Computation:
         self._calls = 0
 
     def hidden(self, mask: _View, queries: int, keys: int) -> Hidden:
-        """Return what a mask hides, looked at whole or at evenly spread points."""
+        """Return what a mask hides from ``queries`` x ``keys`` scores, looked at whole or, if too large, at evenly
+        spread points.
+
+        Raises:
+            _UnknownValuesError: the values are unknown, or the mask hides everything.
+        """
         shape = (*mask.shape[:-2], queries, keys) if len(mask.shape) > 1 else (queries, keys)
         if math.prod(shape) <= LARGEST:
             seen = _is_visible(self.whole(mask)).expand(shape)
@@ -264,7 +281,7 @@ class _Computation:
         return Hidden(causal, None if exact else share)
 
     def whole(self, view: _View) -> Tensor:
-        """Return all values of a tensor."""
+        """Return all values of a tensor in its shape; _UnknownValuesError where there are more than ``LARGEST``."""
         content = view.content
         if content.given is not None:
             return content.given.as_strided(view.shape, view.strides, view.offset)
@@ -278,7 +295,7 @@ class _Computation:
         return elements.as_strided(view.shape, view.strides, view.offset)
 
     def at(self, view: _View, points: Tensor) -> Tensor:
-        """Return the values of a tensor at points [axis, point] of a shape that it broadcasts to."""
+        """Return the values, shape [points], of a tensor at points [axis, point] of a shape that it broadcasts to."""
         content = view.content
         offsets = view.offsets(points)
         if content.given is not None:
@@ -292,14 +309,16 @@ class _Computation:
         return self._sampled(content.call, content.call.output.points(offsets))
 
     def called(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function on all values of its operands."""
+        """Call a function on all values of its operands, on copies of them where it works in place, and return its
+        result."""
         in_place = function._schema.is_mutable
         return self._call(
             function, args, kwargs, lambda view: self.whole(view).clone() if in_place else self.whole(view)
         )
 
     def _call(self, function: Any, args: Any, kwargs: Mapping[str, Any], values: Callable[[_View], Tensor]) -> Any:
-        """Call a function with ``values`` in the place of its operands, unless there were too many calls."""
+        """Return what a function returns with ``values`` of each view in the place of its operands; _UnknownValuesError
+        after too many calls."""
         self._calls += 1
         if self._calls > _CALLS:
             raise _UnknownValuesError
@@ -309,7 +328,8 @@ class _Computation:
         return function(*args, **kwargs)
 
     def _elements_of(self, content: _Content, call: _Call) -> Tensor:
-        """Return all elements of a storage that a call has filled."""
+        """Return all elements of a storage that a call has filled, flat and computed once; what it did not write is as
+        before it."""
         if id(content) not in self._elements:
             output, size = call.output, content.storage.nbytes() // call.output.dtype.itemsize
             if size > LARGEST:
@@ -323,7 +343,12 @@ class _Computation:
         return self._elements[id(content)]
 
     def _sampled(self, call: _Call, points: Tensor) -> Tensor:
-        """Return the values of a call's result at points, where each follows from one element of each operand."""
+        """Return the values of a call's result at points [axis, point], where each follows from one element of each
+        operand.
+
+        Raises:
+            _UnknownValuesError: the call is of another kind, in place on a part, or gives several results.
+        """
         name = _name(call.function)
         args = list(call.args)
         if call.under is not None or call.place:
@@ -344,14 +369,17 @@ class _Computation:
 
 
 def _view(tensor: Tensor, content: _Content) -> _View:
+    """Return the view that a tensor has of its storage, whose contents are ``content``."""
     return _View(content, tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()), tensor.dtype)
 
 
 def _is_view(value: Any) -> bool:
+    """Return whether a value is a view, where ``tree_map`` must not descend into it."""
     return isinstance(value, _View)
 
 
 def _views_in(nest: Any) -> Iterator[_View]:
+    """Yield every view in nested tuples, lists and values of mappings."""
     if isinstance(nest, _View):
         yield nest
     elif isinstance(nest, (tuple, list, Mapping)):
@@ -360,10 +388,12 @@ def _views_in(nest: Any) -> Iterator[_View]:
 
 
 def _name(function: Any) -> str:
+    """Return the name of an ATen overload without its library and overload: ``aten::add.Tensor`` is add."""
     return str(function._schema.name.split("::")[-1])
 
 
 def _is_elementwise(function: Any) -> bool:
+    """Return whether each element of a call's result follows from one element of each operand."""
     return torch.Tag.pointwise in function.tags or _name(function) in _ALIKE
 
 
@@ -379,11 +409,13 @@ def _says_something(function: Any, args: tuple[Any, ...], contents: list[_Conten
 
 
 def _is_visible(mask: Tensor) -> Tensor:
+    """Return a mask as truth values, True where attention sees: of numbers, where they exceed ``HIDDEN``."""
     return mask if mask.dtype == torch.bool else mask > HIDDEN
 
 
 def _computed(action: Callable[[_Computation], Result]) -> Result | None:
-    """Compute with values, seen by no listener; None where that fails, whatever the reason."""
+    """Return what an action does with values, run where no mode listens and no gradient flows; None where it fails,
+    whatever the reason."""
     try:
         with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
             return action(_Computation())
@@ -413,7 +445,8 @@ def to_meta(module: nn.Module, values: Values) -> None:
 
 
 def meta_copy(value: Any) -> Any:
-    """Return the same nest with every tensor on the meta device, each with a storage of its own."""
+    """Return the same nest with every tensor replaced by an empty one on the meta device, each with a storage of its
+    own."""
     return map_tensors(
         lambda tensor: torch.empty_like(tensor, device="meta", requires_grad=tensor.requires_grad), value
     )
@@ -443,6 +476,7 @@ def fake_tensors(module: nn.Module, values: Values) -> Iterator[None]:
 
 
 def _parameter(parameter: nn.Parameter) -> nn.Parameter:
+    """Return a parameter of the same shape on the meta device that needs a gradient if this one does."""
     return nn.Parameter(_fake(parameter), parameter.requires_grad)
 
 
@@ -505,7 +539,11 @@ class SavedTensors:
         self._statistics: Counter[int] = Counter()
 
     def keep(self, tensor: Tensor, region: str, reader: int, *, mask: bool = False) -> None:
-        """Note that a tensor is kept, by operator number ``reader``; a ``mask`` has one byte for each element."""
+        """Note that a tensor is kept, by operator number ``reader``; a ``mask`` has one byte for each element.
+
+        Parameters and buffers are not noted, and a storage counts once; being kept outside a region (an empty
+        ``region``) overrides being made anew in one.
+        """
         key = key_of(tensor)
         earlier = self._kept.get(key)
         if key in self._ignored or (earlier is not None and (region or not earlier.region)):
@@ -517,11 +555,14 @@ class SavedTensors:
         self._kept[key] = Kept(storage, size, floating, region, reader)
 
     def keep_statistic(self, rows: int, reader: int) -> None:
-        """Note one float32 for each row of what operator number ``reader`` computes."""
+        """Note one float32 for each of ``rows`` rows of what operator number ``reader`` computes."""
         self._statistics[reader] += rows * _STATISTIC_BYTES
 
     def counted(self, operators: Sequence[Operator], origins: Mapping[int, Origin]) -> list[Operator]:
-        """Return the operators with the bytes of what they made and autograd keeps."""
+        """Return the operators, each with the bytes that autograd keeps of the storages it made.
+
+        A storage that no operator made counts at the one that keeps it first; statistics count at their reader.
+        """
         position = {operator.name: index for index, operator in enumerate(operators)}
         sums = [dict.fromkeys(_SUMS, 0) for _ in operators]
         for key, kept in self._kept.items():

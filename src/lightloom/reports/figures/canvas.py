@@ -92,7 +92,8 @@ _LIGHT = (0.86, 0.47, 0.10)
 
 
 def ramp(colour: str | tuple[float, float, float], least: float = 0.03) -> ListedColormap:
-    """Return a map of 256 colours from ``least`` opaque to full in one colour."""
+    """Return a colour map of 256 entries of one colour, from ``least`` (a share) opaque for the lowest value to fully
+    opaque for the highest."""
     from matplotlib.colors import ListedColormap, to_rgb
 
     colours = np.tile([*to_rgb(colour), 1.0], (256, 1))
@@ -112,7 +113,8 @@ _T = TypeVar("_T")
 
 @cache
 def _style() -> dict[str, Any]:
-    """Return matplotlib's settings for all figures."""
+    """Return matplotlib's settings (rc parameters by name) for all figures: those of ``style.yaml``, and lightloom's
+    ink."""
     fixed = read_yaml(Path(__file__).with_name("style.yaml"))
     return fixed | dict.fromkeys(_INKED, INK) | dict.fromkeys(_FAINT, FAINT)
 
@@ -127,10 +129,12 @@ def _look() -> Iterator[None]:
 
 
 def styled(draw: Callable[_P, Figure]) -> Callable[_P, Figure]:
-    """Make a function draw with lightloom's fonts and colours, whatever the user's matplotlib settings are."""
+    """Return the function wrapped so that it draws with lightloom's fonts and colours, whatever the user's matplotlib
+    settings are."""
 
     @wraps(draw)
     def drawn(*args: _P.args, **kwargs: _P.kwargs) -> Figure:
+        """Draw with lightloom's style set for the time of the call."""
         with _look():
             return draw(*args, **kwargs)
 
@@ -138,7 +142,7 @@ def styled(draw: Callable[_P, Figure]) -> Callable[_P, Figure]:
 
 
 def single_panel(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return a figure of one panel without a box; sizes are in inches."""
+    """Return an empty figure and its one panel, sizes in inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -146,7 +150,8 @@ def single_panel(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def panel_grid(width: float, height: float, rows: int, columns: int, **options: Any) -> tuple[Figure, Any]:
-    """Return a figure of panels, [rows, columns] even where there is one; sizes in inches, options of ``subplots``."""
+    """Return an empty figure and its panels, an array [rows, columns] even where there is one; sizes in inches, options
+    of ``subplots``."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -154,7 +159,11 @@ def panel_grid(width: float, height: float, rows: int, columns: int, **options: 
 
 
 def annotate(axes: Axes, text: str, point: tuple[float, float], offset: tuple[float, float], **options: Any) -> None:
-    """Write a note beside a point of a panel, ``offset`` in points; options of matplotlib's ``annotate``."""
+    """Write a note beside a point of a panel (data coordinates unless options say otherwise), ``offset`` (right, up) in
+    points.
+
+    Further options are those of matplotlib's ``annotate``.
+    """
     axes.annotate(text, point, xytext=offset, textcoords="offset points", **options)
 
 
@@ -169,14 +178,15 @@ def headline(figure: Figure | SubFigure, text: str) -> None:
 
 
 def integer_ticks(axis: Axis, most: int) -> None:
-    """Put at most so many ticks at whole numbers."""
+    """Put at most about ``most`` ticks on an axis, at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(most, integer=True))
 
 
 def logarithmic_ticks(axis: Axis, words: Callable[[float], str], **options: Any) -> None:
-    """Put ticks with ``words`` on a logarithmic axis, smaller ones without; options of matplotlib's ``LogLocator``."""
+    """Put ticks on a logarithmic axis, labelled by ``words(value)``; minor ticks get no label. Options of matplotlib's
+    ``LogLocator``."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_locator(LogLocator(**options))
@@ -185,14 +195,19 @@ def logarithmic_ticks(axis: Axis, words: Callable[[float], str], **options: Any)
 
 
 def evenly_spaced(items: Sequence[_T], most: int) -> list[_T]:
-    """Return at most ``most`` items, evenly spaced, the first and the last included."""
+    """Return at most ``most`` (two or more) of the items in their order, evenly spaced by place, the first and the last
+    included.
+
+    All of them where there are no more.
+    """
     if len(items) <= most:
         return list(items)
     return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
 
 
 def colour_legend(figure: Figure, colours: Mapping[str, Any], **options: Any) -> None:
-    """Write words beside their colours in one line above a figure, if there are any; options of ``Patch``."""
+    """Write a legend of words (keys) beside their colours in one line above a figure, none if there are no words;
+    options of ``Patch``."""
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colour, label=plain(words), **options) for words, colour in colours.items()]
@@ -201,13 +216,18 @@ def colour_legend(figure: Figure, colours: Mapping[str, Any], **options: Any) ->
 
 
 def share_image(axes: Axes, shares: Floats, most: float, links: int, steps: int) -> AxesImage:
-    """Draw shares, shape [bins of steps, bins of links], from none to ``most``, the first of ``steps`` on top."""
+    """Draw shares, shape [bins of steps, bins of links], as an image with links across and steps downwards from 1, and
+    return it.
+
+    The colour reaches from 0 to ``most``, the share that is fully lit; ``links`` and ``steps`` are the numbers that the
+    axes span.
+    """
     extent = (-0.5, links - 0.5, steps + 0.5, 0.5)
     return axes.imshow(shares, aspect="auto", interpolation="none", cmap=ramp(_LIGHT), vmin=0, vmax=most, extent=extent)
 
 
 def share_bar(figure: Figure | SubFigure, image: AxesImage, axes: Panels, label: str, aspect: float) -> None:
-    """Draw the colour bar of an image of shares, in percent."""
+    """Draw the colour bar of an image of shares (0 to 1), labelled in percent, beside the panels ``axes``."""
     from matplotlib.ticker import PercentFormatter
 
     bar = figure.colorbar(image, ax=axes, aspect=aspect, format=PercentFormatter(1), label=label, **_BAR)
@@ -215,7 +235,8 @@ def share_bar(figure: Figure | SubFigure, image: AxesImage, axes: Panels, label:
 
 
 def number_bar(figure: Figure | SubFigure, colours: Floats, axes: Panels, label: str, aspect: float) -> None:
-    """Draw the colour bar of numbered things, such as ranks: ``colours`` are RGB, shape [things, 3]."""
+    """Draw the colour bar of numbered things, such as ranks, from 0 on, beside the panels ``axes``: ``colours`` are
+    RGB, shape [things, 3]."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
     from matplotlib.ticker import MaxNLocator
@@ -227,12 +248,15 @@ def number_bar(figure: Figure | SubFigure, colours: Floats, axes: Panels, label:
 
 
 def plain(text: str) -> str:
-    """Return text that matplotlib shows as it is: a dollar sign does not start a formula."""
+    """Return text with its dollar signs escaped, so that matplotlib shows it as it is and starts no formula."""
     return text.replace("$", r"\$")
 
 
 def to_svg(figure: Figure, origin: str = "") -> str:
-    """Return the figure as SVG on a transparent ground; equal figures give equal bytes, and text stays text."""
+    """Return the figure as SVG text on a transparent ground; equal figures give equal bytes, and text stays text.
+
+    ``origin`` (one line of provenance) becomes the description in its metadata; empty leaves it out.
+    """
     buffer = io.StringIO()
     with _look():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Description": origin or None})
@@ -253,7 +277,7 @@ def check_format(path: Path) -> None:
 
 
 def save(figure: Figure, path: Path, origin: str = "") -> Path:
-    """Write a figure as ``.svg``, ``.png`` or ``.pdf``, by the suffix; completely or not at all.
+    """Write a figure as ``.svg``, ``.png`` or ``.pdf``, by the suffix, completely or not at all, and return its path.
 
     ``origin`` (one line of provenance) goes into the file's metadata.
 

@@ -52,7 +52,12 @@ class PredictedSeries:
 
 @styled
 def accuracy_figure(series: Sequence[PredictedSeries], what: str = "step") -> Figure:
-    """Draw predicted against measured seconds of ``what`` on logarithmic axes, with 90 % intervals where there are."""
+    """Draw predicted (upwards) against measured (across) seconds of ``what`` on equal logarithmic axes, a colour for
+    each series.
+
+    Beside the points are their 90 % intervals where a series has them, the line of equality, and a band within 10 % of
+    it.
+    """
     figure, axes = single_panel(5.2, 5.0)
     columns = [part for entry in series for part in (entry.measured, entry.predicted, entry.low, entry.high)]
     everything = np.concatenate([part for part in columns if part is not None])
@@ -83,7 +88,9 @@ _MARKS = "osD^vPX"
 
 @styled
 def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], title: str) -> Figure:
-    """Draw a line for each method over the ranks, in Gb/s; where it pays at no speed, the line has a gap.
+    """Draw a line for each method: speed of a rank's link in Gb/s (upwards) over the ranks (across), both logarithmic.
+
+    Where a method pays at no speed, its line has a gap.
 
     Args:
         lines: of each method, (ranks, speed in bytes per second, None where it pays at none).
@@ -126,9 +133,10 @@ _WIDTH = 9.0
 
 @styled
 def breakdown_figure(rows: Sequence[tuple[str, Mapping[str, float]]], per: str = "step") -> Figure:
-    """Draw one bar for each ``(name, breakdown)``, the first on top.
+    """Draw one horizontal stacked bar for each ``(name, breakdown)``, the first on top, with its total time behind it.
 
-    Breakdowns are seconds as ``Timeline.breakdown()`` gives them, of a step or of what ``per`` says.
+    Breakdowns are seconds as ``Timeline.breakdown()`` gives them, of a step or of what ``per`` says; the axis is in
+    milliseconds, or in microseconds where the longest bar is under 0.2 ms.
     """
     lines = max((name.count("\n") + 1 for name, _ in rows), default=1)
     figure, axes = single_panel(_WIDTH, 1.15 + max(0.36, 0.17 * lines) * len(rows))
@@ -166,10 +174,11 @@ _MOST_LINKS = 256
 
 @styled
 def budget_figure(budget: LinkBudget, taps: int) -> Figure:
-    """Draw the longest lightpath with ``taps`` destinations, one link more in grey, and what a receiver needs, in
-    dBm.
+    """Draw the dBm of one wavelength (upwards) over the links passed (across), of the longest lightpath with ``taps``
+    destinations.
 
-    Where there is no limit, or a very far one, a lightpath of 256 links.
+    One link more is drawn in grey, and a line for what a receiver needs, without and with margin. At most 256 links are
+    drawn, as many where there is no limit.
     """
     reach = budget.reach(taps)
     links = _MOST_LINKS if reach is None else min(max(reach, 1), _MOST_LINKS)
@@ -203,10 +212,10 @@ def budget_figure(budget: LinkBudget, taps: int) -> Figure:
 
 @styled
 def damage_figure(rows: Sequence[Mapping[str, Any]], kind: str) -> Figure:
-    """Draw rows of ``failures``, ``time_s`` and ``lower_bound_s`` (seconds, drawn in µs), in their order from the
-    top.
+    """Draw a horizontal bar of time with a mark at the lower bound for each row, in their order from the top.
 
-    ``kind`` is the key of ``TASKS`` that gives the colour.
+    Rows hold ``failures`` (a list of names), ``time_s`` and ``lower_bound_s`` (seconds, drawn in µs). ``kind`` is the
+    key of ``TASKS`` that gives the colour.
     """
     figure, axes = single_panel(7.2, 1.2 + 0.36 * len(rows))
     place = np.arange(len(rows))
@@ -243,7 +252,11 @@ class ExchangePoint(NamedTuple):
 
 @styled
 def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
-    """Draw methods as dots with their spread over seeds; those that no other beats in both are filled and joined."""
+    """Draw each method as a dot: loss difference to the plain run (upwards) over bytes saved as a factor (across,
+    logarithmic).
+
+    A line through each dot is its spread over seeds; dots that no other beats in both are filled and joined.
+    """
     figure, axes = single_panel(8.2, 4.6)
     axes.set_xscale("log", base=2)
     for point in points:
@@ -265,7 +278,8 @@ def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
 
 
 def _label(figure: Figure, axes: Axes, points: Sequence[ExchangePoint]) -> None:
-    """Write each name beside its dot, at the first of some places where it covers no other name."""
+    """Write each name beside its dot, at the first of seven places where it covers no other name; at the last where
+    none is free."""
     figure.draw_without_rendering()
     scale, taken = figure.dpi / 72, list[tuple[float, float, float]]()
     for point in points:
@@ -307,7 +321,11 @@ class Point(NamedTuple):
 
 @styled
 def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
-    """Draw plans as dots, colour by kind and shape by site, and the front as a line with names at the side."""
+    """Draw plans as dots, energy a sample (upwards) over time a sample (across), colour by kind and shape by site.
+
+    The front is a stepped line with rings; at most ten of its plans, evenly spaced from the most energy to the least,
+    are named at the side.
+    """
     from matplotlib.lines import Line2D
 
     named = evenly_spaced(sorted(front, key=lambda point: -point.energy), _MOST_NAMES)
@@ -337,7 +355,8 @@ def pareto_figure(points: Sequence[Point], front: Sequence[Point]) -> Figure:
 
 
 def _scales(axes: Axes, points: Sequence[Point]) -> None:
-    """Make both axes logarithmic, with a little air, and ticks in units for people."""
+    """Make both axes logarithmic, from the least to the largest value with a little air, and put ticks in units for
+    people."""
     for name, values, words in (
         ("x", [point.time for point in points], format_time),
         ("y", [point.energy for point in points], format_energy),
@@ -352,7 +371,8 @@ def _scales(axes: Axes, points: Sequence[Point]) -> None:
 
 
 def _label_plans(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> None:
-    """Write the names in a column of their own, in the order of their dots, a thin line from each to its dot."""
+    """Write the names with site, time and energy in the panel ``side``, in the order of their dots, a thin line from
+    each to its dot."""
     from matplotlib.patches import ConnectionPatch
 
     side.set_axis_off()
@@ -370,7 +390,8 @@ def _label_plans(figure: Any, axes: Axes, side: Any, named: Sequence[Point]) -> 
 
 
 def _heights(preferred: Sequence[float]) -> list[float]:
-    """Return heights from 0 to 1 in falling order, one a name, near the preferred ones, with room for names between."""
+    """Return heights from 0 (bottom) to 1 (top) in falling order, one a name, near the preferred ones, apart enough for
+    names."""
     stride = min(1 / len(preferred), 0.12)
     heights: list[float] = []
     for place, height in enumerate(preferred):

@@ -60,7 +60,7 @@ class Lightpaths:
 
     @property
     def cells(self) -> int:
-        """Channels times links, summed over lightpaths."""
+        """Number of (link, channel) cells held: channels times links, summed over lightpaths."""
         return int((self.hops * self.count).sum())
 
     def of_step(self, step: int) -> Lightpaths:
@@ -76,8 +76,8 @@ PARTS = 24
 def in_steps(schedule: Schedule, fabric: Fabric) -> Schedule:
     """Return the schedule with rows by step: itself, or what stands for the steps of a queued one.
 
-    Of a queued one its circuits, which all stand in one step; of packets, which have none, its rows by the part of the
-    time (one of 24) in which they begin.
+    On a fabric of circuits a queued schedule becomes its circuits, which all stand in one step; on one of packets its
+    rows, by which of 24 equal parts of the time they begin in.
     """
     if not schedule.queued:
         return schedule.unfolded(fabric.fibre_channels)
@@ -90,8 +90,11 @@ def in_steps(schedule: Schedule, fabric: Fabric) -> Schedule:
 
 
 def lightpaths(schedule: Schedule, fabric: Fabric) -> Lightpaths:
-    """Return the lightpaths of a schedule on a circuit-switched fabric, a multicast as that to its farthest
-    destination."""
+    """Return one entry for each lightpath of a schedule on a circuit-switched fabric, of a multicast that to its
+    farthest destination.
+
+    Several rows of one lightpath are the destinations of a multicast; hops decide which is the farthest.
+    """
     hops = np.concatenate(
         [np.zeros(0, np.int64), *(fabric.hops(*schedule.ends(rows)) for rows in _row_blocks(len(schedule)))]
     )
@@ -105,9 +108,11 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> Lightpaths:
 
 
 def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> tuple[Floats, int]:
-    """Return the use of each link in each step, steps joined into at most ``bins`` bins, and the steps of a bin.
+    """Return (use, steps of a bin): the use of each link in each bin of steps, shape [bins, links], as sums over a
+    bin's steps.
 
-    Shape [bins, links]: lit channels on circuit-switched fabrics, bytes on others; sums over a bin's steps.
+    Use is lit channels on circuit-switched fabrics, bytes on others. There are at most ``bins`` bins, fewer on very
+    many links; the last one may hold fewer steps.
     """
     bins = max(min(bins, schedule.steps, _MAXIMUM_CELLS // (fabric.links + 1)), 1)
     per_bin = -(-schedule.steps // bins)
@@ -128,15 +133,16 @@ def link_use(schedule: Schedule, fabric: Fabric, bins: int = 512) -> tuple[Float
 
 
 def downsampled(amount: Floats, links: int) -> Floats:
-    """Return the mean of shape [bins, links] over runs of neighbouring links, at most ``links`` columns."""
+    """Return [bins, at most ``links``]: the mean of ``amount``, shape [bins, links of the fabric], over equal runs of
+    neighbouring links."""
     edges = np.arange(0, amount.shape[1], -(-amount.shape[1] // links))
     mean: Floats = np.add.reduceat(amount, edges, axis=1) / np.diff(np.append(edges, amount.shape[1]))
     return mean
 
 
 def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> Ints:
-    """Return the rank whose light is on each channel of each link in one step, −1 where dark; shape [links,
-    channels]."""
+    """Return the rank whose light is on each channel of each link in one step, −1 where dark; shape [links, channels],
+    links of both directions."""
     now = paths.of_step(step)
     change = np.zeros((fabric.links + 1, fabric.channels + 1), np.int64)
     for _, first, end in _link_runs(fabric.footprint(now.source, now.destination, now.route)):
@@ -148,12 +154,17 @@ def channel_map(paths: Lightpaths, fabric: Fabric, step: int) -> Ints:
 
 
 def utilisation(paths: Lightpaths, steps: int, fabric: Fabric) -> float:
-    """Return the share of the channels of all links, over all steps, that carry light (circuit-switched fabrics)."""
+    """Return the share (0 to 1) of cells, channels of all links over ``steps`` steps, that carry light on a
+    circuit-switched fabric."""
     return paths.cells / (fabric.links * fabric.channels * max(steps, 1))
 
 
 def _enter_and_leave(change: Floats, print_: Footprint, bin_: Ints, weight: Ints | Floats | int) -> None:
-    """Add to ``change``, [bins, links + 1], a weight where each run of links begins and take it away behind its end."""
+    """Add to ``change``, [bins, links + 1], in place, a weight where each run of links begins and take it away behind
+    its end.
+
+    ``bin_`` and ``weight`` are per footprint; a running sum along the links then gives the load of each.
+    """
     width = change.shape[1]
     weights = np.broadcast_to(np.asarray(weight, np.float64), len(print_.start))
     for _, first, end in _link_runs(print_):
@@ -163,9 +174,10 @@ def _enter_and_leave(change: Floats, print_: Footprint, bin_: Ints, weight: Ints
 
 
 def _link_runs(print_: Footprint) -> Iterator[tuple[int, Ints, Ints]]:
-    """Yield every run as (run, first link, link after the last), cut in two where it passes the end of its track.
+    """Yield every run of links as (run, first link, link after the last), cut in two where it passes the end of its
+    track.
 
-    Links are arrays over footprints; the second piece is empty where nothing is cut.
+    The first link and the end are arrays over footprints; the second piece is empty for those that are not cut.
     """
     for run in range(print_.base.shape[1]):
         base, start, length, period = (
@@ -187,13 +199,18 @@ _MAXIMUM_COLUMNS = 2048
 
 
 def steps_shown(steps: int) -> list[int]:
-    """Return the numbers of all steps if there are at most four, else of the first, the middle and the last."""
+    """Return the numbers of the steps to draw, from 0: all if there are at most four, else the first, the middle and
+    the last."""
     return list(range(steps)) if steps <= 4 else [0, steps // 2, steps - 1]
 
 
 @styled
 def link_load_map(schedule: Schedule, fabric: Fabric, time: str = "step") -> Figure:
-    """Draw the bytes on each link in each step, as a share of the fullest; ``time`` names what a step is."""
+    """Draw the bytes on each link (across) in each step (downwards), as a share of the largest load; ``time`` names
+    what a step is.
+
+    Neighbouring links are averaged where there are more than 2048.
+    """
     load = downsampled(link_use(schedule, fabric)[0], _MAXIMUM_COLUMNS)
     most = float(load.max(initial=0.0)) or 1.0
     figure, axes = single_panel(_WIDTH, float(np.clip(1.4 + 0.22 * len(load), 1.8, 4.2)))
@@ -211,7 +228,10 @@ def link_load_map(schedule: Schedule, fabric: Fabric, time: str = "step") -> Fig
 
 @styled
 def circuit_map(schedule: Schedule, fabric: Fabric) -> Figure:
-    """Draw the source and destination of every circuit of a few steps, coloured by its (first) switch plane."""
+    """Draw a panel for each of a few steps: a square for each circuit, destination rank across, source rank downwards.
+
+    Colour is the circuit's first switch plane; the title says which share of the ports of all planes is in use.
+    """
     paths, n = lightpaths(schedule, fabric), fabric.ranks
     shown = steps_shown(schedule.steps)
     colours = cyclic_colours(fabric.channels)
@@ -247,9 +267,10 @@ _WAYS = ("clockwise", "counter-clockwise")
 
 
 def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
-    """Draw a schedule: wavelengths on a WDM ring, circuits on a circuit switch, link loads elsewhere.
+    """Return a figure of a schedule: source ranks by wavelength and link on a WDM ring, circuits on a circuit switch,
+    link loads elsewhere.
 
-    Of a queued schedule, the circuits that stand throughout, and on packet links equal parts of the time.
+    Of a queued schedule, the circuits that stand throughout are drawn, and on packet links 24 equal parts of the time.
     """
     if not fabric.exclusive:
         time = "part of the time" if schedule.queued else "step"
@@ -259,7 +280,8 @@ def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
 
 
 def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
-    """Return what the picture shows, in one or two sentences."""
+    """Return two to four sentences for below the picture of ``wavelength_map``: what runs, how full the fabric is, what
+    colour means."""
     collective = schedule.collective
     steps = f"in {schedule.steps} {'step' if schedule.steps == 1 else 'steps'}"
     if schedule.queued:
@@ -287,7 +309,8 @@ def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
 
 @styled
 def _ring_map(schedule: Schedule, fabric: Fabric) -> Figure:
-    """Draw the wavelengths of a few steps, a row of panels for each direction in use.
+    """Draw the wavelengths of a few steps of a ring, a row of panels for each direction in use and a column for each
+    step.
 
     Where steps are left out, how full each link is in each step is drawn below.
     """
@@ -311,7 +334,11 @@ def _ring_map(schedule: Schedule, fabric: Fabric) -> Figure:
 def _panels(
     figure: Figure | SubFigure, paths: Lightpaths, fabric: Fabric, ways: list[int], shown: list[int], steps: int
 ) -> None:
-    """Draw a panel for each shown step and each direction: the source rank of each wavelength of each link."""
+    """Draw a panel for each direction (rows, ``ways``) and each shown step (columns): links across, wavelengths
+    upwards.
+
+    Colour is the rank whose light a wavelength of a link carries; dark ones stay empty.
+    """
     n = fabric.ranks
     colours = cyclic_colours(n)
     axes = figure.subplots(len(ways), len(shown), squeeze=False, sharex=True, sharey=True)
@@ -330,7 +357,11 @@ def _panels(
 
 
 def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
-    """Draw one direction in one step; ``sources`` are ranks, −1 where dark, of shape [channels, links]."""
+    """Draw one direction in one step, links across and channels upwards; ``sources`` are ranks, −1 where dark, of shape
+    [channels, links].
+
+    Lines part the fibres; small pictures get a grid and the numbers of the ranks.
+    """
     channels, links = sources.shape
     picture = np.zeros((channels, links, 4))
     lit = sources >= 0
@@ -348,7 +379,11 @@ def _paint(axes: Axes, sources: Ints, colours: Floats, fabric: Fabric) -> None:
 
 
 def _heat(figure: Figure | SubFigure, schedule: Schedule, fabric: Fabric, ways: list[int]) -> None:
-    """Draw how many of the wavelengths of each link are lit in each step, or mean over a bin of steps, by direction."""
+    """Draw a panel for each direction: the share of the wavelengths lit, links across, steps (or bins of steps,
+    averaged) downwards.
+
+    Colour reaches from 0 to the largest share that occurs in any direction.
+    """
     n = fabric.ranks
     amount, per_bin = link_use(schedule, fabric)
     steps = np.full((len(amount), 1), per_bin)
@@ -373,14 +408,17 @@ _MOST_LINKS = 48
 
 @styled
 def shared_links_figure(title: str, jobs: Sequence[str], loads: Floats, links: Sequence[str], unit: str) -> Figure:
-    """Draw the links that carry most, at most 48, those of several jobs first, as bars stacked by job in percent.
+    """Draw a bar in percent for each of the links that carry most, at most 48, stacked by job, in the order of the
+    links.
+
+    Links of several jobs are taken first, then those with the largest sum.
 
     Args:
         title: above the figure.
         jobs: a name each.
         loads: share of each link that each job takes: [job, link], 0 to 1 a job.
         links: names: [link].
-        unit: what the share is of.
+        unit: what the share is of, on the vertical axis.
     """
     total = loads.sum(axis=0)
     several = (loads > 0).sum(axis=0) > 1

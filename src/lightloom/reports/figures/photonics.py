@@ -43,10 +43,10 @@ _EXACT = 1e-5
 
 @styled
 def calibration_figure(rows: Sequence[Document], power_noise: float, title: str) -> Figure:
-    """Draw the residuals of each chip's fit, and the errors of all chips before and after.
+    """Draw two panels: the residuals of each chip's fit over its steps, and each chip's errors before and after.
 
-    ``rows`` are those of `meshes.calibration.Trial`, each with the ``name`` of its chip; ``power_noise`` is a share of
-    the input, drawn as a line unless it is 0.
+    ``rows`` are those of `meshes.calibration.Trial`, one a chip, each with its ``name``; ``power_noise`` is a share of
+    the input, drawn as a line in the first panel unless it is 0.
     """
     figure, panels = panel_grid(9.0, 3.6, 1, 2)
     _draw_residuals(panels[0, 0], rows, power_noise)
@@ -69,7 +69,11 @@ def _draw_residuals(panel: Axes, rows: Sequence[Document], power_noise: float) -
 
 
 def _draw_errors(panel: Axes, rows: Sequence[Document]) -> None:
-    """Draw three marks for each chip: its error before and after calibration, and the least that its devices allow."""
+    """Draw three marks for each chip (across) on a logarithmic scale: its relative error before and after calibration,
+    and the least that its devices allow.
+
+    Errors below 1e-5 are drawn there.
+    """
     places, least = np.arange(len(rows)), np.inf
     for label, name, colour, marker, size in (
         ("phases of ideal devices", "error_before", _BEFORE, "o", 4),
@@ -100,10 +104,11 @@ _MOST_GUIDES = 16
 
 @styled
 def chain_figure(parts: Mapping[str, Part], title: str = "") -> Figure:
-    """Draw mapped parts in the order of the light, as boxes as high as they have signals and as wide as they have
-    columns, on a scale that grows more slowly.
+    """Draw mapped parts in the order of the light, a box each: height grows with the root of its signals, width with
+    that of its columns.
 
-    P and T, known by their names, are no part of the network; nonlinear units follow its layers but for the last.
+    P and T, known by the last word of their names, are no part of the network; nonlinear units follow its layers but
+    for the last.
     """
     layers = [name for name in parts if name.split()[-1] not in ("P", "T")]
     shapes = [(p.outputs, p.inputs) if isinstance(p, Mesh) else p.shape for p in parts.values()]
@@ -134,7 +139,8 @@ def chain_figure(parts: Mapping[str, Part], title: str = "") -> Figure:
 
 
 def _box(axes: Axes, fill: str, x: float, width: float, height: float, columns: int) -> None:
-    """Draw a box with a hint of the mesh inside: crossings, a few whatever its columns."""
+    """Draw a box from ``x`` on, centred on 0 in height, with crossings inside as a hint of the mesh: 2 to 7 columns of
+    them, a quarter of its own."""
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Rectangle
 
@@ -150,9 +156,10 @@ def _box(axes: Axes, fill: str, x: float, width: float, height: float, columns: 
 
 
 def _guides(axes: Axes, start: float, end: float, count: int, left: float, right: float, units: bool) -> None:
-    """Draw waveguides between two boxes of these heights, with a nonlinear unit on each where there are units.
+    """Draw waveguides from ``start`` to ``end``, between boxes of heights ``left`` and ``right``, with a nonlinear unit
+    on each if ``units``.
 
-    At most 16 are drawn; ``count`` is written above them.
+    At most 16 are drawn; ``count``, their true number, is written above them.
     """
     from matplotlib.collections import LineCollection
 
@@ -168,7 +175,8 @@ def _guides(axes: Axes, start: float, end: float, count: int, left: float, right
 
 @styled
 def part_figure(part: Part, name: str = "") -> Figure:
-    """Draw a mesh, or the meshes of a mapped matrix; of a matrix in blocks, those of the first."""
+    """Return a drawing of a mesh, or of the meshes of a mapped matrix; of a matrix in blocks, those of the first block
+    only."""
     if isinstance(part, Mesh):
         return draw(part)
     if isinstance(part, MappedBlocks):
@@ -183,7 +191,8 @@ _MESH, _SIGMA, _SHIFTER = "#3b62ad", "#5ba8a0", "#7d6bc4"
 
 @styled
 def chip_figure(plan: FloorPlan, title: str) -> Figure:
-    """Draw the chip in as many rows as its length needs, from left to right and from top to bottom."""
+    """Draw the chip to scale in µm, cut into one to four rows by its length, from left to right and from top to
+    bottom."""
     from matplotlib.patches import Patch
 
     rows = min(4, max(1, round((plan.width / plan.height / 4) ** 0.5)))
@@ -205,8 +214,8 @@ def chip_figure(plan: FloorPlan, title: str) -> Figure:
 
 
 def _draw_chip(panel: Axes, plan: FloorPlan) -> None:
-    """Draw the whole chip to scale: waveguides, routes and a box for each device; the caller sets the part that is
-    seen."""
+    """Draw the whole chip to scale in µm: waveguides, routes and a box for each device; the caller sets the part that
+    is seen."""
     from matplotlib.collections import LineCollection, PatchCollection
     from matplotlib.patches import Rectangle
 
@@ -228,7 +237,7 @@ def _draw_chip(panel: Axes, plan: FloorPlan) -> None:
 
 
 def _bend(x0: float, y0: float, x1: float, y1: float) -> list[tuple[float, float]]:
-    """Return 17 points of a smooth way between two points, level at both ends."""
+    """Return 17 points (x, y) of a smooth curve from (x0, y0) to (x1, y1), level at both ends."""
     return [(x0 + (x1 - x0) * t, y0 + (y1 - y0) * t * t * (3 - 2 * t)) for t in (step / 16 for step in range(17))]
 
 
@@ -242,8 +251,8 @@ _MOST_PARTS = 14
 def link_figure(document: Document) -> Figure:
     """Draw a panel of the parts, if they were compared, and one for each sweep, up to three in a row.
 
-    ``document`` is that of ``onn link --json``. Lines and dots are rates, bands and bars their 95 % intervals; rates of
-    zero are hollow, at the upper end of their interval.
+    ``document`` is that of ``onn link --json``. Lines and dots are shares of words wrong, bands and bars their 95 %
+    intervals; rates of zero are hollow, at the upper end of their interval.
     """
     compared, sweeps = document["contributions"], document["sweeps"]
     panels = (compared is not None) + len(sweeps)
@@ -264,8 +273,11 @@ def link_figure(document: Document) -> Figure:
 
 
 def _draw_parts(axes: Axes, compared: Document) -> None:
-    """Draw for each part the rate with it made ideal and with it alone, with intervals; at most 14, the first on
-    top."""
+    """Draw for each part the share of words wrong with it made ideal and with it alone, with 95 % intervals, across on
+    a logarithmic axis.
+
+    The first 14 parts are drawn, the first on top; hollow dots mean none wrong, a line the rate of all parts together.
+    """
     rows = compared["parts"][:_MOST_PARTS][::-1]
     places = np.arange(len(rows))
     together = compared["together"]["word_error_rate"]
@@ -292,8 +304,11 @@ def _draw_parts(axes: Axes, compared: Document) -> None:
 
 
 def _draw_sweep(axes: Axes, sweep: Document) -> None:
-    """Draw the rate and its interval against the values of one option; logarithmic where values span more than 5
-    times."""
+    """Draw the share of words wrong (logarithmic) and its 95 % interval against the values of one option.
+
+    The values' axis is logarithmic where all are above 0 and span more than 5 times; hollow dots mean none wrong, at
+    the interval's upper end.
+    """
     values = np.array([row["value"] for row in sweep["rows"]])
     rates = np.array([row["word_error_rate"] for row in sweep["rows"]])
     low, high = np.array([row["interval_95"] for row in sweep["rows"]]).T
@@ -314,9 +329,10 @@ _CURVE = "#3b62ad"
 
 
 def noise_steps(limit: float, bound: float) -> Floats:
-    """Return 33 levels of noise, evenly spaced as logarithms, at which a curve is worth drawing.
+    """Return 33 levels of noise, rising and evenly spaced as logarithms, at which a curve is worth drawing.
 
-    They reach from below the limit to above the bound, both on the way.
+    They reach from a third of the smaller of limit and bound to ten times the limit or three times the bound, 0.5 at
+    most (0.1 stands for three infinite bounds).
     """
     low = max(min(limit, bound) / 3, 1e-12)
     high = min(max(10 * limit, 3 * bound if np.isfinite(bound) else 0.1), 0.5)
@@ -402,7 +418,12 @@ def reducers_figure(made: ReducerComparison) -> Figure:
 
 
 def _draw_energies(axes: Axes, made: ReducerComparison) -> None:
-    """Draw a bar of parts for each rival with its range, or its energy in words where its bar ends at the edge."""
+    """Draw a horizontal bar for each rival, the first on top: pJ for a bit of a server by groups of parts, with the
+    range of 90 % of draws.
+
+    A bar of a rival far above the median ends at the edge, with its energy written in it (``no light does`` where it is
+    infinite).
+    """
     totals = {name: 1e12 * rival.energy_per_bit for name, rival in made.rivals.items()}
     edge = _BEYOND * sorted(totals.values())[len(totals) // 2]
     near = [name for name, total in totals.items() if total <= edge]
@@ -430,7 +451,11 @@ def _draw_energies(axes: Axes, made: ReducerComparison) -> None:
 
 
 def _draw_turns(axes: Axes, made: ReducerComparison) -> None:
-    """Draw what the saving of the first reducer becomes at both ends of each constant, at most ten, in percent."""
+    """Draw for each constant (at most ten, in the order given) what the first reducer saves against the second, in
+    percent, at the constant's low and high end.
+
+    Bars begin at the saving as it is; those below -120 % end there.
+    """
     first, second = made.pair
     turns = made.turns[:_TURNS]
     own = max(100 * made.saving(first, second), _LEAST)
@@ -471,9 +496,10 @@ _ACCURACY = "#3b62ad"
 
 @styled
 def sweep_figure(sweeps: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
-    """Draw panels side by side, up to three in a row; each is a document of `meshes.sweep` of accuracies.
+    """Draw a panel for each sweep, up to three in a row (two of four): percent averaged rightly over the swept value.
 
-    The line is the mean over fabrications, the band reaches from the worst to the best.
+    Each is a document of `meshes.sweep` of accuracies. The line is the mean over fabrications, the band reaches from
+    the worst to the best; the axis is logarithmic where values span more than 20 times.
     """
     columns = 2 if len(sweeps) == 4 else min(len(sweeps), 3)
     rows = -(-len(sweeps) // columns)
@@ -504,10 +530,10 @@ _WRONG, _LOSS = "#c9603a", "#3b62ad"
 
 @styled
 def training_figure(history: Sequence[Mapping[str, float]], points: int, title: str = "") -> Figure:
-    """Draw the share of wrong averages and the loss by epoch, on a logarithmic scale.
+    """Draw the share of wrong averages and the loss over the epochs, both on one logarithmic scale.
 
-    ``history`` has epoch, accuracy and loss; ``points`` of the grid are behind an accuracy. Nothing wrong shows as less
-    than one wrong point.
+    ``history`` has epoch, accuracy (0 to 1) and loss; ``points`` of the grid are behind an accuracy. Nothing wrong
+    shows as half a point, hollow.
     """
     figure, axes = single_panel(7.0, 3.6)
     epochs, accuracies, losses = (

@@ -58,7 +58,8 @@ class Stretch:
 
 
 def task_kind(interval: Interval) -> str:
-    """Return the collective where one is transmitted, else the category: mostly a key of ``TASKS``."""
+    """Return the collective of a transmission where ``TASKS`` has it, else the interval's category: mostly a key of
+    ``TASKS``."""
     collective = str(interval.details.get("collective", ""))
     return collective if interval.category == "transmission" and collective in TASKS else interval.category
 
@@ -84,9 +85,11 @@ def stretches(intervals: Sequence[Interval], least: float, *, join_compute: bool
 
 
 def waits(timeline: Timeline) -> list[Stretch]:
-    """Return what the step waits for, moment by moment; the lengths of each key add up to ``timeline.breakdown()``.
+    """Return what the step waits for as stretches that cover it without gaps, in order; the lengths of each key add up
+    to ``timeline.breakdown()``.
 
-    Keys are those of ``SHARES``; computing goes before communication, that before reconfiguration; the rest is idle.
+    Keys are those of ``SHARES``: where several resources are busy at once, computing goes before communication, that
+    before reconfiguration; the rest is idle.
     """
     times = np.unique([0.0, *(t for interval in timeline.intervals for t in (interval.start, interval.end))])
     active = {share: np.zeros(len(times), np.int64) for share in _PRECEDENCE}
@@ -126,13 +129,14 @@ def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
 
 
 def _numbered(name: str) -> tuple[str, tuple[int, ...]]:
-    """Return the text before the first number of a name, and all its numbers."""
+    """Return the text before the first number of a name, and all its numbers in order, as a key to sort names by."""
     return re.split(r"\d", name, maxsplit=1)[0], tuple(int(number) for number in re.findall(r"\d+", name))
 
 
 @styled
 def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
-    """Draw at most so many lanes of one step over milliseconds, the busiest, and what the whole step waits for."""
+    """Draw the ``most`` busiest lanes of one step, a row each from the top, over milliseconds, and below what the whole
+    step waits for."""
     total = timeline.step_time or 1e-9
     shown = busiest(timeline, most)
     lanes = [(name, stretches(intervals, _NARROW * total), TASKS) for name, intervals in shown.items()]
@@ -153,8 +157,11 @@ def timeline_figure(timeline: Timeline, most: int = 16) -> Figure:
 
 
 def _draw_stretch(axes: Axes, row: int, stretch: Stretch, colours: Any, total: float) -> None:
-    """Draw one stretch in a row as a share of ``total`` seconds, with its words if they fit; idle ones as a thin
-    line."""
+    """Draw one stretch in a row: times in seconds, drawn in milliseconds, with its words if they fit; idle ones as a
+    thin line.
+
+    ``colours`` gives (words, colour) by its key, ``total`` is the step's seconds.
+    """
     words, colour = colours[stretch.key]
     width, height = stretch.end - stretch.start, 0.36 if row >= 1 and colours is SHARES else 0.72
     axes.broken_barh([(stretch.start * 1e3, width * 1e3)], (row - height / 2, height), color=colour, linewidth=0)

@@ -17,7 +17,7 @@ from lightloom.models.torch.zoo.resnet import ImageChain
 
 
 def _linear(*widths: int) -> list[nn.Module]:
-    """Fully connected layers with ReLUs between them."""
+    """Return fully connected layers from each width to the next, with ReLUs between them and none behind the last."""
     layers: list[nn.Module] = []
     for width, following in itertools.pairwise(widths):
         layers += [nn.Linear(width, following), nn.ReLU(inplace=True)]
@@ -33,6 +33,7 @@ class DigitModel(nn.Module):
         self.shape = shape
 
     def forward(self, digits: Tensor) -> Tensor:
+        """Return what the layers make of digits (B, values), read as (B, *shape)."""
         return self.layers(digits.view(-1, *self.shape))
 
     def example_inputs(self, batch: int) -> tuple[Tensor]:
@@ -41,7 +42,7 @@ class DigitModel(nn.Module):
 
 
 def hdc() -> DigitModel:
-    """Handwritten digit classification: 784-500-500-500-500-10.
+    """Return the network of handwritten digit classification: 784-500-500-500-500-10.
 
     Five weight layers give 1.149 M parameters (4.6 MB); the 2.5 MB that the paper states would fit three of them.
     """
@@ -49,7 +50,8 @@ def hdc() -> DigitModel:
 
 
 def lenet(channels: int = 1, side: int = 28, classes: int = 10) -> DigitModel:
-    """5x5 convolutions to 8 and 16 channels, then 128 and the classes; ReLUs and maxima, as is usual now.
+    """Return a network of 5x5 convolutions to 8 and 16 channels, then 128 and the classes; ReLUs and maxima, as is
+    usual now.
 
     It has 37,610 parameters for grey digits of 28 x 28 pixels.
     """
@@ -71,7 +73,8 @@ class ConvolutionalChain(ImageChain):
 
 
 def alexnet(*, published: bool = False) -> ConvolutionalChain:
-    """Today's form: one tower of 64-192-384-256-256 channels, no local response normalisation.
+    """Return AlexNet, by default in today's form: one tower of 64-192-384-256-256 channels, no local response
+    normalisation.
 
     Args:
         published: the form of 2012: two groups (one per GPU then), local response normalisation; 224 px need padding 2
@@ -94,7 +97,11 @@ def alexnet(*, published: bool = False) -> ConvolutionalChain:
 
 
 def vgg(stage_convolutions: tuple[int, ...]) -> ConvolutionalChain:
-    """Stages of so many 3 x 3 convolutions, each ended by a pooling that halves the image."""
+    """Return a network of five stages of so many 3 x 3 convolutions, each stage ended by a pooling that halves the
+    image.
+
+    Three fully connected layers to 1000 classes follow.
+    """
     layers: list[nn.Module] = []
     channels = 3
     for convolutions, width in zip(stage_convolutions, (64, 128, 256, 512, 512), strict=True):

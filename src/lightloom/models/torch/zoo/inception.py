@@ -23,12 +23,16 @@ class Branches(nn.Module):
         self.branches = nn.ModuleList(branches)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return what all branches make of x (B, C, H, W), joined along the channels in their order."""
         return torch.cat([branch(x) for branch in self.branches], 1)
 
 
 def _chain(channels: int, *steps: tuple[int, int, int], stride: int = 1) -> nn.Module:
-    """Convolutions of (output channels, kernel height, kernel width) that keep the grid, but for a last one with
-    ``stride`` 2."""
+    """Return convolutions of (output channels, kernel height, kernel width) that keep the grid, but for a last one with
+    ``stride`` 2.
+
+    ``channels`` are those of the input; a single convolution is returned as it is.
+    """
     layers: list[nn.Module] = []
     for index, (out, height, width) in enumerate(steps):
         if stride > 1 and index == len(steps) - 1:
@@ -40,10 +44,13 @@ def _chain(channels: int, *steps: tuple[int, int, int], stride: int = 1) -> nn.M
 
 
 def _pooled(channels: int, out: int) -> nn.Module:
+    """Return an average pooling of 3 x 3 that keeps the grid, followed by a 1 x 1 convolution to ``out`` channels."""
     return nn.Sequential(nn.AvgPool2d(3, 1, 1), Convolution(channels, out, 1))
 
 
 def _block_a(channels: int, pooled: int) -> nn.Module:
+    """Return a block for the 35 x 35 grid with 224 + ``pooled`` channels; ``pooled`` are those of its pooling
+    branch."""
     return Branches(
         _chain(channels, (64, 1, 1)),
         _chain(channels, (48, 1, 1), (64, 5, 5)),
@@ -53,11 +60,14 @@ def _block_a(channels: int, pooled: int) -> nn.Module:
 
 
 def _block_b(channels: int) -> nn.Module:
+    """Return the block that halves the 35 x 35 grid and adds 480 channels to its ``channels``."""
     deep = _chain(channels, (64, 1, 1), (96, 3, 3), (96, 3, 3), stride=2)
     return Branches(_chain(channels, (384, 3, 3), stride=2), deep, nn.MaxPool2d(3, 2))
 
 
 def _block_c(channels: int, width: int) -> nn.Module:
+    """Return a block for the 17 x 17 grid with 768 channels, whose 7 x 7 filters are factored; ``width`` channels
+    inside."""
     row, column = (width, 1, 7), (width, 7, 1)
     return Branches(
         _chain(channels, (192, 1, 1)),
@@ -68,12 +78,16 @@ def _block_c(channels: int, width: int) -> nn.Module:
 
 
 def _block_d(channels: int) -> nn.Module:
+    """Return the block that halves the 17 x 17 grid and adds 512 channels to its ``channels``."""
     deep = _chain(channels, (192, 1, 1), (192, 1, 7), (192, 7, 1), (192, 3, 3), stride=2)
     return Branches(_chain(channels, (192, 1, 1), (320, 3, 3), stride=2), deep, nn.MaxPool2d(3, 2))
 
 
 def _block_e(channels: int) -> nn.Module:
+    """Return a block for the 8 x 8 grid with 2048 channels, two of whose branches fan out."""
+
     def fan() -> nn.Module:
+        """Return a 1 x 3 and a 3 x 1 convolution side by side, 384 channels each."""
         return Branches(_chain(384, (384, 1, 3)), _chain(384, (384, 3, 1)))
 
     return Branches(
@@ -125,6 +139,7 @@ class InceptionV3(ImageModel):
         self.fc = nn.Linear(2048, 1000)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Return logits (B, 1000), followed by those of the auxiliary head if there is one."""
         x = self.grid17(self.grid35(self.stem(images)))
         heads = () if self.auxiliary is None else (self.auxiliary(x),)
         x = self.pool(self.grid8(x)).flatten(1)
@@ -170,6 +185,7 @@ class Inception(nn.Module):
         self.out_channels = one + three + five + pooled
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return what the four branches make of x (B, C, H, W), joined along the channels."""
         return torch.cat([self.branch1(x), self.branch2(x), self.branch3(x), self.branch4(x)], 1)
 
 
@@ -219,6 +235,7 @@ class GoogLeNet(ImageModel):
         self.fc = nn.Linear(channels, 1000)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Return logits (B, 1000), followed by those of the two auxiliary heads if there are any."""
         x = self.stem(images)
         heads = []
         for name, block in self.blocks.items():
@@ -233,4 +250,5 @@ class GoogLeNet(ImageModel):
 
 
 def _halve(kernel: int) -> nn.Module:
+    """Return a max pooling of stride 2 with a square kernel of this size, which rounds the grid up."""
     return nn.MaxPool2d(kernel, 2, ceil_mode=True)

@@ -18,13 +18,14 @@ from lightloom.models.decoder import DecoderSizes, LatentAttention
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair (first half, second half) of D by its position's angle; x (B, H, T, D), cos and sin (T, D /
-    2)."""
+    """Return x with each pair (d, d + D / 2) of its last axis turned by its position's angle; x (B, H, T, D), cos and
+    sin (T, D / 2)."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
 
 
 def _norm(sizes: DecoderSizes, width: int) -> nn.Module:
+    """Return a root-mean-square or layer norm of this width, as ``sizes.norm`` says."""
     return nn.RMSNorm(width) if sizes.norm == "rms" else nn.LayerNorm(width)
 
 
@@ -47,6 +48,8 @@ class Attention(nn.Module):
         self.q_norm, self.k_norm = norms
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Return the mixed and projected values (B, T, C) for x (B, T, C); cos and sin (T, D / 2) are of the positions'
+        angles."""
         parts = [getattr(self, name)(x) for name in self.products]
         if len(parts) == 1:
             parts = parts[0].split(self.widths, -1)
@@ -77,6 +80,8 @@ class CompressedAttention(nn.Module):
         self.o = nn.Linear(sizes.heads * latent.value_width, sizes.hidden, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Return the mixed and projected values (B, T, C) for x (B, T, C); only the rotated part of a head is turned by
+        cos and sin."""
         latent = self.latent
         q = self.q_up(self.q_norm(self.q_down(x))).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         plain, rotated = q.split([latent.plain_width, latent.rotated_width], -1)
@@ -101,6 +106,7 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(inner, sizes.hidden, bias=sizes.bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return (B, T, C) for x (B, T, C): GELU between two products, or SiLU of the gate times the second one."""
         inner = F.gelu(self.up(x)) if self.gate is None else F.silu(self.gate(x)) * self.up(x)
         return self.down(inner)
 
@@ -128,6 +134,11 @@ class Mixture(nn.Module):
         self.weigh = nn.Linear(sizes.hidden, 1, bias=False) if sizes.shared_ffn and sizes.shared_gate else None
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the weighted sum of the k experts that each token of x (B, T, C) visits, plus the shared expert: (B,
+        T, C).
+
+        The weights are the softmax over the k scores chosen.
+        """
         scores, chosen = self.router(x).topk(self.visited)
         order = chosen.flatten().argsort()
         visits = x.flatten(0, 1)[order // self.visited]  # (V, C), in the order of the experts
@@ -146,7 +157,11 @@ class Mixture(nn.Module):
         return y
 
     def _each(self, visits: Tensor, weights: Tensor, name: str) -> Tensor:
-        """(V, K) times the weights of the expert visited, (E, K, C), and its bias: (V, C)."""
+        """Return visits (V, K) times the weights (E, K, C) of the expert visited, plus its bias if there is one: (V,
+        C).
+
+        Visits are ordered by expert, equally many to each.
+        """
         product = torch.bmm(visits.view(self.experts, -1, visits.shape[-1]), weights)
         return (product + self.biases[name] if name in self.biases else product).flatten(0, 1)
 
@@ -162,7 +177,11 @@ class Layer(nn.Module):
         self.dropout1, self.dropout2 = (nn.Dropout(sizes.dropout) if sizes.dropout else nn.Identity() for _ in range(2))
 
     def add_feed_forward(self, sizes: DecoderSizes, number: int) -> None:
-        """Add the modules behind the attention; models of the zoo name theirs otherwise."""
+        """Add the modules behind the attention of layer ``number``: a mixture if there are experts and the layer is not
+        dense.
+
+        Models of the zoo name theirs otherwise.
+        """
         self.feed_forward_norm = _norm(sizes, sizes.hidden)
         mixes = sizes.experts and number not in sizes.dense_layers
         self.feed_forward = Mixture(sizes) if mixes else FeedForward(sizes, sizes.ffn)
@@ -194,6 +213,7 @@ class Decoder(nn.Module):
             self.head.weight = self.tokens.weight
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Return logits (B, T, vocabulary) for tokens (B, T)."""
         sizes = self.sizes
         width = sizes.latent.rotated_width if sizes.latent else sizes.head_width or sizes.hidden // sizes.heads
         places = torch.arange(tokens.shape[1], device=tokens.device)
@@ -208,7 +228,7 @@ class Decoder(nn.Module):
         return self.head(self.norm(x))
 
     def example_inputs(self, batch: int, sequence_length: int | None = None) -> tuple[Tensor]:
-        """Return tokens (batch, sequence), by default as many as the sizes say.
+        """Return tokens (batch, sequence) that are all 0, by default as many in a sequence as the sizes say.
 
         Raises:
             ValueError: the sequence is longer than the table of positions.

@@ -17,7 +17,7 @@ class ImageModel(nn.Module):
     image_size = 224
 
     def example_inputs(self, batch: int) -> tuple[Tensor]:
-        """Return images (batch, 3, size, size)."""
+        """Return uninitialised images (batch, 3, size, size), a tuple of one tensor; size is ``image_size``."""
         return (torch.empty(batch, 3, self.image_size, self.image_size),)
 
 
@@ -25,6 +25,7 @@ class ImageChain(ImageModel, nn.Sequential):
     """A model of images (B, 3, H, W) whose parts run one after the other."""
 
     def forward(self, images: Tensor) -> Tensor:
+        """Return what the last part makes of the images (B, 3, H, W)."""
         return super().forward(images)  # type: ignore[no-untyped-call]
 
 
@@ -121,6 +122,7 @@ class DenseLayer(nn.Module):
         self.conv2 = nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x (B, C, H, W) with ``growth`` new channels behind its own."""
         new = self.conv2(self.relu2(self.norm2(self.conv1(self.relu1(self.norm1(x))))))
         return torch.cat([x, new], 1)
 

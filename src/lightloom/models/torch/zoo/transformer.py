@@ -22,6 +22,7 @@ class Attention(nn.Module):
         self.q, self.k, self.v, self.o = (nn.Linear(hidden, hidden, bias=False) for _ in range(4))
 
     def forward(self, x: Tensor, memory: Tensor, causal: bool = False) -> Tensor:
+        """Return (B, T, C): queries from x, keys and values from memory; ``causal`` hides later places."""
         q, k, v = (
             layer(source).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for layer, source in ((self.q, x), (self.k, memory), (self.v, memory))
@@ -44,6 +45,8 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(0.3)
 
     def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
+        """Return x (B, T, C) after the layer; ``memory`` is the encoder's output, which only a decoder's layer
+        reads."""
         x = self.norm1(x + self.dropout(self.self_attention(x, x, self.causal)))
         if self.cross_attention is not None and self.norm2 is not None:
             x = self.norm2(x + self.dropout(self.cross_attention(x, memory)))
@@ -68,6 +71,7 @@ class Transformer(nn.Module):
         self.head.weight = self.tokens.weight
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Return logits (B, T, vocabulary) for source and target tokens (B, T each)."""
         memory, x = self._embed(source), self._embed(target)
         for layer in self.encoder:
             memory = layer(memory)
@@ -76,7 +80,8 @@ class Transformer(nn.Module):
         return self.head(x)
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        """Token vectors plus sine and cosine of the position, (B, T, C)."""
+        """Return token vectors times the root of the width, plus sines and cosines of the position, after dropout: (B,
+        T, C)."""
         frequencies = 10000.0 ** (-torch.arange(0, self.hidden, 2, device=tokens.device) / self.hidden)
         angles = torch.arange(tokens.shape[1], device=tokens.device)[:, None] * frequencies
         vectors = self.tokens(tokens)
@@ -84,6 +89,6 @@ class Transformer(nn.Module):
         return self.dropout(vectors * math.sqrt(self.hidden) + positions)
 
     def example_inputs(self, batch: int, sequence_length: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return source and target tokens, each (batch, sequence)."""
+        """Return source and target tokens, each (batch, sequence) and all 0."""
         tokens = torch.zeros(batch, sequence_length or self.sequence, dtype=torch.long)
         return tokens, torch.zeros_like(tokens)
