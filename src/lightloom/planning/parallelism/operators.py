@@ -40,12 +40,14 @@ def logits_of(operators: Sequence[Operator]) -> Operator | None:
 
 
 def bytes_of_logit(element_bytes: int) -> int:
-    """Return the bytes that the loss holds for each logit at its worst moment."""
+    """Return the bytes that the loss holds for each logit at its worst moment: the logit itself, and its copies in
+    float32."""
     return element_bytes + 4 * FLOAT32_COPIES
 
 
 def loss_bytes(graph: ComputeGraph) -> float:
-    """Return the bytes that the loss of a graph's batch holds at its worst moment; 0 where the graph has its loss."""
+    """Return the bytes that the loss of a graph's batch holds at its worst moment; 0 where no logits are found, as in a
+    graph that has its loss."""
     logits = logits_of(graph.operators)
     if logits is None:
         return 0.0
@@ -362,7 +364,7 @@ class OperatorColumns:
         return self.values[name]
 
     def where(self, name: str) -> Ints:
-        """Return the positions of the operators for which a mask is set."""
+        """Return the positions of the operators for which the mask column ``name`` is not 0, ascending."""
         return np.flatnonzero(self.values[name])
 
     def outputs(self, samples: Ints, cp: Ints | None = None) -> Floats:
@@ -458,7 +460,8 @@ class OperatorColumns:
         ep: Ints | None = None,
         cp: Ints | None = None,
     ) -> tuple[Work, Work]:
-        """Return what a rank computes and moves forward and backward, arrays [rows, operators]; as :meth:`times`."""
+        """Return two amounts of work of a rank, forward and backward: FLOPs and bytes moved [rows, operators], and the
+        kernels where the accelerator has a model of them; arguments as of :meth:`times`."""
         share = np.where(self["divided"], tp[:, None], 1)
         if sequence_parallel is not None and sequence_parallel.any():
             share = np.where(self["sequenced"] & sequence_parallel[:, None], tp[:, None], share)
@@ -479,8 +482,9 @@ class OperatorColumns:
         return forward, backward
 
     def _divisors(self, share: Ints, tp: Ints, ep: Ints) -> Divisors:
-        """Return by how much a rank's products are smaller than the graph's; ``share`` [rows, operators] is that of its
-        FLOPs."""
+        """Return the divisors of the sizes of a rank's products against the graph's: n or k by tp for layers with
+        weights (k for row-parallel ones), the number of products by tp for other divided operators, and m by the share
+        for undivided ones in slices; m and the number by ep for experts. ``share`` [rows, operators] divides FLOPs."""
         divided, one = self["divided"] == 1, np.ones_like(share)
         weights = divided & (self["weighted"] == 1)
         by_rows = weights & (self["forward"] == 1)
@@ -493,15 +497,17 @@ class OperatorColumns:
         )
 
     def alike(self) -> tuple[OperatorColumns, Ints]:
-        """Return the columns with one operator of each sort, and how many of each sort precede every operator:
-        [operators + 1, sorts]."""
+        """Return the columns with one operator of each sort (operators whose columns are all equal), and the number of
+        operators of each sort before every operator and, last, of all: [operators + 1, sorts]."""
         _, first, sort = np.unique(np.stack([*self.values.values()]), axis=1, return_index=True, return_inverse=True)
         before = np.zeros((len(sort) + 1, len(first)), np.int64)
         np.cumsum(sort[:, None] == np.arange(len(first)), axis=0, out=before[1:])
         return replace(self, values={name: column[first] for name, column in self.values.items()}), before
 
     def _scaled(self, counts: str, grows: str, samples: Ints, cp: Ints | None = None) -> Ints:
-        """Return counts at other batches, rounded up as ``ComputeGraph.with_batch`` does: [rows, operators]."""
+        """Return the column ``counts`` for ``samples`` [rows] in the place of the graph's batch, of one of ``cp`` slices
+        of their tokens: in proportion, rounded up as ``ComputeGraph.with_batch`` does, where the mask ``grows`` is set,
+        else unchanged: [rows, operators]."""
         if cp is None and (samples == self.batch).all():
             return np.tile(self[counts], (len(samples), 1))
         whole = self.batch if cp is None else self.batch * cp[:, None]
@@ -509,7 +515,7 @@ class OperatorColumns:
         return np.where(self[grows] == 1, grown, self[counts])
 
     def _bytes(self, stored: Ints) -> Floats:
-        """Return the bytes that elements stored in the graph take in the job's format."""
+        """Return the bytes in the job's format of elements that take ``stored`` bytes in the graph, in its shape."""
         return (stored // self.stored_bytes * self.element_bytes).astype(np.float64)
 
 
@@ -618,9 +624,11 @@ def _part_columns(columns: OperatorColumns, parts: Parts) -> dict[str, Ints]:
     values = {name: column[parts.operator] for name, column in columns.values.items()}
 
     def grown(counts: str, grows: str) -> Ints:
+        """Return a column for the samples of each part, rounded up, where the mask ``grows`` is set: [parts]."""
         return np.where(values[grows] == 1, -(-values[counts] * parts.samples // columns.batch), values[counts])
 
     def cut(whole: Ints) -> Ints:
+        """Return the share of each part in ``whole``, slice over size of the cut dimension, rounded down: [parts]."""
         # Without products that pass 64 bits.
         quotient, remainder = np.divmod(whole, parts.size)
         return quotient * parts.slice + remainder * parts.slice // parts.size

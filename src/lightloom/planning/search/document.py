@@ -50,12 +50,14 @@ class Verdict:
 
     @property
     def outcome(self) -> str:
-        """``wins``, ``loses`` or ``even``."""
+        """Sign of the gain in a word: ``wins``, ``loses``, or ``even`` where the gain is a negligible share of the
+        step."""
         if abs(self.gained) <= _SAME * self.step_time:
             return "even"
         return "wins" if self.gained > 0 else "loses"
 
     def __str__(self) -> str:
+        """Return in words what a step gains or loses, from how much less sending and how much coding."""
         coding = f"coding {format_time(self.encode + self.decode)}"
         if self.outcome == "even":
             return "changes nothing: computing hides the exchange either way"
@@ -69,8 +71,8 @@ class Verdict:
 
 
 def verdict(plan: Plan) -> Verdict | None:
-    """Return the effect of a plan's method; None without one, where the same plan without it was not simulated, or
-    where it is not data parallelism alone."""
+    """Return the effect of a plan's method of exchanging gradients on its step, against the same plan without it; None
+    without a method, where that other plan was not simulated, or where it is not data parallelism alone."""
     other = plan.uncompressed
     if other is None or other.prices is None or plan.result is None or other.result is None:
         return None
@@ -219,8 +221,9 @@ def _parts(cost: Cost) -> str:
 
 
 def _exchanged(search: PlanSearch) -> str:
-    """Return the effect of a method of exchanging gradients on the winning plan, with or without it; or else on the
-    best plan that has one; a reason or nothing where none has."""
+    """Return in words the effect of a method of exchanging gradients: that of the winner, else that of the plan that
+    equals the winner but for its method, else that of the best plan that has one. Where no plan has one, why the first
+    was refused, or nothing."""
     winner = search.winner
     plans = [plan for plan in search.ranking if plan.gradient_exchange]
     best = next(iter(plans), None)
@@ -248,7 +251,8 @@ def _percent(share: float) -> str:
 
 
 def _against(winner: Plan, other: Plan) -> str:
-    """Return how much slower the best of another kind is, and what it has more of for each sample."""
+    """Return in words how much slower a sample is by the best plan of another kind, and what it has more of; or that
+    it does not fit, is faster but runs on no framework, or is as fast."""
     slower = other.sample_time / winner.sample_time - 1 if winner.sample_time else 0.0
     where = "" if other.cluster is winner.cluster else f" on {other.cluster.name} ({other.cluster.counted_ranks})"
     if other.fits is False and winner.fits is not False:
@@ -261,7 +265,8 @@ def _against(winner: Plan, other: Plan) -> str:
 
 
 def _why(winner: Plan, other: Plan) -> str:
-    """Return the part of the step of which the other plan has most more for each sample, and how much."""
+    """Return in words the part of the step (computing, exposed communication, exposed reconfiguration or idling) of
+    which the other plan exceeds the winner by most for each sample, and by how much; never less than 0."""
     more = {
         word: other.breakdown[key] / other.global_batch - winner.breakdown[key] / winner.global_batch
         for key, word in _MORE.items()
@@ -444,7 +449,9 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
 
 
 def in_step_json(in_step: InStep) -> dict[str, Any]:
-    """Return how often the switch turns within a step, what that gains, and the planes of every axis by phase."""
+    """Return, in plain types and seconds, how often the switch turns within a step and before which phases
+    (``turns``, ``turns_before``), what of that is hidden or exposed, the gain over the best planes that stand all step,
+    and the number of planes of every axis by phase (``planes``) and standing; None where none stand."""
     best, standing = in_step.best, in_step.standing
     return {
         "reconfiguration_time_s": in_step.reconfiguration_time,
@@ -469,7 +476,7 @@ def intervals_basis(plan: Plan) -> str:
 
 
 def _whole(number: float) -> int | float:
-    """Return the number as an integer where it is whole."""
+    """Return the number as an integer where it is whole, else as it is."""
     return int(number) if number == int(number) else number
 
 
@@ -494,7 +501,8 @@ def _placed(plan: Plan) -> dict[str, Any] | None:
 
 
 def regranted_json(step: RegrantedStep) -> dict[str, Any]:
-    """Return how often circuits are granted anew within a step, and what that gains."""
+    """Return, in plain types, how often circuits are granted anew within a step (``grants``), how long they are held
+    and set (``hold_s``, ``reconfiguration_time_s``), the step over standing circuits, and the seconds gained."""
     return {
         "hold_s": step.timing.hold,
         "reconfiguration_time_s": step.timing.reconfiguration,

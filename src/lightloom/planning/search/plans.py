@@ -150,8 +150,8 @@ def _with_slopes(plan: Plan) -> _Slopes | None:
 
 
 def _moved(job: Job, parameter: str, *, by_library: bool) -> Job:
-    """Return the job with a parameter a little smaller; links are priced anew only where the library carries
-    exchanges."""
+    """Return the job with a parameter smaller by a thousandth, of the accelerator's kernels or else of the library's
+    links; "" moves none. Exchanges are priced by the library alone with ``by_library``, otherwise as before."""
     accelerator, fabric, smaller = job.accelerator, job.fabric, np.exp(_STEP)
     kernels, library = accelerator.kernels, fabric.library
     if kernels is not None and parameter in kernels.priors():
@@ -230,6 +230,7 @@ class Counts:
     """Number of plans simulated."""
 
     def __add__(self, other: Counts) -> Counts:
+        """Return the sums of both, count by count."""
         return Counts(**{name: getattr(self, name) + getattr(other, name) for name in Counts.__dataclass_fields__})
 
 
@@ -405,12 +406,13 @@ class Plan:
 
     @property
     def site(self) -> str:
-        """Where the plan runs, in a few words."""
+        """Name of the plan's cluster and its number of ranks, in words."""
         return f"{self.cluster.name}, {self.cluster.counted_ranks}"
 
 
 def _named(algorithms: Sequence[str]) -> str:
-    """Return the names of the first two algorithms, and how many more there are."""
+    """Return the names of the first two algorithms and how many more there are: ``ring + tree + 2 more``; empty for
+    none."""
     return " + ".join(algorithms[:2]) + (f" + {len(algorithms) - 2} more" if len(algorithms) > 2 else "")
 
 
@@ -490,7 +492,8 @@ class PlanSearch:
         return plan_intervals(self.winner, plans.values())
 
     def ledger_of(self, plan: Plan) -> StepLedger:
-        """Return what a plan's step costs, with the interval of its time where that is known."""
+        """Return a plan's ledger, with the interval of its step time where :attr:`intervals` has it, otherwise as it
+        is."""
         interval = self.intervals.get(id(plan))
         return plan.ledger if interval is None else replace(plan.ledger, interval=(interval.low, interval.high))
 
@@ -519,7 +522,8 @@ def sequence_length(graph: ComputeGraph) -> int | None:
 
 
 def priced_lines(search: PlanSearch) -> list[str]:
-    """Return a line for each cluster on its computing and its collectives, and what that says of comparing clusters."""
+    """Return a line for each cluster on the source of the prices of its computing and its collectives; and one more
+    where only some clusters have a collective library, that the others' lead is an upper bound."""
     lines = list(dict.fromkeys(f"{cluster.name}: {_pricing_basis(cluster, search)}" for cluster in search.clusters))
     if len({cluster.fabric.library is None for cluster in search.clusters}) > 1:
         lines.append("where one cluster pays for a library and the other does not, the other's lead is an upper bound")

@@ -48,7 +48,7 @@ class Pins(StatedStrategy):
     """Choices of a strategy that are given instead of searched; None where they are searched."""
 
     def __post_init__(self) -> None:
-        """Replace the sharding by its canonical name."""
+        """Replace the sharding, which may be an alias, by its canonical name."""
         object.__setattr__(self, "sharding", canonical(self.sharding))
 
     @classmethod
@@ -64,8 +64,8 @@ class Pins(StatedStrategy):
         return not others and self.recomputation in (None, "none", "full")
 
     def allows(self, **choices: int | str | bool) -> bool:
-        """Return True where every pin is None or equals the choice of its name; pins without a choice here do not
-        count."""
+        """Return True where every pin is None or equals the choice of its name in ``choices``; pins whose names are not
+        among these do not count."""
         return all(value in (None, choices.get(name, value)) for name, value in self)
 
     def match(self, rows: Strategies) -> Mask:
@@ -88,7 +88,8 @@ class Pins(StatedStrategy):
         return next((reason for reason in self._contradictions(job, batches) if reason), None)
 
     def _contradictions(self, job: Job, batches: Sequence[int]) -> Iterator[str | None]:
-        """Yield each reason why no strategy has all that is pinned."""
+        """Yield each reason why no strategy has all that is pinned at any of these global batches; nothing where one
+        may have."""
         model, ranks = job.model, job.fabric.ranks
         given = {name: value for name, value in self if isinstance(value, int)}
         degrees = {name: given[name] for name in ("dp", "tp", "pp", "cp") if name in given}
@@ -225,7 +226,8 @@ class SearchRequest:
         return self._searched()[0]
 
     def _searched(self) -> tuple[tuple[str, ...], str]:
-        """Return the kinds that are searched, and what leaves out the others; empty where none is left out."""
+        """Return the kinds that are searched, and in words what may leave out others: the cost model, no overlap or a
+        pin; "" where all that are asked for are searched."""
         kinds = tuple(dict.fromkeys(self.strategies))
         if self.cost_model == "paper" or not self.overlap:
             reason = "the paper cost model" if self.cost_model == "paper" else "--no-overlap"
@@ -266,7 +268,7 @@ def with_stages(cluster: Cluster, reading: ModelReading) -> Cluster:
 
 
 def merged_pins(given: Pins, stated: Pins, source: str | Path) -> Pins:
-    """Return the pins of a file with those that the caller adds.
+    """Return the pins that a file states, with those that the caller gives in the place of None.
 
     Raises:
         ConfigError: both pin the same choice, and differently.
@@ -389,7 +391,8 @@ def measured_lines(graph: ComputeGraph, clusters: Sequence[Cluster]) -> list[str
 
 
 def _rule(measured: MeasuredTimes, name: str) -> str:
-    """Return a line that says how measured durations become those of an accelerator."""
+    """Return a line on how measured durations become those of an accelerator ``name``: unscaled, taken as they are, or
+    changed as the operator's price does."""
     if measured.accelerator is None:
         return f"assumption: what was measured on computes as {name} does in the plan's format: nothing is scaled"
     if load_accelerator(measured.accelerator).chip == name:

@@ -185,7 +185,8 @@ class PlacedPlans:
 
     @cached_method(most=_KEPT)
     def _first_placed(self, balanced: BalancedGraph, group: PlacedChoice) -> HybridPlan | str:
-        """Return the plan of a partition of a group's micro-batch, or why it has none."""
+        """Return the plan of a partition of a group's micro-batch, placed without further search; the text of why
+        where it has none."""
         self.partitions += 1
         try:
             return self._placed(balanced, group, effort=0)
@@ -193,8 +194,8 @@ class PlacedPlans:
             return str(error)
 
     def identity(self, choice: PlacedChoice) -> object:
-        """Return a key of a plan and its step: the choice, and how it cuts every operator, whatever limits lead to
-        it."""
+        """Return a key that is equal for choices with the same plan and step: the choice without its quantum and its
+        limit on exchanging parts, and how it cuts every operator."""
         balanced = self._partition(choice)
         cuts = balanced.dimensions, balanced.first.tobytes()
         return choice._replace(quantum=0.0, most_exchanging=0), cuts
@@ -211,7 +212,8 @@ class PlacedPlans:
         return HybridPlan(placement, launched, choice.k, choice.l, shares_state=True)
 
     def structure_bound(self, choice: PlacedChoice) -> float:
-        """Return the seconds of the plan's step at least, whatever its circuits, earlier micro-batches included."""
+        """Return the seconds that the plan's step takes at least, whatever circuits it is granted, all micro-batches
+        included."""
         return self._bound(choice, None)
 
     def circuits_bound(self, choice: PlacedChoice) -> float:
@@ -235,7 +237,7 @@ class PlacedPlans:
 
     @cached_method(most=_KEPT)
     def _granted(self, plan: HybridPlan) -> GroupCircuits:
-        """Return the circuits that the fabric grants a plan."""
+        """Return the circuits, cached by plan, that the fabric grants a plan."""
         return grant(plan, self._job.fabric)
 
     def simulate(self, choice: PlacedChoice) -> PlacedStep:
@@ -275,8 +277,15 @@ class PlacedPlans:
         return replace(step, memory=step.memory + again)
 
     def _ratio(self, circuits: GroupCircuits, k: int, ratio: float) -> float:
-        """Return the bytes of gradients for each byte that a pipe to the next group sends, an engine in line with it at
-        its pace: a slow engine is as good as fewer bytes saved; 1 without a codec."""
+        """Return the bytes of gradients for each byte that a pipe to the next group sends: the codec's ratio, or that
+        of its engine's pace (the slower of coding and decoding) to the fastest of these pipes where this is less; 1
+        without a codec.
+
+        Args:
+            circuits: granted to the plan.
+            k: devices of a group; pipes to later destinations lead to the next one.
+            ratio: bytes of float32 for each byte sent, which names the codec.
+        """
         if ratio == 1:
             return 1.0
         engine, onward = self._in_line[ratio].coder, circuits.destination >= k
@@ -296,8 +305,8 @@ class PlacedPlans:
 
     @cached_method(most=_KEPT_PARTITIONS)
     def _partitions_of(self, group: PlacedChoice) -> Partitions:
-        """Return the function that partitions the graph of a group's micro-batch; its memory follows the number of
-        groups."""
+        """Return the function, cached, that partitions the graph of a group's micro-batch for a k, a quantum and a
+        limit on exchanging parts; what state it counts as memory depends on the number of groups."""
         settings, times, rows = self._job.settings, self._job.operators, PlacedRows.of([group])
         durations = np.concatenate(times.kernels(rows.samples, rows.recomputation)).T
         rules = PartitionRules(
@@ -311,8 +320,8 @@ class PlacedPlans:
         return Partitions(graph, durations, rules, self._table.part_seconds(times, group.samples, group.recomputation))
 
     def _launched(self, balanced: BalancedGraph, placement: Placement, choice: PlacedChoice) -> BalancedGraph:
-        """Return the graph with passes stretched evenly on each device until its host has launched every part that it
-        has."""
+        """Return the graph with its forward and its backward seconds lengthened by one factor a device, so that their
+        sum there is no less than its host takes to launch all its parts."""
         launches = self._job.operators.launches(np.array([RECOMPUTATIONS.index(choice.recomputation)]))
         position = {operator.name: index for index, operator in enumerate(self._job.graph.operators)}
         operator = np.array([position[name] for name in balanced.operators], np.int64)[balanced.operator]
@@ -532,7 +541,17 @@ class ClusterRows:
         sent_joules: float | None,
         method: PricedExchange | None,
     ) -> Plan:
-        """Return the plan of a simulated row, with what its step costs on the cluster."""
+        """Return the plan of a simulated row, with what its step costs on the cluster.
+
+        Args:
+            job: at whose prices it was simulated.
+            choice: of the row.
+            step: simulated.
+            bound: seconds of the step at least, before it was simulated.
+            memory: bytes of the fullest rank.
+            sent_joules: of sending over all ranks; None where unknown.
+            method: by which replicas exchange gradients; None for as they are.
+        """
         ledger = StepLedger(
             cluster=self.ledger,
             step_time=step.step_time,
@@ -564,7 +583,8 @@ class ClusterRows:
 
     def _strategy_rows(self, batches: tuple[int, ...]) -> list[Row]:
         """Return the strategies that are served and fit, each with its first bound, and count the others; where none
-        fits and none must, those of the least memory."""
+        fits and the request does not ask that plans fit, those of the least memory. With ``largest_batches`` only those
+        with the largest batch that fits."""
         if set(self.request.kinds) == {"placed"}:
             return []
         space = self.strategies(batches)
@@ -640,8 +660,8 @@ class ClusterRows:
 
 
 def _planes(prices: GroupPrices) -> PlanePrices | None:
-    """Return the prices on some of the planes of a switch; None where circuits are wavelengths, which placed plans are
-    granted."""
+    """Return prices by which groups share the planes of the fabric's switch; None where circuits are wavelengths, which
+    only placed plans are granted anew; UnsupportedError on a fabric without switch planes."""
     return None if prices.fabric.wavelength_routed else PlanePrices(prices)
 
 

@@ -110,8 +110,10 @@ def search(
 
 
 def _batches(clusters: Sequence[Cluster], request: SearchRequest) -> list[tuple[int, ...]]:
-    """Return the global batches to search, each entry together; the next entry where no plan fits those of the one
-    before: from 32 samples a rank of the largest cluster down to one, unless the request states them."""
+    """Return the global batches to search, one entry for each attempt, which searches its batches together; the next
+    entry counts only where no plan fits those of the one before. One entry where the request states them; with
+    ``largest_batches`` one entry of all powers of two for each rank of the largest cluster; otherwise entries of one
+    batch from 32 samples for each rank of the largest cluster down to 1, by halves."""
     if request.global_batches is not None:
         return [tuple(dict.fromkeys(request.global_batches))]
     least = max(cluster.ranks for cluster in clusters)
@@ -293,8 +295,9 @@ class _Search:
         return plans, list(dict.fromkeys(refused))
 
     def _known_best(self, row: Row) -> bool:
-        """Return True where a kind that cannot win has been compared enough: at least one row was simulated, and no
-        bound is below the best of them, 32 were simulated, or 12 bounds were refined."""
+        """Return True where the row's kind, which cannot win, has been compared enough: at least one of its rows was
+        simulated, and this row's bound is not below the best of them, or :data:`COMPARED` of them were simulated, or
+        :data:`_REFINED` bounds of placed rows were refined."""
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
         enough = len(times) >= COMPARED or self._refined >= _REFINED
         return len(times) > 0 and (enough or row.per_sample >= min(times))
@@ -326,8 +329,9 @@ def _by_kind(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
 
 
 def _distinct(plans: Sequence[Plan], compared: Sequence[Plan]) -> list[Plan]:
-    """Return the compared plans, then the others, each strategy once with the same algorithms: a plan may choose one
-    algorithm for everything that is compared by it already, and without exchanges no algorithm matters."""
+    """Return the compared plans, then those of ``plans`` that differ from all earlier ones: plans of the algorithm
+    "auto" are left out where an earlier one has the same strategy and ends up with the same algorithms, and compared
+    plans where that holds and nothing is exchanged."""
     seen: set[tuple[object, tuple[str, ...]]] = set()
     distinct = []
     for place, plan in enumerate((*compared, *plans)):
@@ -421,8 +425,8 @@ def compared_plans(
 
 
 def _carriers(rows: ClusterRows) -> list[Algorithm]:
-    """Return the algorithms that are named, else the library alone where the fabric has one, since schedules do not pay
-    for software, else all."""
+    """Return the algorithms that data parallelism is compared with: those that the request names, else the library
+    alone where the fabric has one, since schedules do not pay for software, else all that are registered."""
     if rows.request.algorithms:
         return [*map(carrier, rows.request.algorithms)]
     return [LIBRARY] if rows.job.fabric.library else [*algorithms().values()]
@@ -447,7 +451,8 @@ def _with_algorithm(rows: ClusterRows, algorithm: Algorithm, batches: Sequence[i
 
 
 def _simulated(rows: ClusterRows, algorithm: Algorithm, strategy: Strategy) -> Plan | RefusedPlan:
-    """Return the plan of a strategy that is data parallelism alone, or why it has none."""
+    """Return the plan of a strategy that is data parallelism alone, simulated whether it fits the memory or not; a
+    RefusedPlan with why where the algorithm refuses or fails."""
     job, method = rows.job, rows.job.exchange(strategy)
     kinds = dict.fromkeys(each.kind for each in job.model.data_parallel_plan(strategy).exchanges)
     reasons = [rows.prices.refusal(kind, algorithm.name, strategy.dp, strategy.exchange) for kind in kinds]
@@ -488,6 +493,7 @@ class LatencySensitivity:
     """How many times as long the first winner takes there; None where it was not simulated."""
 
     def __str__(self) -> str:
+        """Return in words at which latency the winner changes and to what, or that it stays."""
         if self.winner is None or self.latency is None:
             return f"the winner stays the winner up to {format_time(max(LATENCIES))} a hop"
         first = "" if self.slower is None else f", the first {self.slower:.4g} times as long"
@@ -521,6 +527,7 @@ def latency_sensitivity(ranked: PlanSearch, latencies: Sequence[float] = LATENCI
     found: dict[float, LatencySensitivity] = {}
 
     def changes(seconds: float) -> bool:
+        """Return whether another plan wins at this latency, and note which in ``found``."""
         winner, slower = _winner_at(ranked, seconds)
         found[seconds] = LatencySensitivity(own, seconds, winner, slower)
         return slower is None or slower > 1 + _SAME_STEP
@@ -549,5 +556,5 @@ def _winner_at(ranked: PlanSearch, seconds: float) -> tuple[Plan, float | None]:
 
 
 def _identity(plan: Plan) -> tuple[str, str, str]:
-    """Return what makes a plan the same one: kind, label and algorithm of the largest exchange."""
+    """Return the key by which two plans count as the same one: kind, label and algorithm of the largest exchange."""
     return plan.strategy, label(plan.choice), plan.algorithm

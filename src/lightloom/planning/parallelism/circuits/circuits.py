@@ -163,15 +163,15 @@ class Circuits:
 
 
 def least_service(counts: Ints, traffic: Traffic, holds: int = 1) -> float:
-    """Return the objective of SiP-ML's circuit ILPs: the least, over pairs, of circuits (``counts`` [pair]) over
-    relative demand, divided by the number of holds."""
+    """Return the objective of SiP-ML's circuit ILPs: the least, over pairs, of circuits (``counts`` [pair], summed over
+    holds) over demand relative to the largest, divided by the number of holds."""
     service: Floats = counts / traffic.relative
     return float(service.min()) / holds
 
 
 def smallest_counts(nbytes: Floats, service: float) -> Ints:
-    """Return the fewest whole x, at least 1, with ``x / nbytes >= service``, by that very division, so that no
-    round-off adds."""
+    """Return for each of ``nbytes`` (bytes, or demands relative to the largest) the fewest whole circuits x, at least
+    1, with ``x / nbytes >= service``, by that very division, so that no round-off adds."""
     counts = np.maximum(np.ceil(service * nbytes), 1.0)
     counts = np.where((counts > 1) & ((counts - 1) / nbytes >= service), counts - 1, counts)
     return np.where(counts / nbytes < service, counts + 1, counts).astype(np.int64)
@@ -282,7 +282,7 @@ class GroupCircuits:
         return start, np.array(pipes, dtype=np.int64)[np.repeat(first[codes], hops[codes]) + step]
 
     def _own(self) -> dict[int, int]:
-        """Return the pipe of each pair that has one with a circuit in some hold, by ``source · 2k + destination``."""
+        """Return the pipe, by ``source · 2k + destination``, of each pair that has one with bandwidth in some hold."""
         used = np.flatnonzero(self.bandwidth.max(axis=0, initial=0.0) > 0)
         codes = self.source[used] * 2 * self.k + self.destination[used]
         return dict(zip(codes.tolist(), used.tolist(), strict=True))

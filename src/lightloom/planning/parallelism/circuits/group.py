@@ -95,16 +95,17 @@ def worst_group(
 
 
 def least_of_groups(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
-    """Return the circuits [hold, pipe] of the worst-served group, from those [hold, pair] of all; ``pipe`` is that of
-    each pair."""
+    """Return the least number of circuits that any group has, hold by hold and pipe by pipe, [hold, pipe], from those
+    of all pairs, [hold, pair]; ``pipe`` [pair] is that of each pair."""
     order = np.argsort(pipe, kind="stable")
     least: Ints = counts[:, order].reshape(len(counts), -1, plan.groups).min(axis=2)
     return least
 
 
 def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints, Ints]:
-    """Return the pipe of every pair of ranks, and source and destination of every pipe in a group of ``k`` devices
-    (from k on: of the next group)."""
+    """Return the pipe of every pair of the traffic, [pair], and source and destination of every pipe, each [pipe], as
+    devices 0 to k − 1 of a group; destinations from k on are those of the next group. Pairs that lie alike in their
+    groups share a pipe."""
     a, b = traffic.source % k, traffic.destination % k
     next_group = traffic.source // k != traffic.destination // k
     codes, pipe = np.unique(a * 2 * k + b + k * next_group, return_inverse=True)
@@ -112,7 +113,8 @@ def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints, Ints]:
 
 
 def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
-    """Return source and destination, numbered as pipes are, and bytes of all that a group sends."""
+    """Return three columns of what the first group sends, each [transfer]: source and destination, numbered as pipes
+    are, and bytes, above 0; those of model parallelism, then those to the next group."""
     model, data = (matrix[: plan.k].tocoo() for matrix in plan.traffic)
     source, destination = np.concatenate([model.row, data.row]), np.concatenate([model.col, data.row + plan.k])
     nbytes: Floats = np.concatenate([model.data, data.data])
@@ -137,8 +139,8 @@ def _assign_on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
 
 
 def _grants_on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> list[GroupCircuits]:
-    """Return the circuits of longer and longer cycles of holds, until one is good enough; UnsupportedError where the
-    ring's transceivers bind."""
+    """Return the circuits of the cycles of 1, 2, 4, ... holds, up to the first whose gap to the bound is at most 10 %,
+    or from 4 holds on in which every pair has a circuit; UnsupportedError where the ring's transceivers bind."""
     timing = default_timing(fabric)
     try:
         relaxation = cached_relaxation(traffic, fabric)
@@ -172,8 +174,9 @@ def _reaching(plan: HybridPlan, candidates: list[GroupCircuits]) -> list[GroupCi
 
 
 def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
-    """Return about how many seconds a plan sends on the busiest pipe, and waits for its holds along the longest
-    chain."""
+    """Return an estimate of seconds: those that a plan sends on the pipe that takes longest, relays included, plus,
+    where holds take turns, half the time that a pipe is dark in a cycle for each transfer of the longest chain, forward
+    and back."""
     from lightloom.planning.parallelism.placement.kernels import pass_time
 
     source, destination, nbytes = _sent(plan)
@@ -260,6 +263,7 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
     pipe, source, destination = pipes_of(plan.k, traffic)
 
     def regrant(waiting: Floats) -> Floats:
+        """Return the bytes per second of each pipe in the next hold, of the worst-served group: [pipe]."""
         known = traffic.with_bytes(waiting[pipe])
         if fabric.wavelength_routed and plan.groups > 1:
             circuits = longest_tiled(known, fabric, plan.k, np.ceil(known.nbytes / circuit_bytes).astype(np.int64))

@@ -151,7 +151,8 @@ class Played:
         self.left = np.where(done, 0.0, after)
 
     def unfinished(self) -> InputError:
-        """Return the error of traffic that takes more holds."""
+        """Return (not raise) the error of traffic that takes more holds, with how many pairs and what share of the
+        bytes are left."""
         share_left = float(self.left.sum() / self._total.sum())
         return InputError(
             f"{len(self.waiting)} pairs still have {share_left:.1%} of the bytes to send after {self.holds} holds: "
@@ -218,7 +219,8 @@ def advance(played: Played, sharing: Sharing, start: float, length: float) -> No
 
 
 def _share_holds(traffic: Traffic, circuits: Circuits, fabric: Fabric) -> list[Sharing]:
-    """Return how pairs share the circuits of each hold; those without a circuit in any hold relay.
+    """Return, for each hold of the cycle, how pairs share its circuits: each on its own alone where every pair has one
+    in some hold; otherwise those without any relay over others' circuits.
 
     Raises:
         InputError: a pair can be served in no hold.

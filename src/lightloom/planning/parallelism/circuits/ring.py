@@ -109,8 +109,8 @@ def check_ring(traffic: Traffic, fabric: Fabric) -> None:
 
 
 def _link_equations(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_array:
-    """Return a matrix of equations (rows equal to 0) over clockwise [pair], counter-clockwise [pair], loads and long
-    [direction, ...], and t.
+    """Return a matrix of equations, each a row that equals 0, over columns of these variables in order: clockwise
+    [pair], counter-clockwise [pair], loads [direction, link], long [direction], and t.
 
     All are shares of a link. Pairs are those ``inside`` the first period; loads [direction, link] are of its links.
     ``long`` [direction] counts circuits of the whole ring that are longer than half of it, and those of just half as
@@ -186,7 +186,8 @@ def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxat
 def assign_in_turns(
     traffic: Traffic, fabric: Fabric, most_holds: int = 256, relaxation: Relaxation | None = None
 ) -> Assignment:
-    """Return the shortest cycle of 1, 2, 4, ... holds within 10 % of the bound, else one of ``most_holds``.
+    """Return the circuits of the shortest cycle of 1, 2, 4, ... holds whose service comes within 10 % of the bound;
+    where none does, those of the longest of these cycles, which has at most ``most_holds``.
 
     Raises:
         InputError: as :func:`assign`.
@@ -202,7 +203,8 @@ def assign_in_turns(
 
 
 def _assign_from(traffic: Traffic, fabric: Fabric, holds: int, relaxation: Relaxation, first: float) -> Assignment:
-    """Return circuits of the best service found from ``first`` on, and free wavelengths for the longest transfers."""
+    """Return the assignment of the best service that :func:`_search` finds from ``first`` on, free wavelengths given to
+    the longest transfers."""
     counts = _search(traffic, relaxation, fabric.channels * holds, first, relaxation.service * holds)
     circuits, dropped = realise(traffic, fabric, counts, holds, fill=True)
     return Assignment(traffic, circuits, relaxation.service, dropped)
@@ -281,7 +283,8 @@ def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: floa
 
 
 def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int) -> Ints | None:
-    """Return counts [pair, direction] of at least ``service`` that links can carry and wavelengths colour, or None.
+    """Return the fewest circuits [pair, direction] of at least ``service`` that links can carry and wavelengths colour;
+    None where neither of two ways to divide them among the directions does.
 
     Divided as the relaxation does, else in the shorter direction: the relaxation fills links, which fewer circuits
     than it promises need not.
@@ -312,7 +315,8 @@ def _divide(traffic: Traffic, needed: Ints, clockwise_share: Floats, channels: i
 
 
 def _arcs(traffic: Traffic, counts: Ints, direction: int) -> tuple[Ints, Ints, Ints]:
-    """Return the pair, first link and number of links of each circuit of one direction."""
+    """Return three columns, each [circuit], of the circuits of one direction: pair, first link and number of links, the
+    links counted clockwise whatever the direction."""
     pair = np.repeat(np.arange(len(traffic)), counts[:, direction])
     first, last = traffic.source[pair], traffic.destination[pair]
     if direction != CLOCKWISE:
@@ -427,7 +431,8 @@ def longest_tiled(traffic: Traffic, fabric: Fabric, k: int, most: Ints) -> Circu
 
 
 def _repeated(traffic: Traffic, pipes: _Pipes, k: int, counts: Ints, holds: int) -> Circuits:
-    """Return circuits of counts [pipe] with wavelengths in one group, and the same in all others."""
+    """Return circuits of all groups: ``counts`` [pipe] of the first one, each with its lowest free wavelength, and the
+    same shifted by k ranks in every other; wavelengths are dealt to the holds in turn."""
     pipe = np.repeat(np.arange(len(counts)), counts)
     colour = _lowest_free_colours(pipes, pipe)
     groups = traffic.ranks // k
@@ -444,8 +449,8 @@ def _repeated(traffic: Traffic, pipes: _Pipes, k: int, counts: Ints, holds: int)
 
 
 def _pipes(traffic: Traffic, k: int) -> _Pipes:
-    """Return the pairs that leave the first group, each with the direction that stays in it; to the next group
-    clockwise, but with two groups every other device's counter-clockwise."""
+    """Return the pairs whose source is in the first group, each with the direction that stays in it; to the next group
+    clockwise, but with two groups those of odd devices counter-clockwise."""
     inside = np.flatnonzero(traffic.source < k)
     source, destination = traffic.source[inside], traffic.destination[inside]
     next_group = destination == source + k
@@ -466,7 +471,8 @@ def _loads(pipes: _Pipes, k: int, counts: Ints) -> Ints:
 
 
 def _fewest(pipes: _Pipes, k: int, channels: int) -> Ints:
-    """Return circuits of the best service that fits, shape [pipe]; none where one a pipe is too many."""
+    """Return the number of circuits of each pipe, [pipe], with the largest service found by bisection at which no link
+    carries more than ``channels``; all 0 where even one a pipe is too many."""
     relative = pipes.nbytes / pipes.nbytes.max()
     best = np.ones(len(relative), np.int64)
     if _loads(pipes, k, best).max() > channels:
@@ -489,6 +495,7 @@ def _fill(pipes: _Pipes, k: int, channels: int, counts: Ints, most: Ints | None 
     load = _loads(pipes, k, counts)
 
     def take(pipe: int) -> bool:
+        """Take a wavelength on the links of a pipe for one more circuit; return False where none is free or needed."""
         crossed = load[pipes.direction[pipe], pipes.first[pipe] : pipes.last[pipe]]
         if remaining[pipe] <= 0 or crossed.max() >= channels:
             return False
@@ -500,7 +507,8 @@ def _fill(pipes: _Pipes, k: int, channels: int, counts: Ints, most: Ints | None 
 
 
 def _lowest_free_colours(pipes: _Pipes, pipe: Ints) -> Ints:
-    """Return a wavelength of each circuit: the lowest that is free where it begins."""
+    """Return the wavelength of each circuit, [circuit], the lowest that is free where it begins; ``pipe`` [circuit] is
+    the pipe of each. Directions are coloured apart, circuits in the order of their first links, longer ones first."""
     colour = np.empty(len(pipe), np.int64)
     first, last = pipes.first[pipe], pipes.last[pipe]
     for direction in (CLOCKWISE, COUNTERCLOCKWISE):

@@ -96,7 +96,7 @@ def max_min_counts(traffic: Traffic, planes: int) -> Ints:
 
 
 def throughput_counts(traffic: Traffic, planes: int) -> Ints:
-    """Return the circuits with the largest ``sum T_ij x_ij``, shape [pair].
+    """Return the number of circuits of each pair, [pair], with the largest ``sum T_ij x_ij``: ``planes`` or 0.
 
     Exact, and of little use alone: nothing limits x_ij but the ports, so that the heaviest single permutation, set on
     every plane, is optimal (the transportation polytope of line sums Q is Q times that of permutations).
@@ -124,6 +124,7 @@ def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = 
     remaining = np.full(len(traffic), planes) if most is None else most - counts
 
     def take(pair: int) -> bool:
+        """Take a port at either end of a pair for one more circuit; return False where none is free or needed."""
         ports = traffic.source[pair], entrance[pair]
         if not free[ports[0]] or not free[ports[1]] or remaining[pair] <= 0:
             return False
@@ -136,8 +137,8 @@ def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = 
 
 
 def realise(traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1) -> Circuits:
-    """Return circuits of counts [pair], whose line sums are at most Q · holds, with a hold and a plane each, without
-    loss."""
+    """Return circuits of counts [pair], each with a hold and a plane. No rank may send or receive more than the fabric's
+    channels times ``holds`` of them; then all find a plane."""
     pair = np.repeat(np.arange(len(traffic)), counts)
     source, destination = traffic.source[pair], traffic.destination[pair]
     colour = colour_planes(source, destination, traffic.ranks)[0] if len(pair) else pair
@@ -162,7 +163,8 @@ def permutations(circuits: Circuits, fabric: Fabric) -> Ints:
 
 
 def _line_sums(traffic: Traffic, weights: Floats) -> Floats:
-    """Return the sums over the demands of each source, then of each destination, shape [2 · ranks]."""
+    """Return the sums of ``weights`` [pair] over the demands of each source rank, then over those of each destination
+    rank: [2 · ranks]."""
     lines = np.concatenate([traffic.source, traffic.ranks + traffic.destination])
     return np.bincount(lines, weights=np.tile(weights, 2), minlength=2 * traffic.ranks).astype(np.float64)
 

@@ -38,8 +38,8 @@ def _check_columns(placement: Placement, balanced: BalancedGraph) -> None:
 
 
 def _pairs(placement: Placement, balanced: BalancedGraph) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
-    """Return the pairs (from, to) of different devices of activations, and of gradients that are added up with the part
-    before."""
+    """Return two sets of pairs (from, to) of different devices: between which activations go, and between which
+    gradients of an operator's copies are added up, from the device of each part to that of the next."""
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
     activations = set(zip(placement.device[balanced.parent].tolist(), placement.device[reader].tolist(), strict=True))
     shared = np.flatnonzero(balanced.synchronised > 0)
@@ -48,7 +48,8 @@ def _pairs(placement: Placement, balanced: BalancedGraph) -> tuple[set[tuple[int
 
 
 def _check_degrees(placement: Placement, balanced: BalancedGraph) -> None:
-    """Check that all that communicate are in reach, which keeps the peers of every device to their number."""
+    """Raise VerificationError where two devices that communicate lie further apart around the group than the reach
+    allows, both ways alike for its rule "peers", else ahead; everything is in reach from k − 1 on."""
     forward, sums = _pairs(placement, balanced)
     k, degree = placement.devices, placement.reach.degree
     peers = placement.reach.rule == "peers"
