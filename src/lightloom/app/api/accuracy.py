@@ -45,22 +45,27 @@ class AccuracyReport(DrawnResult):
     """Version, hash of the configuration, and seed."""
 
     def __len__(self) -> int:
+        """Return the number of tables."""
         return len(self.tables)
 
     def __iter__(self) -> Iterator[Accuracy]:
+        """Yield the tables in the order in which they were given."""
         return iter(self.tables)
 
     def __getitem__(self, index: int) -> Accuracy:
+        """Return the table of an index, counted from 0."""
         return self.tables[index]
 
     def summary(self) -> str:
+        """Return the tables' sentences, joined by semicolons."""
         return "; ".join(table.summary() for table in self.tables)
 
     def rows(self) -> list[Document]:
-        """Return a row for each measured step, with its table."""
+        """Return a row for each measured step of all tables, as its table gives it, with the table's name before it."""
         return [{"table": table.steps.name, **row} for table in self.tables for row in table.rows()]
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return the tables' rows as they are read, with the table's name before each."""
         return [{"table": table.steps.name, **row} for table in self.tables for row in table.display_rows()]
 
     def to_json(self) -> Document:
@@ -134,6 +139,8 @@ class StepComparison(Result):
     """Version, hash of the configuration, and seed."""
 
     def summary(self) -> str:
+        """Return a sentence: seconds measured and predicted, the relative error, and the parts that differ by 0.5 % of
+        the measured step or more, the largest first."""
         measured, predicted = self.step.measured, self.step.predicted
         error = f" ({predicted / measured - 1:+.1%})" if measured else ""
         apart = [part for part in self.step.parts if abs(part.difference) >= 0.005 * measured]
@@ -143,7 +150,8 @@ class StepComparison(Result):
         return f"measured {format_time(measured)}, predicted {format_time(predicted)}{error}; {told}"
 
     def rows(self) -> list[Document]:
-        """Return a row for each part of a step."""
+        """Return a row for each part of a step: seconds measured and predicted, predicted minus measured, and a note on
+        how."""
         return [
             {
                 "part": part.name,
@@ -156,6 +164,7 @@ class StepComparison(Result):
         ]
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return :meth:`rows` with times as text, differences with their sign."""
         return [
             {
                 "part": row["part"],
@@ -168,7 +177,8 @@ class StepComparison(Result):
         ]
 
     def lines(self) -> Iterator[str]:
-        """Yield what is said beside the table."""
+        """Yield what is said beside the table: the summary, what was measured where, the three operators that change a
+        step most, what is not priced, the first three kinds of exchanges, and events that are left out."""
         yield self.summary()
         steps = f"{self.step.steps} steps" if self.step.steps > 1 else "one step"
         yield f"mean of {steps} on {self.where}, predicted for {self.machine}; overlap as it was: " + (
@@ -245,7 +255,7 @@ class StepComparison(Result):
 
 
 def signed_time(seconds: float) -> str:
-    """Return a difference of times with its sign."""
+    """Return a difference of times in seconds as text, always with its sign: + for zero."""
     return f"{'-' if seconds < 0 else '+'}{format_time(abs(seconds))}"
 
 

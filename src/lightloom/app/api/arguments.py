@@ -134,7 +134,8 @@ def collective_of(
 
 
 def _sizes(sizes: SizesLike | None, kind: str, ranks: int) -> tuple[Sizes | None, float | None]:
-    """Sizes of parts, and what ``nbytes`` they state."""
+    """Return the sizes of parts (None if none are given) and the ``nbytes`` that a file of bytes states, for pairs its
+    total divided by the ranks; None where nothing states them. ConfigError where they are no numbers."""
     if sizes is None or isinstance(sizes, Sizes):
         return sizes, None
     pairs = kind in RULES and RULES[kind].parts == "pairs"

@@ -56,6 +56,8 @@ class ProvedAverager(Result):
         save_network(Path(path), self.construction.network, self.arguments, self.mapping)
 
     def summary(self) -> str:
+        """Return a sentence: the function, the construction and its MZIs, and how many of the checked inputs come out
+        wrong."""
         check, function = self.verification, self.arguments
         return (
             f"averager of {function.servers} servers, {function.bits} bits, {function.rounding}: "
@@ -87,6 +89,8 @@ class ProvedAverager(Result):
         return {name: plain(value) for name, value in document.items()}
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return a single row: the construction, its signals by layer, MZIs, wrong outputs, inputs tried and the steps
+        of the proof."""
         layers = self.construction.network.layers
         return [
             {

@@ -75,6 +75,7 @@ class Fitted(Result):
         return write_atomically(Path(path), self.text())
 
     def summary(self) -> str:
+        """Return the title and the remarks as one text, joined by semicolons."""
         return "; ".join([self.title, *self.remarks()])
 
 
@@ -94,19 +95,23 @@ class StepsCalibration(Fitted):
 
     @property
     def title(self) -> str:
+        """The calibration's own description, as its file states it."""
         return self.calibration.description
 
     def text(self) -> str:
+        """Return the calibration as YAML."""
         return calibration_text(self.calibration)
 
     def rows(self) -> list[Document]:
-        """Return a row for each parameter."""
+        """Return a row for each parameter: its name and all fields of the fitted parameter, in their own units."""
         return [
             {"parameter": name, **parameter.model_dump(mode="json")}
             for name, parameter in self.calibration.parameters.items()
         ]
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return a row for each parameter as text: prior and fitted value with unit, spread before and "left open"
+        after the fit in per cent, and whether it rests on the rows or on its prior."""
         return [
             {
                 "parameter": name,
@@ -187,6 +192,8 @@ class ProfileCalibration(Fitted):
 
     @property
     def title(self) -> str:
+        """Heading of the table: the profile, the devices on which it was measured, and the accelerator of the
+        predictions."""
         place = " and ".join(self.profile.devices) if self.profile.on_device else "the host"
         return (
             f"operators of {self.profile.name}, on {place or 'a GPU'}, beside predictions for {self.accelerator_name}"
@@ -201,7 +208,9 @@ class ProfileCalibration(Fitted):
         return calibration_text(self.calibration)
 
     def rows(self) -> list[Document]:
-        """Return a row for each operator, the longest first; ``seconds`` are those of one call."""
+        """Return a row for each operator, the longest first; seconds are those of one call, ``share`` is of all
+        operators' time. ``predicted_s`` (priors) and ``fitted_s`` are None where an operator cannot be priced,
+        ``fitted_s`` also where nothing is fitted."""
         total = sum(operator.seconds for operator in self.operators)
         priors = predicted_seconds(self.operators, self.base)
         fitted = np.full(len(priors), np.nan) if self.refusal else predicted_seconds(self.operators, self.accelerator)
@@ -222,6 +231,8 @@ class ProfileCalibration(Fitted):
         ]
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return :meth:`rows` as text; the column "fitted" is left out where nothing is fitted, and a missing price is
+        empty."""
         predictions = {"predicted": "predicted_s"} | ({} if self.refusal else {"fitted": "fitted_s"})
         return [
             {
@@ -238,7 +249,9 @@ class ProfileCalibration(Fitted):
         ]
 
     def remarks(self) -> Iterator[str]:
-        """Return sentences on the fit: held-out errors, and parameters that the rows leave near their priors."""
+        """Yield sentences on the profile (steps, time in operators, GPU time of no operator), then on the fit: which
+        parameters the operators determine, which stay near their priors, and the errors of operators that were held
+        out; or why nothing is fitted."""
         profile = self.profile
         steps = f"{profile.steps} steps" if profile.steps > 1 else "one step"
         duration = "" if profile.step_seconds is None else f" of {format_time(profile.step_seconds)} each"
@@ -301,7 +314,7 @@ class CollectiveAccuracy(DrawnResult):
     """Version and hash of the configuration."""
 
     def rows(self) -> list[Document]:
-        """Return a row for each timed collective."""
+        """Return a row for each timed collective, in SI units; ``error`` is predicted over measured, minus 1."""
         return [
             {
                 "system": system.name,
@@ -318,6 +331,7 @@ class CollectiveAccuracy(DrawnResult):
         ]
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return :meth:`rows` as text, errors in signed per cent."""
         return [
             {
                 "system": row["system"],
@@ -333,10 +347,12 @@ class CollectiveAccuracy(DrawnResult):
         ]
 
     def summary(self) -> str:
+        """Return the sentences of all systems as one text, joined by semicolons."""
         return "; ".join(self.lines())
 
     def lines(self) -> list[str]:
-        """Return a sentence for each system: median errors of small, middle and large collectives."""
+        """Return a sentence for each system: median and mean absolute errors below 1 MiB, from 1 MiB, and from 64
+        MiB."""
         return [_errors(*each) for each in zip(self.systems, self.seconds, strict=True)]
 
     def to_json(self) -> Document:
@@ -359,7 +375,8 @@ class CollectiveAccuracy(DrawnResult):
 
 
 def _errors(system: System, predicted: Floats) -> str:
-    """Return a sentence on how far predicted seconds of a system's rows are off, by sizes."""
+    """Return a sentence on how far predicted seconds of a system's rows are off: median and mean of the absolute
+    relative errors below 1 MiB, from 1 MiB, and (again) from 64 MiB; sizes without rows are left out."""
     errors, parts, mebibyte = predicted / system.measured - 1, [], 2.0**20
     for words, least, below in (
         ("below 1 MiB", 0.0, mebibyte),
@@ -405,27 +422,32 @@ class TransportCalibration(Fitted):
 
     @property
     def title(self) -> str:
+        """Heading of the table: the transport, and the system to whose rows it was fitted, with their number."""
         return f"{self.system.transport.name} fitted to the {len(self.system.rows)} rows of {self.system.name}"
 
     def text(self) -> str:
+        """Return the fitted transport as YAML; its sources say what the scales were fitted to."""
         document = self.transport.model_dump(mode="json", exclude_none=True, exclude={"name"})
         document["description"] = self.title
         document["sources"] = {**self.transport.sources, "scales": f"fitted to {self.system.name}"}
         return yaml.safe_dump(document, sort_keys=False, width=120)
 
     def rows(self) -> list[Document]:
-        """Return a row for each of the four numbers."""
+        """Return a row for each of the four numbers: its scale in the typical transport and the fitted one, factors of
+        no unit."""
         before, after = (each.scales.model_dump() for each in (self.system.transport, self.transport))
         return [{"number": name, "typical": before[name], "fitted": after[name]} for name in after]
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return :meth:`rows` as text, with words for names and factors as "× 1.2"."""
         return [
             {"number": row["number"].replace("_", " ")} | {name: f"× {row[name]:.3g}" for name in ("typical", "fitted")}
             for row in self.rows()
         ]
 
     def remarks(self) -> list[str]:
-        """Return sentences on the fit: held-out errors, and parameters that the rows leave near their priors."""
+        """Return sentences on the fit: errors on the very rows that it was fitted to, by size, and what no row measured
+        (the network if no row crosses domains, the latency inside a domain if every row does)."""
         lines = [_errors(self.system, predicted_collectives(self.system, self.transport))]
         if not self.system.across.any():
             lines.append("no row crosses domains: what is said of the network is typical of other systems")

@@ -59,7 +59,8 @@ class VerifiedSchedule(DrawnResult):
 
     @classmethod
     def of(cls, schedule: Schedule, fabric: Fabric) -> VerifiedSchedule:
-        """Return a schedule that was verified on ``fabric``, costed and held against its bound."""
+        """Return a schedule that was verified on ``fabric`` already, costed by the physical model and held against its
+        bound."""
         return cls(schedule, fabric, *costed(schedule, fabric))
 
     @property
@@ -91,7 +92,8 @@ class VerifiedSchedule(DrawnResult):
         return self.lower_bound.repeated_ratio(self.cost)
 
     def save(self, path: str | Path, *, largest: str | float = LARGEST) -> list[Path]:
-        """Write the schedule in the form that the suffix names: .json, .parquet, .arrow, .et (Chakra), .xml (MSCCL).
+        """Write the schedule in the form that the suffix names: .json, .parquet, .arrow, .et (Chakra), .xml (MSCCL);
+        return the files that were written.
 
         Args:
             path: the file; of Chakra traces one a rank is written.
@@ -110,6 +112,8 @@ class VerifiedSchedule(DrawnResult):
         return wavelength_map(self.schedule, self.fabric)
 
     def summary(self) -> str:
+        """Return a sentence: the algorithm, the collective, rows of the schedule, its time, and the lower bound with
+        what sets it."""
         collective, bound = self.schedule.collective, self.lower_bound
         return (
             f"{self.algorithm}: {collective.kind} of {format_size(collective.nbytes)} over {collective.ranks} ranks, "
@@ -138,7 +142,8 @@ class VerifiedSchedule(DrawnResult):
         return {str(key): plain(value) for key, value in document.items()}
 
     def row(self) -> Document:
-        """Return the schedule's row in a ranking of algorithms."""
+        """Return the schedule's row in a ranking of algorithms: steps, seconds and their parts, joules, and ratios to
+        the bound."""
         cost = self.cost
         return {
             "algorithm": self.algorithm,
@@ -159,7 +164,8 @@ class VerifiedSchedule(DrawnResult):
         }
 
     def rows(self) -> list[Document]:
-        """Return the rows of all ranks and pieces: one for each chunk that reaches a destination.
+        """Return the schedule's transfers on all ranks and of all pieces, a row with the schedule's columns for each
+        chunk that reaches a destination.
 
         Raises:
             UnsupportedError: they do not fit in the memory that is free.
@@ -169,6 +175,7 @@ class VerifiedSchedule(DrawnResult):
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return a single row of text; "vs bound" is the time over the lower bound, "steady" that of a repeated run."""
         return [
             {
                 "algorithm": self.algorithm,
@@ -209,7 +216,7 @@ class CollectiveRanking(DrawnResult):
         return ClusterLedger.of_fabric(self.fabric, self.site)
 
     def ledger_of(self, schedule: VerifiedSchedule) -> StepLedger:
-        """Joules and dollars of the fabric alone in one run of a schedule."""
+        """Return the joules and dollars of the fabric alone in one run of a schedule."""
         return StepLedger(
             cluster=self.fabric_ledger, step_time=schedule.time, sent_joules=schedule.cost.energy, samples=0
         )
@@ -221,8 +228,8 @@ class CollectiveRanking(DrawnResult):
 
     @property
     def library_time(self) -> float | None:
-        """Seconds of the collective as the fabric's collective library carries it; None where it states none, or has no
-        closed form for the kind."""
+        """Seconds of the collective as the fabric's collective library carries it, at least the lower bound; None where
+        the fabric names no library, or the library has no closed form for the kind."""
         if self.fabric.library is None or self.collective.kind not in CLASSIC:
             return None
         ranks, nbytes = np.array([self.fabric.ranks]), np.array([self.collective.nbytes])
@@ -230,12 +237,15 @@ class CollectiveRanking(DrawnResult):
         return max(float(seconds[0]), self.winner.lower_bound.time)
 
     def __len__(self) -> int:
+        """Return the number of verified schedules."""
         return len(self.ranking)
 
     def __iter__(self) -> Iterator[VerifiedSchedule]:
+        """Yield the verified schedules, the fastest first."""
         return iter(self.ranking)
 
     def __getitem__(self, index: int) -> VerifiedSchedule:
+        """Return the schedule of a place in the ranking; 0 is the fastest."""
         return self.ranking[index]
 
     @property
@@ -245,6 +255,8 @@ class CollectiveRanking(DrawnResult):
         return f"{self.collective.kind} of {size} over {self.collective.ranks} ranks, {self.cost_model} cost"
 
     def summary(self) -> str:
+        """Return a sentence: the fastest algorithm, its time, and its ratio to the lower bound, with and without
+        set-up."""
         winner = self.winner
         without = f", {format_ratio(winner.repeated_ratio)} without set-up" if winner.repeated_ratio else ""
         return (
@@ -275,13 +287,16 @@ class CollectiveRanking(DrawnResult):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
+        """Return a row for each schedule, the fastest first: that of :meth:`VerifiedSchedule.row` with the fabric's
+        joules and dollars in one run."""
         return [schedule.row() | self.ledger_of(schedule).to_json() for schedule in self.ranking]
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return a row of text for each schedule, the fastest first."""
         return [row for schedule in self.ranking for row in schedule.display_rows()]
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure of the fastest schedule."""
+        """Return a matplotlib figure of the fastest schedule alone, as :meth:`VerifiedSchedule.figure` draws it."""
         return self.winner.figure()
 
 
@@ -467,7 +482,9 @@ def lower_bound(
 def _on(
     schedule: Schedule | VerifiedSchedule, fabric: FabricLike | None, ranks: int | None, settings: Settings
 ) -> tuple[Schedule, Fabric]:
-    """The schedule's columns, and the fabric on which they are wanted."""
+    """Return the schedule's columns, and the fabric on which they are wanted: ``fabric`` or else the schedule's own,
+    with ``settings`` set; a fabric by name gets the schedule's ranks unless ``ranks`` is given. ConfigError if there is
+    none."""
     own = schedule.fabric if isinstance(schedule, VerifiedSchedule) else None
     columns = schedule.schedule if isinstance(schedule, VerifiedSchedule) else schedule
     place = own if fabric is None else fabric

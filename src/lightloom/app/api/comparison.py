@@ -128,16 +128,18 @@ class PlanChange:
         return float(after / before) if before else float("inf" if after else 1)
 
     def both(self, form: Callable[[Row], str]) -> str:
-        """Return a text of the row before and after; one of them where nothing changed."""
+        """Return ``form`` of the row before and after, with an arrow between; the text once where both are equal."""
         return " → ".join(dict.fromkeys(map(form, (self.before, self.after))))
 
     def parts(self) -> dict[str, float]:
-        """Seconds a sample by which every part of the step grew; they add up to the whole difference."""
+        """Return the seconds a sample by which every part of the step grew (negative: shrank); they add up to the whole
+        difference."""
         return {key: _share(self.after, key) - _share(self.before, key) for key in SHARES}
 
     @property
     def why(self) -> str:
-        """By which parts of the step it changes, those of little account left out, and what else changed."""
+        """Text of the parts by which a sample takes longer or shorter (those of less than a tenth of all changes left
+        out), other algorithms, and whether it fits now; "unchanged" if none of these."""
         parts, words = self.parts(), []
         if abs(self.ratio - 1) > _SAME:
             least = _OF_ACCOUNT * sum(map(abs, parts.values()))
@@ -168,10 +170,12 @@ class PlanComparison(DrawnResult):
 
     @property
     def winners(self) -> tuple[Row, Row]:
-        """First rows of both."""
+        """First rows of both rankings, before and after; they may be of different plans."""
         return self.before["ranking"][0], self.after["ranking"][0]
 
     def summary(self) -> str:
+        """Return a sentence: whether the same plan wins, and the winners' seconds a step, with the ratio of seconds a
+        sample."""
         first, second = self.winners
         ratio = second["sample_time_s"] / first["sample_time_s"]
         same = _key(first) == _key(second)
@@ -184,7 +188,8 @@ class PlanComparison(DrawnResult):
 
     @property
     def explanation(self) -> str:
-        """Sentence that says how the first winner changed, and by which part of the step."""
+        """Sentence that says how the first ranking's winner changed in the second, and by which parts of the step, or
+        why it is not there."""
         first = self.winners[0]
         change = next((change for change in self.changes if change.before is first), None)
         if change is None:
@@ -195,7 +200,8 @@ class PlanComparison(DrawnResult):
         return f"The first winner, {first['label']}, is number {place} of the second ranking: {change.why}."
 
     def absence(self, row: Row, other: Row) -> str:
-        """Why a ranking lacks a plan, as far as its document says."""
+        """Return why ``other``, a ranking's document, lacks a plan: its refusal, a strategy that was not searched, or
+        neither."""
         wanted = row["strategy"], row["algorithm"], (row.get("compression") or {}).get("codec")
         for refused in other["refused"]:
             if (refused["strategy"], refused["algorithm"], refused.get("compression")) == wanted:
@@ -221,6 +227,8 @@ class PlanComparison(DrawnResult):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
+        """Return a row for each plan in both, by the place in the second: places, seconds, costs and bytes before and
+        after, each part's change in seconds a sample, and why."""
         return [
             {
                 "label": change.label,
@@ -243,6 +251,7 @@ class PlanComparison(DrawnResult):
         ]
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return :meth:`rows` as text, two values with an arrow between where they differ."""
         return [
             {
                 "plan": change.label,
@@ -326,7 +335,8 @@ def _key(row: Row) -> str:
 
 
 def _rows_by_key(document: Row) -> dict[tuple[str, int], Row]:
-    """Rows by what makes them the same plan, and by their number among equal ones (the same on several clusters)."""
+    """Return the rows of a ranking by what makes them the same plan, and by their number among equal ones, from 0 (the
+    same plan on several clusters)."""
     rows: dict[tuple[str, int], Row] = {}
     seen = Counter[str]()
     for row in document["ranking"]:
@@ -337,11 +347,13 @@ def _rows_by_key(document: Row) -> dict[tuple[str, int], Row]:
 
 
 def _share(row: Row, key: str) -> float:
+    """Return the seconds a sample of a part of a step; 0 where the row has no such part."""
     return float(row["breakdown"].get(key, 0.0)) / int(row["global_batch"])
 
 
 def _known(row: Row, key: str) -> float | None:
-    """Return the known part of a plan's total per sample; None where a document of before has no ledger."""
+    """Return the known part of a plan's total per sample, of the ledger's total ``key`` per step; None where nothing is
+    known, or a document of before has no ledger."""
     total = row.get("ledger", {}).get(key, {}).get("value")
     return None if total is None else float(total) / int(row["global_batch"])
 
@@ -351,20 +363,24 @@ _COSTS = {"dollars": "dollars_per_step", "joules": "metered_joules_per_step"}
 
 
 def _cost(row: Row, key: str) -> str:
+    """Return :func:`_known` as text with four digits; "unknown" for None."""
     known = _known(row, key)
     return "unknown" if known is None else f"{known:.4g}"
 
 
 def _algorithms(row: Row) -> str:
+    """Return the names of the algorithms of a plan's exchanges, each once, joined by +; empty where there are none."""
     return " + ".join(dict.fromkeys(use["algorithm"] for use in row["algorithms"]))
 
 
 def _signed(seconds: float) -> str:
+    """Return a difference in seconds as text, always with its sign."""
     return f"{'-' if seconds < 0 else '+'}{format_time(abs(seconds))}"
 
 
 def _inputs(first: Row, second: Row) -> Iterator[InputChange]:
-    """Yield the questions and the version that differ between two documents."""
+    """Yield what differs between the questions of two documents, field by field by dotted path, and then the version of
+    lightloom; the site is compared only where both documents have it."""
     asked = _QUESTIONS + (("site",) if "site" in first and "site" in second else ())
     before, after = (dict(_leaves({key: document[key] for key in asked})) for document in (first, second))
     for field in dict.fromkeys([*before, *after]):
@@ -376,7 +392,8 @@ def _inputs(first: Row, second: Row) -> Iterator[InputChange]:
 
 
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Values by their dotted paths; what only describes (sources, descriptions) is left out."""
+    """Yield the values of nested mappings with their dotted paths; a list of mappings is numbered from 1, another list
+    is one value. What only describes (sources, descriptions, spreads) is left out."""
     if isinstance(value, Mapping):
         for key, entry in value.items():
             if key not in ("sources", "description", "spreads"):

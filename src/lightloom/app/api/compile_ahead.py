@@ -33,7 +33,8 @@ _EFFORT = 1 / 1000
 
 
 def main() -> int:
-    """Plan and rank collectives on few ranks, so that each kernel compiles for the types that it is called with."""
+    """Plan and rank collectives on few ranks, so that each kernel compiles for the types that it is called with; return
+    0 if any compiled file was kept, else 1."""
     with tempfile.TemporaryDirectory() as folder:
         # Before numba is imported: code that every processor of the architecture runs; nothing kept beside the modules;
         # and no searches of before, which would not be searched again and leave their kernels out. Of codecs those
@@ -58,7 +59,7 @@ def main() -> int:
 
 
 def _search() -> None:
-    """Plan and rank collectives, and price what these do not ask for.
+    """Plan and rank collectives on fabrics of each kind, and price what these do not ask for.
 
     That is placements of few operators, codecs within collectives, failures, stragglers, steps that nothing orders, and
     small shares on circuits that stand.

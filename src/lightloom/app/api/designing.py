@@ -55,7 +55,8 @@ class DesignFront(Result):
 
     @property
     def searched(self) -> list[str]:
-        """A text for each design that was searched, but for those over the budget."""
+        """Texts of the designs that were searched, one each: key, fabric and the fabric's price; those over the budget
+        are left out."""
         found = self.exploration
         left_out = (each.design for each in (*found.beaten, *found.refused))
         searched = chain((each.design for each in found.candidates), left_out)
@@ -63,11 +64,13 @@ class DesignFront(Result):
 
     @property
     def designs(self) -> int:
-        """Number of designs that were searched."""
+        """Number of designs that were searched: evaluated, beaten by bounds, refused, and over the budget."""
         found = self.exploration
         return len(found.candidates) + len(found.beaten) + len(found.refused) + found.over_budget
 
     def summary(self) -> str:
+        """Return a sentence on the design that trains most samples per dollar; "at most" where prices or watts are
+        unknown, together with the best of those whose fabrics have all of them known."""
         best = self.exploration.candidates[0]
         samples = f"{best.point[0]:.4g} samples per dollar"
         if not best.worth.variables:
@@ -86,7 +89,8 @@ class DesignFront(Result):
         )
 
     def _dear(self, cheap: Candidate) -> str:
-        """Which design leads where what is unknown of boards and hosts is high; empty where nothing is."""
+        """Return a clause on which of the known designs leads where what is unknown of boards and hosts is high; empty
+        where nothing is unknown of these."""
         if not cheap.worth.alike:
             return ""
         known = [each for each in self.exploration.candidates if not each.worth.unknown]
@@ -126,6 +130,7 @@ class DesignFront(Result):
         }
 
     def to_json(self) -> Document:
+        """Return the document that ``lightloom design --json`` prints."""
         found = self.exploration
         first = found.candidates[0]
         document: Document = {
@@ -219,7 +224,8 @@ def design(
 
 
 def _software(found: Exploration) -> list[str]:
-    """Return what carries collectives in the designs of each technology, and what that says of comparing them."""
+    """Return a sentence for each technology on what carries collectives in its evaluated designs, and one more where
+    some pay for a library and others have ideal software: leads of the latter are upper bounds."""
     carried: dict[str, dict[str, bool]] = {}
     for each in found.candidates:
         fabric = each.design.cluster().fabric
@@ -233,14 +239,15 @@ def _software(found: Exploration) -> list[str]:
 
 
 def _fabrics(designs: Iterable[Design]) -> Iterator[Fabric]:
-    """Yield the fabrics of designs that can be had."""
+    """Yield the fabrics of designs that can be had; a design whose fabric is refused is left out."""
     for each in designs:
         with suppress(InputError):
             yield each.cluster().fabric
 
 
 def _budget(option: str, given: Quantity | None, dimension: Literal["price", "power"]) -> float:
-    """Return dollars or watts, of which a comma may divide thousands; infinite where there is no limit."""
+    """Return a limit in dollars or watts, in a text of which commas may divide thousands; infinite if none is given.
+    ConfigError (names the option) if it cannot be read or is not more than 0."""
     if given is None:
         return inf
     try:
@@ -255,7 +262,9 @@ def _budget(option: str, given: Quantity | None, dimension: Literal["price", "po
 def _ranks(
     given: int | Sequence[int] | None, dollars: float, watts: float, accelerator: str, site: Site
 ) -> tuple[int, ...]:
-    """Return the numbers of ranks to search: those given, or powers of two whose boards alone the budget pays."""
+    """Return the numbers of ranks to search: those given, without repetition, or the powers of two from 8 to 16,384
+    whose boards alone the budget pays. ConfigError if neither ranks nor a budget is given, or it pays fewer than 8
+    boards."""
     if given is not None:
         counts = (given,) if isinstance(given, int) else tuple(given)
         wrong = next((count for count in counts if count < 2), None)

@@ -73,15 +73,18 @@ class Goodput(Result):
 
     @property
     def spare_counts(self) -> tuple[SpareCount, ...]:
-        """Numbers of spare nodes, and below which price each pays."""
+        """Numbers of spare nodes, and below which price each pays; empty where the time between interruptions of the
+        whole job is given."""
         return spare_counts(self.estimate) if self.estimate.options.interruption_time is None else ()
 
     @property
     def interruptions(self) -> float:
-        """Interruptions expected in ``months``, were the job never to wait."""
+        """Number of interruptions expected in ``months`` of 30 days, were the job never to wait."""
         return self.months * MONTH / self.estimate.job.mtbf
 
     def summary(self) -> str:
+        """Return a sentence: the share of the time that trains ("at most" where a cause has no rate), ranks, and the
+        times between interruptions and between checkpoints."""
         each = self.estimate
         most = "at most " if each.missing else ""
         return (
@@ -123,6 +126,8 @@ class Goodput(Result):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
+        """Return a row for each cause: interruptions expected in ``months``, seconds of a restart and the chosen remedy
+        (None where no rate or no remedy is known), and the goodput with each alternative remedy."""
         seconds = self.months * MONTH * self.estimate.machine.ranks
         return [
             {
@@ -147,6 +152,7 @@ class Goodput(Result):
         ]
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return a row of text for each cause; "not sourced" where its rate is missing."""
         return [
             {
                 "cause": row["cause"],
@@ -159,7 +165,8 @@ class Goodput(Result):
 
 
 def _duration(seconds: float) -> str:
-    """Return a time of seconds to days in a fitting unit."""
+    """Return seconds as text in the largest unit of days, hours and minutes of which there are two or more, else as
+    format_time does."""
     for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.4g} {unit}"
@@ -253,15 +260,16 @@ class PricedBill(Result):
 
     @property
     def static_power(self) -> Total:
-        """Watts per rank, busy or idle."""
+        """Watts of the parts of one rank, busy or idle, and what has no watts."""
         return self.bill.static_power
 
     @property
     def failure_rate(self) -> Total:
-        """Failures a second, per rank."""
+        """Failures a second of the parts of one rank, and what has no rate."""
         return self.bill.failure_rate
 
     def summary(self) -> str:
+        """Return a sentence: what is billed, its ranks, and the dollars of each."""
         return f"{self.name}, {self.bill.ranks:,} ranks: {self.dollars.text()} a rank"
 
     def rows(self) -> list[Document]:
@@ -279,6 +287,7 @@ class PricedBill(Result):
         ]
 
     def to_json(self) -> Document:
+        """Return the document that ``lightloom bill --json`` prints."""
         document: Document = {
             "schema": "lightloom.bill/1",
             "name": self.name,
@@ -335,7 +344,8 @@ def bill(
 
 
 def _is_cluster(built: FabricLike | ClusterLike) -> bool:
-    """Return whether a name, a file or an object is of a cluster."""
+    """Return whether what is billed is a cluster: an object of that class, a YAML file with the field ``fabric``, or a
+    name of the clusters' catalog that is not one of the fabrics'."""
     if not isinstance(built, str | Path):
         return isinstance(built, Cluster)
     name = str(built)

@@ -96,7 +96,8 @@ class ExchangeChoice(NamedTuple):
                 raise ConfigError(f"--exchange-engine nic runs inceptionn only, not {method.name}")
 
     def priced(self, model: str, graph: ComputeGraph) -> tuple[PricedExchange, ...]:
-        """Return the methods with the bytes that they make of a model's gradients, and their engines.
+        """Return each method with the bytes that it makes of a model's gradients, and its engine: the accelerator
+        unless another is named.
 
         Raises:
             ConfigError: no profile of this model and codec, or no rates of this host (says how to make them).
@@ -108,10 +109,12 @@ class ExchangeChoice(NamedTuple):
         )
 
     def _methods(self) -> list[ExchangeMethod]:
+        """Return the requested methods without repetition; UnknownNameError for a name that none has."""
         return list(dict.fromkeys(map(find, self.names)))
 
     def _ratio_of(self, method: ExchangeMethod) -> float | None:
-        """The ratio that is stated for a method; None where there is none, or its bytes do not depend on values.
+        """Return the ratio that is stated for a method; None where none is stated, or the method's bytes do not depend
+        on values.
 
         Raises:
             ConfigError: no positive number, or more than its codec can reach.
@@ -186,7 +189,9 @@ def read_model(
     define: Mapping[str, object] | None = None,
     name: str | None = None,
 ) -> ModelReading:
-    """Return the graph as :func:`trace` does, with what a file does not say and what it pins; nothing for others."""
+    """Return the graph as :func:`trace` does, with what a file does not say and the choices that it pins; a model that
+    is not read from a file or a shell line has only the graph. ConfigError for arguments that its kind does not
+    take."""
     if isinstance(model, str | Path):
         if inputs is not None:
             raise ConfigError(f"{model}: brings its own example inputs: expected no inputs")
@@ -220,6 +225,8 @@ def _from_module(
     sequence_length: int | None,
     name: str | None,
 ) -> ComputeGraph:
+    """Return the traced graph of a module, with its own example inputs unless ``inputs`` are given, named as its class
+    unless ``name`` is; WorkloadError without PyTorch or if it is no ``nn.Module``."""
     title = name or type(module).__name__
     try:
         from torch import nn
@@ -258,15 +265,20 @@ class PlanRanking(DrawnResult):
         return self.search.winner
 
     def __len__(self) -> int:
+        """Return the number of plans that were simulated."""
         return len(self.search.ranking)
 
     def __iter__(self) -> Iterator[Plan]:
+        """Yield the simulated plans by their place in the ranking."""
         return iter(self.search.ranking)
 
     def __getitem__(self, index: int) -> Plan:
+        """Return the plan of a place in the ranking; 0 is the winner."""
         return self.search.ranking[index]
 
     def summary(self) -> str:
+        """Return a sentence on the first plan: seconds a step, samples a second, model-FLOPs utilization and bytes a
+        rank, and whether it does not fit."""
         winner = self.winner
         return (
             f"{self.search.graph.name} on {winner.site}: {winner.label} is the first of {len(self)} plans; "
@@ -282,7 +294,8 @@ class PlanRanking(DrawnResult):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        """Return one row for each plan; the parts of its step are columns."""
+        """Return one row for each plan by its place; the parts of its step are columns. Dollars are the known ones,
+        None if none are."""
         rows = [plan_row(plan, self.search) for plan in self]
         for row in rows:
             row |= row.pop("breakdown")
@@ -291,6 +304,7 @@ class PlanRanking(DrawnResult):
         return rows
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return a row of text for each plan by its place; "fits" is "unknown" where the memory is not known."""
         return [
             {
                 "plan": plan.label,
@@ -307,7 +321,7 @@ class PlanRanking(DrawnResult):
         ]
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure: where the time of a step of the first plans goes."""
+        """Return a matplotlib figure: where the time of a step of the first eight plans goes."""
         return breakdown_figure([(plan.label, plan.breakdown) for plan in self.search.ranking[:_DRAWN]])
 
 
@@ -465,7 +479,7 @@ def plan(
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    """The names without repetition; none where all are meant."""
+    """Return the names without repetition and without "all"; empty where "all" alone is given."""
     return tuple(name for name in dict.fromkeys([names] if isinstance(names, str) else names) if name != ALL)
 
 
@@ -475,7 +489,9 @@ def _with_batches(
     batch: int | str | None,
     global_batch: int | Sequence[int] | None,
 ) -> SearchRequest:
-    """The request with the batches that are given, or else that the files of the clusters state."""
+    """Return the request with the batches of a step that are given, each rank's times the ranks of each cluster, or
+    else those that the files of the clusters state; unchanged where neither does, and with ``largest_batches`` for
+    "max". ConfigError if both are given."""
     global_batches = [global_batch] if isinstance(global_batch, int) else list(global_batch or ())
     if batch is not None and global_batches:
         raise ConfigError(f"--batch {batch} and --global-batch {global_batches[0]}: expected one of them")
@@ -492,6 +508,7 @@ def _with_batches(
 
 
 def _samples(samples: int, option: str) -> int:
+    """Return a number of samples as it is; ConfigError, which names the option, unless it is from 1 to 10,000,000."""
     if not 1 <= samples <= MOST_SAMPLES:
         raise ConfigError(f"{option} {samples}: expected 1 to {MOST_SAMPLES:,} samples")
     return samples

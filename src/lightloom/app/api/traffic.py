@@ -41,23 +41,27 @@ class TrafficResult(DrawnResult):
     """Version, hash of the configuration, and seed."""
 
     def __len__(self) -> int:
+        """Return the number of jobs."""
         return len(self.jobs)
 
     def __getitem__(self, index: int) -> JobTraffic:
+        """Return the job of an index, counted from 0 in the order in which they were given."""
         return self.jobs[index]
 
     @property
     def title(self) -> str:
-        """The jobs' place in a few words."""
+        """Heading of figures and tables: how many jobs on which cluster and kind of fabric."""
         return f"{len(self.jobs)} jobs on {self.cluster.name}, {self.cluster.fabric.kind_name}"
 
     def summary(self) -> str:
+        """Return a sentence with each job's slowdown: its time together over its time alone."""
         slowed = "; ".join(f"{each.alone.job.label} {each.slowdown:.3g} times" for each in self.jobs)
         return f"{len(self.jobs)} jobs on {self.cluster.name} take longer together than alone: {slowed}"
 
     @property
     def shared(self) -> str:
-        """How the jobs share the fabric, in one line."""
+        """Sentence on how the jobs share the fabric: by fairness on links of packets, by wavelengths that each holds
+        alone on links of light, not at all on circuit switches."""
         fabric = self.cluster.fabric
         if not fabric.exclusive:
             return "links are shared by max-min fairness; jobs are not aligned, so slowdowns are means over their steps"
@@ -79,6 +83,9 @@ class TrafficResult(DrawnResult):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
+        """Return a row for each job: seconds alone and together (of a step, or of one collective), plans, channels, and
+        for each sort of exchange its busy seconds alone, its slowdown, and the largest share of a link that it
+        loads."""
         return [
             {
                 "job": each.alone.job.label,
@@ -104,6 +111,7 @@ class TrafficResult(DrawnResult):
         ]
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return a row of text for each job."""
         return [
             {
                 "job": each.alone.job.label,
@@ -117,7 +125,8 @@ class TrafficResult(DrawnResult):
         ]
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure: what of each link every job loads, or which wavelengths it holds."""
+        """Return a matplotlib figure of the jobs' shares of each link in per cent: of its bandwidth while each runs
+        alone, or of its wavelengths where light is held exclusively."""
         fabric = self.cluster.fabric
         names = [fabric.link_name(link) for link in range(fabric.links)]
         labels = [f"{each.alone.job.label}, {each.slowdown:.2f}×" for each in self.jobs]
@@ -188,7 +197,7 @@ def _request(job: TrafficJob, cluster: Cluster) -> Request:
 
 
 def _count(job: TrafficJob, name: str) -> int:
-    """Return an option of a job as a whole number of 1 or more."""
+    """Return an option of a job as a whole number of 1 or more; ConfigError for any other text."""
     text = job.options[name]
     try:
         number = int(text)

@@ -25,16 +25,20 @@ _PALOMAR = BillChoices(circuit_switch="palomar-136", switches="whole")
 
 
 def _count_parts(bill: Bill, prefix: str) -> float:
-    """Parts of a name that begins so, in the whole fabric."""
+    """Return how many parts whose name begins with ``prefix`` the whole fabric has: of all ranks, all such lines added
+    up."""
     return bill.ranks * sum(line.per_rank for line in bill.lines if line.part.name.startswith(prefix))
 
 
 def _dollars(bill: Bill) -> float:
+    """Return the dollars of a bill's parts for each rank; an AssertionError where any part has no price."""
     assert bill.dollars.value is not None and bill.dollars.complete, bill.dollars.text()
     return bill.dollars.value
 
 
 def _parts_of_tpu_v4() -> Iterator[Claim]:
+    """Yield the rows on 4,096 chips of TPU v4: numbers of fibres and whole circuit switches, the switches' watts in per
+    cent of the chips', the same with optics, and dollars for each rank."""
     bill = load_fabric("tpu-v4", _CHIPS).bill(_PALOMAR)
     switches = round(_count_parts(bill, "palomar-136"))
     fibres = round(_count_parts(bill, "fibre"))
@@ -50,7 +54,9 @@ def _parts_of_tpu_v4() -> Iterator[Claim]:
 
 
 def _optics_of_tpu_v4(fibres: int, switches: float, chip: float) -> Claim:
-    """Return the share of optics and switches, between the least and the most joules a bit of an end in the catalog."""
+    """Return the row on the power of circuit switches and optics in per cent of the chips': a range from the fewest to
+    the most joules a bit of a fibre's end in the catalog; ``switches`` is the switches' per cent, ``chip`` a chip's
+    watts."""
     pluggable, packaged = load_part("transceiver-400g"), load_part("copackaged-end").static_energy
     assert pluggable.static_power is not None and pluggable.rate is not None and packaged is not None
     bits = 8 * load_fabric("tpu-v4", _CHIPS).link_bandwidth()[0]
@@ -61,11 +67,13 @@ def _optics_of_tpu_v4(fibres: int, switches: float, chip: float) -> Claim:
 
 
 def _fat_tree(ranks: int, gbps: int) -> Bill:
+    """Return the bill of the catalog's fabric ``switch``, a tree of packet switches, with ports of so many Gb/s."""
     return load_fabric("switch", ranks, {"bandwidth": f"{gbps}Gbps"}).bill()
 
 
 def _mixnet_ratio(ranks: int, gbps: int) -> float:
-    """Dollars of a fat tree over those of MixNet, whose ranks have circuits for most of their cards."""
+    """Return the dollars of a fat tree over those of MixNet, both at so many Gb/s a port; MixNet is six eighths of a
+    bill of circuits and two eighths of the tree's."""
     tree = _fat_tree(ranks, gbps)
     circuits = load_fabric("circuit-switch", 256, {"degree": 1, "bandwidth": f"{gbps}Gbps"}).bill()
     mixed = circuits.times(_CIRCUIT_SHARE) + tree.times(1 - _CIRCUIT_SHARE)
@@ -102,6 +110,9 @@ _LINK_A_MONTH, _TOR_A_MONTH, _TOR_PORTS = 0.00057, 0.00051, 128
 
 
 def _slices_of_tpu_v4() -> Iterator[Claim]:
+    """Yield, for each size of slice, ``reconfigurable_share`` and ``static_share`` of 64 blocks in per cent where a
+    host works 99.0 or 99.5 % of the time, and then the least availability of hosts among 99.0, 99.5 and 99.9 % at which
+    static cabling reaches what circuits do at 99.0 %."""
     for name, needed in _SLICES.items():
         for host in (0.99, 0.995):
             block = host**_HOSTS_OF_A_BLOCK
@@ -146,11 +157,13 @@ def _months() -> Iterator[Claim]:
 
 
 def _above(share: float) -> str:
+    """Return "above 90 %" where a share (0 to 1) is more than 0.9, else "below 90 %"."""
     return f"{'above' if share > 0.9 else 'below'} 90 %"
 
 
 def study() -> Study:
-    """Set published figures beside ours."""
+    """Return the study that sets published figures beside ours: bills of materials first, then goodput; it has no
+    figures."""
     bills = (*_parts_of_tpu_v4(), *_fabrics())
     goodputs = (*_slices_of_tpu_v4(), *_months())
     return PAPER.study(claims=(*bills, *goodputs), figures=())

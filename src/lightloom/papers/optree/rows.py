@@ -123,7 +123,8 @@ def seconds(steps: int, nbytes: float, *, later_shares: int = 1) -> float:
 
 
 def by_time(steps: dict[str, int]) -> list[str]:
-    """Return the algorithms, fastest first. Every step costs d/B + a, so fewer steps take less time."""
+    """Return the names of the algorithms, fewest steps first: every step costs d/B + a, so fewer steps take less
+    time."""
     return sorted(steps, key=lambda name: steps[name])
 
 
@@ -139,7 +140,8 @@ class Built(NamedTuple):
 def built(
     name: str, ranks: int = RANKS, wavelengths: int = WAVELENGTHS, radices: tuple[int, ...] | None = None
 ) -> Built:
-    """Build and verify an algorithm's all-gather, or OpTree's with the given parts in each stage."""
+    """Build and verify an algorithm's all-gather on a WDM ring, or OpTree's with the given radices, one for each stage,
+    whatever ``name`` is; return its steps and its generator's notes."""
     gather = Collective("all-gather", ranks, float(ranks * MESSAGE))
     fabric = WdmRing(ranks=ranks, wavelengths=wavelengths)
     if radices is None:
@@ -172,10 +174,13 @@ def literal_steps(ranks: int, wavelengths: int) -> dict[str, int]:
 
 
 def _steps_in_words(steps: dict[str, int]) -> str:
+    """Return the four algorithms with their numbers of steps, by the paper's order: "OpTree 70, WRHT 259, ...
+    steps"."""
     return ", ".join(f"{name} {steps[name]}" for name in ORDER) + " steps"
 
 
 def _extremes() -> Iterator[Claim]:
+    """Yield, for both settings of Figs. 5 and 6, the algorithm with the fewest and the one with the most steps."""
     for figure, settings in ((5, BY_RANKS), (6, BY_WAVELENGTHS)):
         for ranks, wavelengths in settings:
             steps = paper_steps(ranks, wavelengths)
@@ -185,6 +190,8 @@ def _extremes() -> Iterator[Claim]:
 
 
 def _figure_5() -> Iterator[Claim]:
+    """Yield whether WRHT over OpTree (ratio of steps) is smaller at 2,048 ranks than at 1,024, then the fastest
+    algorithm at 1,024 ranks with WRHT by Table I's formula, and at 4,096 ranks."""
     small, large = (paper_steps(n, w) for n, w in BY_RANKS)
     ratios = [steps["WRHT"] / steps["OpTree"] for steps in (small, large)]
     nearer = "closer" if ratios[1] < ratios[0] else "not closer"
@@ -195,6 +202,8 @@ def _figure_5() -> Iterator[Claim]:
 
 
 def _figure_6() -> Iterator[Claim]:
+    """Yield whether the steps of OpTree and WRHT fall or rise from 96 to 128 wavelengths, then how WRHT's compare with
+    NE's at 128, by both counts of WRHT."""
     few, many = (paper_steps(n, w) for n, w in BY_WAVELENGTHS)
     literal = literal_steps(*BY_WAVELENGTHS[1])
     for name in ("OpTree", "WRHT"):
@@ -205,6 +214,8 @@ def _figure_6() -> Iterator[Claim]:
 
 
 def _against(ours: int, theirs: int) -> str:
+    """Return how our number of steps compares with theirs: "smaller", "slightly larger" (equal, or up to 5 % more) or
+    "larger"."""
     if ours < theirs:
         return "smaller"
     return "slightly larger" if ours <= 1.05 * theirs else "larger"
@@ -227,6 +238,8 @@ def reduction(rival: str, settings: Settings) -> float:
 
 
 def _reductions(what: str, averages: Mapping[str, float], settings: Settings, **values: Any) -> Iterator[Claim]:
+    """Yield, for each rival, the mean per cent of time that OpTree saves over it in the settings, beside the paper's in
+    ``averages``; ``what`` ends the names of the rows, ``values`` go into all."""
     for rival in RIVALS:
         ours = round(reduction(rival, settings), 4)
         values |= {"paper": averages[rival], "rival": rival.lower()}
@@ -249,6 +262,8 @@ def _other_counts() -> Iterator[Claim]:
 
 
 def _averages_over_wavelengths() -> Iterator[Claim]:
+    """Yield the per cents that OpTree saves on average over Fig. 6's settings, one row for each rival, then the sum of
+    its steps in both beside the sum that the printed averages imply."""
     printed = "; ".join(
         f"w = {w}: " + ", ".join(f"{name} {paper_steps(n, w)[name]}" for name in ORDER) for n, w in BY_WAVELENGTHS
     )
@@ -261,6 +276,8 @@ def _averages_over_wavelengths() -> Iterator[Claim]:
 
 
 def _headline() -> Iterator[Claim]:
+    """Yield two rows for each rival: the midpoint of the paper's own averages over nodes and over wavelengths, and that
+    of ours."""
     for rival in RIVALS:
         ours = (reduction(rival, BY_RANKS) + reduction(rival, BY_WAVELENGTHS)) / 2
         values = {"paper": HEADLINE[rival], "rival": rival.lower(), "averages": (NODES[rival], LIGHT[rival])}
@@ -285,14 +302,16 @@ def curve(ranks: int) -> dict[int, int]:
 
 
 def shape(steps: list[int]) -> str:
-    """Return a description of how a sequence rises and falls."""
+    """Return how a sequence goes from entry to entry, "falls", "rises" or "stable", repetitions merged: "falls, stable,
+    rises"."""
     signs = ["falls" if b < a else "rises" if b > a else "stable" for a, b in pairwise(steps)]
     return ", ".join(word for word, _ in groupby(signs))
 
 
 @cache
 def constructed(ranks: int, depth: int) -> tuple[tuple[int, ...], int] | None:
-    """(integer radices, steps) of the best tree of that depth among the near-uniform ones; None if none is so deep.
+    """Return (integer radices, steps) of the tree with fewest steps of that depth among the near-uniform ones; None
+    where the depth exceeds log2 of the ranks.
 
     All stages but the first take a radix near N^(1/k), in any mixture, larger ones last (parts that do not divide cost
     the most early on); the first stage takes what is left. The most promising by estimate are counted from the load of
@@ -319,13 +338,16 @@ def constructed(ranks: int, depth: int) -> tuple[tuple[int, ...], int] | None:
 
 
 def _estimate(ranks: int, radices: tuple[int, ...]) -> float:
+    """Return the wavelengths that all stages of a tree need together, roughly: candidates with less are counted exactly
+    first."""
     first, *later = radices
     wavelengths = ceil(ranks / first) * ring_all_to_all_wavelengths(first)
     return wavelengths + sum(ranks / radix * line_all_to_all_wavelengths(radix) for radix in later)
 
 
 def _lowest() -> Iterator[Claim]:
-    """Yield how time changes with the depth, and the depths at which it is least by several rules."""
+    """Yield how the steps go over the depths of the inset, a row for each number of ranks, and then, for all but 512
+    ranks, the depth that is best by each rule: the minimum of Theorem 1, Eq. 2 rounded up, Eq. 2 rounded."""
     for n in FIGURE_4_RANKS:
         steps = [curve(n)[k] for k in INSET]
         yield PAPER.claim("figure4.shape_{n}", shape(steps), n=n, steps=", ".join(map(str, steps)))
@@ -343,6 +365,8 @@ def _lowest() -> Iterator[Claim]:
 
 
 def _constructed() -> Iterator[Claim]:
+    """Yield the steps of the searched tree of integer radices for each number of ranks, and the per cent of Theorem 1's
+    steps that the best depth saves over one stage at 1,024."""
     for n in FIGURE_4_RANKS:
         radices = best_radices(n, WAVELENGTHS)
         steps = stage_steps(n, WAVELENGTHS, radices)
@@ -361,14 +385,15 @@ _NAMES = ("one", "two", "three")
 
 
 def _example_steps() -> Iterator[Claim]:
-    """The schedules of the example, built and verified."""
+    """Yield the steps of the example's schedules of one, two and three stages, built and verified."""
     schedules = (built("one-stage", N, W), built("optree", N, W, TWO_STAGES), built("optree", N, W, THREE_STAGES))
     for name, schedule in zip(_NAMES, schedules, strict=True):
         yield PAPER.claim(f"example.{name}_stage_steps", schedule.steps, notes=schedule.notes)
 
 
 def _example_wavelengths() -> Iterator[Claim]:
-    """The wavelengths that a stage needs are its steps on a ring of one wavelength, built and verified there."""
+    """Yield the wavelengths that each stage needs, counted as its steps on a ring of one wavelength, built and verified
+    there; RuntimeError where the counted steps of a tree do not add up to the built ones."""
     yield PAPER.claim("example.one_stage_wavelengths", built("one-stage", N, 1).steps)
     printed = {"two_stage": (TWO_STAGES, (8, 16)), "three_stage": (THREE_STAGES, (8, 12, 12))}
     for name, (radices, wavelengths) in printed.items():
@@ -382,11 +407,15 @@ def _example_wavelengths() -> Iterator[Claim]:
 
 
 def _formulas() -> Iterator[Claim]:
+    """Yield the steps of Theorem 1 for the example (16 ranks, 2 wavelengths), a row each for one, two and three
+    stages."""
     for k, name in enumerate(_NAMES, 1):
         yield PAPER.claim(f"example.{name}_stage_theorem_1_steps", theorem_1_steps(N, W, k))
 
 
 def _radices() -> Iterator[Claim]:
+    """Yield the steps of the example's three stages, by the uniform radix 3 and its colours, and as built with radices
+    3, 3, 2."""
     m, stages = 3, 3
     share = [ceil(N / m**stage) for stage in range(1, stages + 1)]
     colours = [share[0] * ceil(m * m / 8)]
@@ -397,6 +426,8 @@ def _radices() -> Iterator[Claim]:
 
 
 def _best_stages() -> Iterator[Claim]:
+    """Yield the best number of stages of the example by Theorem 1, beside Eq. 2 rounded up, and the fewest ranks for
+    which Eq. 2 has a real value."""
     first = next(n for n in range(2, 100) if theorem_2_stages(n) is not None)
     values = {"exact": theorem_2_stages(N), "two": theorem_1_steps(N, W, 2), "three": theorem_1_steps(N, W, 3)}
     yield PAPER.claim("example.k_star", best_stages(N, W), paper=ceiling_stages(N), **values)
@@ -404,6 +435,8 @@ def _best_stages() -> Iterator[Claim]:
 
 
 def _lemma_1() -> Iterator[Claim]:
+    """Yield the wavelengths of one stage on 16 and on 5 ranks, counted as steps on one wavelength, beside ceil(N²/8);
+    RuntimeError unless 5 ranks on 3 wavelengths take one step."""
     steps = built("one-stage", 5, 3).steps
     if steps != 1:
         raise RuntimeError(f"one stage of 5 ranks on 3 wavelengths took {steps} steps: expected 1")
@@ -417,6 +450,7 @@ PRINTED_STAGES = 7
 
 
 def _baselines() -> Iterator[Claim]:
+    """Yield Table I's steps at 1,024 ranks of Ring and NE, each by its formula and as built (NE also in pairs)."""
     counts = {"ring": ring_steps(RANKS), "ring_built": built("ring").steps, "ne": neighbour_exchange_steps(RANKS)}
     counts |= {"ne_built": built("neighbour-exchange").steps, "ne_pairs_built": built("neighbour-exchange-pairs").steps}
     for name, steps in counts.items():
@@ -424,6 +458,8 @@ def _baselines() -> Iterator[Claim]:
 
 
 def _one_stage() -> Iterator[Claim]:
+    """Yield Table I's one-stage row three times: our count against the printed one, our count against ceil(N²/8w), and
+    the steps of the built schedule against the same."""
     formula = -(-RANKS * RANKS // (8 * WAVELENGTHS))
     steps = one_stage_steps(RANKS, WAVELENGTHS)
     yield PAPER.claim("table1.one_stage_steps", steps, n=RANKS, w=WAVELENGTHS, formula=formula)
@@ -432,6 +468,8 @@ def _one_stage() -> Iterator[Claim]:
 
 
 def _wrht() -> Iterator[Claim]:
+    """Yield Table I's steps of WRHT: by the formula with N padded to p^θ and with N itself, and by the text in two
+    readings."""
     p, theta = 2 * WAVELENGTHS + 1, 2
     collect = 1 - (p - RANKS) // (p - 1)
     padded, literal = (wrht_all_gather_steps(RANKS, WAVELENGTHS, padded=padded) for padded in (True, False))
@@ -442,6 +480,8 @@ def _wrht() -> Iterator[Claim]:
 
 
 def _optree() -> Iterator[Claim]:
+    """Yield Table I's steps of OpTree by Theorem 1, as built, by Eq. 3, by Theorem 3's proof and by the stages taken
+    literally, and its number of stages by Eq. 2, rounded up and rounded."""
     tree, k = built("optree"), PRINTED_STAGES
     ceiled, exactly = theorem_1_steps(RANKS, WAVELENGTHS, k), theorem_1_exact(RANKS, WAVELENGTHS, k)
     yield PAPER.claim("table1.optree_steps", ceiled, theorem_1_exact=exactly)

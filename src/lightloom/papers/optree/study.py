@@ -42,7 +42,8 @@ def study() -> Study:
 
 
 def depth_figure() -> Figure:
-    """Figure 4: all depths on the left, the paper's inset on the right."""
+    """Draw Fig. 4: steps over the least by Theorem 1 against the depth k, a line for each number of ranks, with points
+    for trees of integer radices; all depths on the left, the paper's inset on the right."""
     from matplotlib.lines import Line2D
 
     figure, (whole, inset) = canvas(2, size=(10, 4.5), grid="both")
@@ -79,6 +80,7 @@ def wavelengths_figure() -> Figure:
 
 
 def _time_figure(settings: Settings) -> Figure:
+    """Draw a panel of times against message sizes for each (N, w), with a common y axis and one legend."""
     figure, panels = canvas(2, size=(10, 4.5), sharey=True, grid="both")
     for axes, (ranks, wavelengths) in zip(panels, settings, strict=True):
         _draw_times(axes, ranks, wavelengths)
@@ -90,11 +92,14 @@ def _time_figure(settings: Settings) -> Figure:
 
 
 def _draw_times(axes: Axes, ranks: int, wavelengths: int) -> None:
+    """Draw the algorithms' times over message sizes in MiB on logarithmic axes, relative to OpTree's (Theorem 1) at 1
+    MiB in this panel, with their steps written at the right ends."""
     steps = paper_steps(ranks, wavelengths)
     unit = seconds(steps["OpTree"], SIZES[0])
     mebibytes = [size / _MIB for size in SIZES]
 
     def draw(count: int, style: str, name: str, label: str, *, later_shares: int = 1, width: float = 1.5) -> None:
+        """Plot one algorithm of ``count`` steps; every step but the first carries ``later_shares`` shares."""
         times = [seconds(count, size, later_shares=later_shares) / unit for size in SIZES]
         axes.plot(mebibytes, times, style, color=_COLOURS[name], label=label, lw=width, ms=5, mfc="white")
 

@@ -57,13 +57,14 @@ GRADIENT_BYTES = 4
 
 
 def ring_time(nbytes: float, gbps: float, ranks: int | None = None) -> float:
-    """Seconds of a ring all-reduce over links of so many Gb/s; without ``ranks`` the limit of many."""
+    """Return the seconds of a ring all-reduce of ``nbytes`` over links of so many Gb/s: 2 (n − 1) / n of the bytes, or
+    2 of them without ``ranks``, the limit of many."""
     share = 1.0 if ranks is None else (ranks - 1) / ranks
     return 2 * share * nbytes * 8 / (gbps * 1e9)
 
 
 def gradient_bytes(key: str) -> float:
-    """Return the bytes of our model's gradients."""
+    """Return the bytes of the gradients of a job's model in float32, by the job's name."""
     return float(ZOO[JOBS[key].model].parameters * GRADIENT_BYTES)
 
 
@@ -103,12 +104,12 @@ class Network(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Key of results of placed plans."""
+        """Key under which results of placed plans are stored: model, accelerator, system, ranks and Gb/s."""
         return f"{self.model} {self.accelerator} {self.system} {self.ranks} {self.gbps:g}"
 
 
 def rival_key(system: System, gbps: float) -> str:
-    """Return the key of results of the planner's search."""
+    """Return the key under which results of the planner's search on a network are stored, for all models."""
     return f"rivals {system} {gbps:g}"
 
 
@@ -135,14 +136,14 @@ class Comparison:
     def rows(
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
     ) -> dict[int, dict[str, Any]]:
-        """Return the results by k, without refused splits."""
+        """Return the stored rows of one network by k, without refused splits."""
         by_k = self.results[Network(system, ranks, gbps, accelerator, model).key]
         return {int(k): row for k, row in by_k.items() if "step_s" in row}
 
     def best(
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
     ) -> Choice | None:
-        """Return the fastest split; None if no split fits the memory."""
+        """Return the split (k) with the fastest step; None if no split fits the memory or is served."""
         choices = [Choice(k, row["step_s"]) for k, row in self.rows(model, system, gbps, ranks, accelerator).items()]
         return min(choices, key=lambda each: each.seconds, default=None)
 
@@ -152,7 +153,8 @@ class Comparison:
         return nan if row is None else float(row["step_s"])
 
     def rival(self, model: str, system: System, gbps: float, which: str = "search") -> dict[str, Any]:
-        """``search``: the winner of all strategies; ``ddp`` or ``fsdp``: of data parallelism alone."""
+        """Return the stored row of a search on 1,024 GPUs: ``search`` for the winner of all strategies; ``ddp`` or
+        ``fsdp`` for that of data parallelism alone; with ``refused`` in place of ``step_s`` where there is none."""
         row: dict[str, Any] = self.results[rival_key(system, gbps)][model][which]
         return row
 
@@ -186,7 +188,8 @@ _SETTINGS = TrainingSettings(batch_per_rank=1)
 
 
 def rivals(fabric: Fabric) -> dict[str, dict[str, Any]]:
-    """Return, by model, the fastest of all strategies, and the fastest with sharded and with plain data parallelism."""
+    """Return, by model and then by ``search``, ``ddp`` and ``fsdp``, the fastest of all strategies and of plain and
+    sharded data parallelism: seconds and choices, or why there is none."""
     prices = GroupPrices(fabric, _SETTINGS, choices=ALGORITHMS)
     return {
         key: search_outcome(load_workload(job.model, batch=1), job.global_batch, fabric, prices)
@@ -197,7 +200,8 @@ def rivals(fabric: Fabric) -> dict[str, dict[str, Any]]:
 def search_outcome(
     graph: ComputeGraph, global_batch: int, fabric: Fabric, prices: GroupPrices | None = None
 ) -> dict[str, Any]:
-    """Return the fastest of all strategies of one model, and the fastest with sharded and with plain data parallelism.
+    """Return rows of one model by ``search``, ``ddp`` and ``fsdp``, the fastest of all strategies and of plain and
+    sharded data parallelism: seconds and choices, or ``refused`` with the reason.
 
     Args:
         graph: the model, at any batch.
@@ -266,7 +270,8 @@ _HIDDEN, _SEQUENCE, _BLOCKS, _VOCABULARY = 512, 512, 4, 8192
 
 @cache
 def placed_outcomes() -> list[list[float]]:
-    """Seconds and bytes of placed steps, rounded as results are stored."""
+    """Return four numbers for each small split and system, rounded as results are stored: seconds of the step and of
+    the placement, bytes sent and relayed."""
     outcomes: list[list[float]] = []
     for ranks, k in _SPLITS:
         for system in SYSTEMS:
@@ -279,13 +284,16 @@ def placed_outcomes() -> list[list[float]]:
 
 
 def _small_partitions(samples: int, clique: int) -> Partitions:
+    """Return the partitions of the small graph of so many samples, at most ``clique`` parts of which read one
+    another."""
     graph = _small_graph(samples)
     times = np.stack(graph_times(graph, load_accelerator("a100").flat(), PRECISIONS["a100"]), axis=1)
     return Partitions(graph, times, PartitionRules(most_exchanging=clique))
 
 
 def _small_graph(samples: int) -> ComputeGraph:
-    """Embedding, residual blocks that branch, and a head: wide operators that are cut, narrow ones that are not."""
+    """Return a small graph: embedding, residual blocks that branch, and a head; wide operators are cut, narrow ones are
+    not."""
     operators = [_small_operator("tokens", "embedding", (), samples, 1, _VOCABULARY * _HIDDEN, 0)]
     last = "tokens"
     for block in range(_BLOCKS):
@@ -304,6 +312,8 @@ def _small_graph(samples: int) -> ComputeGraph:
 def _small_operator(
     name: str, kind: str, inputs: tuple[str, ...], samples: int, width: int, parameters: int, flops: int
 ) -> Operator:
+    """Return an operator of the small graph: ``width`` times the hidden channels, ``flops`` forward ones for each
+    token, twice as many backward, all numbers of two bytes."""
     tokens, channels = samples * _SEQUENCE, width * _HIDDEN
     sizes = {"in_channel": parameters // channels} if kind == "linear" else {}
     return Operator(
@@ -338,7 +348,7 @@ MOST_DEVICES = 128
 
 
 def ports(system: System) -> tuple[float, ...]:
-    """Return the measured bandwidths of a GPU, in Gb/s."""
+    """Return the bandwidths of a GPU that are measured on a system, in Gb/s: for electrical ones today's too."""
     return (*TODAY, *BANDWIDTHS) if system == "electrical" else BANDWIDTHS
 
 
@@ -371,13 +381,14 @@ def inputs_hash(part: Part) -> str:
 
 
 def _stated_fields(part: BaseModel) -> object:
-    """Fields that are not at their defaults, so that a new field alone changes no hash; the small network tells where
-    a default has changed."""
+    """Return the fields that are not at their defaults, without sources and description, so that a new field alone
+    changes no hash; the small network tells where a default has changed."""
     return part.model_dump(mode="json", exclude={"sources", "description"}, exclude_defaults=True)
 
 
 def stale(stored: Mapping[str, str], parts: tuple[Part, ...] = PARTS) -> str:
-    """Return a sentence that names the parts whose stored hash is not that of their inputs; empty where there is none.
+    """Return a sentence that names the parts whose stored hash is missing or not that of their inputs; empty where
+    there is none.
 
     Args:
         stored: hash of the inputs of each part, as stored with its results.

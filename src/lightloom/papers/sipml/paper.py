@@ -76,7 +76,8 @@ GIGABIT = 1e9 / 8
 
 
 def fabric(system: System, ranks: int, gbps: float) -> Fabric:
-    """With so many ranks of ``gbps`` Gb/s each; packets and light without latency, as in the authors' simulator."""
+    """Return a system's fabric with so many ranks of ``gbps`` Gb/s each; packets and light have no latency, as in the
+    authors' simulator."""
     if system == "electrical":
         return PacketSwitch(ranks=ranks, bandwidth=gbps * GIGABIT)
     if system == "ocs":
@@ -85,17 +86,19 @@ def fabric(system: System, ranks: int, gbps: float) -> Fabric:
 
 
 def wavelengths(gbps: float) -> int:
-    """Return the number of wavelengths in each direction that fit half of a GPU's bandwidth."""
+    """Return the number of wavelengths in each direction that fit half of a GPU's bandwidth (Gb/s); at least 1."""
     return max(1, int(gbps // (2 * WAVELENGTH)))
 
 
 def reach(system: System, k: int, groups: int) -> Reach:
-    """Whom a device may talk to in its group: one circuit is data parallelism's where there are several groups."""
+    """Return the reach of a device in its group: at most k - 1 peers (at least 1) or the system's degree; of OCS's
+    planes, one is data parallelism's where there are several groups."""
     degrees = {"electrical": k, "ocs": OCS_DEGREE - (groups > 1), "ring": RING_DEGREE}
     return Reach(min(degrees[system], max(k - 1, 1)))
 
 
 def link(system: System, k: int, groups: int, gbps: float) -> Link:
-    """Return the link that prices a transfer: the port, divided among a device's peers where each has circuits."""
+    """Return the link that prices a transfer in a group: the whole port of an electrical network, else the port's
+    bandwidth divided by the most peers that a device may have."""
     peers = 1 if system == "electrical" else reach(system, k, groups).degree
     return Link(bandwidth=gbps * GIGABIT / peers)

@@ -70,12 +70,13 @@ def ahead(nodes: int, links: int) -> Floats:
 
 @cache
 def all_to_all_case(nodes: int, wavelengths: int) -> RingCase:
-    """Return the circuits of a uniform all-to-all."""
+    """Return the circuits of a uniform all-to-all on a ring with so many wavelengths in each direction."""
     return solve(all_to_all(nodes), wavelengths)
 
 
 def solve(matrix: Floats, wavelengths: int) -> RingCase:
-    """Assign circuits by the integer program and by the fast algorithm, and verify them."""
+    """Assign a ring's circuits to a traffic matrix [sender, receiver] by the integer program and by the fast algorithm;
+    both results are verified."""
     traffic, fabric = Traffic.of(matrix), WdmRing(ranks=len(matrix), wavelengths=wavelengths)
     counted = switch.solve_ring(traffic, fabric)
     circuits, unassigned = ring.realise(traffic, fabric, counted.counts)
@@ -145,7 +146,8 @@ class Chase(NamedTuple):
 
 
 def chase(most: int = 100) -> Chase:
-    """Sweep backward and forward until all are within reach or a state returns.
+    """Sweep backward and forward in turn until all are within reach or a state returns; AssertionError if neither
+    happens in ``most`` sweeps.
 
     A sweep moves whoever is out of reach of those after it (backward) or before it (forward) to the device that reaches
     most of them, the nearest of those. It depends on nothing but the devices and the direction: a state that returns
@@ -180,18 +182,25 @@ def _repair_ends() -> Claim:
 
 
 def _neighbours(x: int, back: bool) -> list[int]:
+    """Return the sub-operators that read from ``x`` (``back``), else those that it reads from."""
     return [b for a, b in EDGES if a == x] if back else [a for a, b in EDGES if b == x]
 
 
 def _reaches(x: int, other: int, device: list[int], back: bool) -> bool:
+    """Return whether ``x`` lies at most the reach ahead of ``other``, cyclically; with ``back`` whether ``other`` lies
+    so ahead of ``x``."""
     stride = device[other] - device[x] if back else device[x] - device[other]
     return stride % CHASE_DEVICES <= CHASE_REACH
 
 
 def _nearest(x: int, device: list[int], back: bool) -> int:
+    """Return the device from which ``x`` reaches most neighbours; of those the nearest to its present one either way
+    round, then the lowest."""
     here = device[x]
 
     def key(to: int) -> tuple[int, int, int]:
+        """Return what the best device has least of: reached neighbours, negated, the cyclic distance moved, and its
+        number."""
         moved = [*device[:x], to, *device[x + 1 :]]
         reached = sum(_reaches(x, other, moved, back) for other in _neighbours(x, back))
         return -reached, min((to - here) % CHASE_DEVICES, (here - to) % CHASE_DEVICES), to
@@ -215,7 +224,8 @@ _CHANNELS = 64
 
 @cache
 def split(parts_of_a: int = 2) -> BalancedGraph:
-    """The balanced graph, Fig. 4 (b): every part takes one quantum, and half of it more so that no rounding decides.
+    """Return the balanced graph of Fig. 4 (b): every part takes one quantum, and half of it more so that no rounding
+    decides.
 
     Depthwise convolutions, whose parts along the channels read their own slices and share no parameter.
     """
@@ -240,7 +250,8 @@ def split(parts_of_a: int = 2) -> BalancedGraph:
 
 @cache
 def figure_4_plan(rule: Rule = "peers", parts_of_a: int = 2) -> HybridPlan:
-    """Fig. 4 (d): the paper's forward pass (``effort=0``: nothing searched), repeated in two groups."""
+    """Return the plan of Fig. 4 (d) by the paper's forward pass (``effort=0``: nothing searched), checked, and repeated
+    in two groups; ``rule`` is that of the reach."""
     balanced = split(parts_of_a)
     placement = place(balanced, K, Reach(DEGREE - 1, rule), None, Link(bandwidth=1e12), effort=0)
     check(placement, balanced)
@@ -248,7 +259,7 @@ def figure_4_plan(rule: Rule = "peers", parts_of_a: int = 2) -> HybridPlan:
 
 
 def devices(placed: HybridPlan) -> dict[str, list[int]]:
-    """Return the devices of every operator's parts."""
+    """Return the devices of every operator's parts, in the order of the parts, by the operator's name."""
     names, operator = placed.balanced.operators, placed.balanced.operator
     return {name: placed.placement.device[operator == place].tolist() for place, name in enumerate(names)}
 
@@ -270,18 +281,21 @@ def most_peers(placed: HybridPlan) -> int:
 
 
 def peers_of_gpu_1(placed: HybridPlan) -> list[int]:
-    """Peers of the GPU that holds B, numbered from 1, the ring turned so that this is GPU 1."""
+    """Return the sorted GPU numbers of the peers of the GPU that holds B, from 1 on, in both groups, the ring turned so
+    that this GPU is 1."""
     home = devices(placed)["B"][0]
     return sorted((rank - home) % K + rank // K * K + 1 for rank in peers_of_device(placed, home))
 
 
 def most_devices_of_c(degree: int = DEGREE - 1) -> int:
-    """Devices that C's four parts can occupy when B, on device 0, has at most so many peers: all are tried."""
+    """Return the most devices that C's four parts can occupy when B, on device 0, has at most ``degree`` peers; all
+    placements are tried."""
     return max(len(set(c)) for c in product(range(K), repeat=4) if len(set(c) - {0}) <= degree)
 
 
 def _figure_4() -> tuple[Claim, ...]:
-    """The two properties of Fig. 4 (c), the example of (d), and what is impossible."""
+    """Return the rows of Fig. 4: the two properties of (c), peers within reach and operators on devices of their own,
+    the example of (d), and what is impossible."""
     placed, formula, alone = figure_4_plan(), figure_4_plan("forward"), figure_4_plan("forward", 1)
     used, most, home = len(set(devices(placed)["C"])), most_devices_of_c(), devices(formula)["B"][0]
     by_formula = {"peers": peers_of_device(formula, home), "home": home}
@@ -305,24 +319,28 @@ Speed = Callable[[str, float], float]
 
 
 def fastest(measured: Comparison, model: str, gbps: float, today: float, accelerator: str = "a100") -> float:
-    """Return the speed-up of the better optical network, with the best placed splits on all networks."""
+    """Return the greater of both optical networks' speed-ups over an electrical switch of at most ``today`` Gb/s, with
+    the best placed splits on all networks."""
     return max(measured.speedup(model, system, gbps, today, accelerator) for system in OPTICAL)
 
 
 def searched(measured: Comparison, model: str, gbps: float, today: float) -> float:
-    """Return the speed-up with the winners of the planner's search."""
+    """Return the speed-up of the faster optical network over an electrical switch of at most ``today`` Gb/s, both with
+    the winner of the planner's search."""
     optical = min(measured.rival(model, system, gbps)["step_s"] for system in OPTICAL)
     return float(measured.rival(model, "electrical", min(gbps, today))["step_s"] / optical)
 
 
 def over_data_parallel(measured: Comparison, model: str, gbps: float, today: float) -> float:
-    """Best split on optics against data parallelism alone on an electrical switch."""
+    """Return the seconds of data parallelism alone (k = 1) on an electrical switch of at most ``today`` Gb/s over those
+    of the best split on the faster optical network."""
     optical = [each.seconds for system in OPTICAL if (each := measured.best(model, system, gbps)) is not None]
     return measured.seconds(model, "electrical", min(gbps, today), 1) / min(optical)
 
 
 def readings(measured: Comparison) -> dict[str, tuple[Speed, str]]:
-    """Interpretations of "training time against electrical" by the names of their rows: how to compute it, and why."""
+    """Return the readings of "training time against electrical" by the names of their rows: a function from (model,
+    Gb/s) to the speed-up, and a text that says why it may be meant."""
     speeds: dict[str, Callable[..., float]] = {
         "placed": fastest,
         "data_parallel": over_data_parallel,
@@ -339,7 +357,8 @@ def readings(measured: Comparison) -> dict[str, tuple[Speed, str]]:
 
 
 def reached(speed: Callable[[float], float], factor: float) -> float:
-    """Gb/s at which a speed-up is first reached, logarithms interpolated between measured ones; infinite if nowhere."""
+    """Return the Gb/s at which a speed-up first reaches ``factor``, logarithms interpolated between measured
+    bandwidths; the least bandwidth where that suffices, infinite where none does."""
     before = (0.0, 0.0)
     for gbps in BANDWIDTHS:
         value = speed(gbps)
@@ -353,6 +372,8 @@ def reached(speed: Callable[[float], float], factor: float) -> float:
 
 
 def _speedups(measured: Comparison) -> Iterator[Claim]:
+    """Yield a row for each reading: least to greatest speed-up of the models at the fastest bandwidth, with the
+    bandwidths at which each reaches the paper's two figures."""
     low, high = HEADLINE
     for name, (speed, reading) in readings(measured).items():
         by_model = {model: speed(model, FASTEST) for model in JOBS}
@@ -367,17 +388,20 @@ def _speedups(measured: Comparison) -> Iterator[Claim]:
 
 
 def _flagged(row: Claim, measured: Comparison, *parts: Part) -> Claim:
-    """The row; its explanation begins with what is stale of the results that it rests on."""
+    """Return the row; its explanation begins with a warning where results of ``parts`` that it rests on are stale."""
     note = stale(measured.inputs, parts)
     return replace(row, why=f"{note}. {row.why}") if note else row
 
 
 def _at(speed: Speed, model: str, factor: float) -> str:
+    """Return in words at which Gb/s a model's speed-up first reaches ``factor``: "at 512 Gb/s" or "nowhere"."""
     gbps = reached(lambda each: speed(model, each), factor)
     return "nowhere" if gbps == inf else f"at {gbps:,.0f} Gb/s"
 
 
 def _beyond_the_paper(measured: Comparison) -> list[Claim]:
+    """Return two rows for each model: placed splits against sharded data parallelism, and the scripts' model with our
+    gradients' bytes."""
     return [
         _flagged(row, measured, *parts)
         for model in JOBS
@@ -386,6 +410,8 @@ def _beyond_the_paper(measured: Comparison) -> list[Claim]:
 
 
 def _against_sharded(measured: Comparison, model: str) -> Claim:
+    """Return a model's row of the step of sharded data parallelism over that of the best placed split on OCS, at the
+    fastest bandwidth; its text compares all systems on which a split fits."""
     comparisons, ratio = [], {}
     for system in SYSTEMS:
         best = measured.best(model, system, FASTEST)
@@ -406,7 +432,8 @@ def _against_sharded(measured: Comparison, model: str) -> Claim:
 
 
 def _ahead(measured: Comparison, model: str, system: System) -> str:
-    """Return the bandwidths at which a placed split with k > 1 is faster than sharded data parallelism."""
+    """Return, as text, the bandwidths at which a placed split with k > 1 is the best and faster than sharded data
+    parallelism; "no bandwidth" where there is none."""
     better = [
         f"{gbps:,}"
         for gbps in BANDWIDTHS
@@ -418,6 +445,8 @@ def _ahead(measured: Comparison, model: str, system: System) -> str:
 
 
 def _own_bytes(measured: Comparison, model: str) -> Claim:
+    """Return a model's row of the scripts' speed-up over 400 Gb/s with our gradients' bytes, at the fastest bandwidth;
+    its text has those over 200 Gb/s and with the scripts' weights too."""
     ours = [measured.script_speedup(model, FASTEST, today, gradient_bytes(model)) for today in (400.0, 200.0)]
     theirs = [measured.script_speedup(model, FASTEST, today) for today in (400.0, 200.0)]
     values = {"model": model, "ours": ours, "scripts": theirs}
@@ -425,6 +454,7 @@ def _own_bytes(measured: Comparison, model: str) -> Claim:
 
 
 def _ms(value: float) -> str:
+    """Return seconds as text in milliseconds with two decimals."""
     return f"{1e3 * value:.2f} ms"
 
 
@@ -434,7 +464,7 @@ def _ms(value: float) -> str:
 def balanced_graph(
     name: str, parts: Sequence[int], edges: Sequence[tuple[int, int]], seconds: float = 1e-6, nbytes: float = 1e3
 ) -> BalancedGraph:
-    """Sub-operators that take ``seconds`` in either direction and send ``nbytes`` along every edge.
+    """Return a graph of sub-operators that take ``seconds`` in either direction and send ``nbytes`` along every edge.
 
     Args:
         name: of the graph.
@@ -482,7 +512,8 @@ class Peers(NamedTuple):
 
 
 def forward_case(degree: int = RULE_REACH, devices: int = RULE_DEVICES) -> HybridPlan:
-    """Two operators with a part on every device; part i of the second reads parts i − Δ ... i of the first.
+    """Return a plan of two operators with a part on every device, in two groups; part i of the second reads parts i − Δ
+    ... i of the first.
 
     Every edge keeps (i − j) mod k ≤ Δ, and the placement passes the independent check under that rule.
     """
@@ -509,7 +540,8 @@ def forward_case(degree: int = RULE_REACH, devices: int = RULE_DEVICES) -> Hybri
 
 
 def group_peers(plan: HybridPlan) -> Peers:
-    """Return the peers inside a group, from the traffic of an iteration and from the edges of the graph."""
+    """Return the most peers that a device of the first group has: either way in the traffic of an iteration, and as
+    receivers of activations along the graph's edges."""
     sent = plan.traffic.model_parallel.toarray()[: plan.k, : plan.k] > 0
     balanced, device = plan.balanced, plan.placement.device
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
@@ -534,6 +566,8 @@ def least_degree(plan: HybridPlan) -> int:
 
 
 def _fabrics() -> Iterator[Claim]:
+    """Yield the paper's constants beside the catalog's: planes of OCS, and the reconfiguration of the ring in µs and of
+    OCS in ms."""
     fabric = CircuitSwitch(ranks=64, degree=OCS_DEGREE)
     ring, ocs = load_fabric("sip-ring", 64), load_fabric("circuit-switch", 64)
     yield PAPER.claim("example.ocs_degree", fabric.channels, paper=OCS_DEGREE)
@@ -543,6 +577,8 @@ def _fabrics() -> Iterator[Claim]:
 
 
 def _distance_rule() -> Iterator[Claim]:
+    """Yield what the rule (i − j) mod k ≤ Δ allows: the most receivers and the most peers of a device, and the planes
+    that the plan needs."""
     plan = forward_case()
     counted, needed = group_peers(plan), least_degree(plan)
     case = f"k = {RULE_DEVICES}, Δ = {RULE_REACH}, part i of one operator reads parts i − Δ ... i of the one before"

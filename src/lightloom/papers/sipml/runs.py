@@ -44,7 +44,8 @@ from lightloom.planning.simulation.placed_step import PlacedStep
 
 
 def settings() -> list[Network]:
-    """Return all networks, with models, on which placed plans are measured."""
+    """Return all networks, with models, on which placed plans are measured: every bandwidth and accelerator at 1,024
+    ranks, and fewer ranks of A100s at the fastest bandwidth and, electrical, at today's."""
     chosen = [
         Network(system, RANKS, gbps, chip, model)
         for model in JOBS
@@ -64,7 +65,8 @@ def settings() -> list[Network]:
 
 
 def networks() -> list[tuple[System, float]]:
-    """Return the networks on which other splits are searched, at 1,024 ranks."""
+    """Return (system, Gb/s a GPU) of the networks on which the planner's own strategies are searched, at 1,024
+    ranks."""
     return [(system, gbps) for system in SYSTEMS for gbps in ports(system)]
 
 
@@ -74,7 +76,9 @@ def job_count() -> int:
 
 
 def measure(work: Path, _data: Path | None = None, advance: Callable[[int], None] = lambda _: None) -> Path:
-    """Run the measurements without results in ``work`` and write ``comparison.json`` there; no data sets are needed.
+    """Run the measurements without results in ``work``, and write ``comparison.json`` there after each; return
+    ``work``. Results from other inputs count as missing; no data sets are needed; ``advance`` is called with 1 for
+    each, done or kept.
 
     Raises:
         ConfigError: results in ``work`` cannot be read or written.
@@ -85,6 +89,7 @@ def measure(work: Path, _data: Path | None = None, advance: Callable[[int], None
     done = _resumed(Comparison.load(work), hashes) if path.is_file() else {}
 
     def keep(key: str, results: Callable[[], Any]) -> None:
+        """Run and store a measurement unless its key has results."""
         if key not in done:
             done[key] = results()
             origin = provenance({"study": "sipml"})
@@ -99,14 +104,15 @@ def measure(work: Path, _data: Path | None = None, advance: Callable[[int], None
 
 
 def _resumed(stored: Comparison, hashes: Mapping[Part, str]) -> dict[str, Any]:
-    """The stored results that were made from the same inputs."""
+    """Return the stored results, by key, whose part (placed or rivals) has the hash of inputs that it has now."""
     rival_keys = {rival_key(system, gbps) for system, gbps in networks()}
     part_of: dict[str, Part] = {key: "rivals" if key in rival_keys else "placed" for key in stored.results}
     return {key: row for key, row in stored.results.items() if stored.inputs.get(part_of[key]) == hashes[part_of[key]]}
 
 
 def plans(setting: Network) -> dict[str, Any]:
-    """Return, for every k, the step of the best quantum, or the reason why there is none."""
+    """Return a document by k (powers of two, written as text): the step with the fastest quantum, or ``refused`` with
+    the reason; a k with more devices than ranks, or more groups than samples, is left out."""
     by_k: dict[str, Any] = {}
     for k in (1 << power for power in range(MOST_DEVICES.bit_length())):
         if k > setting.ranks or JOBS[setting.model].global_batch * k < setting.ranks:
@@ -123,7 +129,8 @@ def plans(setting: Network) -> dict[str, Any]:
 
 
 def simulated(setting: Network, k: int, quantum: float) -> PlacedStep:
-    """One step of a split, over the circuits that make it fastest: one hold or a cycle of holds.
+    """Simulate one step of a model's split into groups of k devices, over the circuits that make it fastest: one hold
+    or a cycle of holds.
 
     Raises:
         UnsupportedError: it does not fit the memory, or no circuits reach.
@@ -134,19 +141,24 @@ def simulated(setting: Network, k: int, quantum: float) -> PlacedStep:
 
 @lru_cache(16)
 def _partitions(model: str, accelerator: str, samples: int, clique: int) -> Partitions:
+    """Return the partitions of a model's graph of so many samples, at most ``clique`` parts of which read one
+    another."""
     graph, times = timed(model, accelerator, samples)
     return Partitions(graph, times, PartitionRules(most_exchanging=clique))
 
 
 @cache
 def timed(model: str, accelerator: str, samples: int) -> tuple[ComputeGraph, np.ndarray[Any, Any]]:
-    """The graph of so many samples, and seconds [operators, 2] of both passes by the roofline."""
+    """Return the graph of so many samples, and its operators' seconds by the roofline: [operators, 2], forward and
+    backward."""
     chip, precision = load_accelerator(accelerator).flat(), PRECISIONS[accelerator]
     graph = load_workload(JOBS[model].model, batch=samples).with_element_bytes(ELEMENT_BYTES[precision])
     return graph, np.stack(graph_times(graph, chip, precision), axis=1)
 
 
 def _split_outcome(quantum: float, step: PlacedStep) -> dict[str, Any]:
+    """Return what is stored of a step: the quantum, seconds of the step and of the placement, relayed bytes over sent
+    ones, and the holds of circuits (0 where none are assigned)."""
     granted = step.circuits.assignment
     return {
         "quantum_s": quantum,
@@ -158,7 +170,7 @@ def _split_outcome(quantum: float, step: PlacedStep) -> dict[str, Any]:
 
 
 def _document_text(document: dict[str, Any]) -> str:
-    """Return JSON with a line per result."""
+    """Return the document as JSON, one line for each result, then the inputs' hashes and the provenance."""
     rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in document["results"].items())
     others = ",\n".join(f'"{name}": {json.dumps(document[name])}' for name in ("inputs", "provenance"))
     return f'{{"results": {{\n{rows}\n}},\n{others}}}\n'

@@ -55,7 +55,7 @@ def study(work: Path | None = None) -> Study:
 
 
 def placement_figure() -> Figure:
-    """Fig. 4 (c) and (d)."""
+    """Draw Fig. 4 (c), the forward pass of a group's devices over time, and (d), the circuits of all GPUs."""
     figure, (left, right) = canvas(2)
     _draw_passes(left)
     _draw_peers(right)
@@ -63,12 +63,14 @@ def placement_figure() -> Figure:
 
 
 def _turned(device: int) -> int:
-    """GPU number of a device of the first group, so that B is on GPU 1."""
+    """Return the GPU number, from 1, of a device of the first group, turned so that the device of B is GPU 1."""
     home = rows.devices(rows.figure_4_plan())["B"][0]
     return (device - home) % rows.K + 1
 
 
 def _draw_passes(axes: Axes) -> None:
+    """Draw the parts of the operators as bars: µs of the forward pass along x, GPUs downwards, one colour for each
+    operator."""
     plan = rows.figure_4_plan()
     placed, balanced = plan.placement, plan.balanced
     for x in range(balanced.size):
@@ -84,6 +86,8 @@ def _draw_passes(axes: Axes) -> None:
 
 
 def _draw_peers(axes: Axes) -> None:
+    """Draw the GPUs of every group on a circle of its own and lines between those that communicate: model parallelism
+    straight and dark, data parallelism bent and red."""
     plan, k = rows.figure_4_plan(), rows.K
     angle = np.pi / 2 - 2 * np.pi * np.arange(k) / k
     place = {}
@@ -109,7 +113,8 @@ def _draw_peers(axes: Axes) -> None:
 
 
 def ring_figure() -> Figure:
-    """Wavelengths by links, one panel a direction."""
+    """Draw the circuits of an all-to-all on a ring: nodes along x, wavelengths along y, one panel for each direction,
+    the colour by the sender."""
     nodes, wavelengths = RING
     circuits = all_to_all_case(nodes, wavelengths).fast.circuits
     colours = cyclic_colours(nodes)
@@ -143,6 +148,7 @@ class _Line(NamedTuple):
     style: str
 
     def port(self, gbps: float) -> float:
+        """Return the Gb/s of a port that is asked for ``gbps``: no more than the line's limit."""
         return gbps if self.most is None else min(gbps, self.most)
 
 
@@ -156,9 +162,11 @@ _LINES = (
 
 
 def times_figure(measured: Comparison) -> Figure:
-    """A panel for each model."""
+    """Draw a panel for each model: milliseconds of a step against the Gb/s of a GPU, a thick line for a network's best
+    split and a thin one for k = 1; NaN where nothing fits."""
 
     def draw(axes: Axes, model: str) -> None:
+        """Draw one model's lines, with the winner of the planner's search on ideal electrical networks behind them."""
         for line in _LINES:
             choices = [measured.best(model, line.system, line.port(gbps)) for gbps in BANDWIDTHS]
             hybrid = [1e3 * choice.seconds if choice else nan for choice in choices]
@@ -172,9 +180,11 @@ def times_figure(measured: Comparison) -> Figure:
 
 
 def speedup_figure(measured: Comparison) -> Figure:
-    """A panel for each model."""
+    """Draw a panel for each model: times as fast as an electrical switch of 400 Gb/s (bold) or 200 Gb/s (fine), for
+    both optical networks and the scripts' model, before the band of the paper's headline."""
 
     def draw(axes: Axes, model: str) -> None:
+        """Draw one model's speed-ups against the Gb/s of a GPU."""
         axes.axhspan(*HEADLINE, color=FAINT, alpha=0.18, lw=0, label="paper, 1.3 to 9.1")
         widths = {400.0: 1.8, 200.0: 0.8}
         for line in _LINES[3:]:
@@ -190,9 +200,11 @@ def speedup_figure(measured: Comparison) -> Figure:
 
 
 def scaling_figure(measured: Comparison) -> Figure:
-    """A panel for each model."""
+    """Draw a panel for each model: thousand samples a second against the number of GPUs at the fastest bandwidth
+    (electrical ones up to their limit), with a line of linear scaling of OCS."""
 
     def draw(axes: Axes, model: str) -> None:
+        """Draw one model's rates of its global batch with the best split on each network."""
         batch = JOBS[model].global_batch
         for line in _LINES:
             steps = [measured.best(model, line.system, line.port(BANDWIDTHS[-1]), ranks) for ranks in SCALING]
