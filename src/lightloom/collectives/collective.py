@@ -97,7 +97,7 @@ class Sizes:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One or two times the number of ranks."""
+        """Shape of the shares: the number of ranks, once for sizes of ranks and twice for those of pairs."""
         return self.share.shape
 
     @property
@@ -133,7 +133,9 @@ def zipf_sizes(ranks: int, exponent: float, seed: int = 0, *, pairs: bool = True
 
 
 def measured_sizes(path: Path) -> tuple[Sizes, float]:
-    """Read sizes in bytes from a CSV file, a line for each source, or one line or column for all ranks; and their sum.
+    """Return the sizes that a CSV file lists in bytes, and their sum in bytes.
+
+    A line for each source with an entry for each destination, or one line or column with an entry for each rank.
 
     Raises:
         ConfigError: a file that cannot be read, or whose entries are not numbers or not as many in each line.
@@ -161,9 +163,9 @@ def measured_sizes(path: Path) -> tuple[Sizes, float]:
 
 
 def read_sizes(text: str, ranks: int, *, pairs: bool) -> tuple[Sizes, float | None]:
-    """Read sizes of the form ``zipf:EXPONENT[:SEED]``, or those of a CSV file with their sum in bytes.
+    """Return sizes of the form ``zipf:EXPONENT[:SEED]``, or those of a CSV file with their sum in bytes.
 
-    The second is None for Zipf's law.
+    The second is None for Zipf's law. Of a file neither ``ranks`` nor ``pairs`` counts.
 
     Args:
         pairs: sizes of ordered pairs of ranks, otherwise of ranks.

@@ -79,7 +79,7 @@ def admitted(kind: str, fabric: Fabric, model: CostModel = "physical") -> list[A
 
 
 def build(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule:
-    """Build a schedule, a pipeline in as many pieces as suit its size, and verify it.
+    """Return the verified schedule of an algorithm, a pipeline in the number of pieces that takes the least time.
 
     Raises:
         UnsupportedError: the algorithm cannot serve this (says why).
@@ -146,7 +146,7 @@ class Evaluation:
 
 
 def evaluate(algorithm: Algorithm, collective: Collective, fabric: Fabric, model: CostModel = "physical") -> Evaluation:
-    """Build and verify a schedule, cost it, and hold the cost against its bound.
+    """Return the verified schedule of an algorithm, with its cost and the lower bound that the cost was held against.
 
     Raises:
         UnsupportedError: the algorithm cannot serve this.
@@ -201,9 +201,9 @@ def evaluate_all(
     *,
     advance: Callable[[], None] = lambda: None,
 ) -> tuple[list[Evaluation], list[Refusal]]:
-    """Evaluate every algorithm, or the ``candidates``: the evaluations, fastest first, and all others with a reason.
+    """Return the evaluations of every algorithm, or the ``candidates``, fastest first, and the refusals of all others.
 
-    ``advance`` is called after each algorithm.
+    Of equal times the names decide; refusals come in the order of the algorithms. ``advance`` is called after each.
 
     Raises:
         BoundError: a cost lies below its lower bound.
@@ -228,7 +228,7 @@ def evaluate_all(
 def costed(
     schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None
 ) -> tuple[Cost, Bound]:
-    """Cost a schedule that was verified, and check the cost against its bound.
+    """Return the cost of a schedule that was verified, and the lower bound, which the cost is checked against.
 
     Raises:
         BoundError: the cost lies below the bound.
@@ -240,7 +240,7 @@ def costed(
 def loads_costed(
     algorithm: Algorithm, loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
 ) -> tuple[Cost, Bound]:
-    """Cost the loads of a schedule that was verified, and check the cost against its bound.
+    """Return the cost of the loads of a verified schedule, and the lower bound, which the cost is checked against.
 
     Raises:
         BoundError: the cost lies below the bound.
@@ -276,6 +276,9 @@ def around_failures(
     request: Collective, sound: Fabric, cases: Sequence[Sequence[Failure]], advance: Callable[[int], None] | None = None
 ) -> list[Document]:
     """Return a row for each case, with its slowdown against the first; every rank's share stays as large as it was.
+
+    Keys of a row: ``failures`` (texts), ``ranks`` that are left, ``time_s``, ``slowdown`` (its time over that of the
+    first case), ``lower_bound_s``, ``bound_by``, ``verified`` (always true) and ``notes``.
 
     Args:
         request: the collective before anything fails.

@@ -134,7 +134,10 @@ IN_NETWORK = Algorithm(
 
 
 def serpentine(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Return the schedule in which every rank, or the root, sends to all others on one lightpath."""
+    """Return the schedule in which every rank, or the root of a broadcast, sends to all others on one lightpath.
+
+    It leads clockwise and is tapped by each rank on its way.
+    """
     ranks = collective.ranks
     writers = 1 if collective.kind == "broadcast" else ranks
     writer, ahead = np.indices((writers, ranks - 1)).reshape(2, -1)

@@ -78,7 +78,10 @@ _COUNTED_EXACTLY = 48
 
 
 def cut(start: Ints, size: Ints, radix: int) -> tuple[Ints, Ints, Ints]:
-    """Return each part cut into ``radix`` near-equal ones, larger first: starts, sizes, which part each came from."""
+    """Return each part cut into ``radix`` near-equal ones, larger first: starts, sizes, which part each came from.
+
+    Arrays are [piece], pieces of one part after the other; a part of fewer ranks is cut into single ranks.
+    """
     pieces = np.minimum(size, radix)
     parent, index = grouped(pieces)
     small, larger = np.divmod(size, pieces)

@@ -189,7 +189,11 @@ def _neighbours(
 
 
 def _ring_rows(kind: str, fabric: Fabric) -> int:
-    """Return the rows of a schedule: of an all-to-all N²/4 blocks a sender, in halves where they go both ways."""
+    """Return an estimate of the rows of a schedule on a ring: those of one sender, where it stands for all ranks.
+
+    A sender has N² / 2 in an all-to-all, else 4 N; gathers, scatters and permutes have N² / 2 in all, kinds with a root
+    a row for every ordered pair of ranks.
+    """
     if kind in ROOTED:
         return rows_by_pair(kind, fabric)
     if kind in _PASSED_ON:

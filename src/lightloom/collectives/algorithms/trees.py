@@ -108,7 +108,10 @@ def binomial_rounds(ranks: int) -> int:
 
 
 def binomial_levels(ranks: int) -> Levels:
-    """Return the levels of a binomial tree, for any number of ranks."""
+    """Return the levels of a binomial tree, for any number of ranks.
+
+    Level k joins ranks d, 3 d, 5 d, ..., where d is 2 to the k-th power, to the ranks d below them.
+    """
     distances = [1 << k for k in range(binomial_rounds(ranks))]
     return [(np.arange(d, ranks, 2 * d), np.arange(d, ranks, 2 * d) - d, d) for d in distances]
 

@@ -172,7 +172,10 @@ def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Sc
 
 @lru_cache(maxsize=64)
 def _longest_links(ranks: int, channels: int) -> int:
-    """Return the links of the longest lightpath on a ring."""
+    """Return the links of the longest lightpath of the all-reduce on a ring.
+
+    It leads to a middle, or from one representative to another.
+    """
     up, across = _stages(ranks, channels)
     return max(ring_links(ranks, stage.source, stage.destination, stage.route) for stage in up + across)
 

@@ -34,7 +34,7 @@ BLOCK: Effort = 1 << 19
 
 
 def blocks(rows: Ints, size: int = BLOCK) -> list[Ints]:
-    """Return rows split into blocks that bound the memory of arrays over links."""
+    """Return rows split into blocks of at most ``size``, in order, which bounds the memory of arrays over links."""
     return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
 
 

@@ -339,7 +339,8 @@ def _texts(entry: object) -> Texts:
 def _attributes(entries: object, where: str) -> Iterator[tuple[str, Value]]:
     """Yield name and value of the attributes of a node.
 
-    Names of documentation and values that are no scalars, such as lists, are left out.
+    Names of documentation and values that are no scalars, such as lists, are left out; anything but a list of
+    attributes yields none. Raises ConfigError where an attribute has no name, or its value is not of its kind.
     """
     for entry in entries if isinstance(entries, list) else []:
         if not isinstance(entry, Mapping) or "name" not in entry:
@@ -354,7 +355,7 @@ def _attributes(entries: object, where: str) -> Iterator[tuple[str, Value]]:
 
 
 def _parse_ids(values: object, name: str, where: str) -> tuple[int, ...]:
-    """Return a list of ids."""
+    """Return a list of ids as a tuple; raise ConfigError where it is no list, or one is no whole number from 0 on."""
     if not isinstance(values, list):
         raise ConfigError(f"{where}: {name}: expected a list of ids")
     return tuple(_parse_count(value, name, where) for value in values)

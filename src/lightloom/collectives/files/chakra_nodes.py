@@ -248,7 +248,11 @@ def _scalar(kind: int, wire: int, value: int | bytes) -> Scalar:
 
 
 def _list(kind: int, message: bytes) -> Iterator[Scalar]:
-    """Yield the entries of a list, packed or one by one."""
+    """Yield the entries of a list of values of a kind, from the list's message, packed or one by one.
+
+    Raises:
+        WireError: an entry of another wire type than the kind has, or one that is cut short.
+    """
     for number, wire, value in fields(message):
         if number != 1:
             continue
@@ -331,12 +335,12 @@ class Node:
 
     @property
     def dependencies(self) -> tuple[int, ...]:
-        """All nodes that must end first."""
+        """All nodes that must end first: the control dependencies, then those of data."""
         return (*self.control, *self.data)
 
 
 def encode(nodes: Iterable[Node], header: Mapping[str, Value], version: str = VERSION) -> bytes:
-    """Return the content of a trace file."""
+    """Return the content of a trace file: the header with its attributes, then the nodes, each after its length."""
     start = bytes_field(1, version.encode()) + b"".join(encode_attribute(2, *entry) for entry in header.items())
     return framed(start) + b"".join(framed(_encode_node(node)) for node in nodes)
 
@@ -411,7 +415,11 @@ def _decode_header(frame: bytes, path: Path) -> dict[str, Value]:
 
 
 def _decode_node(frame: bytes) -> Node:
-    """Return the node of a message."""
+    """Return the node of a message; unknown fields are skipped, and what is missing is 0 or empty.
+
+    Raises:
+        WireError: a field of another wire type than it has.
+    """
     values: dict[str, Any] = {"id": 0, "name": "", "type": 0, "attributes": {}}
     for number, wire, value in fields(frame):
         if number in _NUMBERS:

@@ -97,7 +97,7 @@ def _step_groups(schedule: Schedule) -> Groups:
 
 
 def _positions(schedule: Schedule) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the position of every step in an order that keeps all dependencies."""
+    """Return the position of every step in an order that keeps all dependencies: [step]; without any its number."""
     steps = schedule.steps
     if schedule.dependencies is None:
         return np.arange(steps)

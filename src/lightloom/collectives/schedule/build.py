@@ -348,9 +348,10 @@ def assemble(
 
 
 def _coloured(source: Ints, destination: Ints, fabric: Fabric) -> tuple[Ints, Ints, int]:
-    """Return route and colour of each of some distinct transfers, and the number of colours.
+    """Return route and colour of each of some distinct transfers, [transfer] each, and the number of colours.
 
-    On packet fabrics all have colour 0 of 1.
+    On rings of wavelengths overlapping transfers of one direction differ in colour, on circuit switches those that
+    begin or end at one rank; on packet fabrics all have colour 0 of 1.
     """
     route, colour, colours = fabric.route(source, destination), np.zeros_like(source), 1
     if fabric.wavelength_routed:
@@ -447,7 +448,10 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
 
 
 def sequence(first: Schedule, second: Schedule, collective: Collective) -> Schedule:
-    """Return the schedule of ``second`` after ``first``, which together serve ``collective``."""
+    """Return the schedule of ``second`` after ``first``, which together serve ``collective``.
+
+    Steps and lightpaths of the second are numbered on; all fields but rows, steps and collective are its own.
+    """
     columns = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in COLUMNS}
     columns["step"][len(first) :] += first.steps
     columns["lightpath"][len(first) :] += int(first.lightpath.max(initial=-1)) + 1

@@ -41,7 +41,9 @@ def refusal(kind: str, fabric: Fabric) -> str | None:
 
 
 def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Return the fastest schedule found, not yet verified.
+    """Return the fastest schedule found, not yet verified; one that was found before is read from the cache.
+
+    It is stored under kind, bytes, parts, fabric (sources aside) and effort.
 
     Raises:
         UnsupportedError: nothing to synthesize there (:func:`refusal`).
@@ -68,7 +70,7 @@ def synthesized(collective: Collective, fabric: Fabric, *, striped: bool = True)
 
 
 def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield the schedules found for a fabric, the fastest of which is taken."""
+    """Yield the schedules found for a fabric, the fastest of which is taken: one, or two on a sound ring."""
     if collective.kind in OF_PARTS or (fabric.damaged and collective.kind == "all-to-all"):
         yield between_ranks(collective, fabric)
     elif fabric.damaged:
@@ -82,7 +84,11 @@ def _found(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def _on_ring(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield the schedules found on a sound ring of wavelengths."""
+    """Yield the schedules found on a sound ring of wavelengths, one or two.
+
+    The fastest on circuits that stand; and, of all-gathers, reduce-scatters and all-reduces, stages that set circuits
+    anew, where the bound leaves time for a second set-up and light reaches the farthest rank.
+    """
     if collective.kind in ROOTED:
         yield rooted(collective, fabric)
     elif collective.kind == "all-to-all":

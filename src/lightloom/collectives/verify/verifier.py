@@ -261,7 +261,7 @@ def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def _farthest(schedule: Schedule, fabric: Fabric) -> Ints:
-    """Return the row of each used lightpath that goes to its farthest destination."""
+    """Return the row of each used lightpath that goes to its farthest destination, by links: [lightpath], ascending."""
     at = checks.reached(schedule)
     path = schedule.lightpath[at]
     nearest_first = np.lexsort((fabric.hops(*schedule.ends(at)), path))
@@ -332,7 +332,13 @@ def _check_rotation(schedule: Schedule, fabric: Fabric, rows: Ints) -> None:
 
 
 def _links_of_copies(fabric: Fabric, ends: tuple[Ints, Ints, Ints], own: Ints, copy: Ints, folding: Folding) -> Ints:
-    """Return links of transfers in some copies, in the order of the links ``own`` [transfer, place]: [copy, link]."""
+    """Return links of transfers in some copies, in the order of the links ``own`` [transfer, place]: [copy, link].
+
+    Places of ``own`` below 0 hold no link and have no entry.
+
+    Raises:
+        VerificationError: a copy passes another number of links, or takes another time, than the first.
+    """
     copies = len(copy)
     source, destination = (folding.moved(rank, copy[:, None]).ravel() for rank in ends[:2])
     route = np.tile(ends[2], copies)

@@ -136,6 +136,12 @@ class Machine:
     def __init__(
         self, program: Program, condition: Condition, where: str, room: int, *, in_parts: bool = False
     ) -> None:
+        """Take a program with its buffers in place or not, as the condition says, before its first step.
+
+        Args:
+            room: messages that a connection holds.
+            in_parts: whether every chunk of a message takes room of its own.
+        """
         self._where, self._condition, self._done = where, condition, Run(condition)
         self._room, self._in_parts = room, in_parts
         index, count = itertools.count(), sum(len(gpu.blocks) for gpu in program.gpus)

@@ -270,7 +270,7 @@ class _Reader:
             self.program.gpus = [self._gpus[rank] for rank in self._complete(self._gpus, self._announced, "gpu")]
 
     def _complete(self, known: Container[int], count: int, element: str) -> range:
-        """Return the ids 0 to count - 1, which elements may have in any order."""
+        """Return the ids 0 to count - 1, which elements may have in any order; refuse where one of them is missing."""
         for number in range(count):
             if number not in known:
                 self._refuse(f"no <{element}> has id={number}: expected ids 0 to {count - 1}, each once")
@@ -329,7 +329,7 @@ class _Reader:
         return values[name]
 
     def _whole(self, values: dict[str, str], name: str, least: int = -1, most: int = _MOST) -> int:
-        """Return an attribute that is a whole number within limits."""
+        """Return an attribute that is a whole number from ``least`` to ``most``; refuse anything else."""
         text = self._text(values, name)
         try:
             value = int(text)

@@ -93,7 +93,10 @@ class Condition:
         return rank, larger, chunk + moved * rank * min(inputs, outputs)
 
     def initial(self) -> Iterator[tuple[Place, Value]]:
-        """Yield what is stored before the program runs."""
+        """Yield the place and the value of every chunk of all inputs, as they are before the program runs.
+
+        Chunks are numbered over all GPUs, or within one input where the collective adds.
+        """
         first = 0
         for rank, count in enumerate(self.inputs):
             for k in range(count):
@@ -137,7 +140,9 @@ class Condition:
 
 
 def condition_of(program: Program, in_place: bool, where: str) -> Condition:
-    """Return the pre- and postcondition of a program.
+    """Return the pre- and postcondition of a program, with its buffers in place or not.
+
+    Sizes of input and output follow from the collective; of a custom one they are those that each GPU states.
 
     Raises:
         UnsupportedError: a collective whose result is not defined here, or chunks that do not fit it.

@@ -27,7 +27,10 @@ _RANKS = 300
 
 
 def effort(ranks: int) -> int:
-    """Return the number of transfers that a search among so many ranks may schedule."""
+    """Return the number of transfers that a search among so many ranks may schedule: six million up to 300 ranks.
+
+    Above it grows with the ranks; :data:`SCALE` multiplies it.
+    """
     return scaled(_TRANSFERS * max(1.0, ranks / _RANKS))
 
 

@@ -59,7 +59,7 @@ class Tours(NamedTuple):
 
     @property
     def skips(self) -> tuple[int, ...]:
-        """Hubs that chords pass."""
+        """Hubs that chords of the two lengths pass, those over ``skip`` first; one number where they are equal."""
         return tuple(dict.fromkeys((self.skip, self.hubs // 2 - self.skip)))
 
     def coloured(self) -> Iterator[tuple[int, Ints]]:

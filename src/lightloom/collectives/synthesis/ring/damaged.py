@@ -67,7 +67,10 @@ def around_damage(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _of_root(schedule: Schedule, collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the rows of a schedule of all ranks that carry the root's data."""
+    """Return the rows of a schedule of all ranks that carry the root's data, as the schedule of a rooted collective.
+
+    They are those of the first share's chunks, in all copies of a folded schedule.
+    """
     schedule = schedule.unfolded(fabric.fibre_channels)
     pieces = schedule.chunks // fabric.ranks
     own = schedule.with_rows(np.flatnonzero(schedule.chunk < pieces))
@@ -93,7 +96,10 @@ def _circuits_to_try(collective: Collective, fabric: Fabric) -> Iterator[Standin
 
 
 def _design(collective: Collective, fabric: Fabric, times: int) -> tuple[Level, ...]:
-    """Return the chords of a sound ring with so many times the ranks, the same distances apart."""
+    """Return the chords of the best design for a sound ring of so many times the ranks, the same distances apart.
+
+    Its hubs are divided by ``times``, rounded up, for the ring of the fabric's ranks.
+    """
     task = RingTask.of(fabric, max(collective.nbytes_per_rank, 1.0), times)
     design, _ = RingSearch(task).run(scaled(_EFFORT * fabric.ranks))
     return tuple(chord._replace(hubs=-(-chord.hubs // times)) for chord in design.chords)
@@ -205,6 +211,6 @@ def _runs(usable: Mask) -> tuple[Ints, Ints, Ints]:
 
 
 def _blocked(fabric: Fabric) -> Mask:
-    """Return which channels of links no light passes: [links, channels]; none where nothing has failed."""
+    """Return True for channels of links that no light passes, all False where nothing has failed: [link, channel]."""
     blocked = fabric.blocked()
     return np.zeros((fabric.links, fabric.channels), np.bool_) if blocked is None else blocked

@@ -72,6 +72,7 @@ class CirculantSearch:
     """Circulant graphs tried for one all-gather on one ring; deterministic, as effort is counted in transfers."""
 
     def __init__(self, task: RingTask) -> None:
+        """Take the all-gather; chords pass at most half the ring, the channels' number of ranks, and light's reach."""
         self._task, self._longest = task, min(task.ranks // 2, task.channels, task.farthest)
         self._rng = np.random.default_rng(0)
         self._tried: dict[Circulant, float] = {}
