@@ -119,7 +119,7 @@ def assumed_engine(accelerator: Accelerator, *, fused: bool) -> CodecEngine:
 
 def profiled_engine(profile: CompressionProfile, entry: CodecProfile) -> CodecEngine:
     """Return the engine of this host's kernel of a codec, as measured with a profile, at the number of threads that
-    codes and decodes fastest."""
+    takes the least time to encode and decode a value."""
     fastest = max(entry.host, key=lambda rates: rates.encode * rates.decode / (rates.encode + rates.decode))
     threads = f"{fastest.threads} thread{'s' if fastest.threads > 1 else ''}"
     old = "" if fastest.encode_message is not None else "; an old profile, without the time of a message"
@@ -156,7 +156,8 @@ def _host_engine(rates: Rates | KernelRates, source: str, flops: float | None = 
 
 
 def nic_engine(codec: str | None, entry: CodecProfile | None, ratio: float | None) -> CodecEngine:
-    """Return the engines of the paper's network card.
+    """Return the engines of the paper's network card: at the rates counted in cycles on the profile's gradients, else
+    at their line rate, or ``ratio`` times that where the ratio is below 1.
 
     Args:
         codec: name of the codec that the method runs around a ring; None for other methods.
@@ -189,7 +190,7 @@ def engine_from_file(path: Path) -> CodecEngine:
 
 
 def check_engine_name(name: str) -> None:
-    """Check an engine's name, or read its file.
+    """Check that an engine's name is ``accelerator``, ``local``, ``nic`` or the path of a YAML file that can be read.
 
     Raises:
         UnknownNameError: no such engine.
@@ -413,7 +414,8 @@ _STATED = "given, not measured; the same for sums of any number of gradients"
 def sized(
     method: ExchangeMethod, model: str, graph: ComputeGraph, profile: Path | None, ratio: float | None, engine: str
 ) -> PricedExchange:
-    """Return a method on a model's gradients.
+    """Return a method on a model's gradients; where its bytes depend on values, with the bits of a value by the stated
+    ratio, else as profiled.
 
     Args:
         method: any.

@@ -48,6 +48,9 @@ def run_attack(attack: Attack, target: Target, number: int) -> int:
     """Attack, and return how many bytes came before the rank hung up."""
     received = 0
     with suppress(OSError), socket.create_connection(target.address, timeout=PATIENCE) as sock:
+        # Where the listener's queue was full, this end alone takes itself for connected: a probe hears that it is not.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
         attack(sock, target.who(number), target)
         while piece := sock.recv(100):
             received += len(piece)

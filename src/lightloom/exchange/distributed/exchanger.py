@@ -330,7 +330,7 @@ class Stepwise:
 
     @contextmanager
     def _counted(self, geometry: Geometry, *, last: bool, halves: int = 2) -> Iterator[None]:
-        """Count the exchange in the body; ``last`` ends the step.
+        """Count the bytes and seconds of the exchange in the body, beside the bytes of plain float32 around a ring.
 
         Args:
             geometry: of the buffer.

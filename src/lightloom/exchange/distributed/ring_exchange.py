@@ -66,7 +66,7 @@ class TensorBlocks:
         return torch.split(flat, self.sizes)
 
     def gather(self, buffer: Tensor, blocks: Sequence[Tensor], *, add: bool = False) -> None:
-        """Copy a buffer into its blocks, or add it to them."""
+        """Copy the values of a buffer to their places in the blocks, or add them there."""
         for block, moves in zip(blocks, self._moves, strict=True):
             for in_buffer, in_block in moves:
                 if add:
@@ -105,7 +105,7 @@ class CodecByTensor(Codec):
         return self._codec.name
 
     def place(self, blocks: Sequence[Float32s]) -> None:
-        """Say where the blocks lie in memory."""
+        """Note where the blocks lie in memory: ``encode`` tells by its array's address which block it is given."""
         self._at = {block.ctypes.data: lengths for block, lengths in zip(blocks, self._lengths, strict=True)}
 
     def encode(self, array: object, *, threads: int = 1) -> memoryview:

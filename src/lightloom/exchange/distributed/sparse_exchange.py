@@ -373,7 +373,8 @@ class TwoLevelExchanger(Exchanger):
         return f"slot{self._slot}/"
 
     def _length(self, values: int) -> int:
-        """Return the number of values of this rank's slot in a tensor of ``values`` values."""
+        """Return the number of values of this rank's slot in a tensor of ``values`` values: an equal part, up to
+        rounding."""
         return values * (self._slot + 1) // self._inside.ranks - values * self._slot // self._inside.ranks
 
     def _find_cut(self, geometry: Geometry) -> tuple[TensorBlocks, Geometry]:

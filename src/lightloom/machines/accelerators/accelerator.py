@@ -84,16 +84,19 @@ class Accelerator(Described):
 
     @model_validator(mode="after")
     def _kernels_move_memory(self) -> Self:
+        """Refuse a kernel model without a memory bandwidth."""
         if self.kernels is not None and self.memory_bandwidth is None:
             raise ValueError("kernels need a memory_bandwidth")
         return self
 
     def heading(self) -> str:
+        """Return the name that tables and reports show."""
         return self.name
 
     @property
     def chip(self) -> str:
-        """Name of the accelerator itself, whatever calibration prices it."""
+        """Return the name of the accelerator itself, whatever calibration prices it: the one that a calibration
+        names."""
         return self.name if self.calibration is None else Path(self.calibration.accelerator).stem
 
     def unused_fields(self) -> tuple[str, ...]:
@@ -118,7 +121,8 @@ class Accelerator(Described):
         return self.peak[precision]
 
     def compute_time(self, flops: Amount, precision: Precision) -> Amount:
-        """Return the seconds of arithmetic at the attained rate.
+        """Return the seconds of arithmetic at the attained rate: the peak times the kernel model's fraction of large
+        products, or else ``efficiency``.
 
         Raises:
             UnsupportedError: this accelerator has no rate for the precision.
@@ -127,12 +131,14 @@ class Accelerator(Described):
         return flops / (fraction * self.peak_rate(precision))
 
     def memory_time(self, nbytes: Amount) -> Amount:
-        """Return the seconds to move ``nbytes`` to or from memory; 0 where the memory is not in the model."""
+        """Return the seconds to move ``nbytes`` to or from memory at the attained fraction of its bandwidth; 0 where
+        the memory is not in the model."""
         fraction = self.efficiency if self.kernels is None else self.kernels.memory_fraction
         return nbytes * 0.0 if self.memory_bandwidth is None else nbytes / (fraction * self.memory_bandwidth)
 
     def update_time(self, nbytes: Amount) -> Amount:
-        """Return the seconds of an optimizer's update that moves ``nbytes``, with what every step adds."""
+        """Return the seconds of an optimizer's update that moves ``nbytes``; with a kernel model its traffic is scaled,
+        and what every step adds (``step_overhead``) is in it."""
         if self.kernels is None:
             return self.memory_time(nbytes)
         return self.memory_time(nbytes * self.kernels.optimizer_traffic) + self.kernels.step_overhead

@@ -93,6 +93,7 @@ class Calibration(Described):
         return self
 
     def __repr__(self) -> str:
+        """Return rows and cross-validated error in one line."""
         error = self.cross_validated
         return (
             f"{self.rows.line()}, cross-validated error {error.mean:.1%}, median {error.median:.1%} "
@@ -102,10 +103,11 @@ class Calibration(Described):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
+        """Return that line as HTML."""
         return f"<div><p>{escape(str(self))}</p></div>"
 
     def at_priors(self, transport: Iterable[str] = ()) -> list[str]:
-        """Return the parameters that the file does not have, as it was written before they were known.
+        """Return the names of the parameters that the file does not have, as it was written before they were known.
 
         Args:
             transport: names of the parameters of the transport that is used with it, if one is; those of kernels always
@@ -114,5 +116,5 @@ class Calibration(Described):
         return [name for name in (*PRIORS, *transport) if name not in self.parameters]
 
     def undetermined(self) -> list[str]:
-        """Return the parameters that the rows leave at their priors."""
+        """Return the names of the parameters that the rows leave near their priors."""
         return [name for name, parameter in self.parameters.items() if not parameter.determined]

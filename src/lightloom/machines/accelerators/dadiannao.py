@@ -88,7 +88,7 @@ class DaDianNao(Config):
         return self.tiles * self.local_edram + self.central_edram
 
     def computation_time(self, products: float, sums: float) -> float:
-        """Return the seconds of Eq. 1: those of the kind of operation that takes longest."""
+        """Return the seconds of Eq. 1: those of the products or of the sums, whichever take longer."""
         return max(products / self.product_rate, sums / self.sum_rate)
 
     def link(self, name: str) -> ChipLink:

@@ -19,7 +19,7 @@ CATALOG = Path(__file__).parent / "catalog"
 
 
 def names() -> list[str]:
-    """Return the names in the catalog, plug-ins included."""
+    """Return the names in the catalog, plug-ins included, sorted."""
     return sorted(catalog_files(CATALOG).keys() | load_plugins("accelerators").keys())
 
 
@@ -74,7 +74,8 @@ def calibrated_accelerator(calibration: Calibration) -> Accelerator:
 
 
 def registered(name: str) -> Accelerator | None:
-    """Return the accelerator that a plug-in registered under this name, as an instance of its own class.
+    """Return the accelerator that a plug-in registered under this name, as an instance of its own class; None without
+    one, or where the catalog or a file has the name.
 
     Raises:
         ConfigError: the plug-in registered something else than an ``Accelerator``.
@@ -116,7 +117,8 @@ _DEVICES: tuple[tuple[str, float, str], ...] = (
 
 
 def accelerator_of_device(name: str, memory: float | None = None) -> str | None:
-    """Return the catalog's name of a device; None where the catalog has none like it.
+    """Return the catalog's name of a device; None where the catalog has none like it, or where its size decides and is
+    unknown.
 
     Args:
         name: as its driver names it, such as ``NVIDIA A100-SXM4-80GB``.
@@ -204,7 +206,8 @@ def _positive_rate(data: Mapping[str, Any], name: str, path: Path) -> float | No
 
 
 def _algorithms_text(data: Mapping[str, Any]) -> str:
-    """Return by which algorithms the file carries collectives, and the options that take them; empty if none."""
+    """Return by which algorithms the file carries collectives, and the options that take them, in parentheses; empty if
+    it names none."""
     words: dict[str, None] = {}
     for name, value in data.items():
         if name.endswith("-implementation"):
@@ -217,7 +220,7 @@ def _algorithms_text(data: Mapping[str, Any]) -> str:
 
 
 def is_calibration(fields: Mapping[str, Any]) -> bool:
-    """Return whether the fields of a YAML file are those of a calibration, not of an accelerator."""
+    """Return True if the fields of a YAML file are those of a calibration, which name an accelerator and parameters."""
     return "accelerator" in fields and "parameters" in fields
 
 

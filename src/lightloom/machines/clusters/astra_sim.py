@@ -75,7 +75,8 @@ def cluster_fields(data: Fields, path: Path) -> Fields:
 
 
 def _links_per_rank(links: Any, number: int, shape: str, size: int, path: Path) -> float:
-    """Return the links of a rank over those that the shape has: a ring two, a full mesh one to each other rank."""
+    """Return the links of a rank over those that the shape has, as a factor on bandwidth: a ring has two, a full mesh
+    one to each other rank, a switch one; 1 where the file states none."""
     count = links[number] if isinstance(links, list) and number < len(links) else None
     if count is None:
         return 1.0
@@ -148,7 +149,8 @@ def read_topology(path: Path) -> Fields:
 
 
 def _edge(path: Path, line: int, words: Sequence[str], names: dict[int, int | str]) -> Fields:
-    """Return the fields of a link from the five words of a line; the loss is read, and left out."""
+    """Return source, target, bandwidth and latency of a link, from the five words of a line; the loss is read, and left
+    out."""
     if len(words) != _COLUMNS:
         raise ConfigError(f"{path}, line {line}: {len(words)} columns: expected two nodes, rate, delay and loss")
     ends = [_whole_number(path, (line, list(words)), place) for place in (0, 1)]

@@ -122,9 +122,11 @@ class Cluster(Result):
         return f"{self.ranks:,} rank{'s' if self.ranks > 1 else ''}"
 
     def summary(self) -> str:
+        """Return name, ranks, accelerator and kind of fabric in one line."""
         return f"{self.name}: {self.ranks} × {self.accelerator.name} on a {self.fabric.kind_name}"
 
     def to_json(self) -> dict[str, Any]:
+        """Return name, description, ranks, all parts with their fields, and sources."""
         parts = {name: getattr(self, name) for name in ("accelerator", "fabric", "reference", "training")}
         return {
             "name": self.name,
@@ -168,6 +170,7 @@ class Package:
     """Between waveguides (an upper limit: "can be under 100 µm")."""
 
     def __post_init__(self) -> None:
+        """Refuse chips and waveguides that are wider than the interposer."""
         needed = self.side * self.chip_edge + (self.side + 1) * self.link_width
         if needed > self.interposer_edge * (1 + 1e-12):
             raise UnsupportedError(
@@ -178,6 +181,7 @@ class Package:
 
     @property
     def chips(self) -> int:
+        """Return the number of chips of the square, side times side."""
         return self.side**2
 
     @property
@@ -206,14 +210,16 @@ class Rack:
 
     @property
     def chips_per_blade(self) -> int:
+        """Return the number of chips of all packages of a blade."""
         return self.package.chips * self.packages_per_blade
 
     @property
     def chips(self) -> int:
+        """Return the number of chips of all blades."""
         return self.chips_per_blade * self.blades
 
     def check(self, chips: int, cure: str = "") -> None:
-        """Refuse what a rack does not hold.
+        """Raise UnsupportedError if a rack holds fewer than so many chips.
 
         Args:
             chips: how many are needed. cure: what else than more racks would make it fit, for the message.
@@ -234,7 +240,8 @@ class Rack:
 
 
 def transport_tiers(fabric: Fabric, accelerator: Accelerator | None = None) -> Tiers:
-    """Return the innermost tier as the domain, and the slowest share of a rank in the others as the network.
+    """Return the innermost tier as the domain, the slowest share of a rank in the others as the network, and the
+    accelerator's memory bandwidth where one is given.
 
     Raises:
         UnsupportedError: the fabric has no tiers of switches.

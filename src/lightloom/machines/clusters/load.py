@@ -35,7 +35,7 @@ class Place:
     folder: Path
 
     def complaint(self, message: str, inner: str = "") -> ConfigError:
-        """Return an error that names this place."""
+        """Return an error, not raised, that names this place, ``inner`` being appended to the field."""
         return ConfigError(f"{self.where}: field {self.field + inner!r}: {message}")
 
 
@@ -64,8 +64,12 @@ def build_accelerator(part: str | Mapping[str, Any] | Accelerator, place: Place)
 
 
 def _without_replaced(part: Mapping[str, Any], fields: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Return the fields of a base that what is set over it makes void: a kernel model by an efficiency, a calibration
-    by any parameter of kernels."""
+    """Return fields to lay over those of a base, which void what is set over it: its kernel model (None) by an
+    efficiency, its calibration by any parameter of kernels, and their sources.
+
+    Raises:
+        ConfigError: an efficiency and kernels are both set.
+    """
     if "efficiency" in part and part.get("kernels") is not None:
         raise place.complaint("contradicts 'kernels': set one of them", ".efficiency")
     void = {"kernels", "calibration"} if "efficiency" in part else {"calibration"} if "kernels" in part else set()
@@ -139,7 +143,8 @@ def _with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], accele
 def _part_fields(
     part: str | Mapping[str, Any], place: Place, describe: Callable[[str], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the fields of a part, its base looked up and what differs laid over it."""
+    """Return the fields of a part: those of its base or name, looked up by ``describe``, with what differs laid over
+    them and named as the source."""
     if isinstance(part, str):
         return _described(part, place, describe)
     own = {key: value for key, value in part.items() if key != "description"}
@@ -197,12 +202,12 @@ CATALOG = Path(__file__).parent / "catalog"
 
 
 def names() -> list[str]:
-    """Return the names in the catalog."""
+    """Return the names in the catalog, sorted."""
     return sorted(catalog_files(CATALOG))
 
 
 def description(name: str) -> dict[str, Any]:
-    """Return a catalog entry as written, with its sources.
+    """Return the fields of a catalog entry as written, with its sources.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.

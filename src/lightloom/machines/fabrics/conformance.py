@@ -57,7 +57,8 @@ def _check_links(fabric: Fabric) -> Iterator[str]:
 
 
 def _all_transfers(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Yield blocks of source, destination and route, each [transfer], of all transfers that the fabric carries."""
+    """Yield blocks of source, destination and route, each [transfer], of all transfers that the fabric carries: every
+    pair on every route, or every rank to and from the reducer."""
     if fabric.in_network_reduction:
         ranks = np.arange(fabric.ranks)
         switch = np.full_like(ranks, fabric.switch_rank)
@@ -201,7 +202,8 @@ def _check_bandwidths(fabric: Fabric) -> Iterator[str]:
 
 
 def _exchange_seconds(fabric: Fabric) -> float:
-    """Return the seconds in which every rank sends a byte straight to every other, propagation aside."""
+    """Return the seconds in which every rank sends a byte straight to every other, propagation aside: those of the
+    busiest link, or of a rank's transmitters where they are fewer."""
     whole, members = fabric.siblings()
     load = np.zeros(whole.links)
     for source, destination in derived.pairs(fabric.ranks):
@@ -240,8 +242,9 @@ def _check_groups(fabric: Fabric) -> Iterator[str]:
 
 
 def _shift_seconds(fabric: Fabric, members: Ints) -> Floats:
-    """Return the seconds of a gigabyte, and of latency, when every rank sends to the one 1, 2, ... further on: [2,
-    shift]."""
+    """Return the seconds of a gigabyte over the busiest link (first row), and the longest latency (second), when every
+    rank of every group sends to the one 1, 2, ... further on in its group: [2, shift]; ``members`` are the groups,
+    [group, rank]."""
     whole, inner = fabric.siblings()
     seconds, ranks = np.zeros((2, members.shape[1] - 1)), np.arange(members.shape[1])
     for shift in range(1, members.shape[1]):

@@ -117,7 +117,7 @@ class LinkBudget(Config):
 
     @property
     def sending_loss(self) -> float:
-        """Loss from the laser's fibre to the first fibre of the ring, down to the mean of the two levels."""
+        """Loss from the laser's fibre to the first fibre of the ring, in dB, down to the mean of the two levels."""
         mean = 10 * math.log10(2 / (1 + 10 ** (-self.extinction_ratio / 10)))
         return 2 * self.coupler_loss + self.modulator_loss + mean + self.wavelengths * self.ring_loss
 
@@ -169,13 +169,15 @@ class LinkBudget(Config):
         return 0.5 * math.erfc(current * swing / (one + zero) / math.sqrt(2))
 
     def _receiver(self) -> tuple[float, float, float]:
-        """Return (P₁ − P₀) over the mean power, thermal noise in amperes, and charge times bandwidth."""
+        """Return (P₁ − P₀) over the mean power, thermal noise in amperes, and the electron's charge times the
+        receiver's bandwidth in amperes."""
         lower = 10 ** (-self.extinction_ratio / 10)
         bandwidth = self.noise_bandwidth * 8 * self.wavelength_bandwidth
         return 2 * (1 - lower) / (1 + lower), self.noise_density * math.sqrt(bandwidth), _ELECTRON * bandwidth
 
     def needed_dbm(self, links: int, taps: int = 1) -> float:
-        """Return the laser power of a wavelength that serves the last ``taps`` nodes of a lightpath, in dBm.
+        """Return the least laser power of a wavelength, in dBm, with which a lightpath of so many links serves its last
+        ``taps`` nodes, margin included.
 
         Raises:
             ValueError: there is no link or tap, or there are more taps than links.
@@ -192,7 +194,8 @@ class LinkBudget(Config):
         return dbm(self.sensitivity) + self.sending_loss + total + self.receiving_loss + self.margin
 
     def closes(self, links: int, taps: int = 1) -> bool:
-        """Return whether a lightpath of so many links closes with ``taps`` destinations anywhere."""
+        """Return True if the laser's power serves ``taps`` destinations anywhere on a lightpath of so many links (no
+        more destinations than links)."""
         return self.needed_dbm(links, min(taps, links)) <= self.laser_dbm
 
     def reach(self, taps: int = 1) -> int | None:
@@ -236,5 +239,5 @@ class LinkBudget(Config):
 
 
 def dbm(watts: float) -> float:
-    """Return a power in dBm."""
+    """Return a power of so many watts in dBm, decibels over a milliwatt."""
     return 10 * math.log10(watts / 1e-3)

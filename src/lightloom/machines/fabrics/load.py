@@ -48,12 +48,13 @@ def kinds() -> dict[str, type[Fabric]]:
 
 
 def names() -> list[str]:
-    """Return the names in the catalog, and the kinds that plug-ins add."""
+    """Return the names in the catalog, and the kinds that plug-ins add, sorted."""
     return sorted(catalog_files(CATALOG).keys() | load_plugins("fabrics").keys())
 
 
 def description(name: str) -> dict[str, Any]:
-    """Return a catalog entry as written, with its sources; of a kind that a plug-in adds, what its class says."""
+    """Return a catalog entry or a file as written, with its sources; of a kind that a plug-in adds, the first line of
+    its class and its kind."""
     kind = _plugin(name)
     if kind is None:
         return _read_fields(_find_fabric(name))
@@ -118,7 +119,7 @@ def recorded_fabric(data: Document, *, where: str) -> Fabric:
 
 
 def with_edge_file(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the fields of a fabric, the edges read where they are the name of a CSV file in ``folder``."""
+    """Return a copy of the fields of a fabric, the edges read where they are the name of a CSV file in ``folder``."""
     edges = fields.get("edges")
     if not isinstance(edges, str):
         return dict(fields)

@@ -230,7 +230,7 @@ class PartFabric(GroupFabric):
         return self.whole, np.array(self.members, np.int64)[None]
 
     def pair(self, stride: int) -> tuple[float, float]:
-        """Return rate and latency of the group's, the rate divided by ``slowed``."""
+        """Return rate and latency as any group of a fabric has them, the rate divided by ``slowed``."""
         rate, latency = super().pair(stride)
         return rate / self.slowed, latency
 

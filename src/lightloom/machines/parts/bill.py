@@ -71,15 +71,16 @@ class Total:
         return ""
 
     def times(self, factor: float, low: float | None = None, high: float | None = None) -> Total:
-        """Return the total multiplied by a positive number, which lies between ``low`` and ``high`` where these are
-        given."""
+        """Return the total multiplied by a positive number; its low and high ends by ``low`` and ``high`` where these
+        are given."""
         factors = (factor, factor if low is None else low, factor if high is None else high)
         pairs = zip((self.value, self.low, self.high), factors, strict=True)
         value, least, most = (None if number is None else number * each for number, each in pairs)
         return replace(self, value=value, low=least, high=most)
 
     def dividing(self, number: float, unit: Unit) -> Total:
-        """Return a positive number divided by the total, in ``unit``; unknown where the total is unknown or 0."""
+        """Return a positive number divided by the total, in ``unit``, low and high ends exchanged; None where the total
+        is unknown or 0."""
         ends = (self.value, self.high, self.low)
         value, low, high = (number / end if number and end else None for end in ends)
         return replace(self, unit=unit, value=value, low=low, high=high, inverse=not self.inverse)
@@ -107,7 +108,7 @@ class Total:
 
 
 def missing_text(missing: Iterable[str]) -> str:
-    """Return what is missing, once for each kind of figure: ``price of nic-800g, ring-lock``."""
+    """Return what is missing, names of parts gathered by kind of figure: ``price of nic-800g, ring-lock``."""
     groups: dict[str, list[str]] = {}
     for name in missing:
         figure, of, part = name.partition(" of ")
@@ -116,7 +117,7 @@ def missing_text(missing: Iterable[str]) -> str:
 
 
 def summed(unit: Unit, totals: Iterable[Total]) -> Total:
-    """Return the sum of totals; of none it is 0.
+    """Return the sum of totals, with everything that any of them lacks or limits; of none it is 0.
 
     Where something is missing and all that is known is 0 (passive parts), nothing is known of the sum.
     """
@@ -149,7 +150,8 @@ class Line:
     """Figures of the part that do not count here, since another line holds them."""
 
     def total(self, name: FigureName) -> Total:
-        """Return dollars, watts, watts of dynamic energy at full load, or failures a second, per rank."""
+        """Return dollars, watts, watts of dynamic energy at full load, or failures a second, per rank; 0 where another
+        line holds the figure, unknown where the part has none."""
         unit = _UNITS[name]
         if name in self.counted_elsewhere or name in self.part.counted_elsewhere or self.per_rank == 0:
             return Total(unit, 0.0, 0.0, 0.0)
@@ -190,7 +192,8 @@ class Bill:
     """Figures that the fabric states as a whole, whatever it is built of."""
 
     def _total(self, name: FigureName) -> Total:
-        """Return the sum over all lines of one figure, what is not built missing unless the figure is stated."""
+        """Return the sum over all lines of one figure; components that no part describes count as missing unless the
+        fabric states the figure."""
         unit = _UNITS[name]
         unbuilt = [Total(unit, None, None, None, self.missing)] if self.missing and name not in self.stated else []
         return summed(unit, [line.total(name) for line in self.lines] + unbuilt)
@@ -237,7 +240,7 @@ class Bill:
         return replace(self, lines=lines, bandwidth=rate)
 
     def __add__(self, other: Bill) -> Bill:
-        """Return the bill of both, per rank; lines of the same part and figure stay apart."""
+        """Return the bill of both, per rank; lines and bandwidths add up, and lines of the same part stay apart."""
         rates = [bill.bandwidth for bill in (self, other)]
         return Bill(
             ranks=max(self.ranks, other.ranks),
@@ -250,7 +253,8 @@ class Bill:
         )
 
     def explain(self) -> list[str]:
-        """Return a line for every part: its count, the formula of it, and its figures."""
+        """Return a line for every part: its count for a rank, the formula of it, and its price, static power and
+        failures."""
         rows = []
         for line in self.lines:
             totals = (line.total(name) for name in ("dollars", "static_power", "mtbf"))
@@ -276,7 +280,7 @@ class Bill:
 
 
 def unknown_bill(ranks: int, kind: str) -> Bill:
-    """Return the bill of a fabric that does not say what it is built of."""
+    """Return the bill of a fabric that does not say what it is built of: no parts, and that as missing."""
     return Bill(ranks, missing=(f"what a {kind} is built of",), kind=kind)
 
 

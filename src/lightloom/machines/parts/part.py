@@ -18,7 +18,8 @@ Unit = Literal["dollars", "power", "energy", "energy_per_bit", "lifetime", "rate
 
 
 def format_amount(value: float, unit: Unit) -> str:
-    """Return an SI amount as text: ``$ 1,234``, ``9 W``, ``79,200 h``, ``0.11 a year``."""
+    """Return an SI amount as text in the unit that people use: ``$ 1,234``, ``9 W``, ``79,200 h`` for seconds, ``0.11 a
+    year`` for failures a second."""
     if unit == "dollars":
         return f"$ {value:,.0f}" if value >= 100 else f"$ {value:.3g}"
     if unit == "power" and value == 0:
@@ -240,6 +241,7 @@ class Part(Described):
     """Where each other field's value comes from, by field name."""
 
     def heading(self) -> str:
+        """Return kind and name of the component."""
         return f"{self.kind} {self.name}"
 
     @model_validator(mode="after")
@@ -261,7 +263,7 @@ class Part(Described):
         return self.static_energy if figure is None and name == "static_power" else figure
 
     def missing(self, name: FigureName) -> str | None:
-        """Return what is unknown, as ``price of nic-800g``; None where it is known or counted elsewhere."""
+        """Return what is unknown, as ``price of nic-800g``; None where the figure is known or counted elsewhere."""
         if self.figure(name) is not None or name in self.counted_elsewhere:
             return None
         return f"{_WORDS[name]} of {self.name}"
@@ -296,14 +298,14 @@ def load_part(name: str) -> Part:
 
 
 def loss_of(name: str) -> float:
-    """Return the loss of a component of the catalog, in decibels."""
+    """Return the loss of a component of the catalog that states one, in decibels."""
     loss = load_part(name).loss
     assert loss is not None
     return loss.value
 
 
 def part_of_kind(name: str, kind: Kind, field: str) -> Part:
-    """Return a component that a field asks for.
+    """Return the component of this name, which a ``field`` asks for.
 
     Raises:
         ConfigError: it is of another kind.
@@ -316,12 +318,12 @@ def part_of_kind(name: str, kind: Kind, field: str) -> Part:
 
 @cache
 def names_of(kind: Kind) -> tuple[str, ...]:
-    """Return the names of the catalog's components of one kind."""
+    """Return the names of the catalog's components of one kind, sorted."""
     return tuple(name for name in names() if load_part(name).kind == kind)
 
 
 def _find_part(name: str) -> Path:
-    """Return the path of a catalog entry; UnknownNameError where there is none."""
+    """Return the path of a catalog entry or of a YAML file; UnknownNameError where the name is neither."""
     path = catalog_file(name, CATALOG)
     if path is None:
         raise UnknownNameError("part", name, names())

@@ -112,7 +112,8 @@ class BuiltAverager(Config):
     """Sentences on the conditions that the averager needs, such as locked lasers."""
 
     def text(self) -> str:
-        """Return it in a line for people."""
+        """Return the averager in a line for people: instances, watts by kind of part with their range, area, unknown
+        parts, needs."""
         groups = {"lasers": ("lasers", "local oscillators", "carriers of units"), "heaters": ("heaters",)}
         known = {name: sum(self.watts.get(part, 0.0) for part in parts) for name, parts in groups.items()}
         known["electronics"] = sum(self.watts.values()) - sum(known.values())
@@ -132,5 +133,6 @@ class BuiltAverager(Config):
 
 
 def instances_text(count: int, each: float) -> str:
-    """Return how many instances of which bandwidth there are."""
+    """Return how many instances there are, and what bandwidth each of them has (``each``, bytes per second), in
+    words."""
     return f"{count} instance{'s' * (count > 1)} of {format_bandwidth(each)} a rank"

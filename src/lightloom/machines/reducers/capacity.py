@@ -24,7 +24,8 @@ _DRAWS = 100
 
 
 def instance_bandwidth(bits: int, symbol_rate: float) -> float:
-    """Return the bytes a second of a server through one instance."""
+    """Return the bytes a second of a server through one instance, which carries a code of ``bits`` bits in each
+    symbol."""
     return bits * symbol_rate / 8
 
 
@@ -41,7 +42,8 @@ def instances_for(bandwidth: float, bits: int, symbol_rate: float) -> int:
 
 
 def most_wavelengths(servers: int, bits: int, ports: int | None = None, spacing: float = SPACING) -> int:
-    """Return how many wavelengths ``spacing`` hertz apart may share meshes of a network with a gain for each row."""
+    """Return how many wavelengths ``spacing`` hertz apart may share meshes of a network with a gain for each row,
+    within its window to either side; at least 1."""
     window = network_design(servers, bits, ports).window
     return 1 + floor(2 * window / spacing_in_metres(spacing) + 1e-9)
 
@@ -124,7 +126,7 @@ def _check_wavelengths(reducer: str, setting: Setting, wavelengths: int) -> None
 
 
 def _watts(rival: Rival, setting: Setting, instances: int, wavelengths: int) -> dict[str, float]:
-    """Return the watts of all instances by part; heaters of a mesh are shared by its wavelengths."""
+    """Return the watts of all instances by part; the heaters of a mesh count once for all its wavelengths."""
     watts = {part: joules * setting.sent * instances for part, joules in rival.energy.items()}
     if "heaters" in watts:
         watts["heaters"] *= ceil(instances / wavelengths) / instances

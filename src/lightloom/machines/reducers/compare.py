@@ -76,9 +76,10 @@ def tornado(saving: Saving, constants: Mapping[str, Constant], least: float = 1e
 
 
 def _break_even(at: Callable[[float], float], constant: Constant) -> float | None:
-    """Return the value, in the constant's own unit, nearest to its own at which the saving changes sign.
+    """Return the value, in the constant's own unit, nearest to its own at which the saving changes sign, found by
+    bisection between nine points of the range; ``at`` is the saving at a share of the range.
 
-    None where the saving has one sign over the whole range.
+    None where the saving has one sign at all these points.
     """
     shares = [index / _GRID for index in range(_GRID + 1)]
     signs = [at(share) > 0 for share in shares]
@@ -148,10 +149,12 @@ class ReducerComparison(Result):
         return Lanes(setting=self.setting, values=nominal(self.constants)).path_loss_db
 
     def saving(self, first: str, second: str) -> float:
-        """Return the share of energy that the first rival saves against the second; negative where it takes more."""
+        """Return the share of energy that the first rival saves against the second; negative where it takes more, minus
+        infinity where no light suffices for it."""
         return saving_of(self.rivals[first], self.rivals[second])
 
     def summary(self) -> str:
+        """Return servers, bits and the verdict's first sentence."""
         return f"{self.setting.servers} servers, {self.setting.bits} bits: {self.verdict[0]}"
 
     def rows(self) -> list[Document]:
@@ -209,6 +212,8 @@ class ReducerComparison(Result):
         return {name: plain(value) for name, value in document.items()}
 
     def display_rows(self) -> list[dict[str, object]]:
+        """Return an entry for each rival, formatted: pJ a bit, the range of 90 % of draws, latency in ns, and
+        limits."""
         return [
             {
                 "rival": name,
@@ -222,7 +227,8 @@ class ReducerComparison(Result):
 
 
 def saving_of(first: Rival, second: Rival) -> float:
-    """Return the share of energy that the first rival saves; minus infinity where no light suffices for it."""
+    """Return the share of energy that the first rival saves against the second, 1 less the ratio of both; minus
+    infinity where no light suffices for the first."""
     if first.energy_per_bit == float("inf"):
         return float("-inf")
     return 1 - first.energy_per_bit / second.energy_per_bit
@@ -238,7 +244,8 @@ _NO_LIGHT = "cannot be had with any power of light"
 
 
 def verdict(made: ReducerComparison) -> tuple[str, ...]:
-    """Return the verdict's sentences: who needs the least, the network, sums, and an earlier estimate."""
+    """Return the verdict's sentences: who needs the least, the network, each sum, what turns the verdict, and an
+    earlier estimate."""
     return (_least(made), *_network(made), *_sums(made), _turning(made), _earlier(made))
 
 
@@ -253,7 +260,8 @@ def _least(made: ReducerComparison) -> str:
 
 
 def _network(made: ReducerComparison) -> list[str]:
-    """Return the sentence that sets the network against the reducer chip; none where no network is compared."""
+    """Return the sentence that sets the network's energy against the reducer chip's; none where no network is
+    compared."""
     if NETWORK not in made.rivals:
         return []
     less, best = made.ranges[NETWORK].sooner["reducer-asic"], made.best_cases[NETWORK]
@@ -307,7 +315,8 @@ def _turning(made: ReducerComparison) -> str:
 
 
 def _earlier(made: ReducerComparison) -> str:
-    """Judge the earlier estimate that sums with electronic carries save a third against a reducer chip."""
+    """Return the sentence that judges the earlier estimate, that sums with electronic carries save a third against a
+    reducer chip: confirmed (in part) where savings are 25 to 42 % within limits, else refuted."""
     claim = (
         'An earlier estimate without lasers, "a third less than a reducer chip up to 8 servers (PAM4) or 16 (on-off)"'
     )
@@ -325,14 +334,15 @@ def _earlier(made: ReducerComparison) -> str:
 
 
 def _saves(saving: float) -> str:
-    """Return a saving, a share of energy, in words: less, more, or that no light suffices."""
+    """Return a saving, a share of energy, in words: whole percent saved or taken more, or that no light suffices for
+    minus infinity."""
     if saving == float("-inf"):
         return _NO_LIGHT
     return f"saves {100 * saving:.0f} %" if saving >= 0 else f"takes {-100 * saving:.0f} % more"
 
 
 def _pj(joules: float) -> str:
-    """Return joules as picojoules, three digits without the unit."""
+    """Return joules as picojoules with three significant digits, without the unit."""
     return f"{1e12 * joules:.3g}"
 
 
@@ -391,6 +401,7 @@ def compare_reducers(
             raise UnsupportedError(f"{name}: {refused[name]}")
 
     def saving(values: Values) -> float:
+        """Return the share of energy that the first of the pair saves against the second with these constants."""
         first, second = (RIVALS[name](setting, values) for name in pair)
         return saving_of(first, second)
 
@@ -411,7 +422,7 @@ def compare_reducers(
 
 
 def _rivals(setting: Setting, values: Values) -> tuple[dict[str, Rival], dict[str, str]]:
-    """Return the rivals by name, least energy first, and why others refuse the setting, by name."""
+    """Return the rivals by name, least energy first, and, by name, why others refuse the setting."""
     rivals, refused = {}, {}
     for name, make in RIVALS.items():
         try:
@@ -423,7 +434,8 @@ def _rivals(setting: Setting, values: Values) -> tuple[dict[str, Rival], dict[st
 
 
 def _ranges(setting: Setting, chosen: Mapping[str, Constant], names: list[str], draws: int) -> dict[str, Range]:
-    """Return, for each name, the 5 % and 95 % quantiles of its energy and the shares of draws below each other."""
+    """Return, for each name, the 5 % and 95 % quantiles of its energy over draws of all constants, and by other rival
+    the share of draws in which it takes less."""
     sets = drawn(chosen, draws)
     energy: dict[str, Floats] = {
         name: np.array([RIVALS[name](setting, values).energy_per_bit for values in sets]) for name in names
@@ -446,6 +458,7 @@ def _best_case(name: str, setting: Setting, chosen: Mapping[str, Constant]) -> f
     values = nominal(chosen)
 
     def ratio(changed: Values) -> float:
+        """Return the rival's energy over the reducer chip's with these constants."""
         return RIVALS[name](setting, changed).energy_per_bit / reducer_asic(setting, changed).energy_per_bit
 
     best = {}
@@ -456,7 +469,8 @@ def _best_case(name: str, setting: Setting, chosen: Mapping[str, Constant]) -> f
 
 
 def _most_servers(name: str, setting: Setting, values: Values) -> int:
-    """Return the largest of some numbers of servers up to which a rival breaks no limit, 0 for none."""
+    """Return the largest of the tried numbers of servers, from 2 on, up to which a rival breaks no limit; 0 if it
+    breaks one with 2."""
     limits = (RIVALS[name](replace(setting, servers=servers), values).limits for servers in _SIZES)
     within = takewhile(lambda pair: not pair[1], zip(_SIZES, limits, strict=True))
     return max((servers for servers, _ in within), default=0)

@@ -55,12 +55,13 @@ class Constant:
     """True if the user set the value; its range is then the value alone."""
 
     def __post_init__(self) -> None:
+        """Refuse a value outside its range with a ConfigError."""
         if not self.low <= self.value <= self.high:
             raise ConfigError(f"{self.name} = {self.value:g}: expected {self.low:g} to {self.high:g} {self.unit}")
 
     @property
     def assumed(self) -> bool:
-        """True if no publication states the value."""
+        """True if the source of the value is an assumption and no publication."""
         return self.source.startswith("assumption")
 
     @property
@@ -73,7 +74,8 @@ class Constant:
         return value * _SCALES[self.unit]
 
     def draw(self, share: float) -> float:
-        """Return the value a ``share`` of the way up the range, in SI units; in its logarithm if ``logarithmic``."""
+        """Return the value a ``share`` of the way from low to high, in SI units; along the logarithm if
+        ``logarithmic``."""
         if self.logarithmic:
             return self.si(float(self.low * (self.high / self.low) ** share))
         return self.si(self.low + (self.high - self.low) * share)
@@ -81,7 +83,7 @@ class Constant:
 
 @cache
 def published() -> Mapping[str, Constant]:
-    """Return the constants of the file by name."""
+    """Return the constants of ``constants.yaml`` by name, read once."""
     document = read_yaml(Path(__file__).with_name("constants.yaml"))
     return MappingProxyType({name: _constant(name, entry) for name, entry in document.items()})
 
@@ -102,11 +104,12 @@ def _constant(name: str, entry: Any) -> Constant:
 
 
 def constants(given: Mapping[str, float] | None = None) -> dict[str, Constant]:
-    """Return the constants, those in ``given`` replaced by the user's values, in the units of the file.
+    """Return all constants by name, those in ``given`` replaced by the user's values, in the units of the file, without
+    a range.
 
     Raises:
         UnknownNameError: there is no constant of a name.
-        ConfigError: a value is not a number of the same sign.
+        ConfigError: a value is not a finite number, or not above 0 where the constant's must be.
     """
     result = dict(published())
     for name, value in (given or {}).items():
@@ -123,12 +126,13 @@ def constants(given: Mapping[str, float] | None = None) -> dict[str, Constant]:
 
 
 def nominal(chosen: Mapping[str, Constant]) -> dict[str, float]:
-    """Return every constant's value in SI units."""
+    """Return every constant's value in SI units, by name."""
     return {name: constant.si(constant.value) for name, constant in chosen.items()}
 
 
 def drawn(chosen: Mapping[str, Constant], draws: int, seed: int = 0) -> list[dict[str, float]]:
-    """Return ``draws`` sets of values, every constant drawn evenly over its range and independent of the others."""
+    """Return ``draws`` sets of values by name, in SI units, every constant drawn evenly over its range (in its
+    logarithm if ``logarithmic``) and independent of the others."""
     rng = np.random.default_rng(seed)
     return [
         {name: constant.draw(float(share)) for (name, constant), share in zip(chosen.items(), row, strict=True)}
@@ -204,7 +208,8 @@ def network_design(servers: int, bits: int, ports: int | None = None) -> Design:
 
 
 def make_cascade(servers: int, bits: int, ports: int) -> Design:
-    """Construct two levels; their full scale is that of one level, scaled by the noise that they must bear.
+    """Return two levels of networks of ``ports`` servers; their full scale is that of one level, scaled by the noise
+    that they must bear.
 
     Raises:
         UnsupportedError: no cascade bears the noise.
@@ -229,7 +234,7 @@ def make_cascade(servers: int, bits: int, ports: int) -> Design:
 
 
 def make_design(servers: int, bits: int) -> Design:
-    """Construct, map and simulate a network.
+    """Return a network that is constructed for so many servers, mapped to meshes and simulated.
 
     Raises:
         UnsupportedError: no network is constructed for so many servers.
@@ -254,7 +259,8 @@ def make_design(servers: int, bits: int) -> Design:
 
 
 def _window(mapped: MappedNetwork, made: Construction) -> float:
-    """Return metres on either side of the meshes' wavelength within which every tried mean is right; may be 0."""
+    """Return the metres on either side of the meshes' wavelength within which every tried mean is right, in steps of
+    0.2 nm up to 5 nm; may be 0."""
     dispersion = Dispersion()
     points = min(made.function.points, _WINDOW_POINTS)
     for step in range(1, _WINDOW_STEPS + 1):
@@ -284,7 +290,8 @@ def sturdiest(servers: int, bits: int) -> tuple[Construction, float | None]:
 
 
 def _full_scale(made: Construction, arguments: FunctionArguments) -> float:
-    """Return the least watts of full scale for the tried share of wrong words, to 0.1 %; infinite if none do."""
+    """Return the least watts of full scale for the tried share of wrong words, by bisection in the logarithm, three
+    digits; infinite beyond 100 W."""
     chip = design_chip(made.network, arguments)
     defaults = Link()
     link = replace(ideal(defaults), shot_noise=True, noise_density=defaults.noise_density)

@@ -37,7 +37,8 @@ GROUP_INDEX = 4.2
 
 
 def _heater_power() -> float | None:
-    """Return the watts of a heater for a phase of π: part ``heater`` of the catalog, with its range and source."""
+    """Return the watts of a heater for a phase of π, the static power of part ``heater`` of the catalog; None where it
+    states none."""
     figure = load_part("heater").static_power
     return None if figure is None else figure.value
 
@@ -61,7 +62,7 @@ class Total:
 
     @classmethod
     def of(cls, **parts: float | None) -> Total:
-        """Make a total of figures by name; None marks a device without a figure."""
+        """Return a total of figures by name; None marks a device without a figure, which becomes one of ``lacking``."""
         known = {name: value for name, value in parts.items() if value is not None}
         return cls(known, tuple(name for name, value in parts.items() if value is None))
 
@@ -108,14 +109,16 @@ class AveragerHardware:
     levels: tuple[AveragerLevel, ...]
 
     def latency(self, parts: Averaging) -> Total:
-        """Return the latency from a sender's light to a receiver's code, in seconds."""
+        """Return the latency from a sender's light to a receiver's code, in seconds, by waveguides, units and
+        receivers."""
         flight = self.depth * (parts.mzi_length or MZI_LENGTH) * (parts.group_index or GROUP_INDEX) / LIGHT
         layers = sum(len(level.layers) - 2 for level in self.levels)
         units = None if parts.unit_latency is None else layers * parts.unit_latency
         return Total.of(waveguides=flight, units=units, receivers=parts.receiver_latency)
 
     def power(self, parts: Averaging) -> Total:
-        """Return the power during transmission, in watts."""
+        """Return the power during transmission, in watts, by heaters, units, amplifiers, lasers, modulators and
+        receivers."""
         bits, rate = self.levels[0].bits, parts.symbol_rate or SYMBOL_RATE
         sent = self.servers * bits * rate
         mzis, units = sum(level.mzis for level in self.levels), sum(level.units for level in self.levels)
@@ -130,7 +133,8 @@ class AveragerHardware:
         )
 
     def _lasers(self, parts: Averaging) -> float | None:
-        """Return the electrical power in watts of lasers that supply every receiver after all columns and splitting."""
+        """Return the electrical power in watts of lasers that supply every receiver after all columns and splitting;
+        None without one of the figures that it follows from."""
         if parts.receiver_sensitivity is None or parts.loss_db is None or parts.laser_efficiency is None:
             return None
         loss = splitting_loss_db(self.servers, columns=self.depth, loss_db=parts.loss_db)
@@ -142,7 +146,8 @@ class AveragerHardware:
         return sum(level.columns for level in self.levels)
 
     def launched(self, parts: Averaging) -> float | None:
-        """Return the watts of light that a server sends on each lane; None without the figures that it follows from.
+        """Return the watts of light that a server sends on each lane: what a receiver needs, and the loss of all
+        columns; None without the figures that it follows from.
 
         All lanes of all servers share what every receiver needs, so that splitting cancels and the columns' loss stays.
         """

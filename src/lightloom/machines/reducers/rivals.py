@@ -80,6 +80,7 @@ class Setting:
     """Share of wrong words where no error correction is counted."""
 
     def __post_init__(self) -> None:
+        """Refuse numbers outside their ranges with a ConfigError."""
         for name, count, least in (("servers", self.servers, 2), ("bits", self.bits, 1)):
             if type(count) is not int or not least <= count <= 32:
                 raise ConfigError(f"{name} = {count!r}: expected a whole number from {least} to 32")
@@ -118,26 +119,26 @@ class Lanes:
 
     @property
     def symbol_electronics(self) -> float:
-        """Joules of the electronics of both ends of a lane for a symbol."""
+        """Joules of the electronics of both ends of a lane for a symbol, lasers left out."""
         plain = 2 * (self.values["end"] - self.values["laser"])
         return plain * (self.values["nrz_lane"] if self.levels == 2 else 1.0)
 
     @property
     def sender(self) -> float:
-        """Joules of a lane's transmitter for a symbol."""
+        """Joules of a lane's transmitter for a symbol: its share of the electronics of both ends."""
         return self.values["transmitter_share"] * self.symbol_electronics
 
     @property
     def receiver(self) -> float:
-        """Joules of a lane's receiver for a symbol."""
+        """Joules of a lane's receiver for a symbol: the share of the electronics that the transmitter leaves."""
         return (1 - self.values["transmitter_share"]) * self.symbol_electronics
 
     def per_bit(self, joules_per_symbol: float) -> float:
-        """Return the joules for each bit of a server, of joules for a symbol of each of its lanes."""
+        """Return the joules for each bit of a server, from the joules that each of its lanes takes for a symbol."""
         return joules_per_symbol * self.digits / self.setting.bits
 
     def digit_receiver(self, servers: int) -> DigitReceiver:
-        """Return the receiver of the sum of so many servers' digits on these lanes."""
+        """Return the receiver that detects the sum of so many servers' digits on these lanes."""
         return DigitReceiver(
             servers=servers,
             levels=self.levels,
@@ -175,13 +176,13 @@ class Lanes:
         return 10 * log10(plain / self.reference_power)
 
     def laser(self, power: float, extra_db: float = 0.0) -> float:
-        """Return the joules a symbol of the laser of a lane that needs ``power`` watts behind ``extra_db`` more of
-        loss."""
+        """Return the joules a symbol of the laser of a lane that needs ``power`` watts at the detector behind
+        ``extra_db`` more of loss than a plain lane's."""
         ratio = power / self.reference_power
         return 2 * self.values["laser"] * ratio * 10 ** (extra_db / 10)
 
     def launched(self, joules: float) -> float:
-        """Return the watts at the modulator of a lane whose laser takes ``joules`` a symbol."""
+        """Return the watts of light at the modulator of a lane whose laser takes ``joules`` of electricity a symbol."""
         return joules * self.setting.symbol_rate * self.values["laser_efficiency"]
 
 
@@ -193,7 +194,7 @@ NEEDS = ("nothing beyond an ordinary link: error correction, retransmission and 
 
 
 def reducer_asic(setting: Setting, values: Values) -> Rival:
-    """Return a dedicated chip with an optical end for every server."""
+    """Return a dedicated chip with an optical end for every server, two error corrections and an adder's logic."""
     costs = {"corrections": 2, "logic": values["reducer_logic"], "latency": values["reducer_latency"]}
     return _with_ends(setting, values, "reducer-asic", "reducer chip, an optical end for each server", **costs)
 
@@ -249,9 +250,11 @@ def _with_ends(
 
 
 def broadcast(lanes: Lanes, joules: float) -> tuple[float, int]:
-    """Return the laser's joules a symbol for each server, and the transmitters of a digit that reaches all servers.
+    """Return the laser's joules a symbol for each server, splitters included, and the fewest transmitters of a digit
+    that reach all servers.
 
-    ``joules`` is the laser's for one server alone. One modulator feeds as many servers as the light that it bears.
+    ``joules`` is the laser's for one server alone. One modulator feeds as many servers as the light that it bears;
+    where none bears more than one, each server has its own, without splitters.
     """
     servers, values = lanes.setting.servers, lanes.values
     for fewest in range(1, servers):
@@ -374,7 +377,8 @@ def _summing_rival(
 
 
 def modulator_limit(lanes: Lanes, laser: float) -> tuple[str, ...]:
-    """Return what is wrong if a server's modulator does not bear the light of a laser of ``laser`` joules a symbol."""
+    """Return a sentence if a server's modulator does not bear the light of a laser of ``laser`` joules a symbol; none
+    if it does, or if no light suffices anyway."""
     watts, limit = lanes.launched(laser), lanes.values["modulator_limit"]
     if watts <= limit or watts == inf:
         return ()
@@ -397,8 +401,8 @@ _COLUMN = 3e-4 * 4.2 / 299792458.0
 
 
 def full_scale(made: Design, setting: Setting, values: Values) -> float:
-    """Return the watts of full scale for the setting's word errors and these constants, with the margin for the
-    rest."""
+    """Return the watts of full scale for the setting's word errors and rate, scaled from the simulated ones along a
+    Gaussian tail and by the constants' noise, with the margin for the rest."""
     normal = NormalDist()
     tail = (normal.inv_cdf(setting.word_errors) / normal.inv_cdf(TRIED_ERRORS)) ** 2
     own, given = (

@@ -73,7 +73,7 @@ class Constants:
 
 
 def scales_array(scales: Scales) -> Floats:
-    """Return the four numbers of a system as an array."""
+    """Return the four numbers of a system as an array, in the order of the fields of :class:`Scales`."""
     return np.array([getattr(scales, name) for name in Scales.model_fields])
 
 
@@ -100,7 +100,8 @@ def columns(tasks: Sequence[LibraryTask], tiers: Tiers, transport: Transport) ->
 
 
 def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
-    """Return the protocols and terms of all ways for tasks of one kind; infinite where a way does not serve a task."""
+    """Return the protocols and terms of all ways for tasks of one kind, latencies scaled to the accelerator's clock;
+    infinite where a way does not serve a task."""
     every = list(ways(tasks, tiers, transport))
     count = len(tasks.ranks)
     terms = np.empty((_TERMS, len(every), count))
@@ -121,7 +122,8 @@ def columns_of(tasks: Tasks, tiers: Tiers, transport: Transport) -> WayColumns:
 
 
 def pipelined(latency: Floats, transmission: Floats, fill: float, limit: float) -> Floats:
-    """Return the seconds of a latency and a transmission with the filling of the pipeline between them."""
+    """Return the seconds of a latency and a transmission with the filling of the pipeline between them: ``fill`` times
+    the root of both, at most ``limit`` times the latency; the transmission alone without a latency."""
     with np.errstate(invalid="ignore", divide="ignore"):
         reach = fill * np.sqrt(transmission / latency)
         seconds = transmission + latency * (1 + reach / np.sqrt(1 + (reach / limit) ** 2))
@@ -130,7 +132,8 @@ def pipelined(latency: Floats, transmission: Floats, fill: float, limit: float) 
 
 
 def seconds_of_ways(ways_of: WayColumns, constants: Constants) -> Floats:
-    """Return the seconds of each way, not only the quickest: [ways, collectives]."""
+    """Return the seconds of each way, not only the quickest: [ways, collectives]; infinite where a collective lacks a
+    way."""
     steps = np.append(constants.factors, 1.0)
     base_at, step_at, network_at = np.array([[0, 3, 6, -1], [1, 4, 7, 9], [2, 5, 8, 10]])
     family = np.where(ways_of.protocol == REDUCTION, 3, ways_of.protocol)
@@ -159,7 +162,8 @@ def seconds(ways_of: WayColumns, constants: Constants) -> Floats:
 
 
 def ranks_in_domain(domain: int, ranks: Ints, stride: Ints) -> Ints:
-    """Return how many ranks of each group, which lie ``stride`` apart, are together in a domain at least: [groups].
+    """Return how many ranks of each group, which lie ``stride`` apart, at least share a domain of ``domain`` ranks,
+    from 1 on: [groups].
 
     Groups lie side by side from rank 0 on, so that domains cut some of them unless either size divides the other.
     """
@@ -179,7 +183,7 @@ class Library(NamedTuple):
         return self.tiers.domain
 
     def group(self, ranks: int, stride: int) -> Library:
-        """Return the library of a group whose ranks lie ``stride`` apart; fewer of them share a domain."""
+        """Return the library of a group of ``ranks`` that lie ``stride`` apart; fewer of them share a domain."""
         together = ranks_in_domain(self.tiers.domain, np.array(ranks), np.array(stride))
         return self._replace(tiers=self.tiers._replace(domain=int(together)))
 
@@ -189,7 +193,8 @@ class Library(NamedTuple):
         return float(pair.seconds("broadcast", np.array([2]), np.array([1]), np.zeros(1))[0])
 
     def message_latencies(self, source: Ints, destination: Ints) -> Floats:
-        """Return the seconds beside the bytes of messages between ranks, across domains or not: as ``source``."""
+        """Return the seconds that messages between ranks take beside their bytes, inside a domain or across: [message],
+        as ``source``."""
         together = source // self.domain == destination // self.domain
         inside, across = (self.message_latency(stride) for stride in (1, self.domain))
         return np.where(together, inside if self.domain > 1 else across, across)

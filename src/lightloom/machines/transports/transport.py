@@ -190,7 +190,8 @@ class Transport(Described):
         }
 
     def with_parameters(self, values: Mapping[str, float]) -> Self:
-        """Return the transport with some of its parameters at other values; unknown names are passed over."""
+        """Return the transport with some scales, or its generation's share of arithmetic, at other values; unknown
+        names are passed over."""
         scales = self.scales.model_copy(update={name: values[name] for name in Scales.model_fields if name in values})
         changes: dict[str, object] = {"scales": scales}
         if self.generation is not None and "arithmetic_share" in values:
@@ -199,6 +200,7 @@ class Transport(Described):
         return self.model_copy(update=changes)
 
     def heading(self) -> str:
+        """Return the name, after the word transport."""
         return f"transport {self.name}"
 
 
@@ -208,7 +210,8 @@ CATALOG = Path(__file__).parent / "catalog"
 
 
 def names() -> list[str]:
-    """Return the names in the catalog: a library, and the architecture that it runs on."""
+    """Return the names in the catalog, sorted: a library, and the generation of accelerators that it runs on where it
+    has several."""
     found = []
     for path in CATALOG.glob("*.yaml"):
         generations = read_yaml(path).get("generations")
@@ -241,8 +244,9 @@ def load_transport(name: str) -> Transport:
 
 
 def _transport_fields(value: object) -> object:
-    """Return a transport by its name or file, or what differs from one: ``{base: nccl-hopper, scales: {latency:
-    0.9}}``."""
+    """Return a transport for its name or file, or the fields of one where a mapping says what differs from its
+    ``base``: ``{base: nccl-hopper, scales: {latency: 0.9}}``; anything else unchanged, ValueError for an unknown
+    base."""
     name = value.get("base") if isinstance(value, Mapping) else value
     if not isinstance(name, str):
         return value

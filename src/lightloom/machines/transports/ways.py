@@ -103,13 +103,15 @@ _BOARD = 8
 
 
 def task_of(kind: str, ranks: int, nodes: int, nbytes: float, tiers: Tiers) -> LibraryTask:
-    """Return a collective of so many ranks on so many nodes; nodes inside one domain count as one."""
+    """Return a collective of so many ranks on so many nodes; nodes inside one domain of more than 8 ranks count as
+    one."""
     domains = nodes if tiers.domain <= _BOARD else ceil(ranks / tiers.domain)
     return LibraryTask(kind, ranks, max(domains, ceil(ranks / tiers.domain)), nbytes)
 
 
 def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
-    """Yield every way that the transport has for collectives of a kind."""
+    """Yield every way that the transport has for collectives of a kind, by protocol, then adding switches for an
+    all-reduce."""
     for number, name in enumerate(PROTOCOLS):
         if name in transport.protocols:
             yield from _ways_of_protocol(tasks, tiers, transport, number)
@@ -127,13 +129,15 @@ def ways(tasks: Tasks, tiers: Tiers, transport: Transport) -> Iterator[Way]:
 
 
 def _own(tasks: Tasks, tiers: Tiers) -> Floats | float:
-    """Return the seconds in which a rank reads and writes its own block; 0 where memory is not stated."""
+    """Return the seconds in which a rank reads and writes its own block at all of the memory's bandwidth; 0 where
+    memory is not stated, and for collectives without such a block."""
     accesses = _OWN_BLOCK.get(tasks.kind, 0)
     return 0.0 if tiers.memory is None else accesses * tasks.nbytes / tasks.ranks / tiers.memory
 
 
 def _across(tasks: Tasks, nbytes: Floats, tiers: Tiers) -> Floats:
-    """Return the seconds of bytes that each rank sends between domains; 0 of collectives in one domain."""
+    """Return the seconds that ``nbytes`` of each rank take between domains at its bandwidth into the network; 0 of
+    collectives in one domain."""
     return np.where(tasks.domains > 1, nbytes / tiers.network, 0.0)
 
 
@@ -144,7 +148,8 @@ def _leaving(tasks: Tasks, nbytes: Floats, tiers: Tiers, transport: Transport) -
 
 
 def _ring_share(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Floats | float:
-    """Return the part of a domain's bandwidth that a ring reaches by a protocol."""
+    """Return the part of a domain's bandwidth that a ring reaches by a protocol; that of LL is limited by the
+    generation's ceilings."""
     share = transport.protocols[PROTOCOLS[number]].share
     if transport.generation is None or number > 0:
         return share

@@ -69,7 +69,8 @@ class MeasuredCollective(Config):
 def read_collectives(
     name: Path | str, *, gpus: int | None = None, collective: Kind = "all-reduce"
 ) -> list[MeasuredCollective]:
-    """Return the rows of a file of timed collectives in any of the three forms.
+    """Return the rows of a file of timed collectives in any of the three forms; of times out of place and in place, the
+    mean.
 
     Args:
         name: the file, also by its name in the folder ``LIGHTLOOM_MEASURED``.
@@ -181,7 +182,7 @@ class System:
 
     @cached_property
     def tasks(self) -> list[LibraryTask]:
-        """Rows as collectives of a library over the system's tiers, one each."""
+        """Rows as collectives of a library over the system's tiers, one each, in their order."""
         return [task_of(row.collective, row.gpus, row.nodes, row.nbytes, self.tiers) for row in self.rows]
 
     @cached_property
@@ -260,7 +261,7 @@ class SystemCollective(MeasuredCollective):
 
 
 def is_collectives(name: Path | str) -> bool:
-    """Return True if a file's heading is that of a table of timed collectives."""
+    """Return True if the first line of a file names a column ``collective``."""
     heading = read_measured(measured_file(name))[0].split("\n", 1)[0]
     return "collective" in heading.strip().split(",")
 

@@ -218,7 +218,7 @@ class ProfiledOperator:
 
 
 def operators_of(profile: Profile) -> list[ProfiledOperator]:
-    """Return the operators of a profile that took time, the longest first."""
+    """Return the operators of a profile that took time, those whose calls took longest together first."""
     operators: dict[OperatorKey, ProfiledOperator] = {}
     for call, step_pass, seconds in _timed_calls(profile.calls, "forward", profile.on_device):
         key = OperatorKey(call.name, tuple(tensor.shape for tensor in call.reads), call.precision, step_pass)
@@ -507,7 +507,8 @@ class ProfiledStep:
 
 
 def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | None) -> ProfiledStep:
-    """Return a profiled step beside its prediction.
+    """Return a profiled step beside its prediction: its parts (computing, exposed communication, idle), its operators and
+    its exchanges.
 
     Args:
         profile: with or without marked steps; without marks the whole trace is one step.

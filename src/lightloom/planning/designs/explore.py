@@ -123,7 +123,8 @@ class Task:
 
 
 def solve_task(task: Task) -> Bounded | Evaluated:
-    """Return the bound or the plan that a task asks for; a worker calls it."""
+    """Return the bound of a task's design where ``below`` is None, else its fastest plan below that; what cannot be
+    built or has no plan comes back with the reason. A worker calls it."""
     if task.below is not None:
         return _evaluated(task.question, task.design, task.below)
     try:

@@ -64,7 +64,7 @@ class BreakEven:
     """How many of these a rank has."""
 
     def to_json(self) -> Document:
-        """Return the break-even points in SI units."""
+        """Return the rivals' names and the break-even points in SI units, by name; null where there is none."""
         return {
             "rival_by_dollars": self.dollars_rival.design.name,
             "rival_by_joules": self.joules_rival.design.name,
@@ -153,7 +153,8 @@ _BESIDE = ((8, 5), (8, -8))
 def design_page(
     title: str, headline: str, exploration: Exploration, facts: Sequence[tuple[str, str]], notes: Sequence[str]
 ) -> Report:
-    """Return the page of a search."""
+    """Return the page of a search: the picture of the fronts, a table of the evaluated designs of each technology, and
+    tables of those that bounds leave out and of those without a plan."""
     return Report(
         title=title,
         headline=headline,

@@ -184,7 +184,7 @@ class Worth:
 
     @classmethod
     def of(cls, cluster: Cluster, site: Site) -> Worth:
-        """Return the worth of a cluster at a site.
+        """Return the worth of a cluster at a site; what has no price, watts or failure rate counts as 0 and is listed.
 
         Raises:
             UnsupportedError: nothing states what the fabric is built of.
@@ -216,7 +216,7 @@ class Worth:
 
     @property
     def dollar_rate(self) -> float:
-        """Dollars a second of the nodes in use, electricity included."""
+        """Dollars a second of all nodes in use, for their price, maintenance and electricity; spare nodes left out."""
         return self.capital * self.cost_rate + self.watts * self.electricity
 
     @property
@@ -230,7 +230,8 @@ class Worth:
         return {**self.unknown, **self.alike}
 
     def assuming(self, figures: Mapping[str, float]) -> Worth:
-        """Return the worth if unknown prices and powers were these.
+        """Return the worth if unknown prices and powers were these, each times how many there are of it; they are not
+        unknown any more.
 
         Args:
             figures: dollars or watts of one, by names of :attr:`variables`: ``{"price of wdm-engine": 119.0}``.
@@ -327,7 +328,7 @@ class Front:
     """Designs that were evaluated, and the time beyond which another one cannot be on the front beside them."""
 
     def __init__(self, *, by_speed: bool) -> None:
-        """``by_speed``: whether samples per second count as an objective."""
+        """Begin without designs; ``by_speed`` says whether samples per second count as an objective."""
         self._by_speed = by_speed
         self._points: list[tuple[Worth, float, float]] = []
 

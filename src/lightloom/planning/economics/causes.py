@@ -105,7 +105,8 @@ class Cause:
 
 
 def causes_of(bill: Bill, log: InterruptionLog | None, mtbf: Mapping[str, float]) -> tuple[Cause, ...]:
-    """Return the causes of interruptions of a rank.
+    """Return the causes of interruptions of a rank, in the order of their groups: accelerator, host, network, software,
+    all.
 
     Args:
         bill: the parts of a rank: boards, hosts and fabric.

@@ -176,6 +176,9 @@ def recovery_of(machine: Machine, options: GoodputOptions) -> Recovery:
 def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = True) -> Estimate:
     """Return the goodput of a job on a machine.
 
+    A failed link is followed by the remedy that ``options`` name, else by the one with the most goodput for the price of
+    nodes and spares, part after part; ``price_damage`` says whether going on with damage is priced by synthesis.
+
     Raises:
         UnknownNameError: a part, group, log or step of a restart that does not exist.
         ConfigError: a remedy that the fabric does not offer; a price of spares beside no price of nodes.
@@ -310,7 +313,8 @@ _MOST_RANKS = 10_000_000
 
 
 def machine_of(cluster: Cluster, options: GoodputOptions, ledger: ClusterLedger | None = None) -> Machine:
-    """Return what is estimated of a cluster: its bill, and how many ranks fail together.
+    """Return what is estimated of a cluster: its bill, and how many ranks fail together: those that ``options`` state,
+    else those of the host, of the fabric's innermost domain, or one.
 
     Raises:
         ConfigError: a node with more ranks than the cluster.

@@ -169,7 +169,7 @@ class ClusterLedger:
 
     @cached_property
     def bill(self) -> Bill:
-        """All parts of a rank."""
+        """All parts of a rank: its board, its share of a host, and the fabric's."""
         return self.boards + self.hosts + self.fabric
 
     @cached_property
@@ -292,7 +292,7 @@ def host_of(accelerator: Accelerator, site: Site) -> Part:
 
 
 def _given_price(dollars: float) -> Price:
-    """Return the price that an input states."""
+    """Return the price that an input states, of no range and with the input as its source."""
     # A price has a year; nothing is made of that of an input.
     return Price(value=dollars, confidence="read", source=_GIVEN, year=2025)
 
@@ -389,7 +389,8 @@ class StepEnergy:
         return None if self.missing else self.known_j
 
     def to_json(self) -> Document:
-        """Return every part, the sums, and what is missing."""
+        """Return joules: the total (null where a part is missing), what is known of it, its range, and every part; then
+        what is missing and what is assumed."""
         total = self.total
         sums = {"total_j": self.total_j, "known_j": self.known_j, "low_j": total.low, "high_j": total.high}
         parts = {f"{part.name}_j": getattr(self, part.name).value for part in fields(self)}

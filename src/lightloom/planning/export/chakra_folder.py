@@ -158,7 +158,7 @@ def node_count(traces: StepTraces) -> int:
 
 
 def collective_nodes(traces: StepTraces) -> dict[int, CollectiveUse]:
-    """Return the collective by node id, of the nodes that are one."""
+    """Return the collective of each node that is one, by node id: stage times the longest list, plus the place."""
     stride = max(map(len, traces.stages))
     return {
         stage * stride + place: operation.use
@@ -357,7 +357,8 @@ def command(traces: StepTraces) -> str:
 
 
 def _describe_export(traces: StepTraces, about: Mapping[str, object], nodes: int) -> dict[str, object]:
-    """Return the content of ``lightloom.json``."""
+    """Return the content of ``lightloom.json``: ``about``, the seconds of the step with one communication at a time,
+    counts, the collectives with algorithm and seconds, notes and the command."""
     return {
         "schema": SCHEMA,
         **about,

@@ -221,7 +221,8 @@ class AnalyticalNetwork(NamedTuple):
 def network_of(
     sizes: Sequence[tuple[str, int]], lines: Mapping[str, Sequence[tuple[float, Line]]], *, around: bool
 ) -> tuple[AnalyticalNetwork, list[str]]:
-    """Return the network, and notes on what it says otherwise than the plan.
+    """Return the network, and notes on what it says otherwise than the plan: one dimension where messages take as long
+    along all axes, else a dimension for each axis of several ranks.
 
     Args:
         sizes: name and ranks of each axis, the one whose ranks are neighbours first; they multiply to all ranks.

@@ -165,7 +165,8 @@ def megatron_notes(job: ExportedJob) -> list[str]:
 
 
 def to_script(job: ExportedJob) -> str:
-    """Return the text of the shell script, an array of arguments."""
+    """Return the text of the shell script: origin and notes as comments, then the arguments as the array
+    ``MEGATRON_ARGS``, one a line."""
     comments = [f"# {line}" for line in (f"lightloom: {job.origin}", *megatron_notes(job))]
     usage = f'# source this file, then: torchrun ... pretrain_gpt.py "${{MEGATRON_ARGS[@]}}"   ({job.ranks} ranks)'
     return "\n".join([*comments, usage, "MEGATRON_ARGS=(", *(f"  {each}" for each in arguments(job)), ")", ""])
@@ -180,7 +181,7 @@ Value = str | int | bool | list[list[str]]
 
 
 def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
-    """Return torchtitan's settings by section and key."""
+    """Return torchtitan's settings by section (``training``, ``parallelism``, ``activation_checkpoint``) and key."""
     strategy = job.strategy
     sharers = {"none": 1, "zero-1": 1, "hybrid": job.node_replicas // strategy.cp}.get(strategy.sharding, strategy.dp)
     sharers = max(sharers, 1)
@@ -251,7 +252,7 @@ def torchtitan_notes(job: ExportedJob) -> list[str]:
 
 
 def to_toml(job: ExportedJob) -> str:
-    """Return the text of torchtitan's TOML file."""
+    """Return the text of torchtitan's TOML file: origin and notes as comments, then a section each."""
     lines = [f"# {line}" for line in (f"lightloom: {job.origin}", *torchtitan_notes(job))]
     for section, values in settings(job).items():
         # Basic strings, whole numbers, booleans and lists of them are written alike in TOML and JSON.

@@ -138,7 +138,8 @@ def kernel_columns(operators: tuple[Operator, ...], attention: Attention) -> dic
 def kernel_shapes(
     columns: Mapping[str, Ints], flops: Floats, repetition: Floats, element_bytes: int, divisors: Divisors
 ) -> tuple[KernelShapes, KernelShapes]:
-    """Return the kernels of the forward and of the backward pass.
+    """Return two sets of kernel shapes, of the forward and of the backward pass, [rows, operators]: the same sizes, the
+    first with one forward product, the second with the gradients of input and weights in its place.
 
     Args:
         columns: those of :func:`kernel_columns`.
@@ -217,8 +218,8 @@ def stretched(times: Floats, launches: Floats) -> Floats:
 
 
 def _shape(operator: Operator, attention: Attention) -> _Shape:
-    """Return the kind, sizes and number of the products of an operator; 0 for ``m`` or ``products`` means that FLOPs
-    tell."""
+    """Return the kind, sizes m, n and k, and number of the products of an operator, and how often its kernel's positions
+    repeat; 0 for ``m`` or ``products`` means that FLOPs tell."""
     sizes = operator.dimensions
     if operator.kind not in TENSOR_KINDS:
         return _Shape(KernelKind.MEMORY)
@@ -505,9 +506,9 @@ class OperatorColumns:
         return replace(self, values={name: column[first] for name, column in self.values.items()}), before
 
     def _scaled(self, counts: str, grows: str, samples: Ints, cp: Ints | None = None) -> Ints:
-        """Return the column ``counts`` for ``samples`` [rows] in the place of the graph's batch, of one of ``cp`` slices
-        of their tokens: in proportion, rounded up as ``ComputeGraph.with_batch`` does, where the mask ``grows`` is set,
-        else unchanged: [rows, operators]."""
+        """Return the column ``counts`` for ``samples`` [rows] in the place of the graph's batch, of one of ``cp`` [rows]
+        slices of their tokens: in proportion, rounded up as ``ComputeGraph.with_batch`` does, where the mask ``grows``
+        is set, else unchanged: [rows, operators]."""
         if cp is None and (samples == self.batch).all():
             return np.tile(self[counts], (len(samples), 1))
         whole = self.batch if cp is None else self.batch * cp[:, None]

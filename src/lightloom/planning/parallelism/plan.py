@@ -156,7 +156,8 @@ def groups_of(amounts: Floats, mark: float, first_mark: float = math.inf) -> Ite
 
 
 def local_graph(graph: ComputeGraph, settings: TrainingSettings) -> ComputeGraph:
-    """Return the graph of one rank: its batch, and elements as large as the arithmetic stores them."""
+    """Return the graph of one rank: with the settings' batch of a rank, and elements of as many bytes as its number
+    format has."""
     return graph.with_batch(settings.batch_per_rank).with_element_bytes(ELEMENT_BYTES[settings.precision])
 
 
@@ -191,7 +192,8 @@ def _plan(
     gradient_bytes: int,
     gathered: float = 0.0,
 ) -> ParallelPlan:
-    """Return the plan of a rank that holds and updates ``held`` parameters, with gradients of so many bytes each."""
+    """Return the plan of a rank that holds and updates ``held`` parameters, with gradients of ``gradient_bytes`` each, and
+    holds ``gathered`` bytes of units for the moment; ``local`` is its own batch's graph."""
     memory = MemoryUse(
         parameters=held * settings.stored_parameter_bytes,
         gradients=held * gradient_bytes,
@@ -267,7 +269,8 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
 
 
 def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGroup, ...]:
-    """Return the units of consecutive operators, in forward order, each closed once it holds ``unit_parameters``."""
+    """Return the units of consecutive operators, in forward order, each closed once it holds at least
+    ``unit_parameters`` parameters; together they cover all operators of the graph."""
     groups = list(_parameter_groups(graph, "unit", 1, settings.unit_parameters))
     # What follows the last parameters (activations, the loss) belongs to the last unit.
     last = [*(group.last for group in groups[:-1]), len(graph.operators) - 1]
@@ -388,8 +391,9 @@ def stated_cuts(starts: Ints, operators: int, blocks: Sequence[int]) -> Ints:
 
 
 def crossing_bytes(graph: ComputeGraph, which: Mask | None = None) -> Ints:
-    """Return what a cut before each operator sends, in bytes: all outputs (of ``which`` operators) from before it that
-    operators from it on read: [operators]. The model's inputs do not count."""
+    """Return the bytes that a cut before each operator sends: the whole outputs of operators before it (only those that
+    ``which`` [operators] chooses, where given) that it or a later operator reads, each once: [operators]. The model's
+    inputs do not count."""
     position = {operator.name: index for index, operator in enumerate(graph.operators)}
     change = np.zeros(len(graph.operators) + 1, np.int64)
     for name, readers in graph.consumers().items():
@@ -402,7 +406,8 @@ def crossing_bytes(graph: ComputeGraph, which: Mask | None = None) -> Ints:
 
 
 def passes_ahead(stage: Ints | int, stages: int, virtual_stages: int) -> Ints | int:
-    """Return the forward passes that a stage runs before its first backward pass, if there are as many."""
+    """Return the number of forward passes that a stage runs before it begins to alternate one forward and one backward
+    pass, if there are as many; of chunks where stages are interleaved, in the shape of ``stage``."""
     ahead = stages - 1 - stage
     return ahead if virtual_stages == 1 else 2 * ahead + (virtual_stages - 1) * stages
 
@@ -416,6 +421,7 @@ def one_forward_one_backward(
     ahead = min(int(passes_ahead(stage, stages, virtual_stages)), total)
 
     def place(direction: str, index: int) -> tuple[str, int, int]:
+        """Return direction, chunk and micro-batch of the pass that is the stage's ``index``-th in that direction."""
         # A turn takes ``stages`` micro-batches through the chunks of the stage, backward from the last chunk on.
         turn, within = divmod(index, stages * virtual_stages)
         chunk, micro = divmod(within, stages)
@@ -431,10 +437,10 @@ def one_forward_one_backward(
 
 @cache
 def in_flight(stages: int, micro_batches: int, virtual_stages: int) -> tuple[Ints, ...]:
-    """Return for each stage how many micro-batches' activations its chunks keep at once: [moments, chunks of the
-    stage].
+    """Return, for each stage, how many micro-batches' activations its chunks keep at once, one array [moments, chunks of
+    the stage] each.
 
-    Moments in which every chunk keeps no more than in another one are left out only where they are the same.
+    Moments are those right after a forward pass of the steady phase; equal ones occur once.
     """
     total, round_ = micro_batches * virtual_stages, stages * virtual_stages
     chunk = np.arange(total) % round_ // stages if virtual_stages > 1 else np.zeros(total, np.int64)

@@ -52,7 +52,8 @@ def gathers_in_passes(sharding: Ints) -> Mask:
 
 
 def state_sharers(sharding: Ints, dp: Ints, tp: Ints, node_ranks: int) -> Ints:
-    """Return among how many replicas the optimizer's state is shared out: [rows], as the degrees."""
+    """Return the number of replicas that share out the optimizer's state: 1 without sharding, those in a node with
+    hybrid sharding, else all ``dp``: [rows], as the degrees."""
     replicas: Ints = np.where(sharding == NONE, 1, dp)
     return np.where(sharding == HYBRID, node_replicas(dp, tp, node_ranks), replicas)
 
@@ -108,7 +109,7 @@ class Strategy(NamedTuple):
 
     @property
     def last_micro_batch(self) -> Strategy:
-        """The last micro-batch alone, as a step of its own."""
+        """Strategy of which the last micro-batch alone is a whole step, all degrees and choices alike."""
         return self._replace(micro_batch=0, micro_batches=1, global_batch=self.dp * self.last_samples)
 
     @property
@@ -286,7 +287,8 @@ def _product(
     algorithms: Sequence[str],
     exchanges: Sequence[int],
 ) -> Strategies:
-    """Return every row of degrees with every sharding, recomputation, algorithm and exchange."""
+    """Return every row of degrees with every sharding, recomputation, algorithm and exchange, the exchange varying
+    fastest; shardings and recomputations are indices, algorithms names."""
     values = range(len(degrees)), shardings, recomputations, range(len(algorithms)), exchanges
     grid = np.meshgrid(*(np.array(numbers, np.int64) for numbers in values), indexing="ij")
     row, *chosen = (column.ravel() for column in grid)
@@ -296,7 +298,7 @@ def _product(
 
 
 def _shardable(rows: Strategies, node_ranks: int) -> Mask:
-    """Return a mask of the rows whose sharding is another plan than that of other rows: [rows].
+    """Return a mask of the rows whose sharding is possible and not the same plan as another sharding: [rows].
 
     Hybrid sharding needs several replicas in a node and several nodes. Codecs know the gradients of ``none``,
     ``zero-2`` and ``zero-3`` only.

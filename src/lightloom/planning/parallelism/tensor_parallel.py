@@ -62,8 +62,8 @@ class TensorSplit:
 
 
 def tensor_split(graph: ComputeGraph) -> TensorSplit:
-    """Return how a tensor group splits the graph: slices are followed through it, again whenever a normalisation needs
-    those of a layer whole, which every rank then computes."""
+    """Return the split of the graph among a tensor group: slices are followed through it, and again, as often as a
+    normalisation needs the outputs of layers whole, with these layers computed by every rank."""
     attention = [operator.dimensions for operator in graph.operators if operator.kind == "attention"]
     heads = {sizes[name] for sizes in attention for name in ("head", "key_head") if name in sizes}
     routers = _routers(graph)
@@ -78,8 +78,8 @@ def tensor_split(graph: ComputeGraph) -> TensorSplit:
 def _followed(
     graph: ComputeGraph, routers: set[str], copied: set[str], head_counts: set[int]
 ) -> tuple[TensorSplit, set[str]]:
-    """Return the split where every rank computes routers and ``copied`` layers whole, and the layers that must be
-    copied for it to work.
+    """Return the split where every rank computes routers and ``copied`` layers whole, and the names of further layers
+    that must be copied for it to work; empty where none must.
 
     Attention that reads a copied layer beside slices is not split: whose gradient would have to be summed.
     """
@@ -122,7 +122,8 @@ def _followed(
 
 
 def _has_heads(operator: Operator, counts: set[int]) -> bool:
-    """Return whether an axis of the output is the heads, so that the channels of each are normalized alone."""
+    """Return whether some unnamed axis of the output but the last has as many elements as there are heads (one of
+    ``counts``), so that the channels of each head are taken to be normalized alone."""
     *axes, _ = operator.dimensions.items()
     return any(name.startswith("axis") and size in counts for name, size in axes)
 
@@ -151,7 +152,8 @@ def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
 
 
 def _must_divide(operator: Operator, *, sliced: bool) -> int:
-    """Return the number that the tensor degree must divide for an operator; 0 where any degree will do."""
+    """Return the number that the tensor degree must divide for an operator: of attention the common divisor of its heads
+    and key heads, of a layer that reads slices its input channels; 0 where any degree will do."""
     if operator.kind == "attention":
         return gcd(operator.dimensions.get("head", 1), operator.dimensions.get("key_head", 0))
     return operator.dimensions.get("in_channel", 1) if operator.kind in _MULTIPLIES and sliced else 0
@@ -197,8 +199,8 @@ class ExpertSplit:
 
 
 def expert_split(graph: ComputeGraph, split: TensorSplit) -> ExpertSplit:
-    """Return how an expert group splits the graph: tokens go where the first of a chain of products with experts reads
-    them, and come back from the last."""
+    """Return the split of the graph among an expert group: tokens go out where the first of a chain of products with
+    experts reads them, and come back after the last."""
     held = np.array([operator.kind == "experts" for operator in graph.operators], np.bool_)
     combine = held & split.forward
     inside: dict[str, bool] = {}
@@ -364,5 +366,6 @@ def copied_parameters(tables: Sequence[TiedTable], starts: Ints, edges: Ints, st
 
 
 def _stages_of(operators: Sequence[int], edges: Ints, stages: int) -> Ints:
-    """Return the stage of each operator: [operators]."""
+    """Return the stage of each operator, given by its index: [operators], that of its chunk modulo ``stages``; ``edges``
+    are the first operators of the chunks and, last, the number of operators."""
     return (np.searchsorted(edges, operators, "right") - 1) % stages

@@ -245,7 +245,7 @@ class SwitchTurns:
 
     @classmethod
     def none(cls, stages: int) -> Self:
-        """Return turns of 0 seconds: circuits that stand for the whole step."""
+        """Return turns of 0 seconds for so many stages: circuits that stand for the whole step."""
         return cls(**{each.name: np.zeros(stages) for each in fields(cls)})
 
     @property

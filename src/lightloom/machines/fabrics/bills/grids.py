@@ -72,9 +72,11 @@ def _links_by_dimension(grid: Grid) -> list[float]:
 
 
 def _copper_block(grid: Grid, choices: BillChoices) -> tuple[int, ...] | None:
-    """Return the sizes of the block whose links are copper, the grid's own block before ``copper_cube``.
+    """Return the sizes of the block whose links are copper: the grid's own block, otherwise cubes of side
+    ``copper_cube``, cut to the grid.
 
-    None where neither is given and the grid is not switched. ConfigError where the cube does not tile the grid.
+    Where neither is given, blocks of one rank in a switched grid, and None in any other. ConfigError where the cube
+    does not tile the grid.
     """
     if grid.block is not None:
         return grid.block
@@ -90,7 +92,8 @@ def _copper_block(grid: Grid, choices: BillChoices) -> tuple[int, ...] | None:
 
 
 def _links_by_block(grid: Grid, block: tuple[int, ...] | None) -> tuple[float, float]:
-    """Return the number of links of a rank inside blocks and between them; all are inside where there are no blocks."""
+    """Return the number of links of a rank, each counted at one of its ends, inside blocks and between them; all are
+    inside where there are no blocks."""
     shares = _links_by_dimension(grid)
     if block is None:
         return sum(shares), 0.0
@@ -108,7 +111,8 @@ def _links_by_block(grid: Grid, block: tuple[int, ...] | None) -> tuple[float, f
 def _through_switches(
     grid: Grid, block: Sequence[int], ports: Ports, choices: BillChoices, notes: list[str]
 ) -> list[Line]:
-    """Return ends, fibres and circuit switches of blocks that these join; adds what must be said to ``notes``."""
+    """Return the lines of transceivers, fibres and circuit switches that join the blocks, none where every size is 1;
+    adds what must be said to ``notes``."""
     blocks, cells = grid.ranks // prod(block), prod(block)
     faces = [cells // side for side, size in zip(block, grid.dims, strict=True) if size > 1]
     if blocks == 0 or not faces:
@@ -164,7 +168,8 @@ def wavelength_ring_bill(
 
 
 def _light(wavelengths: int, launch: float) -> Line:
-    """Return the light sources, whose watts follow from the link budget."""
+    """Return the line of the light sources of a rank, whose watts follow from ``launch`` watts of light for each of the
+    wavelengths and the source's efficiency."""
     source = load_part("comb-source")
     sources = ceil(wavelengths / _PER_SOURCE)
     efficiency = source.efficiency
@@ -212,7 +217,8 @@ def averager_bill(
 
 
 def _device(name: str, power: Power | None) -> Part:
-    """Return one kind of device of the averager, of all instances together."""
+    """Return one kind of device of the averager, of all instances together, with the watts that they draw or, for None,
+    no figure."""
     return Part(
         name=f"{name} of the averager",
         kind="averager",

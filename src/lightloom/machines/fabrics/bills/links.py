@@ -77,7 +77,8 @@ def _rate_of_chosen(choices: BillChoices) -> float | None:
 
 
 def port_part(kind: Kind, ports: Ports, choices: BillChoices) -> Part:
-    """Return the transceiver, card or switch port that was chosen, or the catalog's, at the rate of the ports."""
+    """Return the transceiver, card or switch port that was chosen, or the catalog's, at the rate of the ports;
+    ConfigError where the catalog has none, or the chosen part has another rate."""
     field = kind.replace("-", "_")
     chosen: str | None = getattr(choices, field)
     if chosen is None and ports.rate / _GBPS not in RATES:
@@ -96,14 +97,15 @@ def port_part(kind: Kind, ports: Ports, choices: BillChoices) -> Part:
 
 
 def port_line(kind: Kind, ports: Ports, count: float, why: str, choices: BillChoices) -> Line:
-    """Return so many transceivers, cards or switch ports a rank."""
+    """Return the line of a bill with ``count`` transceivers, cards or switch ports for each rank."""
     return Line(port_part(kind, ports, choices), count, why, rate=ports.rate)
 
 
 def ends_of(
     ports: Ports, count: float, why: str, of_switches: bool, choices: BillChoices
 ) -> tuple[list[Line], list[str]]:
-    """Return the ends of links between neighbours, switches or ranks, and what is assumed of them."""
+    """Return the ends of links between neighbours, switch ports, cards or none, as lines of a bill, and what is assumed
+    of them; ``count`` ports for each rank."""
     if of_switches:
         return [port_line("switch-port", ports, count, why, choices)], used_ports(choices)
     if choices.cards:
@@ -112,13 +114,15 @@ def ends_of(
 
 
 def used_ports(choices: BillChoices) -> list[str]:
-    """Return what is said where whole switches are paid, of switches whose number a fabric does not say."""
+    """Return a note for bills in which whole switches are paid and a fabric does not say how many switches there are;
+    none for others."""
     of = "of switches that are joined directly, ports that are used count: nothing says how many switches there are"
     return [of] if choices.switches == "whole" else []
 
 
 def cables(ports: Ports, per_rank: float, why: str, medium: Medium, choices: BillChoices) -> list[Line]:
-    """Return what ``per_rank`` links a rank are made of: two transceivers and a fibre, or a copper cable."""
+    """Return the lines of what ``per_rank`` links a rank are made of: two transceivers and a fibre, or a copper cable;
+    none for no links."""
     if per_rank == 0:
         return []
     if medium == "copper":
@@ -128,7 +132,7 @@ def cables(ports: Ports, per_rank: float, why: str, medium: Medium, choices: Bil
 
 
 def fibres(per_rank: float, why: str, choices: BillChoices) -> Line:
-    """Return so many fibres a rank, each as long as a link."""
+    """Return the line of so many fibres a rank, each as long as a link (``link_length``)."""
     metre, length = load_part("fibre-metre"), choices.link_length
     dollars = metre.dollars
     if dollars is not None:
@@ -230,7 +234,8 @@ def _confidence(source: str) -> Confidence:
 def _with_stated(
     bill: Bill, field: str, name: FigureName, figure: Figure[float], note: str, kinds: Collection[Kind] | None
 ) -> Bill:
-    """Return a bill in which a figure that a ``field`` states replaces those of parts of some kinds, or of all."""
+    """Return the bill with a line for a figure that a ``field`` states; that figure no longer counts for parts of these
+    kinds (None: of any)."""
     part = Part(
         name=field,
         kind="stated",
@@ -253,7 +258,7 @@ _ROUNDING = 1e-9
 
 
 def bill_complaints(bill: Bill, ranks: int) -> Iterator[str]:
-    """Yield the promises that a bill breaks.
+    """Yield the promises that a bill of ``ranks`` ranks breaks, each in words.
 
     Counts are finite and not negative, every line is of a part, totals lie within their ranges and name what they lack,
     and energy is static power times time without load and grows by the dynamic energy of every bit.

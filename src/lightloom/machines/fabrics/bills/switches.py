@@ -28,11 +28,13 @@ class Tree(NamedTuple):
 
     @property
     def uplinks(self) -> float:
-        """Links between switches for every port that the tree joins."""
+        """Links between switches of two tiers, for every port that the tree joins: tiers beyond the first, over the
+        taper."""
         return (self.tiers - 1) / self.taper
 
     def whole_ports(self, ports: int) -> int:
-        """Return the ports of all switches that join so many ports."""
+        """Return the ports of all switches, used or not, of the tree that joins so many ``ports``, switches rounded up
+        tier by tier."""
         if self.tiers == 1:
             return self.radix
         down = floor(self.radix * self.taper / (1 + self.taper) + 1e-9)
@@ -41,7 +43,7 @@ class Tree(NamedTuple):
         return self.radix * (ceil(ports / down) + middle + ceil(up / self.radix))
 
     def text(self, ports: int) -> str:
-        """Return the tree in words."""
+        """Return the tree that joins so many ``ports`` in words: tiers, ports of a switch, and taper."""
         taper = f", {self.taper:g} down for 1 up" if self.tiers > 1 and self.taper != 1 else ""
         tiers = "one switch" if self.tiers == 1 else f"{self.tiers} tiers of switches"
         return f"{tiers} of {self.radix} ports join{'s' * (self.tiers == 1)} {ports:,}{taper}"
@@ -74,7 +76,8 @@ def network(
     least: int = 1,
     below: Medium | None = None,
 ) -> tuple[list[Line], Tree]:
-    """Return the switches, cards and links of one tier of a network.
+    """Return the cards, switch ports and links of one tier of a network, as lines of a bill, and the tree of its
+    switches.
 
     Args:
         ports: that carry one link.
@@ -138,7 +141,7 @@ class Planes(NamedTuple):
 
 
 def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Planes:
-    """Return the switches of so many planes, each of which joins ``ports`` ports.
+    """Return the switches of so many planes, each of which joins ``ports`` ports, for each of the ``ranks``.
 
     Raises:
         UnsupportedError: not even three stages of the switch join so many.
@@ -171,12 +174,14 @@ def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Plan
 
 
 def _stages(ports: int, radix: int) -> int | None:
-    """Return how many switches light passes in a plane of so many ports; None where three stages do not join them."""
+    """Return how many switches light passes in a plane of so many ports on switches of ``radix``: 1 or 3; None where
+    three stages do not join them."""
     return 1 if ports <= radix else 3 if ports <= radix * radix // 2 else None
 
 
 def _switches(planes: int, ports: int, radix: int) -> tuple[int, str]:
-    """Return how many whole switches hold the planes, and why."""
+    """Return how many whole switches hold the planes, and the formula in words; a switch holds several planes where it
+    has the ports, and three stages of leaves and spines one."""
     if ports > radix:
         half = radix // 2
         leaves = ceil(ports / half)
@@ -189,14 +194,16 @@ def _switches(planes: int, ports: int, radix: int) -> tuple[int, str]:
 
 
 def _chosen_switch(planes: int, ports: int, choices: BillChoices) -> Part:
-    """Return the switch that was chosen: by the port, or of whole products those that cost least in all, of the fewest
-    stages that any takes."""
+    """Return the switch that was chosen; otherwise the port of any where used ports are paid, or of whole products
+    those that cost least in all, of the fewest stages that any takes."""
     if choices.circuit_switch is not None:
         return circuit_switch_product(choices.circuit_switch)
     if choices.switches == "used":
         return load_part("circuit-switch-port")
 
     def cost(product: Part) -> tuple[float, float]:
+        """Return the stages that a product takes and the dollars of all its switches, infinite where it takes no part
+        or has no price."""
         radix = product.radix or 0
         stages, price = _stages(ports, radix), product.dollars
         paid = _switches(planes, ports, radix)[0] * price.value if price is not None and stages else inf
@@ -222,7 +229,8 @@ def circuit_switch_product(name: str) -> Part:
 
 
 def most_ports(product: str | None = None) -> int:
-    """Return the ports of a product, or of the largest one."""
+    """Return the ports of a product; those of the largest one of the catalog without a name, or for a part that states
+    none."""
     if product is not None and (radix := circuit_switch_product(product).radix) is not None:
         return radix
     return max(load_part(name).radix or 0 for name in PRODUCTS)

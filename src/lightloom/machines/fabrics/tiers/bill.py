@@ -61,12 +61,13 @@ def _network_bill(level: Level, choices: BillChoices) -> Bill:
 
 
 def _ports_of_a_rank(level: Level) -> float:
-    """Ports are a child's where ranks have them, and a switch's where they are those of the switches beneath."""
+    """Return the ports of a level for each rank: ports are a child's where ranks have them, and a switch's where they
+    are those of the switches beneath."""
     return level.ports * (1 if level.beneath is None else level.planes) / level.child
 
 
 def _direct_bill(level: Level, blocks: tuple[int, ...] | None, choices: BillChoices) -> Bill:
-    """Return the links between neighbours of a grid or a full mesh."""
+    """Return the bill of a level's links between the neighbours of a grid, or between all pairs of a full mesh."""
     of_switches = level.beneath is not None
     copies = _ports_of_a_rank(level) if level.tier.ports is not None else 1.0
     if level.is_grid:
@@ -92,7 +93,8 @@ def _direct_bill(level: Level, blocks: tuple[int, ...] | None, choices: BillChoi
 
 
 def _circuit_blocks(level: Level, tiers: Sequence[Tier]) -> tuple[int, ...] | None:
-    """Return the sizes of the blocks that circuit switches join into this level; None where there are none."""
+    """Return the number of children along each dimension of the blocks that circuit switches join into this level; None
+    where there are none."""
     if level.switched or not level.is_grid:
         return None
     if level.tier.shape == "circuit-switch":

@@ -97,7 +97,8 @@ class Tier(Described):
         return self.size if self.dims is None else prod(self.dims)
 
     def sizes(self, children: int) -> tuple[int, ...]:
-        """Return the children along each dimension when there are ``children`` of them."""
+        """Return the children along each dimension when there are ``children`` of them: ``dims`` where stated,
+        otherwise sizes as equal as can be, smaller ones first."""
         return self.dims or most_square(children, self.dimensions or 1)
 
     def unused_fields(self) -> tuple[str, ...]:
@@ -105,6 +106,7 @@ class Tier(Described):
         return "shape", "size", "dims", "twisted"
 
     def heading(self) -> str:
+        """Return name, shape and stated size of the tier in words."""
         extent = "" if self.children is None else f" of {describe(self.dims) if self.dims else self.size}"
         return f"{self.name or 'tier'}, {'twisted ' * self.twisted}{self.shape}{extent}"
 
@@ -124,7 +126,8 @@ class Tier(Described):
 
 
 def _single(base: int, link: Ints, period: int) -> LinkRun:
-    """Return the run of one link of a track, ``period`` links from ``base`` on, for each transfer."""
+    """Return the run of one link for each transfer: link number ``link``, [transfer], on a track of ``period`` links
+    that begins at ``base``."""
     return LinkRun(np.full_like(link, base), link, np.ones_like(link), period)
 
 
@@ -180,17 +183,19 @@ class Level:
 
     @property
     def joined(self) -> bool:
-        """True if data can go from any port to any other."""
+        """True if data can go from any port of the tier to any other: a switch without separate rails."""
         return self.switched and not self.tier.separate_rails
 
     @property
     def root(self) -> Level:
-        """The level whose ports, those of ranks, lead here."""
+        """Return the level whose ports, those of ranks, lead here: this one, or the innermost whose switches are
+        passed."""
         return self if self.beneath is None else self.beneath.root
 
     @property
     def chain(self) -> tuple[Level, ...]:
-        """The levels through whose switches the ports are reached, innermost first, without this one."""
+        """Return the levels through whose switches the ports are reached, innermost first, without this one; none where
+        ports are the ranks' own."""
         return () if self.beneath is None else (*self.beneath.chain, self.beneath)
 
     @property
@@ -200,7 +205,8 @@ class Level:
 
     @property
     def planes(self) -> int:
-        """Rails that no transfer leaves between two children."""
+        """Number of rails that no transfer leaves between two children: the ranks of a child over those that share a
+        port; through a switch beneath 1 where that joins all ports, otherwise its number."""
         if self.beneath is None:
             return self.child // self.sharing
         return 1 if self.beneath.joined else self.beneath.planes
@@ -214,13 +220,15 @@ class Level:
 
     @property
     def port_bandwidth(self) -> float:
-        """Bytes per second of what one rank, those that share its port, or one switch beneath sends through."""
+        """Bytes of data per second through the ports of one seat: of a rank, of the ranks that share a port, or of one
+        switch beneath."""
         rate = self.tier.bandwidth * self.tier.wire_efficiency
         return rate * max(self.ports // self.child, 1) if self.beneath is None else rate * self.ports
 
     @property
     def seats(self) -> int:
-        """Ports, bundles of one rank or one switch counted once, in the whole fabric."""
+        """Number of links up into the tier in the whole fabric: the ports of one rank, of ranks that share one, or of
+        one switch beneath count once."""
         if self.beneath is None:
             return self.ranks // self.sharing
         return self.ranks // self.child * self.planes
@@ -237,18 +245,20 @@ class Level:
         return np.zeros_like(rank) if self.beneath.joined else self.beneath.plane(rank)
 
     def seat(self, rank: Ints) -> Ints:
-        """Return the port of ranks, among all of the fabric."""
+        """Return the number of each rank's link up into the tier, among all of the fabric: [rank]."""
         if self.beneath is None:
             return rank // self.sharing
         return rank // self.child * self.planes + self.plane(rank)
 
     def leads_out(self, source: Ints, target: Ints) -> Mask:
-        """Return whether ranks belong to different children, of one group or of two."""
+        """Return a mask, true where source and target belong to different children, of one group or of two:
+        [transfer]."""
         apart: Mask = source // self.child != target // self.child
         return apart
 
     def gateway(self, source: Ints, target: Ints) -> Ints:
-        """Return the rank of the source's child from which a transfer takes this tier."""
+        """Return the rank of the source's child from which a transfer takes this tier: the one on the target's rail, or
+        the source itself where all ports are joined or there is one rail: [transfer]."""
         if self.joined or self.planes == 1:
             return source
         unit = self.root.child
@@ -273,6 +283,7 @@ class Level:
 
     @property
     def links(self) -> int:
+        """Return the number of directed links of the level, in the whole fabric."""
         return sum(alike.links for alike in self.classes)
 
     @property
@@ -289,12 +300,14 @@ class Level:
 
     @property
     def is_grid(self) -> bool:
+        """True if the children are cells of a ring, torus or mesh, circuits included."""
         return self._lattice is not None
 
     def runs(self, source: Ints, target: Ints) -> list[tuple[LinkRun, float]]:
-        """Return the links of transfers from child to child, with the seconds of one link.
+        """Return the runs of links of transfers from child to child, each with the seconds of one link: those of
+        switches beneath first, then the level's own.
 
-        All belong to different children of one group, and each transfer is on the rail of its target.
+        Source and target belong to different children of one group, and each transfer is on the rail of its target.
         """
         passed = [(run, level.latency) for level in self.chain for run in level._switch_runs(source, target)]
         own = self._switch_runs(source, target) if self.switched else self._direct_runs(source, target)
@@ -370,6 +383,8 @@ class Level:
 def filled_tiers(ranks: int, tiers: Sequence[Tier]) -> tuple[Tier, ...]:
     """Return the tiers with the sizes that ranks fill; those that ranks fill wholly, or that are one domain, stay.
 
+    Domains are filled alike, as full as can be; ports of outer tiers shrink with a domain that is filled in part.
+
     Raises:
         ValueError: domains would be less than half full; says which numbers of ranks are next.
     """
@@ -396,7 +411,8 @@ def filled_tiers(ranks: int, tiers: Sequence[Tier]) -> tuple[Tier, ...]:
 
 
 def _shrinks(tiers: Sequence[Tier], place: int, number: int) -> bool:
-    """Return whether the tier at ``place`` loses ports with the ranks of tier ``number``, and no rails instead."""
+    """Return True if the tier at ``place`` loses ports where tier ``number`` is filled in part; False where it loses
+    rails instead."""
     rail = place
     while tiers[rail].through_switch and tiers[rail - 1].separate_rails:
         rail -= 1
@@ -404,7 +420,8 @@ def _shrinks(tiers: Sequence[Tier], place: int, number: int) -> bool:
 
 
 def _even(children: int, size: int, ports: Sequence[int]) -> int:
-    """Return the most children, from half the size on, that fill all domains alike and have whole ports; or 0."""
+    """Return the most children of a domain of ``size`` places, from half of them on, that fill all domains alike and
+    leave whole ports, each of ``ports`` shrunk in proportion; 0 where there is no such number."""
     for domains in range(-(-children // size), 2 * children // size + 1):
         part = children // domains
         if children % domains == 0 and 2 * part >= size and not any(count * part % size for count in ports):

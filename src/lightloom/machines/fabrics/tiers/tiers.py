@@ -57,8 +57,9 @@ class TieredFabric(PacketFabric):
         return self
 
     def library_tiers(self) -> LibraryTiers | None:
-        """Return the domain and what a rank's part of the slowest network tier carries; None where not all tiers are
-        switches."""
+        """Return the innermost tier as the domain and the slowest share of a rank in the others as the network; None
+        where not all tiers are switches. A second tier behind the first one's switches makes every rank a domain of its
+        own."""
         if any(not level.switched for level in self.levels):
             return None
         domain = self.levels[0]
@@ -73,10 +74,12 @@ class TieredFabric(PacketFabric):
 
     @property
     def takes_hop_latency(self) -> bool:
+        """True if some tier of several children states no latency of its own."""
         return any(level.tier.latency is None and level.size > 1 for level in self.levels)
 
     @property
     def node_ranks(self) -> int:
+        """Return the ranks that the innermost tier joins."""
         return self.levels[0].group
 
     @property
@@ -86,6 +89,8 @@ class TieredFabric(PacketFabric):
 
     @property
     def filling(self) -> str | None:
+        """Return words on the domains that ranks fill in part, and how many ranks stay idle; None where all are
+        full."""
         words, child, whole, idle = [], 1, 1, 0
         tiers = self.tier_list()
         for tier, filled in zip(tiers, filled_tiers(self.ranks, tiers), strict=True):
@@ -98,7 +103,8 @@ class TieredFabric(PacketFabric):
 
     @property
     def circuit_block(self) -> int | None:
-        """Ranks inside the first tier of circuit switches; None without one, or where a size before it is left out."""
+        """Return the number of ranks inside the first tier of circuit switches; None without one, or where a size
+        before it is left out."""
         inside = 1
         for tier in self.tier_list():
             if tier.shape == "circuit-switch":
@@ -110,6 +116,7 @@ class TieredFabric(PacketFabric):
 
     @property
     def axes(self) -> tuple[Axis, ...]:
+        """Return an axis for each dimension of several children of each tier, innermost first."""
         return tuple(
             axis._replace(
                 stride=axis.stride * level.child,
@@ -152,6 +159,7 @@ class TieredFabric(PacketFabric):
         return level.link_name(link - level.base)
 
     def link_bandwidth(self) -> Floats:
+        """Return the bytes of data per second of each link, tier by tier, headers of packets left out: [link]."""
         classes = [alike for level in self.levels for alike in level.classes]
         return np.repeat(np.array([self._rate(alike) for alike in classes]), [alike.links for alike in classes])
 
@@ -163,7 +171,8 @@ class TieredFabric(PacketFabric):
         return np.repeat([level.latency for level in self.levels], [level.links for level in self.levels])
 
     def crossings(self, source: Ints, destination: Ints) -> Iterator[tuple[Level, Mask, Ints, Ints]]:
-        """Yield each level, outermost first, the transfers that cross it, and the ranks between which they do."""
+        """Yield for each level, outermost first: the level, a mask of the transfers that cross it, and the ranks from
+        which and to which they do, each [transfer]; the source of one crossing is the target of the levels beneath."""
         source, target = np.asarray(source, np.int64), np.asarray(destination, np.int64)
         for level in reversed(self.levels):
             crosses = level.leads_out(source, target)
@@ -190,6 +199,8 @@ class TieredFabric(PacketFabric):
         return Footprint(*(np.stack(parts, axis=-1) for parts in zip(*columns, strict=True)))
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        """Return the links of each transfer in the order in which it crosses them, inner tiers first, −1 filling up:
+        [transfer, place]."""
         runs, backward = [], []
         for level, crosses, gateway, target in reversed(list(self.crossings(source, destination))):
             if crosses.any():
@@ -199,6 +210,7 @@ class TieredFabric(PacketFabric):
         return ordered_links(runs, backward) if runs else np.full((len(np.asarray(source)), 1), -1)
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        """Return the seconds of all links that each transfer crosses, the way to its gateway included: [transfer]."""
         total = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(destination)))
         for level, crosses, gateway, target in self.crossings(source, destination):
             for run, seconds in level.runs(gateway, target) if crosses.any() else ():
@@ -210,7 +222,8 @@ class TieredFabric(PacketFabric):
 
     @property
     def _used_levels(self) -> list[Level]:
-        """Return the levels whose ports some transfer takes: with several children, or passed by such."""
+        """Return the levels whose ports some transfer takes: with several children, or passed by those of such a
+        level."""
         leads = {level.number for level in self.levels if level.size > 1}
         through = {beneath.number for level in self.levels if level.number in leads for beneath in level.chain}
         return [level for level in self.levels if level.number in leads | through]
@@ -255,7 +268,8 @@ class TieredFabric(PacketFabric):
         return result
 
     def _halves(self, level: Level) -> Iterator[Cut]:
-        """Yield cuts through the middle of a level without a switch."""
+        """Yield cuts through the middle of a level without a switch: one for each dimension of a grid, otherwise
+        one."""
         share = self._rate(level.classes[0])
         label = level.tier.name or level.tier.shape
         half = level.size // 2
@@ -282,6 +296,7 @@ class TieredFabric(PacketFabric):
         return both[0], both[1]
 
     def total_receive_bandwidth(self) -> float:
+        """Return the bytes per second of the links into all ranks, over ports of their own."""
         total = 0.0
         for level in (level for level in self._used_levels if level.beneath is None):
             share = self._rate(level.classes[0])
@@ -317,14 +332,17 @@ class TieredFabric(PacketFabric):
         return reaches
 
     def diameter(self) -> int:
+        """Return the links of the longest transfer of any tier; 0 of one rank."""
         return max((reach.links for reach in self.reaches()), default=0)
 
     def neighbour_latency(self) -> float:
+        """Return the seconds of the quickest transfer of any tier; 0 of one rank."""
         return min((reach.nearest for reach in self.reaches()), default=0.0)
 
     @property
     def _relays_help(self) -> bool:
-        """True if relaying over an outer tier may be quicker than a transfer of an inner one."""
+        """True if relaying over an outer tier, there and back, may be quicker than the slowest transfer of an inner
+        one."""
         reaches = self.reaches()
         return any(
             inner.farthest > 2 * outer.nearest
@@ -333,6 +351,7 @@ class TieredFabric(PacketFabric):
         )
 
     def diameter_latency(self) -> float:
+        """Return the seconds of the slowest transfer of any tier; the derived figure where relays may be quicker."""
         if self._relays_help:
             return derived.diameter_latency(self)
         return max((reach.farthest for reach in self.reaches()), default=0.0)
@@ -372,8 +391,9 @@ class TieredFabric(PacketFabric):
         return derived.ports(few, *ends, parts=outermost.size)
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
-        """Return the group as a fabric of tiers of its own, with its part of what it shares, where its ranks have a
-        port each."""
+        """Return the group as a fabric of tiers of its own, with its part of what it shares; as a :class:`GroupFabric`
+        where it is no fabric of tiers; None where the groups do not tile the ranks, or this kind does not allow its
+        tiers."""
         if self.ranks % (ranks * stride):
             return None
         tiers = _group_tiers(self.levels, ranks, stride)
@@ -385,7 +405,8 @@ class TieredFabric(PacketFabric):
 
 
 def _members(level: Level, ranks: int, stride: int) -> int | None:
-    """Return how many ranks of a group at a stride fall into one child of a level; None where children differ."""
+    """Return how many ranks of a group at a stride fall into each child of a level that has some; None where children
+    differ."""
     child = level.child
     if stride % child == 0:
         return 1
@@ -421,7 +442,8 @@ def _group_tiers(levels: Sequence[Level], ranks: int, stride: int) -> tuple[Tier
 
 
 def _reduced(level: Level, inside: int, size: int) -> Tier:
-    """Return a tier with ``size`` children of ``inside`` ranks each."""
+    """Return the tier of a level with ``size`` children of ``inside`` ranks each, and ports, or the bandwidth of
+    uplinks, in proportion."""
     tier = level.tier
     fields = {name: getattr(tier, name) for name in type(tier).model_fields}
     if size == level.size:
@@ -469,12 +491,16 @@ class Tiers(TieredFabric):
         return self.tiers
 
     def carried_rates(self, scales: Scales) -> dict[str, object]:
+        """Return the tiers with their bandwidths scaled: the innermost by the factor of domains where it joins one, all
+        others by that of the network."""
         innermost = scales.bandwidth if joins_domains(self.tiers) else scales.network_bandwidth
         factors = [innermost, *[scales.network_bandwidth] * (len(self.tiers) - 1)]
         rates = [{"bandwidth": factor * tier.bandwidth} for tier, factor in zip(self.tiers, factors, strict=True)]
         return {"tiers": tuple(tier.model_copy(update=rate) for tier, rate in zip(self.tiers, rates, strict=True))}
 
     def with_hop_latency(self, seconds: float) -> Self:
+        """Return the fabric with ``seconds`` for the links of every tier but the innermost, which keeps its own latency
+        where there are several."""
         kept = 1 if len(self.levels) > 1 else 0
         tiers = [*self.tiers[:kept], *(tier.model_copy(update={"latency": None}) for tier in self.tiers[kept:])]
         return self.model_copy(update={"hop_latency": seconds, "tiers": tuple(tiers)})
@@ -539,8 +565,11 @@ class TwoTierSwitch(TieredFabric):
         return domain, network
 
     def carried_rates(self, scales: Scales) -> dict[str, object]:
+        """Return the bandwidths of domain and network, each times its factor."""
         domain, network = scales.bandwidth * self.domain_bandwidth, scales.network_bandwidth * self.bandwidth
         return {"domain_bandwidth": domain, "bandwidth": network}
 
     def of_tiers(self, ranks: int, tiers: tuple[Tier, ...]) -> Self | None:
+        """Return a fabric of so many ranks in domains of the first tier's size, all else as here; None where the fields
+        do not allow it."""
         return self._with(ranks=ranks, domain_size=tiers[0].size or 1)

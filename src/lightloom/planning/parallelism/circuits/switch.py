@@ -137,8 +137,8 @@ def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = 
 
 
 def realise(traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1) -> Circuits:
-    """Return circuits of counts [pair], each with a hold and a plane. No rank may send or receive more than the fabric's
-    channels times ``holds`` of them; then all find a plane."""
+    """Return circuits of counts [pair], each with a hold and a plane. No rank may send or receive more of them than the
+    fabric's channels times ``holds``; then all find a plane."""
     pair = np.repeat(np.arange(len(traffic)), counts)
     source, destination = traffic.source[pair], traffic.destination[pair]
     colour = colour_planes(source, destination, traffic.ranks)[0] if len(pair) else pair

@@ -28,8 +28,8 @@ from lightloom.planning.parallelism.plan import in_blocks, numbered_block
 
 
 def kept_graph(graph: ComputeGraph) -> ComputeGraph:
-    """Return the graph in which operators of blocks keep only outputs that leave their block, nothing else; the others
-    keep what they did."""
+    """Return the graph as fully recomputed: operators of blocks (outside of checkpointed regions) keep for the backward
+    pass their output where it leaves their block, else nothing; the others keep what they did."""
     leaving = _leaving(graph)
     operators = [
         replace(
@@ -64,14 +64,16 @@ def repeated_memory(graph: ComputeGraph, balanced: BalancedGraph, device: Int32s
 
 
 def _received(balanced: BalancedGraph, device: Int32s, dropped: Mask, k: int) -> Floats:
-    """Return the bytes [k] of outputs of ``dropped`` sub-operators that devices have from others, each once."""
+    """Return the bytes, by receiving device [k], of outputs of ``dropped`` [sub-operators] that come from other devices;
+    elements that several readers on a device share count once."""
     edge, target = crossing_edges(balanced, device, k)
     kept = dropped[balanced.parent[edge]]
     return np.bincount(target[kept], balanced.nbytes[edge[kept]], k).astype(np.float64)
 
 
 def _leaving(graph: ComputeGraph) -> Mask:
-    """Return a mask of the operators whose output one outside of their block reads: [operators]."""
+    """Return a mask of the operators whose output is read by at least one operator of another numbered block, or of
+    none: [operators]."""
     block = {operator.name: numbered_block(operator.block) for operator in graph.operators}
     readers = graph.consumers()
     leaves = [any(block[reader] != block[name] for reader in readers[name]) for name in block]
@@ -214,13 +216,14 @@ def axis_size(operator: Operator, axis: str) -> int:
 
 
 def bounds(size: int, parts: int, unit: int = 1) -> Ints:
-    """Return the edges [parts + 1] of slices as equal as whole units of ``unit`` elements allow; what is left over is
-    in none."""
+    """Return the edges, from 0, of ``parts`` slices of ``size`` elements, as equal as whole units of ``unit`` elements
+    allow: [parts + 1]. Elements beyond the last whole unit are in no slice."""
     return np.arange(parts + 1, dtype=np.int64) * (size // unit) // parts * unit
 
 
 def split_size(operator: Operator, split: Split) -> int:
-    """Return the most parts that a split allows; 0 where it does not apply to the operator."""
+    """Return the most parts that a split allows, the operator's size along its dimension; 0 where the operator has no
+    such dimension, or for input channels of a grouped convolution."""
     if split.dimension == "in_channel" and operator.dimensions.get("groups", 1) > 1:
         return 0
     return operator.dimensions.get(split.dimension, 0)
@@ -276,7 +279,8 @@ def _strides(consumed: Need, size: int) -> range:
 
 
 def exchange(produced: Layout, consumed: Need, size: int) -> Transfers:
-    """Return the fractions of a tensor that each producer part sends to each consumer part.
+    """Return the fractions of a whole tensor that each producer part sends to each consumer part, one row a pair, as if
+    every part had a device of its own.
 
     Args:
         produced: layout of the tensor.
@@ -304,8 +308,8 @@ _AXES = {axis: index + 1 for index, axis in enumerate(("sample", "channel", "seq
 
 
 def _overlaps(edges: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return (source, destination, elements) for each pair of a slice between ``edges`` and a region from ``low`` to
-    ``high`` that have elements in common."""
+    """Return three columns, each [pairs]: slice, region and number of common elements, for each slice between ``edges``
+    [slices + 1] and each region from ``low`` to before ``high`` [regions] that have any, in order of the regions."""
     first = np.searchsorted(edges[1:], low, "right")
     count = np.maximum(np.searchsorted(edges[:-1], high, "left") - first, 0)
     destination = np.repeat(np.arange(len(low)), count)
@@ -404,8 +408,9 @@ class Cuts:
     def exchange(
         self, source: int, produced: Cut, reader: int, consumed: Cut, position: int
     ) -> tuple[Transfers, float]:
-        """Return what parts of a producer send to those of a reader, which has it as the input at ``position``, and how
-        much of the output leaves its device (:func:`exchanged_fraction`)."""
+        """Return what parts of a producer send to those of a reader, which has it as the input at ``position``, and the
+        multiple of the output's bytes that leaves its device (:func:`exchanged_fraction`); operators by their number,
+        cached by sort."""
         key = self.sort[source], produced, self.sort[reader], consumed, position
         if key not in self._of_sorts:
             wanted = need(self.operators[reader], *consumed, position)
@@ -468,12 +473,13 @@ class Cuts:
 
     @cached_method()
     def _parts_of(self, sort: int, cut: Cut) -> _CutOperator:
-        """Return the columns of the parts of the operators of a sort under a cut."""
+        """Return the columns, cached, of the parts of any one operator of a sort under a cut."""
         first = self.sort.index(sort)
         return _cut_operator(self.operators[first], cut, self.rules, self.loss_bytes[first])
 
     def _seconds(self, number: int, cut: Cut) -> Floats:
-        """Return the seconds of the parts of an operator forward and backward: [parts, 2]."""
+        """Return the seconds of the parts of an operator forward and backward, [parts, 2]: by the part's own shape where
+        ``part_seconds`` was given and the operator is cut, else the part's share of the operator's seconds."""
         if cut.split is not None and cut.parts > 1 and self._part_seconds is not None:
             return self._part_seconds(self._placed[number], cut.split, cut.parts)
         shares: Floats = self._parts_of(self.sort[number], cut).share[:, None] * self.durations[number]

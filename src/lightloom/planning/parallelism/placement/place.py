@@ -49,12 +49,14 @@ class Problem(NamedTuple):
 
 
 def start_order(balanced: BalancedGraph) -> Ints:
-    """Return the sub-operators in the order in which they start where several could: longest path to the end first."""
+    """Return the sub-operators in the order in which they start where several could: those with the longest path to the
+    end first, an edge counting as many seconds as it has bytes; equal ones as they are numbered."""
     return _start_order(_transposed(Neighbours(balanced.parent_start, balanced.parent, balanced.nbytes)), balanced)
 
 
 def _start_order(after: Neighbours, balanced: BalancedGraph) -> Ints:
-    """Return :func:`start_order`, given who comes after each sub-operator and the seconds of their transfers."""
+    """Return :func:`start_order` from the rows ``after``: who comes after each sub-operator, and the seconds of their
+    transfers, which count in the path."""
     from lightloom.planning.parallelism.placement.kernels import ranks
 
     # Equal ranks keep their order, in which producers come first.
@@ -139,7 +141,8 @@ class Start(NamedTuple):
 
 
 def moves(problem: Problem, effort: int) -> int:
-    """Return how many moves the search may try: each looks at all edges twice."""
+    """Return how many moves the search may try in all with ``effort`` edges to look at, as each move looks at all
+    sub-operators and edges twice."""
     return effort // (2 * (problem.balanced.size + len(problem.rows.before.node)) + 20)
 
 
@@ -169,8 +172,8 @@ def forward_starts(problem: Problem, method: str, width: int, early: bool, round
 
 
 def _block_starts(problem: Problem, width: int, rounds: int) -> Iterator[Start]:
-    """Yield the start that puts equal places of all operators on one of ``width`` devices, so that aligned slices stay
-    where they are; none if it is not valid."""
+    """Yield the start in which part i of the n of an operator is on device ⌊i · width / n⌋, so that aligned slices of
+    all operators share a device; nothing if it is not valid, or not made so by ``rounds`` sweeps of a repair."""
     balanced = problem.balanced
     parts = np.diff(balanced.first)[balanced.operator]
     device = (balanced.part.astype(np.int64) * width // parts).astype(np.int32)
@@ -178,7 +181,8 @@ def _block_starts(problem: Problem, width: int, rounds: int) -> Iterator[Start]:
 
 
 def last_resort(problem: Problem) -> Iterator[Start]:
-    """Yield placements searched for by fewest conflicts, where memory is so tight that no other start was valid."""
+    """Yield up to two placements made valid by the moves of fewest conflicts from lines over all devices and over the
+    reach's span: for memory so tight that no other start was valid."""
     balanced, k = problem.balanced, problem.devices
     steps = EFFORT * balanced.size // (balanced.size + len(problem.rows.before.node))
     for seed, width in enumerate((k, problem.reach.span(k))):
@@ -220,8 +224,8 @@ def _settled_start(problem: Problem, method: str, device: Int32s, rounds: int) -
 
 
 def filled(memory: Floats, width: int) -> tuple[float, Int32s]:
-    """Return the least capacity in bytes, within 1 per mille, at which ``width`` devices filled in order do, and the
-    device of each sub-operator then."""
+    """Return the least bytes a device, found within 1 per mille, with which ``width`` devices filled one after the other
+    hold all sub-operators, and the device of each then: [sub-operators]."""
     sums = np.cumsum(memory)
     # The running sum itself: another order of summing may round to less, and leave the last node without a device.
     high = float(sums[-1]) if len(sums) else 0.0
@@ -302,7 +306,8 @@ def place(
 
 
 def _fastest(problem: Problem, starts: list[Start], reach: Reach, link: Link, effort: int) -> Placement:
-    """Return the best placement that the search makes of the fastest starts, with its times."""
+    """Return the best placement that the search makes of the four fastest starts and of random ones, with its times and
+    the method and repair of its start."""
     from lightloom.planning.parallelism.placement.kernels import iteration_time
 
     times = np.zeros((4, problem.balanced.size))
@@ -326,7 +331,8 @@ def _fastest(problem: Problem, starts: list[Start], reach: Reach, link: Link, ef
 
 
 def _searched(problem: Problem, starts: list[Start], effort: int) -> Start:
-    """Return the best of what the search makes of each start, of equals the first; nothing to place stays as it is."""
+    """Return the start whose placement the search, which changes each in place with an equal share of the moves, makes
+    fastest, of equals the first; the first one where there is nothing to place."""
     from lightloom.planning.parallelism.placement.kernels import anneal
 
     if not problem.balanced.size:
@@ -337,8 +343,8 @@ def _searched(problem: Problem, starts: list[Start], effort: int) -> Start:
 
 
 def _too_large(problem: Problem) -> UnsupportedError:
-    """Return the error that says what was tried, and which changes are each enough: with them a line needs no more
-    devices."""
+    """Return (not raise) the error that says what was tried, and which changes are each enough: more memory a device, or
+    smaller parts, more devices or a larger Δ."""
     memory, k = problem.balanced.memory, problem.devices
     needed, _ = filled(memory, problem.reach.span(k))
     largest, total = int(memory.argmax()), float(memory.sum())
@@ -433,7 +439,8 @@ class Partitions:
         return self._cuts.balanced(self._choose_all(k, quantum, most_exchanging))
 
     def _choose_all(self, k: int, quantum: float, most_exchanging: int | None) -> tuple[Cut, ...]:
-        """Return the cut of every operator, producers first."""
+        """Return the cut of every operator, [operators] in graph order, each chosen after its producers' for the parts
+        that its forward seconds and the quantum ask for."""
         sort, chosen = self._cuts.sort, list[Cut]()
         for number, (seconds, producers) in enumerate(zip(self._forward, self._cuts.producers, strict=True)):
             wish = _power_of_two(max(1, k if quantum * k <= seconds else int(seconds / quantum)))

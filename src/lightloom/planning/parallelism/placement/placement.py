@@ -80,7 +80,8 @@ class Reach:
         return devices if self.degree >= devices - 1 else self._window()[1] + 1
 
     def _window(self) -> tuple[int, int]:
-        """Return how many devices behind and ahead of a producer may read from it."""
+        """Return two numbers of devices: how many behind a producer on the ring, and how many ahead, may read from
+        it."""
         half = self.degree // 2
         return (half, half) if self.rule == "peers" else (0, self.degree)
 
@@ -318,7 +319,7 @@ class HybridPlan:
 
     @property
     def activation_traffic(self) -> csr_array:
-        """Bytes [ranks, ranks] of activations and their gradients, of every micro-batch."""
+        """Bytes [sender, receiver] between all ranks, activations and their gradients of one micro-batch."""
         return self._in_all_groups(_activation_bytes(self.balanced, self.placement.device, self.k))
 
     def _in_all_groups(self, within: csr_array) -> csr_array:
@@ -348,8 +349,8 @@ def _activation_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_ar
 
 
 def crossing_edges(balanced: BalancedGraph, device: Int32s, k: int) -> tuple[Ints, Int32s]:
-    """Return the edges between devices, one of those that carry the same elements to a device, and the device that each
-    leads to."""
+    """Return two columns, each [edges]: the indices of edges of the graph between different devices, of those that
+    carry the same elements of one part to one device only one, and the device that each leads to."""
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))
     crossing = np.flatnonzero(device[balanced.parent] != device[reader])
     target, content = device[reader[crossing]], balanced.content[crossing]
