@@ -38,16 +38,17 @@ def read_npy(path: Path, *, mapped: bool = False) -> Column:
 
 
 def read_npz(path: Path) -> dict[str, Column]:
-    """Return all arrays of an ``.npz`` file by name.
+    """Return all arrays of an ``.npz`` file by name, numbers or texts.
 
     Raises:
-        ConfigError: unreadable, damaged, no such file, or more than :data:`MOST_UNPACKED` bytes.
+        ConfigError: unreadable, damaged, no such file, objects in an array, or more than :data:`MOST_UNPACKED` bytes.
     """
     return _read_checked(path, "an .npz file of arrays", lambda file: _archive(path, file))
 
 
 def _read_checked(path: Path, expected: str, read: Callable[[IO[bytes]], T]) -> T:
-    """Return what ``read`` makes of an open file; raises ConfigError where it is unreadable, or no ``expected``."""
+    """Return what ``read`` makes of an open file; raises ConfigError where it is unreadable, or not what ``expected``
+    says in words."""
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of heads that Python 2 wrote

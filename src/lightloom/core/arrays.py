@@ -33,7 +33,7 @@ _Array = TypeVar("_Array", bound=NDArray[Any])
 
 
 def read_only(array: _Array) -> _Array:
-    """Return a contiguous view that nothing can be written through.
+    """Return a contiguous view, or copy, of the array that nothing can be written through.
 
     Kernels are compiled for each type of their arguments, and whether an array can be written belongs to its type: what
     comes now from a frozen table and now from a calculation is passed in one form.

@@ -15,14 +15,17 @@ def cached_method(most: float = inf) -> Callable[[Callable[_Arguments, _Result]]
     Errors are not kept. The object needs a ``__dict__``; ``functools.cache`` would keep the object itself alive.
 
     Args:
-        most: results that are kept, the latest ones.
+        most: results that are kept, the latest computed ones.
     """
 
     def decorated(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+        """Return the method that looks its result up in the object first."""
         name = f"{method.__qualname__} results"
 
         @wraps(method)
         def cached(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+            """Return the kept result for these arguments, or compute and keep it, dropping the oldest beyond
+            ``most``."""
             results: dict[object, _Result] = vars(args[0]).setdefault(name, {})
             key = (*args[1:], *options.items())
             if key not in results:

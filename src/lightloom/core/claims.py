@@ -85,7 +85,7 @@ class Claim:
         return "match" if self.basis == "reproduced" else self.basis
 
     def _agrees(self, paper: float, value: float) -> bool:
-        """Return whether a value is within the tolerance of the paper's, rounding aside."""
+        """Return True if a value is within the tolerance of the paper's, rounding aside."""
         return abs(value - paper) <= self.tolerance * (1 + 1e-9)
 
     def to_json(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class Claim:
 
 
 def status_counts(claims: Iterable[Claim]) -> dict[Status, int]:
-    """Return the number of rows with each status, in order of merit; statuses without a row are left out."""
+    """Return the number of rows with each status, the best status first; statuses without a row are left out."""
     statuses = [claim.status for claim in claims]
     return {status: count for status in STATUSES if (count := statuses.count(status))}
 

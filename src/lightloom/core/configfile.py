@@ -50,7 +50,7 @@ def catalog_file(name: str, folder: Path) -> Path | None:
 
 @cache
 def catalog_files(folder: Path) -> dict[str, Path]:
-    """Return the YAML files of a catalog by name without suffix, whichever of its subfolders they lie in."""
+    """Return the YAML files of a catalog by name without suffix, whichever of its subfolders they lie in, read once."""
     return {path.stem: path for path in sorted(folder.rglob("*.yaml"))}
 
 
@@ -88,8 +88,8 @@ def with_entries(entries: Sequence[object], changes: Mapping[str, object], compl
 
 
 def _set(fields: dict[str, Any], path: Sequence[str], value: object, named: Collection[str], complaint: str) -> None:
-    """Replace the field at a path in a mapping that is not shared; the parts that lead to it are copied. Raises
-    ConfigError that begins with ``complaint``."""
+    """Replace, in place, the field at a path in a mapping that is not shared; the parts that lead to it are copied.
+    Raises ConfigError that begins with ``complaint``."""
     part, *rest = path
     if not rest:
         fields[part] = value

@@ -111,6 +111,7 @@ def parse_json(text: str, where: str) -> Any:
     """
 
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        """Return the pairs as a mapping; ConfigError where a name occurs twice."""
         mapping = dict(pairs)
         if len(mapping) < len(pairs):
             twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
@@ -118,6 +119,7 @@ def parse_json(text: str, where: str) -> Any:
         return mapping
 
     def no_number(word: str) -> NoReturn:
+        """Raise ConfigError for NaN or an infinity."""
         raise ConfigError(f"{where}: {word} is not a number in JSON")
 
     try:

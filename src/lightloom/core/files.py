@@ -29,7 +29,8 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file, open for writing, that appears at ``path`` when the block ends, and not if the block raises.
+    """Yield a file, open for writing bytes, that appears at ``path`` when the block ends, and not if the block raises;
+    missing folders are made.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -52,7 +53,8 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def is_file(path: Path | str) -> bool:
-    """Return whether there is a file of that name; a text that no file can be called by, as it is too long, is none."""
+    """Return True if there is a file of that name; False for a text that no file can be called by, as it is too
+    long."""
     try:
         return Path(path).is_file()
     except (OSError, ValueError):
@@ -150,8 +152,8 @@ def check_folder(folder: Path) -> None:
 
 
 def read_entry(path: Path) -> bytes | None:
-    """Return the content of a cache entry; None where there is none, where an older version wrote it, or where it is
-    damaged, which is logged.
+    """Return the content of a cache entry without its head; None where there is none, where an older version wrote it,
+    or where it is damaged, which is logged.
 
     Raises:
         ConfigError: the entry's folder can be written by others.
@@ -171,7 +173,8 @@ def read_entry(path: Path) -> bytes | None:
 
 
 def write_entry(path: Path, content: str | bytes) -> None:
-    """Write an entry with its digest; a folder that cannot be written costs time, nothing else."""
+    """Write an entry with its digest into its folder, made where missing; one that cannot be written is passed over, as
+    it costs time, nothing else."""
     payload = content.encode() if isinstance(content, str) else content
     with suppress(ConfigError, OSError):
         if not path.parent.exists():

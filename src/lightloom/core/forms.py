@@ -52,12 +52,14 @@ class Form(NamedTuple):
 
 
 def _keys(*names: str) -> Callable[[str], bool]:
-    """Return a test of whether a head is a JSON object that has one of these keys at its top level."""
+    """Return a test of a head, the first characters of a file: True if it is a JSON object that has one of these keys
+    at its top level."""
     return lambda head: not set(names).isdisjoint(top_level_keys(head))
 
 
 def _schema(prefix: str) -> Callable[[str], bool]:
-    """Return a test of whether a head has a field ``schema`` that begins with ``prefix``."""
+    """Return a test of a head, the first characters of a file: True if it has a field ``schema`` that begins with
+    ``prefix``."""
     return lambda head: re.search(rf'"schema"\s*:\s*"{re.escape(prefix)}', head) is not None
 
 
@@ -109,14 +111,15 @@ FORMS = (
 
 
 def looks_like_file(name: str) -> bool:
-    """Return whether a name means a file rather than a catalog's entry: it exists, holds a slash, or has the suffix of
+    """Return True if a name means a file rather than a catalog's entry: it exists, holds a slash, or has the suffix of
     a form."""
     suffix = _suffix(Path(name))
     return any(suffix in form.suffixes for form in FORMS) or "/" in name or is_file(name)
 
 
 def recognise(path: Path, purpose: Purpose) -> Form:
-    """Return the form of a file that is to describe a model, a cluster, an accelerator or a schedule.
+    """Return the form of a file that is to describe what ``purpose`` says: a model, a cluster, an accelerator or a
+    schedule.
 
     ``NAME.et`` may stand for ``NAME.0.et``, so that a file with a suffix that decides alone need not exist here.
 
@@ -140,7 +143,8 @@ def recognise(path: Path, purpose: Purpose) -> Form:
 
 
 def expected_forms(purpose: Purpose) -> str:
-    """Return the forms of files that describe this, with their suffixes, for a message."""
+    """Return the forms of files for this purpose in words, each as its suffixes, then title and marks, for a
+    message."""
     return "; ".join(
         f"{' or '.join(form.suffixes)} ({form.title}{f': {form.marks}' if form.marks else ''})"
         for form in FORMS
@@ -189,7 +193,7 @@ def top_level_keys(head: str) -> Iterator[str]:
 
 
 def _suffix(path: Path) -> str:
-    """Return the suffix of a path, dot included, that before ``.gz`` where it ends so."""
+    """Return the suffix of a path, dot included; of a packed file (``.gz``) the suffix before that."""
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
 
 

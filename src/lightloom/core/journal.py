@@ -30,7 +30,8 @@ class Journal:
         self.rows = rows
 
     def append(self, rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        """Append rows (key, row), in place of earlier ones of the same key; they are on the disk when this returns."""
+        """Append rows (key, row) to the file; later ones count in place of earlier ones of the same key, and all are on
+        the disk when this returns."""
         new = dict(rows)
         for entry in new.items():
             body = json.dumps(entry, separators=(",", ":"), allow_nan=False).encode()

@@ -80,8 +80,8 @@ def _free_on_machine() -> float:
 
 
 def lacking_memory(nbytes: float, what: str) -> str | None:
-    """Return why work that takes ``nbytes`` of memory is refused, ``what`` first; None where as much is free, or for at
-    most 256 MiB."""
+    """Return a sentence that refuses work of ``nbytes`` of memory, ``what`` first; None where as much is free, and
+    always for at most 256 MiB."""
     if nbytes <= _ALWAYS:
         return None
     free = free_memory()

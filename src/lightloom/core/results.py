@@ -153,8 +153,8 @@ class Described(Config):
 
 
 def formatted_fields(config: Config) -> dict[str, str]:
-    """Return the fields of a configuration that have a value, each as text with its unit; name, kind, ranks and sources
-    are left out."""
+    """Return the fields of a configuration that have a value, by name, each as text with its unit; name, kind, ranks
+    and sources are left out, and so are null and empty ones."""
     return {
         name: _format_value(value, _dimension(field.annotation, *field.metadata))
         for name, field in type(config).model_fields.items()
@@ -163,12 +163,12 @@ def formatted_fields(config: Config) -> dict[str, str]:
 
 
 def _belongs_in_line(value: object) -> bool:
-    """Return whether a value is shown in one line: zeros are not, nor are parts that are plain configurations."""
+    """Return True if a value is shown in one line: zeros are not, nor are parts that are plain configurations."""
     return value != 0 and (isinstance(value, Described) or not isinstance(value, Config))
 
 
 def _dimension(*annotations: object) -> Dimension | None:
-    """Return the first dimension that annotations state, at any depth; None for numbers without a unit."""
+    """Return the first dimension that annotations of a field state, at any depth; None where they state none."""
     for annotation in annotations:
         if isinstance(annotation, Quantity):
             return annotation.dimension
@@ -195,19 +195,20 @@ def _format_value(value: object, dimension: Dimension | None) -> str:
 
 
 def content_hash(value: object) -> str:
-    """Return the first 16 hex digits of the SHA-256 of the value's canonical JSON; what JSON lacks counts as its
+    """Return the first 16 hex digits of the SHA-256 of the value's JSON with sorted keys; what JSON lacks counts as its
     text."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def provenance_line(origin: Mapping[str, object]) -> str:
-    """Return a provenance in one line, version, configuration and seed, for terminals and the metadata of pictures."""
+    """Return a provenance, as :func:`provenance` makes it, in one line, version, configuration and seed, for terminals
+    and the metadata of pictures."""
     seed = "none" if origin["seed"] is None else origin["seed"]
     return f"lightloom {origin['lightloom']}, configuration {origin['configuration']}, seed {seed}"
 
 
 def provenance(configuration: object, seed: int | None = None) -> Document:
-    """Return the ``provenance`` entry of an output: version, hash of the configuration, and ``seed``, null where
-    nothing is drawn at random."""
+    """Return the ``provenance`` entry of an output: ``lightloom``, the package's version, ``configuration``, a hash of
+    it, and ``seed``, null where nothing is drawn at random."""
     return {"lightloom": version("lightloom"), "configuration": content_hash(configuration), "seed": seed}

@@ -61,8 +61,8 @@ class Counter(NamedTuple):
 
     @classmethod
     def of_changes(cls, name: str, changes: Iterable[tuple[float, float]], base: float = 0.0) -> Counter:
-        """Return the counter of changes (moment, difference) added up from ``base``; those of one moment count
-        together, and tiny remainders as 0."""
+        """Return the counter of changes (moment in seconds, difference) added up from ``base`` in order of time; those
+        of one moment count together, and values that rounding leaves of 0 are 0."""
         sums: dict[float, float] = {}
         for moment, difference in changes:
             sums[moment] = sums.get(moment, 0.0) + difference
@@ -129,8 +129,8 @@ class Timeline:
         return Counter.of_changes("load (bytes/s)", changes)
 
     def busy_time(self) -> dict[str, float]:
-        """Return the seconds spent in each category of :data:`SHARES`, added up over resources whatever runs beside
-        it."""
+        """Return the seconds spent in each category of :data:`SHARES`, by category, added up over intervals and
+        resources even where they run at once."""
         seconds = dict.fromkeys(SHARES, 0.0)
         for interval in self.intervals:
             seconds[interval.category] += interval.duration

@@ -35,7 +35,7 @@ _SMALL = {"": 1.0, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "n": 1e-9, "p":
 
 
 def _with_prefixes(prefixes: dict[str, float], units: dict[str, float]) -> dict[str, float]:
-    """Return the SI sizes of all units by their spelling behind each prefix."""
+    """Return the SI sizes of all units by their spelling behind each prefix, such as ``MiB``."""
     return {p + u: scale * value for p, scale in prefixes.items() for u, value in units.items()}
 
 
@@ -143,12 +143,12 @@ def format_time(seconds: float) -> str:
 
 
 def format_size(nbytes: float) -> str:
-    """Return a number of bytes as text, in powers of 1024."""
+    """Return a number of bytes as text with four digits, in powers of 1024, B to TiB."""
     return format_quantity(nbytes, "size")
 
 
 def format_bandwidth(bytes_per_second: float) -> str:
-    """Return a rate given in bytes per second as text in bits per second."""
+    """Return a rate given in bytes per second as text with four digits in bits per second, powers of 1000."""
     return format_quantity(bytes_per_second, "bandwidth")
 
 
@@ -160,7 +160,8 @@ def format_duration(seconds: float) -> str:
 
 
 def format_rate(value: float) -> str:
-    """Return a rate without a unit as text: four significant digits and no exponent from 1000 on."""
+    """Return a rate without a unit as text: four significant digits, with thousands separators and no exponent from
+    1000 on."""
     return f"{value:.4g}" if value < 1000 else f"{float(f'{value:.4g}'):,.0f}"
 
 

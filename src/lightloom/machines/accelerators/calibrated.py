@@ -103,7 +103,7 @@ class Calibration(Described):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        """Return that line as HTML."""
+        """Return rows and cross-validated error as a paragraph of HTML."""
         return f"<div><p>{escape(str(self))}</p></div>"
 
     def at_priors(self, transport: Iterable[str] = ()) -> list[str]:

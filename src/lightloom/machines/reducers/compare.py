@@ -67,6 +67,8 @@ def tornado(saving: Saving, constants: Mapping[str, Constant], least: float = 1e
             continue
 
         def at(share: float, name: str = name, constant: Constant = constant) -> float:
+            """Return the saving with this constant a ``share`` of the way up its range, all others at their own
+            values."""
             return saving({**values, name: constant.draw(share)})
 
         turn = Turn(constant=constant, at_low=at(0.0), at_high=at(1.0), break_even=_break_even(at, constant))

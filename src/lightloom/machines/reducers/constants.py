@@ -290,8 +290,8 @@ def sturdiest(servers: int, bits: int) -> tuple[Construction, float | None]:
 
 
 def _full_scale(made: Construction, arguments: FunctionArguments) -> float:
-    """Return the least watts of full scale for the tried share of wrong words, by bisection in the logarithm, three
-    digits; infinite beyond 100 W."""
+    """Return the least watts of full scale for the tried share of wrong words, to 0.1 %, by bisection in the logarithm;
+    infinite beyond 100 W."""
     chip = design_chip(made.network, arguments)
     defaults = Link()
     link = replace(ideal(defaults), shot_noise=True, noise_density=defaults.noise_density)

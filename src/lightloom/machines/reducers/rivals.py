@@ -194,7 +194,7 @@ NEEDS = ("nothing beyond an ordinary link: error correction, retransmission and 
 
 
 def reducer_asic(setting: Setting, values: Values) -> Rival:
-    """Return a dedicated chip with an optical end for every server, two error corrections and an adder's logic."""
+    """Return a dedicated chip with an optical end for every server, which corrects errors on both ways."""
     costs = {"corrections": 2, "logic": values["reducer_logic"], "latency": values["reducer_latency"]}
     return _with_ends(setting, values, "reducer-asic", "reducer chip, an optical end for each server", **costs)
 
