@@ -218,8 +218,8 @@ def stretched(times: Floats, launches: Floats) -> Floats:
 
 
 def _shape(operator: Operator, attention: Attention) -> _Shape:
-    """Return the kind, sizes m, n and k, and number of the products of an operator, and how often its kernel's positions
-    repeat; 0 for ``m`` or ``products`` means that FLOPs tell."""
+    """Return the kind, sizes m, n and k, and number of the products of an operator; 0 for ``m`` or ``products`` means
+    that FLOPs tell, and ``repeats`` is the number of positions of a convolution's kernel, else 1."""
     sizes = operator.dimensions
     if operator.kind not in TENSOR_KINDS:
         return _Shape(KernelKind.MEMORY)
@@ -506,9 +506,9 @@ class OperatorColumns:
         return replace(self, values={name: column[first] for name, column in self.values.items()}), before
 
     def _scaled(self, counts: str, grows: str, samples: Ints, cp: Ints | None = None) -> Ints:
-        """Return the column ``counts`` for ``samples`` [rows] in the place of the graph's batch, of one of ``cp`` [rows]
-        slices of their tokens: in proportion, rounded up as ``ComputeGraph.with_batch`` does, where the mask ``grows``
-        is set, else unchanged: [rows, operators]."""
+        """Return the column ``counts`` for ``samples`` [rows] in the place of the graph's batch, of one of ``cp``
+        [rows] slices of their tokens: in proportion, rounded up as ``ComputeGraph.with_batch`` does, where the mask
+        ``grows`` is set, else unchanged: [rows, operators]."""
         if cp is None and (samples == self.batch).all():
             return np.tile(self[counts], (len(samples), 1))
         whole = self.batch if cp is None else self.batch * cp[:, None]

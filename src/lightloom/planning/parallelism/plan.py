@@ -192,8 +192,8 @@ def _plan(
     gradient_bytes: int,
     gathered: float = 0.0,
 ) -> ParallelPlan:
-    """Return the plan of a rank that holds and updates ``held`` parameters, with gradients of ``gradient_bytes`` each, and
-    holds ``gathered`` bytes of units for the moment; ``local`` is its own batch's graph."""
+    """Return the plan of a rank that holds and updates ``held`` parameters, with gradients of ``gradient_bytes`` each,
+    and holds ``gathered`` bytes of units for the moment; ``local`` is its own batch's graph."""
     memory = MemoryUse(
         parameters=held * settings.stored_parameter_bytes,
         gradients=held * gradient_bytes,
@@ -437,8 +437,8 @@ def one_forward_one_backward(
 
 @cache
 def in_flight(stages: int, micro_batches: int, virtual_stages: int) -> tuple[Ints, ...]:
-    """Return, for each stage, how many micro-batches' activations its chunks keep at once, one array [moments, chunks of
-    the stage] each.
+    """Return, for each stage, how many micro-batches' activations its chunks keep at once, one array [moments, chunks
+    of the stage] each.
 
     Moments are those right after a forward pass of the steady phase; equal ones occur once.
     """

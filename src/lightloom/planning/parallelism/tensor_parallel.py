@@ -152,8 +152,8 @@ def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
 
 
 def _must_divide(operator: Operator, *, sliced: bool) -> int:
-    """Return the number that the tensor degree must divide for an operator: of attention the common divisor of its heads
-    and key heads, of a layer that reads slices its input channels; 0 where any degree will do."""
+    """Return the number that the tensor degree must divide for an operator: of attention the common divisor of its
+    heads and key heads, of a layer that reads slices its input channels; 0 where any degree will do."""
     if operator.kind == "attention":
         return gcd(operator.dimensions.get("head", 1), operator.dimensions.get("key_head", 0))
     return operator.dimensions.get("in_channel", 1) if operator.kind in _MULTIPLIES and sliced else 0
@@ -366,6 +366,6 @@ def copied_parameters(tables: Sequence[TiedTable], starts: Ints, edges: Ints, st
 
 
 def _stages_of(operators: Sequence[int], edges: Ints, stages: int) -> Ints:
-    """Return the stage of each operator, given by its index: [operators], that of its chunk modulo ``stages``; ``edges``
-    are the first operators of the chunks and, last, the number of operators."""
+    """Return the stage of each operator, given by its index: [operators], that of its chunk modulo ``stages``;
+    ``edges`` are the first operators of the chunks and, last, the number of operators."""
     return (np.searchsorted(edges, operators, "right") - 1) % stages

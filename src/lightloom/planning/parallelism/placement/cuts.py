@@ -64,8 +64,8 @@ def repeated_memory(graph: ComputeGraph, balanced: BalancedGraph, device: Int32s
 
 
 def _received(balanced: BalancedGraph, device: Int32s, dropped: Mask, k: int) -> Floats:
-    """Return the bytes, by receiving device [k], of outputs of ``dropped`` [sub-operators] that come from other devices;
-    elements that several readers on a device share count once."""
+    """Return the bytes, by receiving device [k], of outputs of ``dropped`` [sub-operators] that come from other
+    devices; elements that several readers on a device share count once."""
     edge, target = crossing_edges(balanced, device, k)
     kept = dropped[balanced.parent[edge]]
     return np.bincount(target[kept], balanced.nbytes[edge[kept]], k).astype(np.float64)
@@ -279,8 +279,8 @@ def _strides(consumed: Need, size: int) -> range:
 
 
 def exchange(produced: Layout, consumed: Need, size: int) -> Transfers:
-    """Return the fractions of a whole tensor that each producer part sends to each consumer part, one row a pair, as if
-    every part had a device of its own.
+    """Return the fractions of a whole tensor that each producer part sends to each consumer part, one row for each
+    pair, those that may share a device included.
 
     Args:
         produced: layout of the tensor.
@@ -478,8 +478,8 @@ class Cuts:
         return _cut_operator(self.operators[first], cut, self.rules, self.loss_bytes[first])
 
     def _seconds(self, number: int, cut: Cut) -> Floats:
-        """Return the seconds of the parts of an operator forward and backward, [parts, 2]: by the part's own shape where
-        ``part_seconds`` was given and the operator is cut, else the part's share of the operator's seconds."""
+        """Return the seconds of the parts of an operator forward and backward, [parts, 2]: by the part's own shape
+        where ``part_seconds`` was given and the operator is cut, else the part's share of the operator's seconds."""
         if cut.split is not None and cut.parts > 1 and self._part_seconds is not None:
             return self._part_seconds(self._placed[number], cut.split, cut.parts)
         shares: Floats = self._parts_of(self.sort[number], cut).share[:, None] * self.durations[number]

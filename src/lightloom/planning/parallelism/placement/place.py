@@ -49,14 +49,14 @@ class Problem(NamedTuple):
 
 
 def start_order(balanced: BalancedGraph) -> Ints:
-    """Return the sub-operators in the order in which they start where several could: those with the longest path to the
-    end first, an edge counting as many seconds as it has bytes; equal ones as they are numbered."""
+    """Return the sub-operators in the order in which they start where several could: those with the most forward
+    seconds on the longest path to the end first, transfers left out; equal ones as they are numbered."""
     return _start_order(_transposed(Neighbours(balanced.parent_start, balanced.parent, balanced.nbytes)), balanced)
 
 
 def _start_order(after: Neighbours, balanced: BalancedGraph) -> Ints:
-    """Return :func:`start_order` from the rows ``after``: who comes after each sub-operator, and the seconds of their
-    transfers, which count in the path."""
+    """Return :func:`start_order` from the rows ``after`` of who comes after each sub-operator; those at negative
+    seconds are no part of a path."""
     from lightloom.planning.parallelism.placement.kernels import ranks
 
     # Equal ranks keep their order, in which producers come first.
@@ -224,8 +224,8 @@ def _settled_start(problem: Problem, method: str, device: Int32s, rounds: int) -
 
 
 def filled(memory: Floats, width: int) -> tuple[float, Int32s]:
-    """Return the least bytes a device, found within 1 per mille, with which ``width`` devices filled one after the other
-    hold all sub-operators, and the device of each then: [sub-operators]."""
+    """Return the least bytes a device, found within 1 per mille, with which ``width`` devices filled one after the
+    other hold all sub-operators, and the device of each then: [sub-operators]."""
     sums = np.cumsum(memory)
     # The running sum itself: another order of summing may round to less, and leave the last node without a device.
     high = float(sums[-1]) if len(sums) else 0.0
@@ -343,8 +343,8 @@ def _searched(problem: Problem, starts: list[Start], effort: int) -> Start:
 
 
 def _too_large(problem: Problem) -> UnsupportedError:
-    """Return (not raise) the error that says what was tried, and which changes are each enough: more memory a device, or
-    smaller parts, more devices or a larger Δ."""
+    """Return (not raise) the error that says what was tried, and which changes are each enough: more memory a device,
+    or smaller parts, more devices or a larger Δ."""
     memory, k = problem.balanced.memory, problem.devices
     needed, _ = filled(memory, problem.reach.span(k))
     largest, total = int(memory.argmax()), float(memory.sum())
