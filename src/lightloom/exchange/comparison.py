@@ -242,7 +242,7 @@ class Result:
 
 
 def read_result(path: Path) -> Result | None:
-    """Return a stored result; None if there is none or it is incomplete."""
+    """Return the result stored in a file; None if there is no such file, or it is not a whole result."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         stored = json.loads(path.read_text(encoding="utf-8"))
         return Result(**{**stored, "case": Case(**stored["case"])})

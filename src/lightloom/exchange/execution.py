@@ -107,11 +107,13 @@ class Movement:
         return digest.digest()
 
     def held(self, rank: int) -> Ints:
-        """Return the chunks of the input of ``rank``, ascending; empty where it brings nothing."""
+        """Return the numbers of the chunks that ``rank`` begins with, its input, ascending; empty where it brings
+        nothing."""
         return self._chunks_of(self.collective.begins_at(self.part), rank)
 
     def wanted(self, rank: int) -> Ints:
-        """Return the chunks of the output of ``rank``, ascending; empty where it gets nothing."""
+        """Return the numbers of the chunks that ``rank`` ends with, its output, ascending; empty where it gets
+        nothing."""
         return self._chunks_of(self.collective.ends_at(self.part), rank)
 
     def _chunks_of(self, holder: Ints, rank: int) -> Ints:

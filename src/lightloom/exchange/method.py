@@ -42,7 +42,7 @@ class Gradient:
 
     @staticmethod
     def flat(values: int) -> Gradient:
-        """Return a gradient of one tensor of one dimension."""
+        """Return a gradient of one tensor of one dimension, of ``values`` values."""
         return Gradient(((values,),))
 
     def bits_by_terms(self, codec: str) -> tuple[tuple[int, float], ...]:

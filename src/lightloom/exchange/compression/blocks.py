@@ -457,7 +457,7 @@ def decode_runs(
 
 @lru_cache(maxsize=64)
 def _one_run(count: int) -> Ints:
-    """Return the table of one run of ``count`` values at the beginning of its arrays."""
+    """Return the table of one run of ``count`` values at the beginning of its arrays, int64 [1, 3]."""
     return np.array([[0, count, 0]], np.int64)
 
 

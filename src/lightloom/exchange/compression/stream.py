@@ -145,7 +145,8 @@ class FramedCodec(Codec):
         return self._encode(float32_values(array), threads, self.encode_frames, out)
 
     def room(self, count: int, threads: int = 1) -> int:
-        """Return the bytes of memory in which any ``count`` values can be encoded."""
+        """Return the bytes of memory in which any ``count`` values can be encoded by so many threads, each of which has
+        room for its largest frames."""
         return HEADER_BYTES + self._starts(_frame_runs(self._header(count), threads))[-1]
 
     def _header(self, count: int) -> Header:

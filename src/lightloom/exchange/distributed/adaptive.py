@@ -107,7 +107,8 @@ class AdaptiveCompression:
         self._last_end = now
 
     def state_dict(self) -> dict[str, int]:
-        """Return the decision and the steps until the next probe; a probe under way is repeated, after the warm-up."""
+        """Return ``step``, the decision ``use_plain`` (0 or 1), and the steps ``until_probe``; a probe under way is
+        repeated after the warm-up."""
         return {
             "step": self._step,
             "use_plain": int(self._decided_plain),

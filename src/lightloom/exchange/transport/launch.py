@@ -173,8 +173,8 @@ def _started(jobs: Sequence[RankJob], prefixes: Sequence[Sequence[str]], folder:
 
 
 def _environment(rank: int, ranks: int, store: Any) -> dict[str, str]:
-    """Return the environment of a rank's process: this process's own, with what places the rank in its group; one
-    thread a rank unless set otherwise."""
+    """Return the environment of a rank's process: this process's own, overridden by what places the rank in its group
+    (rank, number of ranks, the store's address, the import path); one thread a rank unless set otherwise."""
     own = {
         "LIGHTLOOM_HOST": "127.0.0.1",
         "RANK": str(rank),

@@ -112,7 +112,8 @@ def _robust_noise(errors: Floats, rows: int) -> float:
 
 
 def _most_likely(jobs: Jobs, priors: Priors, start: Floats, noise: float, near: Floats) -> Floats:
-    """Return the logarithms of the most likely parameters, with the rows' derivatives ``near`` throughout."""
+    """Return the logarithms of the most likely parameters: [parameters], none beyond its largest value; ``near`` are
+    the rows' derivatives, [rows, parameters], which are not computed anew."""
     from scipy.optimize import least_squares
 
     measured = np.log(jobs.measured)
@@ -149,7 +150,8 @@ def _most_likely(jobs: Jobs, priors: Priors, start: Floats, noise: float, near: 
 
 
 def _robust(errors: Floats) -> tuple[Floats, Floats]:
-    """Return residuals whose squares are the pseudo-Huber loss of ``errors``, and their derivatives."""
+    """Return residuals whose squares are the pseudo-Huber loss of ``errors``, with their signs, and the residuals'
+    derivatives by the errors: both [rows]."""
     root = np.sqrt(1 + errors**2 / 2)
     size = np.sqrt(4 * (root - 1))
     slope = np.divide(np.abs(errors), root * size, out=np.ones_like(errors), where=size > 1e-9)

@@ -205,7 +205,7 @@ class ProfiledOperator:
 
     @property
     def mean_seconds(self) -> float:
-        """Mean seconds of one call."""
+        """Mean seconds of one call, over all calls."""
         return self.seconds / self.calls
 
     @property
@@ -397,8 +397,8 @@ def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) 
 
 
 def _fit_parameters(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Floats, Floats, float]:
-    """Return the logarithms of the :data:`FITTED` parameters, their covariance, and the noise of a row (of its
-    logarithm); ``center`` and ``spread`` are the priors', and errors far off weigh less."""
+    """Return the logarithms of the :data:`FITTED` parameters, their covariance [parameters, parameters], and the noise
+    of a row (of its logarithm); ``center`` and ``spread`` are the priors', and errors far off weigh less."""
     from scipy.optimize import least_squares
 
     logarithms, noise = start, _NOISE
@@ -507,8 +507,8 @@ class ProfiledStep:
 
 
 def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | None) -> ProfiledStep:
-    """Return a profiled step beside its prediction: its parts (computing, exposed communication, idle), its operators and
-    its exchanges.
+    """Return a profiled step beside its prediction: its parts (computing, exposed communication, idle), its operators
+    and its exchanges.
 
     Args:
         profile: with or without marked steps; without marks the whole trace is one step.

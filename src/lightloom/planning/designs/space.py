@@ -226,7 +226,8 @@ class Worth:
 
     @property
     def variables(self) -> Mapping[str, float]:
-        """Everything whose price, power or energy of a bit is unknown, and how many all ranks have of it."""
+        """How many all ranks have of everything whose price, power or energy of a bit is unknown, by what is unknown:
+        of the fabric, boards and hosts."""
         return {**self.unknown, **self.alike}
 
     def assuming(self, figures: Mapping[str, float]) -> Worth:

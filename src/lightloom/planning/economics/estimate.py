@@ -176,8 +176,9 @@ def recovery_of(machine: Machine, options: GoodputOptions) -> Recovery:
 def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = True) -> Estimate:
     """Return the goodput of a job on a machine.
 
-    A failed link is followed by the remedy that ``options`` name, else by the one with the most goodput for the price of
-    nodes and spares, part after part; ``price_damage`` says whether going on with damage is priced by synthesis.
+    A failed link is followed by the remedy that ``options`` name, else by the one with the most goodput for the price
+    of nodes and spares, chosen for one cause after the other; ``price_damage`` says whether going on with damage is
+    priced by synthesis.
 
     Raises:
         UnknownNameError: a part, group, log or step of a restart that does not exist.

@@ -292,7 +292,7 @@ def host_of(accelerator: Accelerator, site: Site) -> Part:
 
 
 def _given_price(dollars: float) -> Price:
-    """Return the price that an input states, of no range and with the input as its source."""
+    """Return the price that an input states, which is its source."""
     # A price has a year; nothing is made of that of an input.
     return Price(value=dollars, confidence="read", source=_GIVEN, year=2025)
 

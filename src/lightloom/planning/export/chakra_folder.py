@@ -298,7 +298,7 @@ def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) ->
 
 
 def _scheduled(traces: StepTraces) -> dict[CollectiveUse, str]:
-    """Return the path of the schedule in the folder, of each collective that has one."""
+    """Return the path of its schedule inside the folder by collective; those without a schedule are left out."""
     uses = [use for use, carrier in traces.carriers.items() if carrier.schedule is not None]
     return {use: f"schedules/{number}-{use.kind}-of-{use.ranks}" for number, use in enumerate(uses)}
 

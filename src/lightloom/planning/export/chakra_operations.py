@@ -124,8 +124,8 @@ class StageOperations:
 
 
 def plain_operations(job: Job, step: StrategyStep, computing: Sequence[Task]) -> list[Operation]:
-    """Return what every rank does in a step of data parallelism alone, an operation for each task of the simulated step,
-    in their order.
+    """Return what every rank does in a step of data parallelism alone, an operation for each task of the simulated
+    step, in their order.
 
     Args:
         job: where the step was simulated.
@@ -421,8 +421,8 @@ class StagedOperations:
 
     @property
     def gathered_sends(self) -> Iterator[CollectiveUse]:
-        """Gathers in tensor groups of what stages send in slices, one for each chunk that has any, of a whole micro-batch
-        and then of the last one."""
+        """Gathers in tensor groups of what stages send in slices, one for each chunk that has any: of a whole
+        micro-batch, then of the last one."""
         for _, sends in (self._whole, self._last):
             for nbytes in sends.gathered[0].tolist():
                 if nbytes:

@@ -152,7 +152,7 @@ def pair_line(schedule: Schedule, fabric: Fabric) -> Line:
 
 
 def _lightpath_rates(schedule: Schedule, fabric: Fabric, pair: Ints) -> Floats:
-    """Return the bytes per second of each row's pair: all channels of its lightpaths at the time."""
+    """Return the bytes per second of each row's pair: [row], all channels of the pair's lightpaths in that step."""
     _, first = np.unique(np.stack([pair, schedule.lightpath.astype(np.int64)]), axis=1, return_index=True)
     pairs, place = np.unique(pair[first], return_inverse=True)
     channels = np.bincount(place, schedule.wavelength_count[first].astype(np.float64))
@@ -160,8 +160,8 @@ def _lightpath_rates(schedule: Schedule, fabric: Fabric, pair: Ints) -> Floats:
 
 
 def _packet_rates(fabric: Fabric, step: Ints, pair: Ints, route: Ints) -> Floats:
-    """Return the bytes per second of each row's pair on the links that the step loads, of each link as much as its
-    share of the bytes: those of the slowest link."""
+    """Return the bytes per second of each row's pair: [row]. Of each link of its way, a pair has the share that its
+    rows are of all that load the link in the same step; the slowest link counts."""
     source, destination = pair // fabric.ranks % fabric.ranks, pair % fabric.ranks
     row, link = links_of(fabric.footprint(source, destination, route))
     use = step[row] * fabric.links + link

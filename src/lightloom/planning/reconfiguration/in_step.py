@@ -295,7 +295,8 @@ def _together(segments: Sequence[Sequence[Phase]]) -> bool:
 
 
 def _phase_seconds(times: StageTimes, last: StageTimes, micro_batches: int) -> dict[Phase, float]:
-    """Return about how many seconds each phase takes; the passes as those of a full pipeline of the slowest stage."""
+    """Return about how many seconds each phase takes, by phase: the passes as those of a full pipeline of the slowest
+    stage, the last pass through all chunks in turn, the others as on their slowest stage or chunk."""
     stages = len(times.gather)
     forward, backward = times.passes
     work = (forward + backward).reshape(-1, stages).sum(axis=0).max()

@@ -38,7 +38,8 @@ def collective_bytes(
     exchange: Ints,  # noqa: ARG001
     nbytes: Floats,
 ) -> Floats:
-    """Return the bytes of collectives (``Collective.nbytes``) in the place of their seconds; none in groups of one."""
+    """Return the bytes of collectives (``Collective.nbytes``) in the place of their seconds, in the shape of
+    ``nbytes``; 0 in groups of one."""
     return np.where(_beside(ranks, nbytes) > 1, nbytes, 0.0)
 
 
@@ -141,8 +142,8 @@ class PhasedTimes:
         return self.times(dict.fromkeys(self.axes, self.prices.planes))[0]
 
     def active(self, *, beside: bool) -> dict[Phase, tuple[Axis, ...]]:
-        """Return the axes that exchange in each phase, none in an idle one; ``beside``: gradients leave beside the last
-        backward pass."""
+        """Return the axes that exchange by phase, an empty tuple for an idle phase; ``beside`` says whether gradients
+        leave beside the last backward pass, so that their axes are in ``last`` too."""
         times, replicas = self.fastest, tuple(axis for axis in self.axes if axis in REPLICAS)
         sharded = bool((times.forward_gather + times.backward_gather).any())
         within = tuple(axis for axis in self.axes if axis not in REPLICAS)

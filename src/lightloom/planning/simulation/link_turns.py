@@ -92,7 +92,8 @@ class LinkTurns:
     def pass_of(
         self, rows: Strategies, seconds: Floats, share: float, within: Sequence[Floats], beside: Sequence[Groups]
     ) -> Pass:
-        """Return passes with the links that they load.
+        """Return passes with the links that they load; without any where exchanges share no links on this fabric, or
+        nothing is exchanged within the passes.
 
         Args:
             rows: strategies.

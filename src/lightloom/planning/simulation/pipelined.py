@@ -99,7 +99,7 @@ class PipelinedStep:
     """Turns of a circuit switch; none where circuits stand for the whole step."""
 
     def of_micro_batch(self, micro: int) -> StageTimes:
-        """Return the times of one micro-batch, by its number from 0 on."""
+        """Return the times of one micro-batch, by its number from 0 on: those of the last one where it is smaller."""
         return self.last if self.last is not None and micro == self.micro_batches - 1 else self.times
 
     @property
@@ -201,7 +201,8 @@ _BESIDE = "beside the last pass"
 
 
 def lower_pipelined(step: PipelinedStep) -> list[Task]:
-    """Return the tasks of one step on all stages, for the event engine."""
+    """Return the tasks of one step on all stages, for the event engine: stage after stage, then sums over tied tables
+    and updates."""
     builder = _StageTasks(step)
     for stage in range(len(step.times.gather)):
         builder.stage(stage)
@@ -294,7 +295,7 @@ class _StageTasks:
     ) -> int | None:
         """Add the exchanges of a chunk's gradients beside its last backward pass, and after its task ``end``.
 
-        Arguments as :meth:`_pass` returns them; returns the last exchange.
+        Arguments as :meth:`_pass` returns them; returns the last exchange, None where neither takes any time.
         """
         stage, turns = chunk % self._stages, self._turns
         beside = self._turn(stage, _BESIDE, turns.last, *before)
@@ -319,8 +320,9 @@ class _StageTasks:
     ) -> tuple[tuple[int | None, ...], int | None, int | None]:
         """Add a pass; the ``first`` of a stage waits for the switch before it exchanges anything.
 
-        Returns the tasks that it waits for, the one after which gradients of its first unit to compute exist, if they
-        leave early, and the one after which its groups exchange nothing any more.
+        Returns the tasks that it waits for (None for one that is not there), the one after which the first of its
+        gradients exist (if they leave early; else the one before its computing), and the one after which its groups
+        exchange nothing any more.
         """
         forward, stage, times = direction == "forward", chunk % self._stages, self._step.of_micro_batch(micro)
         arrived = self._arrival(forward, chunk, micro)

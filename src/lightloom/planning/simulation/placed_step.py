@@ -127,7 +127,8 @@ def updated_parameters(plan: HybridPlan) -> Floats:
 
 
 def _shared(plan: HybridPlan) -> Ints:
-    """Return the sub-operators that exchange gradients of copied parameters with the part before them."""
+    """Return the numbers of the sub-operators, ascending, that exchange gradients of copied parameters with the part
+    before them."""
     return np.flatnonzero(plan.balanced.synchronised > 0)
 
 
@@ -416,7 +417,8 @@ def _back_to_back(port: Ints, start: Floats, end: Floats) -> tuple[Ints, Ints]:
 
 
 def _message_of(work: PlacedWork) -> Ints:
-    """Return the message of every node; −1 where there is none."""
+    """Return the message that every node is a hop of, as a position among the messages: [node]; −1 for passes, updates
+    and nodes that only wait."""
     message = np.full(len(work.waits), -1)
     hops = work.messages.last - work.messages.first + 1
     offset = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops)
@@ -675,7 +677,7 @@ def _run_holds(run: PlacedRun, circuits: GroupCircuits, timing: Timing, regrant:
 
 
 def _result(run: PlacedRun, plan: HybridPlan, circuits: GroupCircuits) -> PlacedStep:
-    """Return the figures of the step that has run."""
+    """Return the step that has run with its times, bytes and memory, as of one micro-batch."""
     work, messages, totals = run.work, run.work.messages, run.state.totals
     return PlacedStep(
         plan=plan,

@@ -155,7 +155,7 @@ class Experiment(Config):
 
 
 def read_experiment(path: Path) -> Experiment:
-    """Read an experiment from a YAML file.
+    """Return the experiment of a YAML file, all of whose blocks are checked.
 
     Raises:
         ConfigError: unreadable, not YAML, a field that is unknown, missing or malformed, or no block at all; one line
@@ -257,7 +257,8 @@ class _SitePoint:
     """Hash of the user's file of a model; empty without one."""
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns that identify the point in its row, the site's included."""
+        """Return the columns that identify the point in its row, by name: ``what`` kind it is, the site's, and its own
+        fields."""
         place = {"site": self.site.name, "ranks": self.site.ranks, "settings": self.site.settings}
         names = [field.name for field in fields(self) if field.name not in _NO_COLUMNS]
         return {"what": self.what} | place | {_COLUMNS.get(name, name): getattr(self, name) for name in names}

@@ -57,7 +57,7 @@ def batches(points: Iterable[tuple[str, Point]]) -> list[Batch]:
 
 
 def compute(batch: Batch) -> list[tuple[str, Row]]:
-    """Return the rows of a batch with their keys.
+    """Return (key, row) of each point of a batch, in its order; the row of one that cannot be computed says why.
 
     Raises:
         ConfigError: this worker runs another version of the code than the process that made the batch.

@@ -268,8 +268,8 @@ def sort_of(strategy: Strategy, kind: Kind, ranks: int, stride: int) -> str:
 
 
 def _busy(strategy: Strategy, step: StrategyStep) -> Mapping[str, float]:
-    """Return the seconds of a step in which exchanges of each sort are under way, on average over the stages; all are
-    "data" for data parallelism alone."""
+    """Return the seconds of a step in which exchanges of each sort are under way, by sort, on average over the stages;
+    all are "data" for data parallelism alone."""
     if step.stages is None:
         return {PASSES: 0.0, DATA: step.communication_time, SENDS: 0.0}
     times, micro = step.stages.times, strategy.micro_batches
