@@ -123,7 +123,10 @@ _latest: OrderedDict[bytes, StepLoads] = OrderedDict()
 
 
 def _content(schedule: Schedule, fabric: Fabric, model: CostModel) -> bytes | None:
-    """Return a hash of all that is verified and loaded; None where that costs no more than the hash."""
+    """Return a hash of all that is verified and loaded; None where that costs no more than the hash.
+
+    Only schedules of steps in order, on circuits and not folded, have one; the number of bytes does not enter it.
+    """
     if not fabric.exclusive or schedule.queued or schedule.folding is not None or schedule.dependencies is not None:
         return None
     collective, lists = schedule.collective, schedule.lists

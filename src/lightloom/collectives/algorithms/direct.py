@@ -71,7 +71,10 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
 
 
 def _one_stage_links(kind: str, fabric: Fabric) -> int:
-    """Return the links of the longest lightpath; for a permute, whose pairs are not known here, that of neighbours."""
+    """Return the links of the longest lightpath: to the root in a gather or scatter, else between the farthest ranks.
+
+    For a permute, whose pairs are not known here, that between neighbours of the ring order.
+    """
     if kind == "permute":
         return links_to_neighbours(kind, fabric)
     others = np.arange(1, fabric.ranks)

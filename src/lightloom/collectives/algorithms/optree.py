@@ -99,7 +99,10 @@ def stage_steps(n: int, channels: int, radices: Sequence[int]) -> tuple[int, ...
 
 
 def _steps(n: int, channels: int, radices: Sequence[int]) -> Iterator[int]:
-    """Yield the steps of one stage after the other, each counted when it is asked for."""
+    """Yield the number of steps of one stage after the other, each counted when it is asked for.
+
+    Steps are the wavelengths that the stage takes on its busiest link, over the channels, rounded up.
+    """
     start, size = np.zeros(1, np.int64), np.full(1, n, np.int64)
     items = np.ones(n, np.int64)
     for number, radix in enumerate(radices):
@@ -308,7 +311,7 @@ def _around_the_ring(start: Ints, size: Ints) -> Stage:
 
 
 def _optree_rows(kind: str, fabric: Fabric) -> int:
-    """Return an upper bound on the rows of its schedules."""
+    """Return an upper bound on the rows of OpTree's schedules, twice as high for an all-reduce."""
     n, channels = fabric.ranks, max(fabric.usable_channels, 1)
     radices, rows, shares = best_radices(n, channels), 0, 1
     for radix in radices:

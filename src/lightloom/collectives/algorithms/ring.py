@@ -95,7 +95,10 @@ def _around(name: str, directions: int, collective: Collective, fabric: Fabric, 
 
 
 def _chains(name: str, collective: Collective, fabric: Fabric, directions: int, striped: bool) -> Schedule:
-    """Return a broadcast down chains that pass all ranks, the root first; pieces are dealt to the chains in halves."""
+    """Return a broadcast down chains that pass all ranks, the root first, in as many pieces as there are ranks.
+
+    Of two chains the one forward takes the first half of the pieces, rounded up, the one backward the rest.
+    """
     n = collective.ranks
     piece, hop = (axis.ravel() for axis in np.indices((n, n - 1), dtype=np.int32))
     backward, number = np.divmod(piece, np.int32(-(-n // directions)))
@@ -159,7 +162,10 @@ class _Hops(NamedTuple):
 def _neighbours(
     name: str, collective: Collective, fabric: Fabric, hops: _Hops, *, striped: bool, pieces: int = 1
 ) -> Schedule:
-    """Return the schedule of these transfers, of shares in so many pieces."""
+    """Return the schedule of these transfers, of shares in so many pieces, folded to rank 0 where all do the same.
+
+    On circuits that leave one channel for two headings the forward sends of a step come one step before the backward.
+    """
     n, order = collective.ranks, fabric.ring_order().astype(np.int32)
     step, position, heading, piece, owner = hops
     source, destination = order[position], order[(position + heading) % n]

@@ -33,7 +33,10 @@ def parents(ranks: int) -> Ints:
 
 
 def double_tree(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Return an all-reduce up both trees and down again, a pipeline of one piece."""
+    """Return an all-reduce up both trees and down again, a pipeline of one piece.
+
+    The data is two chunks, a half for each tree.
+    """
     n, rank = collective.ranks, np.arange(collective.ranks)
     parent = parents(n)
     height, depth = np.zeros((2, n), np.int64)
@@ -125,7 +128,11 @@ def star_levels(ranks: int) -> Levels:
 def _up_and_down(
     name: str, tree: Callable[[int], Levels], collective: Collective, fabric: Fabric, *, striped: bool = False
 ) -> Schedule:
-    """Return the schedule of a kind over a tree: whole vectors, parts of subtrees, or shares that receivers lack."""
+    """Return the schedule of a kind over a tree: whole vectors, parts of subtrees, or shares that receivers lack.
+
+    Whole vectors in an all-reduce, a broadcast or a reduce, parts of subtrees in a gather or scatter, the shares up and
+    then down in an all-gather, of which a reduce-scatter is the reverse.
+    """
     n, levels = collective.ranks, tree(collective.ranks)
     down = [moves(parent, child, 0) for child, parent, _ in reversed(levels)]
     if collective.kind == "all-reduce":

@@ -159,7 +159,10 @@ def _joint(ranks: int, hop: float, per_link_use: float, uses: Uses, more_uses: i
 
 
 def _least_seconds(seconds: Callable[[int], float], hop: float, fewest: int, most: int) -> tuple[float, int]:
-    """Return the least X ≥ ``seconds``(⌊X/hop⌋), which falls with the hops, and these, ``fewest`` to ``most``."""
+    """Return the least X ≥ ``seconds``(⌊X/hop⌋), and its number of hops, ``fewest`` to ``most``.
+
+    ``seconds`` falls with the hops. X is at least the time of the hops that are returned.
+    """
     # The time that links need falls with the hops, and the time that hops take rises.
     too_few, enough = fewest - 1, fewest
     while enough < most and seconds(enough) >= (enough + 1) * hop:

@@ -72,7 +72,7 @@ def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least
 
 
 def _coarse_prices(ranks: int, slots: Floats) -> Prices | None:
-    """Return prices among fewer ranks, which need far less work; None where ranks are few."""
+    """Return prices among an eighth of the ranks, which need far less work; None up to 64 ranks."""
     if ranks <= _COARSE**2:
         return None
     prices = Prices(ranks // _COARSE, slots)

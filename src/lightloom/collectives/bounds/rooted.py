@@ -257,7 +257,10 @@ class Search:
         self.tried = 0
 
     def excludes(self, hops: float, tries: int) -> bool:
-        """Return whether some of ``tries`` prices show the time of ``hops`` hops, more than 2, to be too short."""
+        """Return whether some of ``tries`` prices show the time of ``hops`` hops, more than 2, to be too short.
+
+        The prices with the largest gain are kept, and the next time begins with them.
+        """
         capacity = capacities(hops)
         best = self._begin(capacity)
         most = self.gain(best, capacity)

@@ -186,7 +186,10 @@ def _paths(
 
 
 def _first_copies(fabric: Fabric, source: Ints, destination: Ints, route: Ints, folding: Folding) -> Ints:
-    """Return the links of transfers, each by the smallest of those in its place in all copies: [transfer, place]."""
+    """Return the links of transfers, each by the smallest of those in its place in all copies: [transfer, place].
+
+    Places are the links of a path in order, below 0 where it has fewer.
+    """
     link = fabric.path(source, destination, route)
     at_once = max(_BLOCK, len(source)) // len(source)
     for first in range(1, folding.copies, at_once):

@@ -167,7 +167,10 @@ class _Rounds:
     """An all-gather in rounds; its rows, as many as ranks² · pieces, are made again after they were dropped."""
 
     def __init__(self, links: GridLinks, beyond: NDArray[np.int16], pieces: int, allowed: Ints) -> None:
-        """``beyond`` is that of the kernels, ``allowed`` the most chunks on a link in each round."""
+        """Make the rows once, and count the chunks on the busiest link of each round.
+
+        ``beyond`` is that of the kernels, ``allowed`` the most chunks on a link in each round.
+        """
         self.pieces, self._flooded = pieces, (links, beyond, pieces, allowed)
         rows, number = self.rows, len(links.source)
         cell = rows.round.astype(np.int64) * number + rows.link
@@ -177,7 +180,7 @@ class _Rounds:
 
     @cached_property
     def rows(self) -> GatherRows:
-        """Which chunk passes which link in which round."""
+        """Rows that say which chunk passes which link in which round; made when asked for."""
         from lightloom.collectives.synthesis import grid_kernels as kernels
 
         links, _, pieces, _ = self._flooded
@@ -418,7 +421,10 @@ def _busiest_link(schedule: Schedule, fabric: Fabric) -> float:
 
 
 def _steps_and_pieces(collective: Collective, fabric: Fabric) -> Iterator[tuple[Schedule, int]]:
-    """Yield schedules of steps, each with the pieces into which its chunks are cut without barriers; 0: as it is."""
+    """Yield schedules of steps, each with the pieces into which its chunks are cut without barriers; 0: as it is.
+
+    First doubling and the fastest of all others as they are, then these others without barriers in 1, 2 and 4 pieces.
+    """
     stepped = rounds_and_trees(collective, fabric)
     for steps in doubling(collective, fabric):
         yield steps, 0

@@ -373,7 +373,11 @@ class MulticastSearch:
                 self._try(replace(design, pieces=self._pieces(design, effort)))
 
     def _pieces(self, design: MulticastDesign, effort: int) -> int:
-        """Return so many that a piece is sent in a tenth of a hop, which long paths pay each hop; fewer if too dear."""
+        """Return the pieces in which each is sent in a tenth of a hop, which long paths pay each hop; fewer if too
+        dear.
+
+        At most 16, and no more than a small share of the effort can schedule.
+        """
         timing = self._task.timing
         sending = self._task.nbytes / (min(arc.width for arc in design.arcs) * timing.bandwidth)
         most = _QUICK_PART * effort / self._cost(design)
@@ -477,7 +481,10 @@ class MulticastSearch:
         return replace(design, arcs=tuple(arcs))
 
     def _changed(self, arc: Arc, *, base: bool, rng: np.random.Generator) -> Arc:
-        """Return lightpaths with another width, taps, hubs or spacing; ``base`` ones keep hubs and spacing."""
+        """Return lightpaths with one random change: of width, taps, hubs, spacing, taps between, or spacing and taps.
+
+        ``base`` ones change in width or taps only.
+        """
         most = self._taps
         kind = int(rng.integers(0, 2 if base else 6))
         if kind == 0:
@@ -497,7 +504,10 @@ class MulticastSearch:
         return arc._replace(spacing=spacing, taps=taps, between=min(spacing, most // taps) - 1)
 
     def _arc(self, rng: np.random.Generator) -> Arc:
-        """Return any lightpath, 1 wide; about two of five have a tap at every rank."""
+        """Return random lightpaths, 1 wide; about two of five have a tap at every rank.
+
+        Others have taps some hubs apart, and further ones between as far as the limit on taps allows.
+        """
         hubs = int(rng.choice(hub_counts(self._ranks)))
         stride = max(1, self._ranks // hubs)
         taps = int(rng.integers(1, self._taps + 1))

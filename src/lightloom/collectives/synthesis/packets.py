@@ -266,7 +266,11 @@ def steps_of(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sc
 
 
 def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules without barriers: steps in pieces, straight all-to-alls, and packed trees."""
+    """Yield schedules without barriers: steps in pieces, straight all-to-alls, and packed trees.
+
+    Straight ones of few rows only; trees for kinds with a root, and else where ranks lie on one axis and no links join
+    them.
+    """
     steps, joined = steps_of(_suited(fabric), collective, fabric), neighbours_join(fabric)
     steps = None if steps is None else _folded(steps, fabric)
     if steps is not None:

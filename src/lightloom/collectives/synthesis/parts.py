@@ -193,7 +193,10 @@ def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 
 def _over_circuits(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules of parts over the circuits of even collectives."""
+    """Yield schedules of parts over the standing circuits of each even collective that is tried.
+
+    Over each in ever more pieces, as long as more of them are faster.
+    """
     for carrier in _carriers(collective, fabric):
         # None of the circuits of a carrier ever changes.
         fibres = fabric.fibre_channels

@@ -192,7 +192,10 @@ period to all ranks: [source, rank]."""
 
 
 def _chosen_ways(ways: _Ways, pieces: int, circuits: int) -> NDArray[np.int16]:
-    """Return the place, among the circuits into a rank, of the one that brings a block: [piece, source, rank]."""
+    """Return the place, among the circuits into a rank, of the one that brings a block: [piece, source, rank].
+
+    Of eight rounds of choices, the one whose fullest circuit carries least.
+    """
     from lightloom.collectives.synthesis import switch_kernels as kernels
 
     choice, load = np.empty((pieces, *ways[2].shape), np.int16), np.zeros(circuits, np.int64)

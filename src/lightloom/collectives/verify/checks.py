@@ -376,7 +376,10 @@ def check_folding(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def of_first_owners(schedule: Schedule) -> Schedule:
-    """Return each row as that of its copies whose chunk is owned by a rank of the first period."""
+    """Return each row as that of its copies whose chunk is owned by a rank of the first period.
+
+    What is not folded is returned unchanged.
+    """
     if schedule.folding is None:
         return schedule
     chunk = schedule.chunk.astype(np.int64)

@@ -430,7 +430,10 @@ class _Cells(NamedTuple):
 
 
 def _ends_of_parts(schedule: Schedule, period: int) -> tuple[Ints, Ints]:
-    """Return the cells of the first period of ranks where parts lie before, and where they must lie after."""
+    """Return the cells of the first period of ranks where parts lie before, and where they must lie after.
+
+    A cell is rank · chunks + chunk; entries of the two arrays belong together only where rows are not folded.
+    """
     collective, chunks = schedule.collective, schedule.chunks
     if period < collective.ranks:
         # Folded all-to-alls of many ranks: all pairs would take too much memory.

@@ -263,7 +263,7 @@ class Machine:
         return self._work(block, step, content)
 
     def _work(self, block: _Block, step: Step, content: Content) -> Content:
-        """Add and store as the type of the step says, and return the result."""
+        """Add and store as the type of the step says, and return the sum, or the content itself where nothing adds."""
         if step.type in ADDS:
             own = step.destination if step.type == "re" else step.source
             name = block.name(block.at) + (f" (line {step.line})" if step.line else "")
@@ -418,7 +418,10 @@ _RESULTS = {
 
 
 def sentence(program: Program, runs: list[Run]) -> str:
-    """Return what a program was found to do, in a few lines for the terminal."""
+    """Return what a program was found to do, in two or three lines for the terminal.
+
+    Counts of messages and of local work are those of the first run.
+    """
     run = runs[0]
     lying = " and ".join("in place" if run.condition.in_place else "out of place" for run in runs)
     if run.defined:
@@ -456,7 +459,11 @@ def _chosen_sizes(program: Program) -> str:
 
 
 def document(program: Program, runs: list[Run]) -> Document:
-    """Return what a program was found to do, for ``--json``."""
+    """Return what a program was found to do, for ``--json``.
+
+    ``root``, ``values_checked`` and counts (``messages``, ``chunks_sent``, ``local_copies``, ``local_sums``) are those
+    of the first run; ``waits_at_large_sizes`` is true where some run would wait forever with chunks sent one by one.
+    """
     run = runs[0]
     return {
         "schema": "lightloom.msccl-check/2",

@@ -227,7 +227,7 @@ class HubCircuits:
 
     @cached_property
     def chords(self) -> list[Chords]:
-        """Chords of each length of each level."""
+        """Chords of each length of each level with their channels, by level and within one by length: [length]."""
         return [
             Chords(level.hubs, skip, level.width, self.base(number) + places * level.width)
             for number, level in enumerate(self.levels)
@@ -296,7 +296,10 @@ def hub_ranks(ranks: int, hubs: int) -> Ints:
 
 
 def chord_text(hubs: int, skips: Sequence[int], width: int, ranks: int) -> str:
-    """Return a description of chords for the note of a schedule."""
+    """Return a description of chords for the note of a schedule, with lengths in ranks.
+
+    Unit links between all neighbours have a sentence of their own.
+    """
     start = "every rank" if hubs == ranks else f"each of {hubs} hubs"
     lengths = " and ".join(f"{skip * ranks / hubs:.4g}" for skip in skips)
     if lengths == "1":

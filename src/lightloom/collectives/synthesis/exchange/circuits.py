@@ -134,7 +134,10 @@ class ExchangeCircuits:
 
 
 def exchange_circuits(wiring: Wiring, ranks: int) -> ExchangeCircuits:
-    """Return all circuits of a wiring that start in the first period."""
+    """Return all circuits of a wiring that start in the first period, in both directions, chords before feeders' spans.
+
+    They are ordered by the rank where they start.
+    """
     period = wiring.period(ranks)
     parts: list[tuple[Ints, Ints, Ints, Ints]] = []
     family: list[int] = []

@@ -167,7 +167,10 @@ class Designs:
             yield Wiring(hubs, wide, Feeder(self._channels - width * used, 1, 1))
 
     def random(self) -> Wiring | None:
-        """Return any wiring, which need not fit; None where chance leads nowhere."""
+        """Return any wiring, which need not fit; None where no feeder has room, or no chords were found.
+
+        A random number of hubs, and up to five random kinds of chords between them.
+        """
         hubs, feeder = int(self._rng.choice(self.hubs)), None
         if hubs < self._ranks:
             feeder = self._feeder(hubs, int(self._rng.integers(1, max(2, self._channels * 2 // 3 + 1))))
@@ -239,7 +242,10 @@ class Designs:
         )
 
     def step(self, wiring: Wiring, load: Floats | None) -> Wiring | None:
-        """Return a wiring near this one, which need not fit; None where chance leads nowhere.
+        """Return a wiring with one random change, which need not fit; None where no chords are left, or they do not
+        fit.
+
+        A wavelength moves (to the busiest circuits in half of the cases), or chords, the feeder or the hubs change.
 
         Args:
             load: seconds for which the busiest circuit of each kind of chords is busy, and that of the feeders.
@@ -420,7 +426,7 @@ class ExchangeSearch:
         return estimate(wiring, self._exchange, _ESTIMATE_SOURCES)
 
     def _walk(self, effort: float) -> None:
-        """Try random steps away from the best wirings until the effort is spent."""
+        """Try random steps away from the six best wirings, the better ones more often, until the effort is spent."""
         rng, misses = np.random.default_rng(1), 0
         while self._spent < effort and misses < _MISSES:
             leaders = self._leaders(_KEPT)
@@ -491,7 +497,7 @@ class ExchangeSearch:
                     break
 
     def _join_all_hubs(self) -> None:
-        """Plan circuits between all hubs, the most promising in full."""
+        """Plan in full the two wirings with the shortest estimates that join all hubs; keep a plan that is faster."""
         seconds = {wiring: self._estimate(wiring) for wiring in self._designs.complete() if self._designs.fits(wiring)}
         for wiring in nsmallest(_COMPLETE, seconds, key=lambda wiring: seconds[wiring]):
             if seconds[wiring] < self._found[1].time:
@@ -512,7 +518,11 @@ _HOPS_OF_PIECES: Effort = 1 << 17
 
 
 def exchange(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the fastest all-to-all found, not yet verified: straight in few steps, or queued on standing circuits."""
+    """Return the fastest all-to-all found, not yet verified: straight in few steps, or queued on standing circuits.
+
+    Straight circuits are tried where eight steps and the reach suffice, and nothing else where they are within a
+    hundredth of the bound.
+    """
     straight, ranks, reach = None, fabric.ranks, fabric.reach
     few = one_stage_steps(ranks, fabric.usable_channels) <= _STEPS
     if few and (reach is None or reach >= ranks // 2):
