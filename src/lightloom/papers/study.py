@@ -60,6 +60,7 @@ class Study:
     those that say that they are fitted or inferred."""
 
     def __post_init__(self) -> None:
+        """Raise ValueError where two rows share an id."""
         seen: set[str] = set()
         for claim in self.claims:
             if claim.id in seen:

@@ -77,6 +77,9 @@ class DigitReceiver:
     """True if fields lie on both sides of zero, as behind a modulator about its null, or from zero to the highest."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for servers outside 1 to 1024, levels other than 2 and 4, bits outside 1 to 32, a rate,
+        bandwidth, responsivity, extinction or power that is not above 0 and finite, or a noise density, levelling or
+        phase error that is negative or not finite."""
         if not (isinstance(self.servers, int) and 1 <= self.servers <= 1024):
             raise ConfigError(f"servers = {self.servers!r}: expected a whole number from 1 to 1024")
         if self.levels not in (2, 4):
@@ -118,7 +121,7 @@ class DigitReceiver:
         return float(-np.expm1(self.digits * np.log1p(-min(digit, 1 - 1e-12))))
 
     def needed_power(self, word_error: float, scheme: Scheme = "wavelengths") -> float | None:
-        """Return the least watts of a lane for that share of wrong words, to 0.01 %.
+        """Return the least watts of a server's lane at which no more than that share of words is wrong, to 0.01 %.
 
         None where 0.1 W does not suffice; 1e-8 W where less would.
         """
@@ -126,6 +129,8 @@ class DigitReceiver:
         from scipy.special import ndtri
 
         def beyond(log_power: float) -> float:
+            """Return the normal quantile of the word error at exp(``log_power``) watts less that of the goal; above 0
+            the power is too low."""
             return float(ndtri(np.clip(self.word_error(exp(log_power), scheme), 1e-300, 1 - 1e-12)) - goal)
 
         goal, low, high = ndtri(word_error), log(_WEAKEST), log(_STRONGEST)
@@ -134,7 +139,8 @@ class DigitReceiver:
         return _WEAKEST if beyond(low) <= 0 else exp(brentq(beyond, low, high, xtol=_PRECISION) + _PRECISION)
 
     def needed_enob(self, word_error: float) -> float:
-        """Return the effective number of bits of a converter whose noise alone makes that share of words wrong.
+        """Return the effective number of bits of a converter whose noise alone makes that share of words wrong; it need
+        not be whole.
 
         The noise of a converter of E bits whose range is the N(R-1) steps is range / (2^E sqrt 12).
         """
@@ -150,7 +156,8 @@ class DigitReceiver:
         return shares
 
     def step_current(self, power: float) -> float:
-        """Return amperes between neighbouring levels of a sum, for ``power`` watts of a server's highest level."""
+        """Return the amperes of photocurrent between neighbouring levels of a sum, for ``power`` watts of a server's
+        highest level."""
         shares = self.intensities()
         return float(self.responsivity * power * (shares[1] - shares[0]))
 
@@ -168,7 +175,8 @@ class DigitReceiver:
         return variance
 
     def _intensity_error(self, power: float) -> float:
-        """Return the probability that the sum of one digit is decided wrong, powers added."""
+        """Return the probability that the sum of one digit is decided wrong where powers add, averaged over
+        compositions."""
         from scipy.special import ndtr
 
         counts, weights = compositions(self.servers, self.levels)
@@ -178,7 +186,8 @@ class DigitReceiver:
         return float((weights * sides * tails).sum())
 
     def _homodyne_error(self, power: float) -> float:
-        """Return the probability that the sum of one digit is decided wrong, fields added."""
+        """Return the probability that the sum of one digit is decided wrong where fields add, averaged over
+        compositions."""
         counts, weights = compositions(self.servers, self.levels)
         fields: Floats = np.arange(self.levels, dtype=np.float64) - (self.levels - 1) / 2 * self.antipodal
         sums = counts @ np.arange(self.levels)

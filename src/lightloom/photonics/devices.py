@@ -119,6 +119,8 @@ class NonIdealities:
     """Noise of every detection, relative to full scale (the largest field amplitude at the detector)."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for a value that is negative, not finite or above that of `LARGEST`, or for ``dac_bits``
+        that are not whole."""
         for field in fields(self):
             value = getattr(self, field.name)
             if not np.isfinite(value) or value < 0:

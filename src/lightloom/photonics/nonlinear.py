@@ -34,6 +34,8 @@ def linear_height(swing: float) -> float:
     from scipy.optimize import brentq
 
     def unbalanced(height: float) -> float:
+        """Return the largest deviation inside, which is above u, less that at 1, which is below; 0 at the height
+        sought."""
         inside = np.arccos(min(1.0, 1 / (height * swing))) / swing
         return float(height * np.sin(swing * inside) - inside - (1 - height * np.sin(swing)))
 

@@ -35,7 +35,7 @@ _TABLE_II_BITS = 16
 
 
 def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = "half-up", seed: int = 0) -> Averager:
-    """Return the averager of that name.
+    """Return the averager that a name with its options stands for, made for these servers, bits and rounding.
 
     Args:
         spec: name of the averager, see `KNOWN`.
@@ -121,7 +121,8 @@ def _link_options(spec: str, rest: str) -> tuple[str, dict[str, str]]:
 
 
 def _digit_sum_options(spec: str, options: str) -> tuple[int, float | None]:
-    """Return the levels of a digit, and watts at the detector or None, from the options of `digit-sum`.
+    """Return the levels of a digit (4 unless given), and the watts at the detector or None where no power is given,
+    from the options of `digit-sum`.
 
     Raises:
         ConfigError: an option is unknown or out of range.

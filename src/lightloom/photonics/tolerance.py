@@ -178,7 +178,8 @@ class FabricatedAveragers:
 def fabricate_averagers(
     mapped: MappedAverager, devices: NonIdealities, rng: np.random.Generator, count: int
 ) -> FabricatedAveragers:
-    """Draw ``count`` fabrications, and set the levels of all lanes, outputs of units, amplifiers and receivers.
+    """Return ``count`` drawn fabrications, with the levels of all lanes, outputs of units, amplifiers and receivers
+    set.
 
     Each is set for the least error of the real matrix between two detections. Set-up measures this once, with known
     light; amplifier noise follows the gains that result.
@@ -243,6 +244,8 @@ class Tolerance:
     word_errors: float
 
     def __post_init__(self) -> None:
+        """Raise InputError for a power that is not positive and finite, or a word error rate outside 1e-7 to below
+        1."""
         if self.full_scale is not None and not 0 < self.full_scale < math.inf:
             raise InputError(f"power = {self.full_scale} W: expected more than 0")
         if not LEAST_WORD_ERRORS <= self.word_errors < 1:
@@ -295,7 +298,7 @@ def described(name: str, value: float) -> str:
 
 
 def parse_tolerance(text: str, word_errors: float) -> Tolerance:
-    """Read ``NAME=VALUE,...``; angles in rad, loss in dB, power in W (mW, uW, ...).
+    """Return the request that ``NAME=VALUE,...`` states; angles in rad, loss in dB, power in W (mW, uW, ...).
 
     Raises:
         ConfigError: it cannot be read, names an error twice, or a power above 0 is outside the range of a link.
@@ -355,7 +358,7 @@ def count_wrong_words(
     seed: int = 0,
     advance: Callable[[int], None] = lambda _: None,
 ) -> WrongWords:
-    """Fabricate an averager many times, and average words on each, P and T included.
+    """Return the wrong words of many fabrications of an averager, each of which averages words, P and T included.
 
     The result holds the wrong words of each of ``fabrications`` fabrications, of ``words`` words each; ``advance`` is
     called with the fabrications done. Half of the words are near-equal (`draw_words`). Noise of amplifiers is drawn for
@@ -385,6 +388,7 @@ def words_right(
     """
 
     def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
+        """Return the share of words that all servers receive right on these fabricated meshes."""
         devices = [corrected(device, real=True) if correct else device for device in disturbed]
         batch = averagers_of(mapped, [device.matrix()[None] for device in devices], calibration)
         detected = disturbed[0].non_idealities.detector_noise
@@ -630,6 +634,7 @@ def largest_alone(
     """
 
     def tolerated(value: float) -> bool:
+        """True where the averager tolerates that value of the error alone."""
         return _tolerates(mapped, request.only(name, value), seed)
 
     if name == POWER:
@@ -724,7 +729,7 @@ def calibrate_averager(
     seed: int,
     advance: Callable[[int], None],
 ) -> Document:
-    """Fabricate and calibrate the chips of each part, one for each of its blocks; return their figures.
+    """Return the figures of chips that are fabricated and calibrated, one for each block of every part.
 
     ``accuracy_before`` and ``accuracy_after`` are shares of words that all servers receive right, with the phases of
     ideal devices and with the calibrated ones; amplifiers make up for loss in both.
@@ -756,7 +761,7 @@ def calibrate_averager(
 
 
 def _share_right(mapped: MappedAverager, matrices: Mapping[str, Sequence[Fields]], words: int, seed: int) -> float:
-    """Return the share of ``words`` words that all servers receive right, from 0 to 1.
+    """Return the share of ``words`` words, from 0 to 1, that all servers receive right without noise.
 
     ``matrices`` are the passive matrices of every part, one for each of its blocks; gains of rows are set.
     """

@@ -373,7 +373,7 @@ def _lenet(lenet: Record) -> Iterator[Claim]:
     yield PAPER.claim("headline.lenet_accuracy_difference", round(pairs.mean, 3), difference=pairs.text(2))
     for name in lenet:
         if name != BASE and not name.startswith("truncate w"):
-            yield _accuracy(lenet, "lenet_accuracy", name, _words(name), "stand-in")
+            yield _accuracy(lenet, "lenet_accuracy", name, _claim_part(name), "stand-in")
     yield _extra_epochs(lenet, "lenet", LEVEL, lenet[BASE][0]["iterations"][0])
     ratios = {k: ratio_of_shares(ours) for k, ours in mean_shares(lenet[BASE][0]).items()}
     for k, ours in ratios.items():
@@ -388,9 +388,9 @@ def _cifar(cifar: Record | None) -> Iterator[Claim]:
     for label in ("printed", "windowed", "windowed+feedback"):
         name = f"{label} 2^-10"
         if cifar is not None and name in cifar:
-            yield _accuracy(cifar, "cifar_accuracy", name, _words(name), "stand-in")
+            yield _accuracy(cifar, "cifar_accuracy", name, _claim_part(name), "stand-in")
         else:
-            yield PAPER.claim("figure14.cifar_accuracy_{what}", None, what=_words(name), paper=_WITHIN_TEXT)
+            yield PAPER.claim("figure14.cifar_accuracy_{what}", None, what=_claim_part(name), paper=_WITHIN_TEXT)
 
 
 def _accuracy(runs: Record, family: str, name: str, what: str, basis: Basis) -> Claim:
@@ -410,7 +410,7 @@ def _accuracy(runs: Record, family: str, name: str, what: str, basis: Basis) -> 
     return PAPER.claim(f"figure14.{family}_{{what}}", ours, paper=_WITHIN_TEXT, what=what, basis=basis, **values)
 
 
-def _words(name: str) -> str:
+def _claim_part(name: str) -> str:
     """Return a run's name as part of a claim's id, with underscores."""
     words = name.replace("truncate g ", "truncate_").replace(" 2^-", "_bound").replace("+", "_")
     return words.replace(" summed", "_summed_loss").replace(" ", "_")

@@ -233,6 +233,8 @@ class RecipeRun:
     """Clock of the record's ``seconds``."""
 
     def __init__(self, recipe: Recipe, test: Digits) -> None:
+        """Make the network from the recipe's seed, its optimizer, the codec of weights if the recipe names one, and an
+        empty record."""
         self.recipe, self.test = recipe, test
         torch.manual_seed(recipe.seed)
         self.net = network(recipe.network)
@@ -279,6 +281,7 @@ class _DigitsRun(RecipeRun):
     """The run of one rank, whose gradients DDP exchanges."""
 
     def __init__(self, worker: Worker, recipe: Recipe, data: Path, folder: Path | None, snapshots: set[int]) -> None:
+        """Take this rank's parts of both image sets, wrap the network in DDP, and attach the hook of the recipe."""
         self.part, test = (rank_part(each, worker.rank, worker.size) for each in image_sets(recipe.network, data))
         super().__init__(recipe, test)
         self.worker, self.folder, self.snapshots = worker, folder, snapshots

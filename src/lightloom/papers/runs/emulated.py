@@ -93,6 +93,8 @@ class _EmulatedRun(RecipeRun):
     clock = staticmethod(time.process_time)
 
     def __init__(self, recipe: Recipe, sets: ImageSets, ranks: int) -> None:
+        """Divide the training images among the ranks, which share one network, and start without residuals; ``none`` in
+        the recipe is no codec."""
         super().__init__(recipe, sets.test)
         self.parts = [rank_part(sets.training, rank, ranks) for rank in range(ranks)]
         self.ranks = ranks
@@ -193,6 +195,8 @@ class EmulatedServers:
     """
 
     def __init__(self, net: nn.Module, servers: int, averager: Averager | None = None, block: int = 256) -> None:
+        """Raise ConfigError where there is no server, or the averager is for another number; parameters that take no
+        gradient are left out."""
         if servers < 1 or (averager is not None and averager.servers != servers):
             raise ConfigError(f"servers = {servers}: expected as many as the averager has, at least 1")
         self.parameters = [p for p in net.parameters() if p.requires_grad]

@@ -60,6 +60,8 @@ class Training:
     """Folder with data sets; None draws inputs and labels at random."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for fewer than one step, sample or sum, or a learning rate that is not above 0 and below
+        1000."""
         for name, value in (("steps", self.steps), ("batch", self.batch), ("sums", self.terms)):
             if value < 1:
                 raise ConfigError(f"{name} = {value}: expected at least 1")

@@ -107,6 +107,12 @@ def train(
 
 class _LanguageRun:
     def __init__(self, corpus: Corpus, recipe: Recipe, averager: Averager | None, folder: Path | None) -> None:
+        """Cut the texts into windows, keep evenly spread ones for validation, and make the network from the recipe's
+        seed.
+
+        Raises:
+            ConfigError: the training text lacks the windows of a step, or the validation text has none.
+        """
         self.recipe = recipe
         self.training = _windows(corpus.training, recipe.sequence)
         validation = _windows(corpus.validation, recipe.sequence)

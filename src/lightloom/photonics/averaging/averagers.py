@@ -61,6 +61,7 @@ class IdealAverager:
     rounding: Rounding = "half-up"
 
     def __post_init__(self) -> None:
+        """Raise ConfigError where a number is out of range or the rounding is unknown."""
         FunctionArguments(servers=self.servers, bits=self.bits, rounding=self.rounding).function()
 
     def __call__(self, codes: Codes) -> Ints:
@@ -85,6 +86,8 @@ class NetworkAverager:
     """
 
     def __init__(self, network: LayeredNetwork, arguments: FunctionArguments, sigma: float = 0.0, seed: int = 0):
+        """Raise ConfigError or InputError where the network or ``sigma`` does not suit, and seed the generator of the
+        noise."""
         self.function = arguments.function()
         if arguments.carries_decimals:
             raise ConfigError("this network carries decimals for a second level: servers cannot receive them")
@@ -164,13 +167,15 @@ class ErringAverager:
     """
 
     def __init__(self, exact: Averager, errors: ErrorDistribution, seed: int = 0):
+        """Take servers, bits and rounding from ``exact``; ``seed`` is that of the errors."""
         self.exact, self.errors = exact, errors
         self.servers, self.bits, self.rounding = exact.servers, exact.bits, exact.rounding
         self.rng = np.random.default_rng(seed)
         """Generator of the errors; checkpoints store its state."""
 
     def __call__(self, codes: Codes) -> Ints:
-        """Return the means (n,) of codes (servers, n) with errors added at random places, clipped to codes."""
+        """Return the means (n,) of codes (servers, n) with errors added at random places at the rate of `errors`,
+        clipped to codes."""
         means = self.exact(codes)
         if not self.errors.shares:
             return means
@@ -225,6 +230,7 @@ class DigitSum:
     rounding: Rounding = "half-up"
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for servers, bits or levels that `DigitReceiver` refuses, or an unknown rounding."""
         DigitReceiver(servers=self.servers, bits=self.bits, levels=self.levels)  # checks all three
         if self.rounding not in ("floor", "half-up"):
             raise ConfigError(f"rounding = {self.rounding!r}: expected floor or half-up")
@@ -263,7 +269,8 @@ class DigitSum:
         return ((codes[None] >> shifts) & (self.levels - 1)).astype(np.uint8)
 
     def mean(self, sums: Ints) -> Ints:
-        """Return the mean codes of decided sums [M, n], by the carries of the module's docstring."""
+        """Return the mean codes (n,) of decided sums [M, n], the least significant first, by carrying between
+        places."""
         carry = np.zeros(sums.shape[1:], np.int64)
         total = np.zeros_like(carry)
         for place, column in enumerate(sums):
@@ -307,7 +314,8 @@ class DigitSum:
         )
 
     def try_sums(self, most: int = 1 << 21, seed: int = 0) -> tuple[int, int]:
-        """Return how many tuples of sums were tried, and how many of their means differ from the mean of the total.
+        """Return how many tuples of sums were tried, and of how many the mean by carries differs from that of their
+        total.
 
         A grid of up to ``most`` tuples is tried whole; of larger ones so many are drawn, half of them beside totals at
         which the mean changes.
@@ -346,6 +354,8 @@ class DigitSumAverager:
     """
 
     def __init__(self, arithmetic: DigitSum, power: float | None = None, seed: int = 0) -> None:
+        """Raise ConfigError for a power that is not above 0 and below 1 W; without a power there is no generator of
+        noise."""
         if power is not None and not 0 < power < 1:
             raise ConfigError(f"power = {power!r}: expected watts of light, more than 0 and below 1")
         self.arithmetic, self.power = arithmetic, power

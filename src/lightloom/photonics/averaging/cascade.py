@@ -105,6 +105,7 @@ class Cascade:
     second: Level
 
     def __post_init__(self) -> None:
+        """Raise ConfigError where a network has other numbers of inputs or outputs than its level."""
         for number, level in enumerate((self.first, self.second), 1):
             layers, expected = level.network.layers, (len(level.function.inputs), level.function.outputs)
             if (layers[0], layers[-1]) != expected:
@@ -170,7 +171,12 @@ def build_cascade(
 
 
 def _sturdy_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlinearity, noise: float) -> Cascade:
-    """Return the first pair that bears the noise: level 1 from the smallest on, with the smallest level 2 that does."""
+    """Return the first pair that bears the noise: the smallest level 2 that does alone, with the smallest level 1 that
+    does with it.
+
+    Raises:
+        UnsupportedError: the noise on the inputs alone is too much, or no pair bears it.
+    """
     first_function = AveragingFunction.of(servers, bits, carries_decimals=True)
     bound = min(input_bound(first_function), input_bound(second_level(groups, servers, bits)))
     if noise > bound:
@@ -180,6 +186,8 @@ def _sturdy_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlinea
     due = codes.sum(axis=(0, 1)) // (groups * servers)
 
     def sturdy(function: AveragingFunction) -> Iterator[Construction]:
+        """Yield the constructions of a function that are proved exact in float64 and tolerate the noise alone, the
+        smallest first."""
         made = candidates(function, nonlinearity)
         return (construction for construction in made if construction.proof.float64 and construction.tolerates(noise))
 
@@ -215,7 +223,8 @@ def random_codes(
 def end_to_end(
     cascade: Cascade, tuples: int, seed: int = 0, advance: Callable[[int], None] = lambda _: None
 ) -> dict[str, Any]:
-    """Send random tuples of codes through both levels, and count the errors with and without decimals (eq. 9).
+    """Return counts of wrong results, with and without decimals (eq. 9), of random tuples of codes sent through both
+    levels.
 
     Returns ``tuples``, ``wrong_with_decimals``, ``wrong_without_decimals`` and ``share_wrong_without_decimals``; a
     tuple is wrong if its result is not the floor of the mean. ``advance`` is called with the tuples done.
@@ -273,7 +282,7 @@ def is_cascade(path: Path) -> bool:
 
 
 def load_cascade(path: Path) -> Cascade:
-    """Read a file that `save_cascade` wrote; networks that a construction makes are recognised.
+    """Return the cascade of a file that `save_cascade` wrote; networks that a construction makes are recognised.
 
     Raises:
         ConfigError: the file cannot be read or has another schema, a number is out of range, or a network is invalid

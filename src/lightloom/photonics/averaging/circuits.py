@@ -42,6 +42,7 @@ class Form:
     constant: Fraction = Fraction(0)
 
     def __add__(self, other: Form | int | Fraction) -> Form:
+        """Return the sum with a form or a constant; terms that cancel are left out."""
         if not isinstance(other, Form):
             return Form(self.terms, self.constant + other)
         terms = dict(self.terms)
@@ -52,11 +53,13 @@ class Form:
         return Form(terms, self.constant + other.constant)
 
     def __mul__(self, factor: int | Fraction) -> Form:
+        """Return the form with all coefficients and the constant times ``factor``."""
         if not factor:
             return Form({})
         return Form({a: c * factor for a, c in self.terms.items()}, self.constant * factor)
 
     def __sub__(self, other: Form | int | Fraction) -> Form:
+        """Return the difference from a form or a constant."""
         return self + other * (-1)
 
     @property
@@ -172,7 +175,7 @@ class Circuit:
         return grid * ceil(low / grid), grid * floor(high / grid)
 
     def _bounds(self, form: Form, always: bool) -> Bounds:
-        """Return bounds of a form by replacing its latest floor by (s - remainder) / d.
+        """Return bounds of a form without held forms, by replacing its latest floor by (s - remainder) / d.
 
         That is done where its factor is negative, or ``always``; else each of its bits is 0 or 1.
         """
@@ -185,7 +188,8 @@ class Circuit:
         return low + form.constant, high + form.constant
 
     def _bounds_of_terms(self, form: Form, always: bool) -> Bounds:
-        """Return bounds of a form without constant, by its latest floor or inputs and then the remaining terms."""
+        """Return bounds of a form without constant, by its latest floor and then the remaining terms, or by its inputs
+        if it has no floor."""
         group = max(atom.group for atom in form.terms)
         own = {a: c for a, c in form.terms.items() if a.group == group}
         rest = Form({a: c for a, c in form.terms.items() if a.group != group})
@@ -237,7 +241,7 @@ def _common_divisor(*values: Fraction) -> Fraction:
 
 
 def _sums_of_signs(values: Iterable[Fraction]) -> tuple[Fraction, Fraction]:
-    """Return the sum of the negative values, and that of the positive ones."""
+    """Return the sum of the negative values and that of the positive ones: bounds of a sum of values times 0 to 1."""
     zero, parts = Fraction(0), list(values)
     return sum((min(part, zero) for part in parts), zero), sum((max(part, zero) for part in parts), zero)
 
@@ -257,7 +261,8 @@ class Block:
 
 
 def blocks_of(circuit: Circuit, function: AveragingFunction, factor: int, places: int) -> list[Block]:
-    """Return ``factor`` * (T + offset) in ``places`` base-4 places: a block per input, least significant first."""
+    """Return ``factor`` * (T + offset) as blocks of ``places`` base-4 places in all, a block per input, least
+    significant first."""
     ordered = list(enumerate(function.inputs))[::-1]
     # The exponents of four in the weights.
     positions = [((i.weight & -i.weight).bit_length() - 1) // 2 for _, i in ordered] + [places]
@@ -278,7 +283,8 @@ def sum_of_servers(circuit: Circuit, function: AveragingFunction) -> Form:
 def carry_save(
     circuit: Circuit, blocks: list[Block], radix: int, decided_from: int | None = None, digits_decided: bool = False
 ) -> list[Block]:
-    """Pass the excess of every block to the next simultaneously, so that all ranges shrink in one step.
+    """Return blocks that have passed their excess over their digits to the next one, all at once, so that ranges shrink
+    in one step.
 
     Returns the blocks, and one of 0 digits more if there may be a carry out of the last.
 
@@ -302,7 +308,7 @@ def carry_save(
 
 
 def ripple(circuit: Circuit, blocks: list[Block], radix: int) -> tuple[list[Block], Form]:
-    """Carry from block to block; return blocks of exactly their digits, and the carry out of the last."""
+    """Return blocks of exactly their digits, after carrying from block to block, and the carry out of the last."""
     carry, done = Form({}), []
     for block in blocks:
         source = block.form + carry
@@ -345,7 +351,7 @@ def with_decimals(outputs: list[Form], function: AveragingFunction, circuit: Cir
 
 
 def long_division(function: AveragingFunction, radix: int = 4, saved: int = 0) -> Circuit:
-    """Return the circuit; floors compute ``radix`` - 1 bits per layer.
+    """Return the circuit of a long division behind carries; floors compute ``radix`` - 1 bits per layer.
 
     ``saved`` rounds of carry-saving come before the carries.
     """
@@ -383,7 +389,7 @@ def long_division(function: AveragingFunction, radix: int = 4, saved: int = 0) -
 def lsb_ripple(
     function: AveragingFunction, radix: int = 4, saved: int = 0, decided: bool = False, digits_decided: bool = False
 ) -> Circuit:
-    """Return the circuit; floors compute ``radix`` - 1 bits per layer.
+    """Return the circuit that carries from the least significant digit; floors compute ``radix`` - 1 bits per layer.
 
     With ``digits_decided`` each round of carry-saving also decides the digits that stay (`carry_save`): the
     sturdiest against errors of interferometers, as analogue values of many levels reach two layers only.
@@ -421,7 +427,8 @@ def lsb_ripple(
 
 
 def msb_first(function: AveragingFunction, radix: int = 4) -> Circuit:
-    """Return the circuit; ``radix`` 4 computes a digit per layer, 2 a bit per layer."""
+    """Return the circuit that divides the whole sum from the most significant digit; ``radix`` 4 computes a digit per
+    layer, 2 a bit per layer."""
     circuit = Circuit(tuple(i.maximum for i in function.inputs))
     rest = sum_of_servers(circuit, function)
     outputs: list[Form] = []

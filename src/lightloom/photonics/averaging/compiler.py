@@ -36,6 +36,7 @@ class Realisation:
     regenerate: bool = False
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for a window outside (0, 1], or fewer than one copy."""
         if not 0 < self.window <= 1 or self.copies < 1:
             raise ConfigError(f"window = {self.window}, copies = {self.copies}: expected (0, 1] and at least 1")
 
@@ -133,6 +134,7 @@ class _Layering:
     """Assigns every floor to the earliest possible layer, and carries partial sums to the layers that read them."""
 
     def __init__(self, circuit: Circuit, function: AveragingFunction, realisation: Realisation) -> None:
+        """Find the layer of every floor and held form, and the depth: the last layer that an output reads."""
         self.circuit, self.function, self.how = circuit, function, realisation
         self.raw: list[int] = []
         """Layer of each floor's ramps before regeneration, or the layer that completes a held form."""
@@ -146,7 +148,7 @@ class _Layering:
         self.bits: dict[tuple[object, ...], Atom] = {}
 
     def ready(self, atom: Atom) -> int:
-        """Return the first layer whose outputs include the atom, 0 for an input."""
+        """Return the first layer whose values include the atom, 0 for an input; regeneration delays bits by a layer."""
         if atom.group < 0:
             return 0
         return self.raw[atom.group] + (self.how.regenerate and not self.circuit.is_held(atom))
@@ -214,7 +216,8 @@ class _Layering:
                     yield self.keep(("kept", partial.key), self.source(partial, layer - 1))
 
     def older(self, form: Form, layer: int) -> list[tuple[Form, Fraction]]:
-        """Return the parts of a form that are ready before a layer, normalised, with their factors."""
+        """Return pairs of a form's part that is ready before a layer, and its factor: each held form alone, then all
+        others as one part with a first coefficient of 1."""
         ready = [a for a in form.terms if self.ready(a) < layer]
         parts = [(Form({a: Fraction(1)}), form.terms[a]) for a in ready if self.circuit.is_held(a)]
         loose = sorted((a for a in ready if not self.circuit.is_held(a)), key=lambda a: (a.group, a.index))
@@ -228,7 +231,8 @@ class _Layering:
         return Source(*self.read(form, layer), *self.circuit.bounds(form))
 
     def read(self, form: Form, layer: int) -> tuple[tuple[tuple[int, Fraction], ...], Fraction]:
-        """Return a form as factors of a layer's gadgets and a constant: bits, completed sums, and carried sums."""
+        """Return a form as pairs of a layer's gadget and its factor, and a constant: bits, completed sums, and carried
+        sums."""
         index, constant = self.index[layer], form.constant
         reads = [(index[("kept", partial.key)], factor) for partial, factor in self.older(form, layer)]
         for atom, factor in form.terms.items():
@@ -249,7 +253,8 @@ class _Layering:
         return Gadget(key, source, units, (span / self.how.copies,) * self.how.copies, source.low)
 
     def ramp(self, key: Key, source: Source, window: tuple[Fraction, Fraction]) -> Gadget:
-        """Return a gadget for the bit that changes between the two values of the window."""
+        """Return a gadget for the bit that changes between the two values of the window: one unit if bounded, else up
+        to two."""
         middle, gap = (window[0] + window[1]) / 2, window[1] - window[0]
         start, end = middle - gap * self.how.window / 2, middle + gap * self.how.window / 2
         width = end - start

@@ -74,7 +74,8 @@ class Levels(NamedTuple):
 
 
 def set_levels(matrices: Matrices, target: Floats, setting: Setting) -> Levels:
-    """Return matrices whose real parts are as near to ``target`` [outputs, inputs] as the factors of a setting allow.
+    """Return matrices whose real parts are as near to ``target`` [outputs, inputs] in least squares as the factors of a
+    setting allow.
 
     ``none`` returns them unchanged, with factors of 1. A pass of ``levels`` sets outputs, then inputs; inputs weigh
     every output alike, however large its row.
@@ -97,7 +98,8 @@ def set_levels(matrices: Matrices, target: Floats, setting: Setting) -> Levels:
 
 
 def output_factors(matrices: Floats, target: Floats, covariances: Floats | None = None) -> Floats:
-    """Return the factor of every row [..., outputs] with which its error is least, 1 for a row that no input reaches.
+    """Return the factor of every row [..., outputs] with which its squared error is least, 1 for a row that no input
+    reaches.
 
     Args:
         matrices: real parts, [..., outputs, inputs].
@@ -170,7 +172,7 @@ class MappedNetwork(MappedParts):
 
 
 def map_network(network: LayeredNetwork, mapping: MeshMapping | None = None) -> MappedNetwork:
-    """Map every matrix to meshes; the form ``sigma-u`` is an approximation, the others are exact."""
+    """Return the meshes of every matrix; the form ``sigma-u`` is an approximation, the others are exact."""
     matrices = (map_part(matrix, mapping) for matrix in light_matrices(network))
     return MappedNetwork(network=network, matrices=tuple(matrices))
 
@@ -203,7 +205,8 @@ def fabricated(
     calibration: Calibration = "rows",
     correct: bool = False,
 ) -> LayeredNetwork:
-    """Draw devices and return their `effective_network`; the caller adds detector noise, drawn for every detection."""
+    """Return the `effective_network` of newly drawn devices; the caller adds detector noise, drawn for every
+    detection."""
     disturbed = [disturb(matrix, non_idealities, rng) for matrix in mapped.matrices]
     return effective_network(mapped, disturbed, calibration=calibration, correct=correct)
 
@@ -222,6 +225,7 @@ def averaging_accuracy(
     """
 
     def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
+        """Return the share of inputs averaged correctly on these fabricated meshes, with their detector noise."""
         network = effective_network(mapped, disturbed, calibration=calibration, correct=correct)
         network = _detected(network)
         seed, evaluations = int(rng.integers(1 << 31)), min(function.points, samples)
@@ -283,7 +287,8 @@ class MappedAverager(MappedParts):
 def map_averager(
     network: LayeredNetwork, arguments: FunctionArguments, mapping: MeshMapping | None = None
 ) -> MappedAverager:
-    """Map P, every layer and T to meshes. With ``sigma-u`` the layers are approximated, and P and T are exact (svd).
+    """Return the meshes of P, every layer and T. With ``sigma-u`` the layers are approximated, and P and T are exact
+    (svd).
 
     Raises:
         ConfigError: the network carries decimals, which servers cannot receive.
@@ -393,6 +398,7 @@ def cascade_accuracy(
     cascade, depth = mapped.cascade, len(mapped.first.matrices)
 
     def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
+        """Return the share of tuples averaged correctly on these fabricated meshes, with their detector noise."""
         sigma = disturbed[0].non_idealities.detector_noise
         chips = [disturbed[start : start + depth] for start in range(0, cascade.groups * depth, depth)]
         firsts = [

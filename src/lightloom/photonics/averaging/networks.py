@@ -50,6 +50,8 @@ class LayeredNetwork:
     full_scale: tuple[Floats, ...]
 
     def __post_init__(self) -> None:
+        """Raise InputError where shapes do not fit, the nonlinearity is unknown, or a weight, bias or full scale is not
+        finite."""
         if not self.weights or len(self.weights) != len(self.biases):
             raise InputError(
                 f"{len(self.weights)} matrices and {len(self.biases)} biases: expected one of each per layer"
@@ -76,7 +78,7 @@ class LayeredNetwork:
         biases: Sequence[ArrayLike] | None = None,
         nonlinearity: Nonlinearity = "relu",
     ) -> LayeredNetwork:
-        """Make a network with full scales of 1, and biases of 0 if they are None.
+        """Return a network with full scales of 1, and biases of 0 if they are None.
 
         `proof.with_measured_full_scale` measures full scales.
         """
@@ -227,7 +229,7 @@ def network_of_arrays(content: Mapping[str, NDArray[Any]], prefix: str = "") -> 
 
 @contextmanager
 def reading(path: Path, schema: str | None = None) -> Iterator[dict[str, NDArray[Any]]]:
-    """Give the arrays of an ``.npz`` file to a block, whose complaints about them then name the file.
+    """Yield the arrays of an ``.npz`` file by name to a block, whose complaints about them then name the file.
 
     Raises:
         ConfigError: the file cannot be read or has another schema, or the block misses an array or refuses a value.
@@ -244,7 +246,7 @@ def reading(path: Path, schema: str | None = None) -> Iterator[dict[str, NDArray
 
 
 def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
-    """Read a file that `save_network` wrote: the network, and the arguments of its function.
+    """Return the network and the arguments of its function from a file that `save_network` wrote.
 
     Raises:
         ConfigError: the file cannot be read or has another schema, or its network is invalid: shapes that do not fit,
@@ -356,7 +358,8 @@ class PaperNetwork:
         return network + units * mzi_of_units(self.servers, self.bits, self.layers[0], convention)
 
     def ratio(self, convention: Convention = "paper", units: bool = True) -> float:
-        """Return the approximated area in percent of the full area; ``economy`` maps the baseline by economy SVDs."""
+        """Return the approximated area in percent of the full area; ``convention`` counts whole matrices in both, and P
+        and T if ``units``."""
         return 100 * self.area(convention, True, units) / self.area(convention, False, units)
 
 

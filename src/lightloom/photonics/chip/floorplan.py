@@ -43,6 +43,7 @@ class Rules:
     """Width of the empty border around the chip. Assumption."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for a length that is not above 0 and finite, or above a metre."""
         for name, length in asdict(self).items():
             if not (np.isfinite(length) and length > 0):
                 raise ConfigError(f"{name}={length}: expected a length above 0 µm")
@@ -200,7 +201,8 @@ def _stack(part: Part) -> list[tuple[MappedMatrix, list[int], list[int], Floats]
 def _place_part(
     plan: FloorPlan, name: str, placed: list[tuple[MappedMatrix, list[int], list[int], Floats]], x: float
 ) -> tuple[float, dict[int, float]]:
-    """Place the blocks of a part, each with its outputs, its inputs and the y of its rows, and gains and units behind.
+    """Place the blocks of a part, each with its outputs, its inputs and the y of its rows, and behind the last block's
+    end a unit at every lit output.
 
     Returns the x behind the units, and the y of every lit output by its number, in µm.
     """
@@ -268,6 +270,7 @@ class _Layout:
     """Cells of one layout; equal devices are one cell, placed often."""
 
     def __init__(self, gf: Any, plan: FloorPlan) -> None:
+        """Make the cells of a coupler, an interferometer, an attenuator and a phase shifter."""
         self.gf, self.plan, self.rules = gf, plan, plan.rules
         self.layers = import_module("gdsfactory.gpdk").LAYER
         dx = self.rules.coupler * (1 - _COUPLED) / 2

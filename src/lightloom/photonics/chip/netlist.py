@@ -54,7 +54,8 @@ def _reciprocal(paths: Paths) -> Paths:
 
 
 def models() -> dict[str, Any]:
-    """Return reciprocal, reflection-free models of all devices, by default with the assumptions of `Dispersion`.
+    """Return reciprocal, reflection-free models of all devices by name, by default with the assumptions of
+    `Dispersion`; gains and units pass light forwards only.
 
     Raises:
         ImportError: JAX is not installed, which SAX brings along.
@@ -74,7 +75,8 @@ def models() -> dict[str, Any]:
         effective_index: float = _INDEX,
         group_index: float = _GROUP,
     ) -> Paths:
-        """Lengths in µm: what the arms of θ and φ have too much, and that of the whole column."""
+        """Return the S-parameters of an interferometer; lengths in µm: what the arms of θ and φ have too much, and that
+        of the whole column."""
         indices = (wl0, effective_index, group_index)
         upper_theta = jnp.exp(1j * (theta * wl0 / wl + guide_phase(wl, theta_length, *indices)))
         upper_phi = jnp.exp(1j * (phi * wl0 / wl + guide_phase(wl, phi_length, *indices)))
@@ -92,6 +94,7 @@ def models() -> dict[str, Any]:
         )
 
     def phase(wl: float | Floats = _WAVELENGTH, phase: float = 0.0, wl0: float = _WAVELENGTH) -> Paths:
+        """Return the S-parameters of a phase shifter, whose phase in radians is that at ``wl0``."""
         return _reciprocal({("in0", "out0"): jnp.exp(1j * phase * wl0 / wl)})
 
     def guide(
@@ -101,14 +104,17 @@ def models() -> dict[str, Any]:
         effective_index: float = _INDEX,
         group_index: float = _GROUP,
     ) -> Paths:
+        """Return the S-parameters of a waveguide: its phase beyond that at ``wl0``; lengths in µm."""
         return _reciprocal({("in0", "out0"): jnp.exp(1j * guide_phase(wl, length, wl0, effective_index, group_index))})
 
     def amplifier(wl: float | Floats = _WAVELENGTH, gain: float = 1.0) -> Paths:
-        """Amplitude gain, the same at all wavelengths (an assumption); light back is absorbed."""
+        """Return the S-parameters of an amplitude gain, the same at all wavelengths (an assumption); light back is
+        absorbed."""
         return {("in0", "out0"): gain + 0j * jnp.asarray(wl), ("out0", "in0"): 0j * jnp.asarray(wl)}
 
     def unit(wl: float | Floats = _WAVELENGTH, slope: float = 1.0) -> Paths:
-        """A nonlinear unit for small signals around its operating point; light back is absorbed."""
+        """Return the S-parameters of a nonlinear unit for small signals around its operating point; light back is
+        absorbed."""
         return {("in0", "out0"): slope + 0j * jnp.asarray(wl), ("out0", "in0"): 0j * jnp.asarray(wl)}
 
     return {"mzi": mzi, "phase": phase, "guide": guide, "amplifier": amplifier, "unit": unit}
@@ -195,7 +201,8 @@ class _NetlistBuilder:
         )
 
     def part(self, name: str, part: Part, starts: dict[int, str], seed: int) -> dict[int, str]:
-        """Add the blocks of a part, each with its gains.
+        """Add the blocks of a part, each with its gains, behind ``starts``, and return the ports of the lit outputs, by
+        the part's output.
 
         Raises:
             UnsupportedError: blocks share waveguides.
@@ -221,7 +228,7 @@ class _NetlistBuilder:
         return ends
 
     def block(self, prefix: str, block: MappedMatrix, starts: dict[int, str], seed: int) -> dict[int, str]:
-        """Add V†, Σ and U of one block."""
+        """Add V†, Σ and U of one block behind ``starts``, and return the ports of the lit outputs, by waveguide."""
         ends = self.mesh(f"{prefix}_v", block.input_mesh, starts, seed)
         sigma = block.attenuator_phases
         arms = arm_lengths(sigma.shape[1], self.dispersion, seed + 1) * _MICRO
@@ -237,12 +244,14 @@ class _NetlistBuilder:
         return self.mesh(f"{prefix}_u", block.output_mesh, passed, seed + 2)
 
     def mesh(self, prefix: str, mesh: Mesh, starts: dict[int, str], seed: int) -> dict[int, str]:
-        """Add one mesh column by column; waveguides fill the columns in which a mode has no interferometer."""
+        """Add one mesh column by column, and return the ports of the lit outputs; waveguides fill the columns in which
+        a mode has no interferometer."""
         place, phases, arms = mesh.layout, mesh.phases, arm_lengths(mesh.mzis, self.dispersion, seed) * _MICRO
         ends = dict(starts)
         passed = dict.fromkeys(range(place.size), 0)
 
         def fill(mode: int, column: int) -> None:
+            """Add a waveguide to a lit mode from the column that it has reached to ``column``."""
             missing = column - passed[mode]
             if missing and mode in ends:
                 ends[mode] = self.guide(f"{prefix}_guide_{passed[mode]}_{mode}", ends[mode], missing)

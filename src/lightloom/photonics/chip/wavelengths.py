@@ -47,6 +47,8 @@ class Dispersion:
     """Standard deviation of the length of an interferometer's arm, in metres; phases are set for it at `wavelength`."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for a wavelength or index that is not above 0 and finite, a slope that is not finite, or a
+        mismatch outside 0 to below 1."""
         for name in ("wavelength", "group_index", "effective_index"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ConfigError(f"{name} = {getattr(self, name)!r}: expected more than 0")
@@ -91,6 +93,7 @@ def at_wavelength(ideal: Ideal, wavelength: float, dispersion: Dispersion, seed:
     """
 
     def devices(phases: Floats, output_phases: Floats, place: int) -> Fabrication:
+        """Return devices whose errors are what the wavelength changes; ``place`` seeds the lengths of the arms."""
         arms = dispersion.guide_phase(arm_lengths(phases.shape[1], dispersion, place), wavelength)
         one = np.ones_like(phases)
         return Fabrication(

@@ -133,6 +133,7 @@ class Link:
     """Bits of the phase settings; 0 for continuous ones."""
 
     def __post_init__(self) -> None:
+        """Raise UnknownNameError for an unknown word, and ConfigError for a number that is out of its range."""
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UnknownNameError(name, str(getattr(self, name)), choices)
@@ -328,7 +329,7 @@ def read_value(name: str, text: str) -> Any:
 
 
 def _watts(text: str) -> float:
-    """Return the watts of a power as text, in dBm or in units of power."""
+    """Return the watts of a power as text, in dBm or in units of power such as mW."""
     stripped = text.strip()
     if stripped.endswith("dBm"):
         return 1e-3 * 10 ** (_finite(stripped[:-3]) / 10)
@@ -379,12 +380,13 @@ def show_value(name: str, value: Any) -> str:
 
 
 def _example(name: str) -> str:
-    """Return the default of an option in words, as an example for messages."""
+    """Return the default of an option in words with its unit, as an example for messages."""
     return show_value(name, getattr(Link(), OPTIONS[name].field)).split(" (")[0]
 
 
 def sources(link: Link) -> dict[str, str]:
-    """Return the source of every option by name: that of its default, or ``given`` if the link has another value."""
+    """Return the source of every option, by the option's name: that of its default, or ``given`` if the link has
+    another value."""
     default = Link()
     return {
         name: SOURCES[option.field] if getattr(link, option.field) == getattr(default, option.field) else "given"

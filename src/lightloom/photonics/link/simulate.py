@@ -65,7 +65,8 @@ class Senders:
 
     @classmethod
     def draw(cls, servers: int, signals: int, link: Link, rng: np.random.Generator) -> Senders:
-        """Draw the lanes of one fabrication; times of arrival are limited to one symbol early or late."""
+        """Return the drawn errors of the lanes of one fabrication; times of arrival are limited to one symbol early or
+        late."""
         power, angle, late = rng.normal(size=(3, servers, signals))
         amplitude = np.sqrt(np.maximum(1 + link.power_error * power, 0.0)) * np.cos(link.polarisation * angle)
         return cls(amplitude, np.clip(link.skew * late, -1.0, 1.0))
@@ -94,7 +95,7 @@ def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.rando
 
 
 def laser_noise(link: Link, shape: tuple[int, ...], rng: np.random.Generator) -> Float32s:
-    """Return amplitudes of lasers with relative intensity noise over the detectors' bandwidth, around 1.
+    """Return field amplitudes of lasers, around 1, with relative intensity noise over the detectors' bandwidth.
 
     All are 1 if the link has no such noise. Intensity noise is seen where light is detected, and only as fast as
     detectors are.
@@ -173,7 +174,8 @@ class Units:
 
 
 def sent_on(outputs: NDArray[np.float32], link: Link) -> NDArray[np.float32]:
-    """Return the fields of modulators at null that send outputs of both signs to T, limited to full scale."""
+    """Return the fields of modulators at null that send outputs of both signs to T, in units of full scale and limited
+    to it."""
     limited = np.clip(outputs, -1, 1)
     if link.unit == "clip":
         return limited
@@ -181,7 +183,12 @@ def sent_on(outputs: NDArray[np.float32], link: Link) -> NDArray[np.float32]:
 
 
 def units_of(network: LayeredNetwork, function: AveragingFunction, light_units: tuple[float, ...]) -> list[Units]:
-    """Return the units of every hidden layer, in the order of the light.
+    """Return the units of every hidden layer, in the order of the light: which decide bits, and their ceilings in
+    amplitude.
+
+    A clipped unit decides a bit if no argument comes near its rails or between them, tried on the grid or on random
+    points of it if it is large. A ceiling is 1 for clipped units, else the signal's full scale, over the signal that
+    amplitude 1 stands for (``light_units``).
 
     Arguments are tried on the grid, or on points of it if it is large.
     """
@@ -208,7 +215,7 @@ NEAR = 2
 
 
 def draw_words(servers: int, bits: int, count: int, rng: np.random.Generator) -> Ints:
-    """Return codes [servers, count]; near-equal and uniform words alternate at random."""
+    """Return codes [servers, count]; each word is with equal odds uniform, or near-equal: within 2 of a common code."""
     largest = (1 << bits) - 1
     codes = rng.integers(0, largest + 1, (servers, count))
     near = rng.random(count) < 0.5
@@ -352,7 +359,8 @@ class Chip:
 
 
 def design_chip(network: LayeredNetwork, arguments: FunctionArguments, mapping: MeshMapping = BALANCED) -> Chip:
-    """Map P, all layers and T, as `map_averager` does; the default bears errors best.
+    """Return the meshes of P, all layers and T, as `map_averager` maps them, with units and statistics; the default
+    bears errors best.
 
     Raises:
         ConfigError: the network carries decimals, or the form is an approximation.
@@ -396,6 +404,7 @@ class FabricatedLink:
     """
 
     def __init__(self, chip: Chip, link: Link, seed: tuple[int, ...] = (0,)) -> None:
+        """Draw senders, meshes and receivers from their streams, and calibrate the fabricated chip."""
         self.chip, self.link, self.seed = chip, link, seed
         self.peaks: dict[str, float] = {}
         """Largest power of a signal relative to full scale, by place."""
@@ -586,6 +595,7 @@ class LinkAverager:
         fabrication: int = 0,
         mapping: MeshMapping = BALANCED,
     ) -> None:
+        """Design the chip, and fabricate the link from the seed ``fabrication``."""
         self.made = FabricatedLink(design_chip(network, arguments, mapping), link, (fabrication, 0))
         self.servers, self.bits, self.rounding = arguments.servers, arguments.bits, arguments.rounding
         self.arguments = asdict(link)

@@ -41,7 +41,8 @@ def bootstrap(rates: Floats, confidence: float = 0.95, seed: int = 0) -> tuple[f
 
 
 def interval(wrong: Ints, words: int) -> tuple[float, float]:
-    """Return the 95 % interval of the word error rate for wrong words [fabrications] of ``words`` each.
+    """Return the 95 % interval of the word error rate for wrong words [fabrications] of ``words`` each, as lower and
+    upper end.
 
     It reaches from the lower of the lower ends to the higher of the upper ends of both intervals: words of one
     fabrication err together, and a few fabrications without a wrong word bound nothing by themselves.
@@ -112,7 +113,8 @@ def word_errors(
     seed: int = 0,
     advance: Callable[[int], object] | None = None,
 ) -> WordErrors:
-    """Fabricate the link ``fabrications`` times and send ``words`` words through each.
+    """Return the wrong words of ``fabrications`` fabrications of the link, through each of which ``words`` words are
+    sent.
 
     A word is wrong if any server receives another code than the exact rounded mean. ``advance`` is called with 1 after
     every fabrication. Equal seeds draw equal words and fabrications, whatever the link: links can be compared in pairs.

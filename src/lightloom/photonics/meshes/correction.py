@@ -41,7 +41,7 @@ class Correction:
 
 
 def correct(mesh: Mesh, first: ArrayLike, second: ArrayLike, *, real: bool = False) -> Correction:
-    """Return phases for ``mesh`` given its coupler errors ``first`` and ``second`` in radians, [mzis] each.
+    """Return phases for ``mesh`` that make up for its coupler errors ``first`` and ``second`` in radians, [mzis] each.
 
     With ``real``, MZIs out of reach keep their phases. Coupler errors add light in quadrature, which affects a real
     matrix with detected real parts in second order only; the nearest splitting within reach would have an error of
@@ -97,7 +97,8 @@ def without_crosstalk(wanted: Floats, beside: Mask, share: float, efficiencies: 
 
 
 def corrected(disturbed: Disturbed, *, real: bool = False) -> Any:
-    """Correct the phases of fabricated devices, those of Σ included, for coupler errors and thermal crosstalk.
+    """Return fabricated devices with phases, those of Σ included, corrected for their coupler errors and thermal
+    crosstalk.
 
     Phase errors, loss, rounding by the DAC and detector noise remain. ``real`` is that of :func:`correct`. The result
     is of the type of ``disturbed``.

@@ -91,7 +91,11 @@ def checked_matrix(matrix: ArrayLike, name: str = "matrix") -> NDArray[np.float6
 
 
 def _unit_diagonal(planes: NDArray[np.float64], lit: int, tolerance: float) -> NDArray[np.float64]:
-    """Return the diagonal after nulling, [modes, real | imaginary], normalised to unit numbers; dark modes have 1."""
+    """Return the diagonal after nulling, [modes, real | imaginary], normalised to unit numbers; dark modes have 1.
+
+    Raises:
+        InputError: what remains deviates from a unit diagonal by more than ``tolerance``.
+    """
     diagonal = np.zeros((planes.shape[0], 2))
     diagonal[:, 0] = 1.0
     modes = np.arange(lit)
@@ -110,7 +114,8 @@ def _unit_diagonal(planes: NDArray[np.float64], lit: int, tolerance: float) -> N
 
 @cache
 def _nulling_places(kind: Kind, size: int, lit: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Return, for each MZI, the sweep and step that computed its rotation, and whether it was applied from the left."""
+    """Return, for each MZI, the sweep and the step that computed its rotation, and whether it was applied from the
+    left: three arrays [mzis]."""
     place: Layout = layout(kind, lit, size)
     modes, columns = place.modes, place.columns
     if kind == "triangular":

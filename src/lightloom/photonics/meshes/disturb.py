@@ -41,7 +41,8 @@ class Fabrication:
 def fabricate(
     shape: int | tuple[int, int], outputs: int, non_idealities: NonIdealities, rng: np.random.Generator
 ) -> Fabrication:
-    """Draw the devices of one mesh of ``shape`` MZIs, or of [fabrications, MZIs], with ``outputs`` output phases."""
+    """Return drawn devices of one mesh of ``shape`` MZIs, or of [fabrications, MZIs], with ``outputs`` output
+    phases."""
     sizes = np.atleast_1d(shape)
     drawn = rng.normal(size=(5, *sizes))
     phases, couplers = (np.stack(list(pair), axis=-2) for pair in (drawn[:2], drawn[2:4]))
@@ -73,6 +74,7 @@ class DisturbedMesh:
     fabrication: Fabrication
 
     def __post_init__(self) -> None:
+        """Raise ConfigError where the number of devices is not the number of MZIs of the mesh."""
         if self.fabrication.transmission.size != self.mesh.mzis:
             raise ConfigError(f"{self.fabrication.transmission.size} devices for a mesh of {self.mesh.mzis} MZIs")
 
@@ -140,6 +142,7 @@ def disturb(ideal: Ideal, non_idealities: NonIdealities, rng: np.random.Generato
     """Draw the devices of a mesh or of mapped meshes, and return the same phases on them, see `on_devices`."""
 
     def drawn(phases: Floats, output_phases: Floats, _: int) -> Fabrication:
+        """Return devices drawn for one mesh, or for Σ, whatever its place."""
         return fabricate(phases.shape[1], output_phases.size, non_idealities, rng)
 
     return on_devices(ideal, non_idealities, drawn)
@@ -175,7 +178,7 @@ def on_devices(
 
 
 def quantised(phases: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
-    """Return phases rounded to multiples of 2π/2^bits; 0 bits leave them unchanged."""
+    """Return phases in radians rounded to the nearest multiples of 2π/2^bits; 0 bits leave them unchanged."""
     if bits == 0:
         return phases
     step = 2 * np.pi / 2**bits
@@ -246,7 +249,8 @@ def fabricated_matrices(
 def _mesh_matrices(
     mesh: Mesh, non_idealities: NonIdealities, rng: np.random.Generator, count: int
 ) -> NDArray[np.complex128]:
-    """Return matrices [count, outputs, inputs], column by column of MZIs."""
+    """Return the matrices [count, outputs, inputs] of ``count`` fabrications of a mesh, multiplied column by column of
+    MZIs."""
     place = mesh.layout
     fabrication = fabricate((count, mesh.mzis), mesh.outputs, non_idealities, rng)
     devices = disturbed_devices(mesh.phases, neighbours(place), non_idealities, fabrication)
@@ -377,7 +381,7 @@ def spread(values: Floats) -> dict[str, float]:
 def monte_carlo(
     network: Sequence[Ideal], non_idealities: NonIdealities, evaluate: Evaluate, *, draws: int = 20, seed: int = 0
 ) -> Floats:
-    """Evaluate ``draws`` fabrications of all matrices of ``network``, and return their values [draws].
+    """Return the values [draws] that ``evaluate`` gives for ``draws`` fabrications of all matrices of ``network``.
 
     Draw k starts from the same seed for all ``non_idealities``.
 
@@ -403,7 +407,7 @@ def sweep(
     draws: int = 20,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Run :func:`monte_carlo` for each value of one field of ``base`` (default ideal), and return a JSON document.
+    """Return a JSON document of :func:`monte_carlo` for each value of one field of ``base`` (default ideal).
 
     ``{"schema", "parameter", "draws", "seed", "mzis", "rows": [{"value", "mean", "standard_deviation", "least",
     "largest"}]}``

@@ -25,7 +25,8 @@ _GUIDE, _INK, _FAINT = "#8b94a3", "#1b2330", "#c9ced6"
 
 
 def draw(mesh: Mesh) -> Figure:
-    """Return the drawing of a mesh: θ as the colour of a device, φ as that of the dot at its upper input.
+    """Return the drawing of a mesh, columns across and modes downwards: θ as the colour of a device, φ as that of the
+    dot at its upper input.
 
     Meshes of more than 24 modes are drawn as maps of θ and of φ.
     """
@@ -93,7 +94,7 @@ def _title(figure: Figure, text: str) -> None:
 
 
 def _attenuators(ax: Axes, mapped: MappedMatrix, size: int) -> None:
-    """Draw Σ as boxes on their modes, labelled with their transmission if there are few."""
+    """Draw Σ as boxes on their modes, coloured by θ and labelled with their amplitude transmission if there are few."""
     from matplotlib import colormaps
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -122,7 +123,11 @@ def _attenuators(ax: Axes, mapped: MappedMatrix, size: int) -> None:
 
 
 def _devices(ax: Axes, mesh: Mesh, limit: float, rows: int | None = None) -> None:
-    """Draw every device, with the colours of θ from 0 to ``limit``."""
+    """Draw every device at its column (across) and mode (downwards), with the colours of θ from 0 to ``limit`` and of φ
+    from 0 to 2π.
+
+    ``rows`` is the number of modes that the axes show, by default those of the mesh.
+    """
     from matplotlib import colormaps
     from matplotlib.collections import LineCollection, PatchCollection
     from matplotlib.patches import Circle, Rectangle
@@ -148,7 +153,8 @@ def _devices(ax: Axes, mesh: Mesh, limit: float, rows: int | None = None) -> Non
 
 
 def _map(ax: Axes, mesh: Mesh, phases: Floats, colours: str, limit: float) -> None:
-    """Draw a map with modes as rows; an MZI fills the rows of both its modes."""
+    """Draw phases modulo 2π as colours from 0 to ``limit``, columns across and modes downwards; an MZI fills the rows
+    of both its modes."""
     place = mesh.layout
     image = np.full((place.size, place.depth), np.nan)
     image[place.modes, place.columns] = image[place.modes + 1, place.columns] = phases % _TURN

@@ -44,7 +44,8 @@ _MAPPED_KEYS = ("schema", "shape", "gains", "attenuations", "input_mesh", "outpu
 
 
 def document(mesh: Mesh) -> dict[str, Any]:
-    """Return a mesh as a JSON object: schema, convention, order of the MZIs, kind, sizes, phases in radians."""
+    """Return a mesh as a JSON object: schema, convention and order of the MZIs, kind, numbers of inputs and outputs,
+    phases in radians."""
     phases = {name: getattr(mesh, name).tolist() for name in ("theta", "phi", "output_phases")}
     return {**_HEADER, "kind": mesh.kind, "inputs": mesh.inputs, "outputs": mesh.outputs, **phases}
 
@@ -135,7 +136,7 @@ def meshes_of(part: Part) -> dict[str, Mesh]:
 
 
 def phases_document(parts: Mapping[str, Part]) -> dict[str, Any]:
-    """Return the parts as a JSON object, in the order of the light."""
+    """Return the parts as a JSON object with its schema, in the order of the mapping, that of the light."""
     return {"schema": SCHEMA, "parts": [_part_document(name, part) for name, part in parts.items()]}
 
 
@@ -226,7 +227,8 @@ def _part_document(name: str, part: Part) -> dict[str, Any]:
 
 
 def _are_squares(blocks: Sequence[MappedMatrix], shape: tuple[int, int]) -> bool:
-    """True where blocks are single meshes (``sigma-u``) that are the squares along the longer side of ``shape``."""
+    """True where blocks are single meshes (``sigma-u``) as wide as the shorter side of ``shape``, as many as cover its
+    longer side."""
     side, most = sorted(shape)
     return len(blocks) == -(-most // side) and all(
         block.output_mesh is None and block.shape == (side, side) for block in blocks
@@ -335,7 +337,8 @@ def _read_npz(path: Path) -> Any:
 
 
 def netlist(mesh: Mesh) -> dict[str, Any]:
-    """Return instances ``mzi_<column>_<mode>`` and ``phase_<mode>`` with phases in radians, connections and ports."""
+    """Return the netlist of a mesh: instances ``mzi_<column>_<mode>`` and ``phase_<mode>`` with phases in radians,
+    connections and ports."""
     mesh_layout = mesh.layout
     instances: dict[str, Any] = {}
     connections: dict[str, str] = {}
@@ -343,6 +346,7 @@ def netlist(mesh: Mesh) -> dict[str, Any]:
     ends: dict[int, str] = {}
 
     def join(mode: int, port: str) -> None:
+        """Connect ``port`` to the end of its mode so far, or make it the mode's input; in a dark mode do nothing."""
         if mode in ends:
             connections[ends[mode]] = port
         elif mode < mesh.inputs:

@@ -56,6 +56,8 @@ class MappedMatrix:
     """Amplitude gain of the amplifier behind each output, [outputs]; below 1 it weakens."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError where meshes, attenuations or gains do not fit ``shape``, an attenuation is outside [0, 1],
+        or a gain is not positive and finite."""
         outputs = self.output_mesh.outputs if self.output_mesh else self.attenuations.size
         if (outputs, self.input_mesh.inputs) != self.shape:
             raise ConfigError(f"meshes from {self.input_mesh.inputs} to {outputs} modes for a matrix of {self.shape}")
@@ -139,7 +141,7 @@ class MappedMatrix:
 def map_matrix(
     matrix: ArrayLike, form: Form = "economy", kind: Kind = "rectangular", gains: Gains = "rows"
 ) -> MappedMatrix:
-    """Map ``matrix`` [outputs, inputs], real or complex, to meshes.
+    """Return the meshes, attenuators and amplifiers for ``matrix`` [outputs, inputs], real or complex.
 
     ``svd`` is the paper's form (eq. 1) with both square unitaries and M(M+1)/2 + N(N−1)/2 MZIs. ``economy`` leaves out
     MZIs that no light reaches and has M · N. ``compact`` also leaves out modes beyond the rank r of the matrix and has
@@ -189,7 +191,8 @@ def map_matrix(
 
 
 def row_gains(matrix: ArrayLike) -> NDArray[np.float64]:
-    """Return r_i s for each row: r_i = |row i| (1 for a row of zeros), s = largest singular value of diag(1/r) W.
+    """Return the gain r_i s of each row [outputs]: r_i = |row i| (1 for a row of zeros), s = largest singular value of
+    diag(1/r) W.
 
     Raises:
         ConfigError: the argument is not a finite matrix.
@@ -253,6 +256,8 @@ class MappedBlocks:
     """Input of the matrix that each input of a block is, for every block."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError where a block has no waveguide, more of them than modes, or one that does not exist or
+        appears twice."""
         if not len(self.blocks) == len(self.outputs) == len(self.inputs):
             raise ConfigError(f"{len(self.blocks)} blocks, waveguides of {len(self.outputs)} and {len(self.inputs)}")
         for number, block in enumerate(self.blocks, 1):
@@ -306,7 +311,8 @@ class MappedBlocks:
 
 
 def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular", gains: Gains = "rows") -> MappedBlocks:
-    """Map ``matrix`` [outputs, inputs] to approximated square blocks, each with one mesh.
+    """Return ``matrix`` [outputs, inputs] as square blocks along its longer side, each approximated by one mesh
+    (``sigma-u``).
 
     Raises:
         ConfigError: the argument is not a finite matrix.
@@ -317,7 +323,8 @@ def map_blocks(matrix: ArrayLike, kind: Kind = "rectangular", gains: Gains = "ro
 
 
 def square_blocks(shape: tuple[int, int], blocks: Sequence[MappedMatrix]) -> MappedBlocks:
-    """Return square blocks along the longer side of a matrix of ``shape``; the last one may be partly dark."""
+    """Return ``blocks`` as squares along the longer side of a matrix of ``shape``, in order; the last one may be partly
+    dark."""
     side, most = sorted(shape)
     along = [np.arange(start, min(start + side, most)) for start in range(0, most, side)]
     across = [np.arange(side)] * len(along)
@@ -328,7 +335,7 @@ def square_blocks(shape: tuple[int, int], blocks: Sequence[MappedMatrix]) -> Map
 def map_components(
     matrix: ArrayLike, form: Form = "compact", kind: Kind = "rectangular", gains: Gains = "rows"
 ) -> MappedBlocks:
-    """Map every connected component of ``matrix`` [outputs, inputs] to meshes of its own, exactly.
+    """Return the meshes of every connected component of ``matrix`` [outputs, inputs], which are exact.
 
     Raises:
         ConfigError: the argument is not a finite matrix, or ``form`` is the approximation sigma-u.
@@ -345,7 +352,7 @@ def map_components(
 
 
 def connected_components(matrix: ArrayLike) -> list[tuple[Ints, Ints]]:
-    """Return outputs and inputs of every component, ascending, in the order of their mean places.
+    """Return a pair of outputs and inputs, ascending, for every component, in the order of their mean places.
 
     Outputs and inputs are joined where the element of ``matrix`` [outputs, inputs] is not 0; dark ones, of a row or
     column of zeros, are in none.
@@ -371,7 +378,8 @@ def connected_components(matrix: ArrayLike) -> list[tuple[Ints, Ints]]:
 
 
 def crossings(places: Sequence[int] | Ints) -> Ints:
-    """Return how many others each waveguide crosses, [waveguides], if they arrive at ``places``.
+    """Return how many others each waveguide crosses, [waveguides], if the one that leaves at k arrives at
+    ``places[k]``.
 
     They leave in ascending order; each crossing counts for both of its waveguides.
     """
@@ -484,6 +492,8 @@ class MeshMapping:
     components: bool = False
 
     def __post_init__(self) -> None:
+        """Raise UnknownNameError for an unknown form, mesh or kind of gains, and ConfigError for components of
+        ``sigma-u`` or that are no truth value."""
         names = (("form", self.form, FORMS), ("mesh", self.mesh, KINDS), ("gains", self.gains, GAINS))
         for name, value, known in names:
             if value not in known:
@@ -521,6 +531,7 @@ class MeshMapping:
         return asdict(self)
 
     def __str__(self) -> str:
+        """Return the form, the kind of mesh, what is mapped and the gains in words."""
         what = "connected components" if self.components else "whole matrices"
         gain = "a gain for each output" if self.gains == "rows" else "one gain for all outputs"
         return f"{self.form}, {self.mesh} meshes of {what}, {gain}"
@@ -531,7 +542,8 @@ BALANCED = MeshMapping(form="svd", components=True)
 
 
 def map_part(matrix: ArrayLike, mapping: MeshMapping | None = None) -> MappedMatrix | MappedBlocks:
-    """Map one matrix [outputs, inputs] to meshes: all of it, its connected components, or the squares of ``sigma-u``.
+    """Return the meshes of one matrix [outputs, inputs]: of all of it, its connected components, or the squares of
+    ``sigma-u``.
 
     Raises:
         ConfigError: the argument is not a finite matrix.

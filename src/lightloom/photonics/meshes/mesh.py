@@ -61,7 +61,7 @@ class Layout:
 
 
 def mzi_count(kind: Kind, inputs: int, outputs: int) -> int:
-    """Return the number of MZIs of a mesh, in closed form.
+    """Return the number of MZIs of a mesh, s (2 m − s − 1) / 2 for m = max and s = min of inputs and outputs.
 
     Raises:
         ConfigError: a number of modes is not a whole number of at least 1, or a rectangular mesh has unequal ones.
@@ -103,14 +103,18 @@ def layout(kind: Kind, inputs: int, outputs: int) -> Layout:
 
 
 def _rectangle(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return columns and modes of the MZIs of a rectangle of ``size`` modes and columns."""
+    """Return the column and mode of every MZI of a rectangle of ``size`` modes and columns, where both are even or both
+    odd."""
     column, mode = np.meshgrid(np.arange(size), np.arange(size - 1), indexing="ij")
     used = (column - mode) % 2 == 0
     return column[used], mode[used]
 
 
 def _triangle(size: int, lit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return columns and modes. Chain k runs from mode k to the last; the chain of the last lit mode comes first."""
+    """Return the column and mode of every MZI of a triangle with light in ``lit`` of ``size`` modes.
+
+    Chain k runs from mode k to the last; the chain of the last lit mode comes first.
+    """
     last = min(lit - 1, size - 2)
     chain, mode = np.meshgrid(np.arange(last + 1), np.arange(size - 1), indexing="ij")
     used = mode >= chain
@@ -138,6 +142,11 @@ class Mesh:
     """Phase after the last column, for each output."""
 
     def __post_init__(self) -> None:
+        """Make the phases float64 arrays.
+
+        Raises:
+            ConfigError: phases are no numbers, not finite, or of another number than the mesh has; or see `mzi_count`.
+        """
         # The closed form comes first, so that forged sizes in a file do not allocate memory.
         mzis = mzi_count(self.kind, self.inputs, self.outputs)
         for name, size in {"theta": mzis, "phi": mzis, "output_phases": self.outputs}.items():

@@ -91,7 +91,8 @@ def wrong_shares(network: LayeredNetwork, function: AveragingFunction) -> dict[s
 def compare_trainings(
     known: list[Document], budget: float = BUDGET, advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[Document]:
-    """Train both arms with every seed, yield the document so far after each; those of ``known`` are not repeated."""
+    """Yield the document so far after every seed and arm, trained one by one; trainings of ``known`` are not
+    repeated."""
     trainings = [row | {"history": _thinned(row["history"])} for row in known]
     done = {(row["arm"], row["seed"]) for row in trainings}
     function = recipe("unaware", 0).function

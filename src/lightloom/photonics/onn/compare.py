@@ -82,7 +82,8 @@ def train_and_keep(name: str, folder: Path, advance: Callable[[int], None] = lam
 
 
 def keep(trained: Trained, name: str, folder: Path) -> None:
-    """Write ``name``.npz in float32 and ``name``.json; the accuracy in the log is that of the float64 network."""
+    """Write the network as ``name``.npz in float32 and its log as ``name``.json; the accuracy in the log is that of the
+    float64 network."""
     n = trained.network
     weights, biases, scales = (
         tuple(np.asarray(a, np.float32) for a in arrays) for arrays in (n.weights, n.biases, n.full_scale)
@@ -126,7 +127,7 @@ def contenders() -> Iterator[tuple[str, str, LayeredNetwork, int]]:
 def compare_networks(
     known: Iterable[dict[str, Any]] = (), advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[Any]:
-    """Measure noise limits (99.99 %) and error rates at `SIGMAS`; yield a document after every network.
+    """Yield the document so far after every network, with its noise limit (99.99 %) and error rates at `SIGMAS`.
 
     Every signal has Gaussian noise relative to its own full scale, with the same draws for all networks. A network of
     10^5 MZIs takes minutes; rows of ``known`` with the same weights are not measured again.
@@ -165,7 +166,8 @@ def _digest(network: LayeredNetwork) -> str:
 
 
 def _measured(network: LayeredNetwork, function: AveragingFunction, mzi_count: int) -> dict[str, Any]:
-    """Return the size of a network and its errors, noise limit and curve, which are measured here."""
+    """Return a row's fields that are measured here: sizes of a network, its wrong outputs, noise limit, and error rates
+    at `SIGMAS`."""
     verification = verify(network, function)
     return {
         "nonlinearity": network.nonlinearity,

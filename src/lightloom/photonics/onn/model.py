@@ -26,7 +26,7 @@ from lightloom.photonics.onn.recipe import TrainingRecipe
 
 
 def cut(matrix: Tensor) -> Tensor:
-    """Cut a matrix (outputs, inputs) into squares (count, s, s) along its longer side, which is a multiple of s."""
+    """Return a matrix (outputs, inputs) as squares (count, s, s) along its longer side, which is a multiple of s."""
     outputs, inputs = matrix.shape
     side = min(outputs, inputs)
     if outputs >= inputs:
@@ -60,6 +60,7 @@ class FreeMatrix(nn.Module):
     """An unrestricted matrix (outputs, inputs), He initialised."""
 
     def __init__(self, outputs: int, inputs: int, generator: torch.Generator) -> None:
+        """Draw the elements with variance 2 / inputs."""
         super().__init__()
         self.weight = nn.Parameter(torch.randn(outputs, inputs, generator=generator) * (2 / inputs) ** 0.5)
 
@@ -78,6 +79,8 @@ class CayleyMatrix(nn.Module):
     identity: Tensor
 
     def __init__(self, outputs: int, inputs: int, generator: torch.Generator) -> None:
+        """Draw the rotations, and start from A = 0 with equal scales; the longer side must be a multiple of the
+        shorter."""
         super().__init__()
         side, self.tall = min(outputs, inputs), outputs >= inputs
         count = max(outputs, inputs) // side
@@ -104,7 +107,8 @@ class Noise:
     generator: torch.Generator
 
     def __call__(self, signal: Tensor, scale: Tensor | float) -> Tensor:
-        """Return ``signal`` (batch, n) with noise."""
+        """Return ``signal`` (batch, n) with noise of standard deviation ``sigma`` times ``scale``, the signal's full
+        scale."""
         draws = torch.randn(signal.shape, generator=self.generator, device=signal.device)
         return signal + draws * (scale * self.sigma)
 
@@ -113,6 +117,8 @@ class OpticalNetwork(nn.Module):
     """Network from light A_k (batch, K) to levels (batch, M); the first layer sees centred inputs 2 A / A_max − 1."""
 
     def __init__(self, recipe: TrainingRecipe, generator: torch.Generator) -> None:
+        """Draw the matrices of all layers, approximated ones in Cayley form if the recipe has it, and biases between
+        ±0.5."""
         super().__init__()
         self.recipe = recipe
         self.largest = max(i.maximum / i.denominator for i in recipe.function.inputs)
@@ -132,7 +138,7 @@ class OpticalNetwork(nn.Module):
     def signals(
         self, light: Tensor, noise: Noise | None = None, fabricate: Callable[[list[Tensor]], list[Tensor]] | None = None
     ) -> list[Tensor]:
-        """Return the signals of hidden layers before noise, and the outputs with noise.
+        """Return the signals of hidden layers behind their nonlinearity and before noise, and the outputs with noise.
 
         There is one tensor (batch, n) for each layer. ``fabricate`` replaces the matrices by what erring devices
         implement; biases stay as designed, that of the centred inputs included.
@@ -213,6 +219,7 @@ class DrawnDevices:
     """Draws the devices of every step; a step's draws depend on the seed and the number of the step alone."""
 
     def __init__(self, recipe: TrainingRecipe) -> None:
+        """Keep the recipe; meshes are mapped at the first call."""
         self._recipe = recipe
         self._designed: list[Tensor] = []
         self._chip: Chip | None = None
@@ -262,6 +269,8 @@ class Chip:
     """All meshes of a network, fabricated at once: the same devices as `disturb` makes, in a tenth of its time."""
 
     def __init__(self, mapped: Sequence[MappedMatrix], designed: Sequence[NDArray[np.float64]]) -> None:
+        """Put the phases of all meshes and then of all Σ in one row; ``designed`` are the matrices that rows are set to
+        come closest to."""
         self._mapped, self._designed = tuple(mapped), tuple(designed)
         meshes = [mesh for matrix in mapped for mesh in (matrix.input_mesh, matrix.output_mesh) if mesh is not None]
         parts = [(mesh.phases, neighbours(mesh.layout)) for mesh in meshes]

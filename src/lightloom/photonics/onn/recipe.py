@@ -75,6 +75,8 @@ class TrainingRecipe:
     """Number of groups of servers whose averagers stand below: the network is level 2 of a cascade."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError where a value is out of range, options exclude each other, or layers do not fit the
+        function."""
         if self.carries_decimals and self.groups is not None:
             raise ConfigError(f"groups = {self.groups}: level 2 carries no decimals, expected one of the two")
         function = self.function

@@ -67,7 +67,8 @@ def search(
     advance: Callable[[int], None] = lambda _: None,
     **options: Any,
 ) -> SearchResult:
-    """Train networks of every depth and width, and keep halving them; the result is bitwise repeatable.
+    """Return all trials of networks of every depth and width, whose number is halved from round to round; bitwise
+    repeatable.
 
     Args:
         function: arguments of the function to learn.
@@ -108,7 +109,8 @@ def search(
 def candidates(
     function: FunctionArguments, widths: Sequence[int], depths: Sequence[int], budget: int, options: dict[str, Any]
 ) -> list[TrainingRecipe]:
-    """Return a recipe for every width and depth, all hidden layers of a network equally wide, for ``budget`` epochs.
+    """Return a recipe for every depth and, within it, every width, all hidden layers of a network equally wide, for
+    ``budget`` epochs.
 
     Raises:
         ConfigError: no widths or depths, one below 1, or a budget with less than an epoch in the first round.
@@ -152,7 +154,7 @@ def work(widths: Sequence[int], depths: Sequence[int], budget: int) -> int:
 
 
 def fronts(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """Return fronts of trials: those that no other dominates, then those that only these dominate, and so on."""
+    """Return fronts of trials: those that no other beats, then those that only these beat, and so on."""
     left, result = list(trials), []
     while left:
         front = [t for t in left if not any(other.beats(t) for other in left)]

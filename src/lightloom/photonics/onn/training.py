@@ -62,6 +62,7 @@ class Checkpoint:
     """``checkpoint.pt`` in a folder, while its training lasts."""
 
     def __init__(self, folder: Path, recipe: TrainingRecipe) -> None:
+        """Count the time to the next save from now; no file is read."""
         self.path = folder / "checkpoint.pt"
         self._recipe = json.dumps(recipe.to_json())
         self.saved = time.monotonic()
@@ -158,7 +159,8 @@ def train(
     *,
     keeps_checkpoint: bool = False,
 ) -> Trained:
-    """Train a network by a recipe; the result is bitwise repeatable on one machine and version of torch.
+    """Return the network trained by a recipe, and its verification; the result is bitwise repeatable on one machine and
+    version of torch.
 
     Args:
         recipe: everything that the result depends on.
@@ -217,6 +219,11 @@ class _TrainingState:
     """State of a training between epochs."""
 
     def __init__(self, recipe: TrainingRecipe) -> None:
+        """Make the network and its data on the recipe's device from its seed.
+
+        Raises:
+            ConfigError: the device does not exist.
+        """
         self.recipe = recipe
         try:
             self.device = torch.device(recipe.device)
@@ -371,7 +378,7 @@ def _right(outputs: Tensor, ideal: Tensor, steps: Tensor) -> Tensor:
 def train_cascade(
     recipes: Sequence[TrainingRecipe], folder: Path | None = None, advance: Callable[[int], None] = lambda _: None
 ) -> tuple[Cascade, tuple[Trained, Trained]]:
-    """Train both levels by the recipes of `TrainingRecipe.cascade`; return the cascade, and both trainings.
+    """Return the cascade of two levels trained by the recipes of `TrainingRecipe.cascade`, and both trainings.
 
     Args:
         recipes: of level 1 and of level 2.

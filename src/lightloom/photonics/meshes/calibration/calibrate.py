@@ -64,7 +64,8 @@ def first_twin(chip: Chip, seed: int) -> Twin:
 
 
 def _learn_states(chip: Chip, phases: Floats, column: slice, scores: Floats) -> None:
-    """Turn each interferometer of ``column`` by π, and add to the scores of those behind it what the outputs show.
+    """Turn each interferometer of ``column`` by π, one at a time, and add to the scores of those behind it what the
+    outputs show.
 
     ``scores`` [devices] are changed in place; above 0 they mean the bar state, below 0 the cross state.
     """
@@ -90,7 +91,11 @@ def _learn_states_from_inputs(chip: Chip, phases: Floats, scores: Floats) -> Non
 
 
 def _score_next(wiring: Wiring, device: int, mode: int, seen: Floats, ends: Ints, scores: Floats) -> None:
-    """Add to the score of the next interferometer on ``mode`` behind ``device`` what its two outputs have seen."""
+    """Add to the score of the next interferometer on ``mode`` behind ``device`` (-1: from the inputs) what its two
+    outputs have seen.
+
+    ``seen`` [outputs] is the power, or its change; more of it at the output of the bar state raises the score.
+    """
     on_upper = wiring.upper[device + 1 :] == mode
     behind = np.flatnonzero(on_upper | (wiring.lower[device + 1 :] == mode))
     if behind.size:
@@ -117,7 +122,8 @@ def _pure_states(chip: Chip, phases: Floats, column: slice, scores: Floats) -> F
 
 
 def _find_entry_phases(chip: Chip, twin: Twin, theta: Floats, bars: Mask) -> None:
-    """Write the offsets of φ into the twin, found column by column."""
+    """Write the offsets of φ into the twin in place, found column by column; ``theta`` [devices] set the states, bar
+    where ``bars``."""
     wiring = twin.wiring
     vectors: Fields = np.fft.fft(_single(wiring), norm="ortho")
     ends, waves = _ends(wiring, bars), np.exp(-1j * _THIRDS)
@@ -265,6 +271,7 @@ class _CountedChip:
     """A chip, with the settings and powers that were measured."""
 
     def __init__(self, chip: Chip) -> None:
+        """Start the counts at 0."""
         self._chip = chip
         self.wiring, self.dac_bits = chip.wiring, chip.dac_bits
         self.settings = self.measurements = 0
@@ -341,6 +348,7 @@ class Conditions:
     """True if receivers detect real parts, as homodyne units do; light in quadrature is then no error."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for a noise, drift or aging outside 0 to 10, or fewer than one setting."""
         for name, unit in (("power_noise", "input powers"), ("drift", "rad"), ("aging", "rad")):
             value = getattr(self, name)
             if not (np.isfinite(value) and value >= 0):
@@ -401,7 +409,8 @@ def try_calibration(
     seed: int,
     advance: Callable[[int], None] = ignore,
 ) -> Trial:
-    """Fabricate a chip, calibrate it, let it age, and calibrate it again from the twin that is known.
+    """Return the errors of a chip that is fabricated, calibrated, aged, and calibrated again from the twin that is
+    known.
 
     Raises:
         ConfigError: see :func:`calibrate`.

@@ -57,6 +57,11 @@ class SimulatedChip:
         drift: float = 0.0,
         seed: int = 0,
     ) -> None:
+        """Take the chip in front of its amplifiers.
+
+        Raises:
+            ConfigError: the noise or the drift is negative or not finite.
+        """
         for name, value in (("power_noise", power_noise), ("drift", drift)):
             if not (np.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name}={value}: expected a finite number of at least 0")
@@ -135,9 +140,11 @@ class SimulatedChip:
 def _with_errors(
     fabricated: DisturbedMesh | DisturbedMatrix, errors: Callable[[Floats], Floats]
 ) -> DisturbedMesh | DisturbedMatrix:
-    """Return the chip with ``errors`` [2, devices] of θ and φ, a function of those that its devices have."""
+    """Return the chip with phase errors that ``errors`` gives of those that its devices have, [2, mzis] of a mesh or of
+    Σ."""
 
     def changed(fabrication: Fabrication) -> Fabrication:
+        """Return devices whose phase errors are ``errors`` of those that they have."""
         return replace(fabrication, phase_errors=errors(fabrication.phase_errors))
 
     if isinstance(fabricated, DisturbedMesh):
@@ -152,7 +159,8 @@ def _with_errors(
 
 
 def _set(fabricated: DisturbedMesh | DisturbedMatrix, phases: Floats) -> DisturbedMesh | DisturbedMatrix:
-    """Return the chip with other phases; the output phases of V† are set to 0, as those of Σ lie in series."""
+    """Return the chip with θ and φ of ``phases`` [2, devices]; the output phases of V† are set to 0, as those of Σ lie
+    in series."""
     if isinstance(fabricated, DisturbedMesh):
         return replace(fabricated, mesh=replace(fabricated.mesh, theta=phases[0], phi=phases[1]))
     first, output = fabricated.input_mesh, fabricated.output_mesh

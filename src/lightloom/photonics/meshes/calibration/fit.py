@@ -163,7 +163,8 @@ def fit(
     tolerance: float = 1e-3,
     advance: Callable[[int], None] = ignore,
 ) -> tuple[Twin, tuple[float, ...]]:
-    """Return the twin whose powers differ least from the measured ones, by damped Gauss-Newton steps from ``start``.
+    """Return the twin whose powers differ least from the measured ones, by damped Gauss-Newton steps from ``start``,
+    and the differences on the way.
 
     With it comes the root mean square difference of powers, before the first step and after each. The damping is the
     residual's norm times a factor that falls with every step that helps and rises with every one that does not.
@@ -193,7 +194,8 @@ def _descend(
     quiet_steps: int,
     enough: float = 0.0,
 ) -> tuple[Point, list[float]]:
-    """Take damped Gauss-Newton steps, and return the last point and the sum of squares before the first and after each.
+    """Return the last point of damped Gauss-Newton steps, and the sum of squares before the first and after each,
+    refused ones included.
 
     Args:
         point: where to start.
@@ -337,6 +339,7 @@ def program(
     norm, count = float(np.linalg.norm(target)), 2 * twin.wiring.devices
 
     def equations(acting: Floats) -> tuple[Floats, Floats, float]:
+        """Return JᵀJ, the gradient and the sum of squares of the residual at phases that act."""
         residual, jacobian = _residual(twin, acting, target, quadrature)
         return jacobian.T @ jacobian, jacobian.T @ residual, float(residual @ residual)
 
@@ -376,7 +379,8 @@ def reachable_order(twin: Twin, mesh: Mesh, tries: int, seed: int) -> tuple[Ints
 
 
 def _residual(twin: Twin, acting: Floats, target: Fields, quadrature: float) -> tuple[Floats, Floats]:
-    """Return g D M - H as real numbers, and its derivatives by θ, φ and the output phases, for constant g.
+    """Return g D M - H as real numbers [2 · outputs · inputs], real parts first, and its derivatives by θ, φ and the
+    output phases, for constant g.
 
     Imaginary parts are multiplied by ``quadrature``.
     """
