@@ -101,7 +101,8 @@ def _check_footprints(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_routes(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints about ``ring_order``, ``route`` and ``reverse_route``."""
+    """Yield complaints where ``ring_order`` is no order of all ranks from 0 on, ``route`` is out of range, or
+    ``reverse_route`` crosses other links in number."""
     order = np.asarray(fabric.ring_order()).tolist()
     if sorted(order) != list(range(fabric.ranks)):
         yield "ring_order is not an order of all ranks"

@@ -195,7 +195,7 @@ class Fabric(Described):
 
     @property
     def implementation(self) -> tuple[str, str]:
-        """Module and name of the class, which tell results of different code apart."""
+        """Return module and name of the class, which tell results of different code apart."""
         return type(self).__module__, type(self).__name__
 
     @property
@@ -339,7 +339,8 @@ class Fabric(Described):
 
     @property
     def shared_channels(self) -> int:
-        """Channels of each link that axes may share."""
+        """Number of channels of each link that several axes of parallelism may share: the usable ones unless a fabric
+        says otherwise."""
         return self.usable_channels
 
     def blocks(self) -> list[tuple[int, float, str]]:
@@ -422,7 +423,8 @@ class Fabric(Described):
 
     @abstractmethod
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
-        """Return the links that each transfer occupies."""
+        """Return the links that each transfer from ``source`` to ``destination`` on ``route`` occupies, a row for each
+        transfer."""
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Return the numbers of the links of each transfer in the order in which it crosses them, −1 filling up:
@@ -463,7 +465,7 @@ class Fabric(Described):
         return derived.rank_bandwidths(self)
 
     def total_receive_bandwidth(self) -> float:
-        """Return the sum over ranks of the bytes per second that each can receive."""
+        """Return the sum over ranks of the bytes per second that each can receive over its links."""
         return float(self.rank_bandwidths()[0].sum())
 
     def diameter(self) -> int:
@@ -485,7 +487,7 @@ class Fabric(Described):
         return derived.root_latency(self, to_root=to_root)
 
     def neighbour_latency(self) -> float:
-        """Return the seconds below which no rank hears of any other."""
+        """Return the seconds below which no rank hears of any other: those between the two nearest."""
         return derived.neighbour_latency(self)
 
     def pair(self, stride: int) -> tuple[float, float]:
@@ -629,13 +631,16 @@ class EvenFabric(HopFabric):
 
     @property
     def rank_rate(self) -> float:
-        """Bytes per second that a rank can receive, and send."""
+        """Bytes per second that a rank can receive, and as many that it can send; one link's unless a fabric says
+        otherwise."""
         return self.link_rate
 
     def link_bandwidth(self) -> Floats:
+        """Return ``link_rate`` for every link: [link]."""
         return np.full(self.links, self.link_rate)
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        """Return ``rank_rate`` for every rank, for receiving and for sending: [rank] each."""
         alike = np.full(self.ranks, self.rank_rate)
         return alike, alike
 
@@ -696,9 +701,11 @@ class GroupFabric(Fabric):
 
     @property
     def arithmetic_share(self) -> float:
+        """Return the share that collectives of the whole fabric take."""
         return self.whole.arithmetic_share
 
     def as_carried(self) -> Self:
+        """Return the same group of the whole fabric with links as fast as its library finds them."""
         return self.model_copy(update={"whole": self.whole.as_carried()})
 
     def _of_all(self, source: Ints, destination: Ints) -> tuple[Ints, Ints, Ints]:
@@ -718,9 +725,11 @@ class GroupFabric(Fabric):
 
     @property
     def links(self) -> int:
+        """Return the number of links of the whole fabric, which the group's footprints count."""
         return self.whole.links
 
     def link_name(self, link: int) -> str:
+        """Return the name of a link of the whole fabric."""
         return self.whole.link_name(link)
 
     @property
@@ -759,6 +768,7 @@ class GroupFabric(Fabric):
         return self.whole.link_bandwidth()
 
     def link_latency(self) -> Floats:
+        """Return the seconds of every link of the whole fabric: [link]."""
         return self.whole.link_latency()
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
@@ -791,10 +801,13 @@ class GroupFabric(Fabric):
         return np.roll(order, -int(np.argmin(order)))
 
     def wire_bytes(self, nbytes: float) -> float:
+        """Return the bytes on a link of the whole fabric for ``nbytes`` of data."""
         return self.whole.wire_bytes(nbytes)
 
     def with_smaller_packets(self, ratio: float) -> Self:
+        """Return the same group of the whole fabric with packets that hold ``ratio`` times less."""
         return self.model_copy(update={"whole": self.whole.with_smaller_packets(ratio)})
 
     def with_hop_latency(self, seconds: float) -> Self:
+        """Return the same group of the whole fabric with other ``seconds`` a link."""
         return self.model_copy(update={"hop_latency": seconds, "whole": self.whole.with_hop_latency(seconds)})

@@ -143,7 +143,7 @@ def without(fabric: Fabric, failures: Sequence[Failure]) -> Fabric:
 
 
 def _dead_nodes(failures: Iterable[Failure]) -> set[int]:
-    """Return the nodes that have failed, dark ones included, as numbered before."""
+    """Return the nodes that have failed, dark ones included, as nodes were numbered before anything failed."""
     return {failure.at for failure in failures if failure.what in ("node", "dark-node")}
 
 
@@ -243,6 +243,7 @@ class DamagedWdmRing(WavelengthRing):
 
     @property
     def failures_text(self) -> str:
+        """Return the failures in the form in which they are given, joined by commas."""
         return ", ".join(failure.text() for failure in self.failures)
 
     @model_validator(mode="after")
@@ -275,7 +276,7 @@ class DamagedWdmRing(WavelengthRing):
 
     @property
     def nodes(self) -> int:
-        """Nodes before anything failed."""
+        """Number of nodes before anything failed: the ranks that are left, and the dead nodes."""
         return self.ranks + len(_dead_nodes(self.failures))
 
     @property
@@ -414,11 +415,13 @@ class DamagedWdmRing(WavelengthRing):
         ]
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
+        """Return the bytes per second of the channels on which each rank can receive, and send: [rank] each."""
         both = np.array([self._rank_channels(receive=way) for way in (True, False)], np.float64)
         receive, send = both * self.wavelength_bandwidth
         return receive, send
 
     def total_receive_bandwidth(self) -> float:
+        """Return the bytes per second of the channels on which ranks can receive, summed over the ranks."""
         return float(self._rank_channels(receive=True).sum()) * self.wavelength_bandwidth
 
     def blocks(self) -> list[tuple[int, float, str]]:

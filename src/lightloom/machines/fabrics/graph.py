@@ -160,6 +160,7 @@ class LinkNetwork:
 
     @property
     def links(self) -> int:
+        """Return the number of directed links, both ways of an edge counted unless edges are one way."""
         return len(self.tail)
 
     def link_name(self, link: int) -> str:
@@ -170,7 +171,7 @@ class LinkNetwork:
         return f"link {self.names[tail]}→{self.names[head]}{number}"
 
     def _check_reachable(self) -> None:
-        """Raise ValueError unless every rank reaches rank 0 and is reached from it."""
+        """Raise ValueError unless every rank reaches rank 0 and is reached from it, over switches too."""
         from scipy.sparse import csgraph, csr_array
 
         joined = csr_array((np.ones(self.links), (self.tail, self.head)), shape=(len(self.names), len(self.names)))
@@ -184,7 +185,7 @@ class LinkNetwork:
 
     @cached_property
     def routes(self) -> Routes:
-        """Shortest routes to every rank."""
+        """Shortest routes from every vertex to every rank, searched once; given routes are not among them."""
         return Routes.through((self.tail, self.head), self.latency, len(self.names), self.ranks)
 
     def give(self, routes: Sequence[Sequence[Vertex]]) -> None:
@@ -326,15 +327,18 @@ class Graph(PacketFabric):
         return ("nic",) if len(self._network.names) > self.ranks else None
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
+        """Return cards, switch ports and cables of all links, for each rank."""
         from lightloom.machines.fabrics.bills.links import graph_bill
 
         return graph_bill(self.ranks, self._network.tail, self._network.head, self._network.bandwidth, choices)
 
     @property
     def links(self) -> int:
+        """Return the number of directed links, two for each edge unless edges are one way."""
         return self._network.links
 
     def link_name(self, link: int) -> str:
+        """Return the ends of a link, with its number where several lead from one to the other."""
         return self._network.link_name(link)
 
     def link_bandwidth(self) -> Floats:
@@ -353,12 +357,16 @@ class Graph(PacketFabric):
         )
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        """Return the links of each transfer in the order in which it crosses them, whatever the route number, −1
+        filling up: [transfer, place]."""
         return self._network.paths(source, destination)
 
     def link_latency(self) -> Floats:
+        """Return the seconds of each link, stated or ``hop_latency``: [link]."""
         return self._network.latency.copy()
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
+        """Return the summed seconds of the links on each transfer's way: [transfer]."""
         path = self._network.paths(source, destination)
         seconds = self._network.latency
         total: Floats = np.where(path >= 0, seconds[path], 0.0).sum(axis=1)
@@ -381,6 +389,8 @@ class Graph(PacketFabric):
         return derived.rank_bandwidths(self) if self.ranks <= _EXACT else self._network.entering()
 
     def diameter(self) -> int:
+        """Return the links of the longest way between two ranks: of the routes where some are given, otherwise the
+        shortest."""
         if self.given_routes:
             return derived.diameter(self)
         return int(self._network.routes.distance[: self.ranks].max())

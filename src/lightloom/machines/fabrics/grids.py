@@ -82,6 +82,8 @@ class Mesh(HopFabric):
         return Axis.along(self.shape)
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
+        """Return links between neighbours; between the cubes of a torus circuit switches where ``choices`` ask for
+        them."""
         from lightloom.machines.fabrics.bills import grids
 
         grid = grids.Grid(
@@ -96,6 +98,7 @@ class Mesh(HopFabric):
 
     @property
     def links(self) -> int:
+        """Return the number of directed links, those that an open line does not use included."""
         return self.lattice.links
 
     def link_name(self, link: int) -> str:
@@ -107,17 +110,21 @@ class Mesh(HopFabric):
         return f"{'forward' if forward else 'backward'} link {origin}→{end} of dimension {axis + 1}"
 
     def link_bandwidth(self) -> Floats:
+        """Return ``bandwidth`` for every link: [link]."""
         return np.full(self.links, self.bandwidth)
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        """Return the links of each transfer, one run for each dimension, the last dimension first."""
         return Footprint.of([run[:4] for run in self.lattice.runs(source, destination)])
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
+        """Return the links of each transfer in the order in which it crosses them, the last dimension first: [transfer,
+        place]."""
         runs = self.lattice.runs(source, destination)
         return ordered_links([run[:4] for run in runs], [run.backward for run in runs])
 
     def hops(self, source: Ints, destination: Ints, route: Ints) -> Ints:
-        """Return the sum of the distances along the dimensions."""
+        """Return the sum of the distances along the dimensions of each transfer, in links: [transfer]."""
         return self.lattice.hops(source, destination)
 
     def cuts(self) -> list[Cut]:
@@ -137,9 +144,11 @@ class Mesh(HopFabric):
         return receive.astype(np.float64) * self.bandwidth, send.astype(np.float64) * self.bandwidth
 
     def total_receive_bandwidth(self) -> float:
+        """Return the bytes per second of all links on which ranks receive."""
         return self.lattice.total_degree * self.bandwidth
 
     def diameter(self) -> int:
+        """Return the largest number of links between two ranks, on shortest routes."""
         return self.lattice.diameter
 
     def ring_order(self) -> Ints:
@@ -166,6 +175,7 @@ class Torus(Mesh):
 
     @property
     def lattice(self) -> Lattice:
+        """Return positions, links and distances of the closed grid, twisted or not."""
         return Lattice(self.shape, self.wraps, self.twisted)
 
     @property

@@ -63,7 +63,8 @@ class LinkRun(NamedTuple):
 
 
 def twist_error(dims: Sequence[int]) -> str | None:
-    """Return why a torus of these sizes cannot be twisted; None where it can."""
+    """Return a sentence on why a torus of these sizes cannot be twisted; None where it can: a side and its double, no
+    others."""
     side = min(dims)
     if side >= 2 and set(dims) == {side, 2 * side}:
         return None

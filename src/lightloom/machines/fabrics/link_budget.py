@@ -130,7 +130,7 @@ class LinkBudget(Config):
 
     @property
     def receiving_loss(self) -> float:
-        """Loss from the last fibre to the photodiode, in dB."""
+        """Loss from the last fibre to the photodiode, in dB: coupler, rings passed, and the drop."""
         return self.coupler_loss + self.wavelengths * self.ring_loss + self.drop_loss
 
     @property
@@ -162,7 +162,7 @@ class LinkBudget(Config):
         return x * q / (self.responsivity * swing)
 
     def errors(self, power: float) -> float:
-        """Return the bit error rate at a mean ``power`` at the photodiode, in watts."""
+        """Return the bit error rate at a mean ``power``, in watts, at the photodiode."""
         swing, thermal, shot = self._receiver()
         current = self.responsivity * power
         one, zero = (math.sqrt(thermal**2 + 2 * shot * current * (1 + side * swing / 2)) for side in (1, -1))

@@ -158,6 +158,8 @@ class OpticalAverager(StarGeometry):
         return with_derived(data, derived, sources)
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
+        """Return the optical ends and cards of the ranks and the devices of the averager, whose watts ``built``
+        states."""
         from lightloom.machines.fabrics.bills.grids import averager_bill
 
         watts, unknown = (self.built.watts, self.built.unknown) if self.built is not None else ({}, ())
@@ -174,7 +176,7 @@ class OpticalAverager(StarGeometry):
         return () if self.built is None else self.built.limits
 
     def stated_fields(self) -> dict[str, object]:
-        """Return the fields without those that follow from ``averaging``."""
+        """Return the fields, by name, without those that follow from ``averaging``, which sources tell."""
         derived = set()
         if self.averaging is not None:
             derived = {name for name, source in self.sources.items() if source.startswith(_DERIVED)}
@@ -187,6 +189,7 @@ class OpticalAverager(StarGeometry):
 
     @property
     def link_rate(self) -> float:
+        """Return the bytes per second of a rank's port."""
         return self.bandwidth
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:

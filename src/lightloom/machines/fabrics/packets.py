@@ -99,6 +99,7 @@ class PacketFabric(Fabric):
 
     @property
     def arithmetic_share(self) -> float:
+        """Return the transport's share of an accelerator's arithmetic; 0 where none is stated."""
         return 0.0 if self.transport is None else self.transport.arithmetic_share
 
     def data_rate(self, bandwidth: float, ports: int = 1) -> float:
@@ -118,6 +119,7 @@ class PacketFabric(Fabric):
         return nbytes + self.packets(nbytes) * self.packet_header
 
     def with_smaller_packets(self, ratio: float) -> Self:
+        """Return this fabric with the payload of packets divided by ``ratio``; unchanged without packets."""
         if self.packet_payload is None:
             return self
         return self.model_copy(update={"packet_payload": self.packet_payload / ratio})
@@ -135,6 +137,7 @@ class StarGeometry(EvenFabric):
     """Name of the cut of a single rank."""
 
     def link_name(self, link: int) -> str:
+        """Return if a link leads up or down, and the rank at its end."""
         return f"uplink of rank {link}" if link < self.ranks else f"downlink of rank {link - self.ranks}"
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
@@ -142,12 +145,15 @@ class StarGeometry(EvenFabric):
         return Footprint.of([(0, source, 1, self.ranks), (self.ranks, destination, 1, self.ranks)])
 
     def diameter(self) -> int:
+        """Return 2, the links from rank to middle and from there to another rank."""
         return 2
 
     def neighbour_latency(self) -> float:
+        """Return the latency of the diameter, as all ranks are equally far apart."""
         return self.diameter_latency()
 
     def cuts(self) -> list[Cut]:
+        """Return the cut of one rank alone, whose capacity is that of a link."""
         return [Cut(self.port_cut, 1, self.link_rate)]
 
     def ports(self, source: Ints, destination: Ints) -> Ports | None:

@@ -107,13 +107,17 @@ class CircuitSwitch(StarGeometry):
 
     @property
     def channels(self) -> int:
+        """Return the number of switch planes."""
         return self.degree
 
     @property
     def channel_bandwidth(self) -> float:
+        """Return the bytes per second of one circuit."""
         return self.bandwidth
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
+        """Return cards, transceivers, fibres and switches of the planes, of the ``product`` unless ``choices`` name
+        another."""
         from lightloom.machines.fabrics.bills.switches import circuit_switch_bill
 
         if choices.circuit_switch is None and self.product is not None:
@@ -121,6 +125,7 @@ class CircuitSwitch(StarGeometry):
         return circuit_switch_bill(self.ranks, self.degree, self.bandwidth, choices)
 
     def link_name(self, link: int) -> str:
+        """Return if a link is the input or output port of a rank, on all planes together, and the rank."""
         return f"input port of rank {link}" if link < self.ranks else f"output port of rank {link - self.ranks}"
 
     @property
@@ -180,10 +185,12 @@ class PacketSwitch(StarGeometry, PacketFabric):
 
     @property
     def may_fail(self) -> tuple[str, ...]:
+        """Return the kinds of failure that are modelled: nodes, dark or not."""
         return ("node", "dark-node")
 
     @property
     def link_rate(self) -> float:
+        """Return the bytes of data per second of a port, headers of packets left out."""
         return self.data_rate(self.bandwidth)
 
     def library_tiers(self) -> Tiers | None:
@@ -191,9 +198,11 @@ class PacketSwitch(StarGeometry, PacketFabric):
         return Tiers(1, self.link_rate, self.link_rate)
 
     def carried_rates(self, scales: Scales) -> dict[str, object]:
+        """Return the bandwidth of a port times the factor of the network."""
         return {"bandwidth": scales.network_bandwidth * self.bandwidth}
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
+        """Return cards, links and switches, a fat tree where no switch has the ports."""
         from lightloom.machines.fabrics.bills.switches import switch_bill
 
         return switch_bill(self.ranks, self.bandwidth, choices)

@@ -52,6 +52,7 @@ class RingGeometry(EvenFabric):
         return f"clockwise link {a}→{b}" if link < n else f"counter-clockwise link {b}→{a}"
 
     def footprint(self, source: Ints, destination: Ints, route: Ints) -> Footprint:
+        """Return the links that each transfer passes on its way around, one run each."""
         n, forward = self.ranks, np.asarray(route) == CLOCKWISE
         start = np.where(forward, source, destination)
         length = np.where(forward, destination - source, source - destination) % n
@@ -76,6 +77,7 @@ class RingGeometry(EvenFabric):
         return 1 - np.asarray(route)
 
     def diameter(self) -> int:
+        """Return half of the ranks, rounded down."""
         return self.ranks // 2
 
     def cuts(self) -> list[Cut]:
@@ -91,6 +93,7 @@ class RingGeometry(EvenFabric):
 
     @property
     def rank_rate(self) -> float:
+        """Return the bytes per second of the two links into a rank."""
         return 2 * self.link_rate
 
 
@@ -136,6 +139,7 @@ class WavelengthRing(RingGeometry):
 
     @property
     def fibre_channels(self) -> int:
+        """Return the wavelengths of one fibre."""
         return self.wavelengths
 
     @property
@@ -145,9 +149,11 @@ class WavelengthRing(RingGeometry):
 
     @property
     def channel_bandwidth(self) -> float:
+        """Return the bytes per second of one wavelength."""
         return self.wavelength_bandwidth
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
+        """Return the engines or devices of a rank's wavelengths, both ways, and its fibres."""
         from lightloom.machines.fabrics.bills.grids import wavelength_ring_bill
         from lightloom.machines.fabrics.link_budget import LinkBudget
 
@@ -332,6 +338,7 @@ class Ring(RingGeometry):
     joins_ranks: ClassVar[bool] = True
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
+        """Return the parts of a closed grid of one dimension."""
         from lightloom.machines.fabrics.bills.grids import Grid, grid_bill
 
         grid = Grid(ranks=self.ranks, dims=(self.ranks,), wraps=True, bandwidth=self.bandwidth, kind="ring")
@@ -339,4 +346,5 @@ class Ring(RingGeometry):
 
     @property
     def link_rate(self) -> float:
+        """Return the bytes per second of a link each way."""
         return self.bandwidth

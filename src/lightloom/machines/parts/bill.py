@@ -96,7 +96,7 @@ class Total:
         return [*([f"without: {missing_text(self.missing)}"] if self.missing else []), *limits]
 
     def known_text(self) -> str:
-        """Return the sum of what is known, with its range."""
+        """Return the sum of what is known, with its range; ``unknown`` where nothing is."""
         if self.value is None or self.low is None or self.high is None:
             return "unknown"
         return range_text(self.value, self.low, self.high, self.unit)
@@ -200,7 +200,7 @@ class Bill:
 
     @property
     def dollars(self) -> Total:
-        """Price of the parts of one rank, in dollars, and what has no price."""
+        """Price of the parts of one rank, in dollars; names of parts without a price are in it."""
         return self._total("dollars")
 
     @property
@@ -225,7 +225,7 @@ class Bill:
 
     @property
     def failure_rate(self) -> Total:
-        """Failures a second, per rank."""
+        """Failures a second of the parts of one rank, from their mean times between failures."""
         return self._total("mtbf")
 
     def energy(self, seconds: float, bits: float) -> Total:

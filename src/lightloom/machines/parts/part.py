@@ -275,7 +275,7 @@ CATALOG = Path(__file__).parent / "catalog"
 
 
 def names() -> list[str]:
-    """Return the names in the catalog."""
+    """Return the names in the catalog, sorted."""
     return sorted(catalog_files(CATALOG))
 
 

@@ -54,7 +54,7 @@ class Turn(NamedTuple):
 
     @property
     def turns(self) -> bool:
-        """True if the verdict changes somewhere within the constant's range."""
+        """True if the saving changes its sign, so the verdict, somewhere within the constant's range."""
         return self.break_even is not None
 
 

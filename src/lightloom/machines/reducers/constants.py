@@ -70,7 +70,7 @@ class Constant:
         return self.unit not in ("dB", "dB/Hz", "bits")
 
     def si(self, value: float) -> float:
-        """Return a value of this unit in SI units."""
+        """Return a value that is given in this constant's unit in SI units."""
         return value * _SCALES[self.unit]
 
     def draw(self, share: float) -> float:

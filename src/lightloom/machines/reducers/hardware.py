@@ -84,7 +84,8 @@ class AveragerLevel:
 
     @property
     def columns(self) -> int:
-        """Number of columns of MZIs from a sender to a receiver."""
+        """Number of columns of MZIs that light passes from a sender to a receiver of this level: those of all matrices,
+        P and T included."""
         ports = self.ports * self.signals
         matrices = [(self.layers[0], ports), *((o, i) for i, o in pairwise(self.layers)), (ports, self.layers[-1])]
         return sum(columns(outputs, inputs) for outputs, inputs in matrices)
@@ -201,5 +202,5 @@ def averager_for(
 
 
 def _times(value: float | None, count: float) -> float | None:
-    """Return the product; None where the value is None."""
+    """Return the value times the count; None where the value is None."""
     return None if value is None else value * count

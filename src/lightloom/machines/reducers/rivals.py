@@ -93,7 +93,7 @@ class Setting:
 
     @property
     def sent(self) -> float:
-        """Bits a second that all servers send to one instance."""
+        """Bits a second that all servers together send to one instance."""
         return self.servers * (self.bits * self.symbol_rate)
 
 
@@ -153,7 +153,8 @@ class Lanes:
 
     @property
     def plain_power(self) -> float:
-        """Watts at the detector of a plain PAM4 lane with error correction."""
+        """Watts at the detector of a plain PAM4 lane with error correction, for these constants' noise and
+        extinction."""
         plain = Lanes(setting=self.setting, values=self.values)
         # Share of wrong words before error correction that it corrects.
         errors = -expm1(self.setting.bits * log1p(-self.values["uncorrected_threshold"]))
@@ -414,7 +415,8 @@ def full_scale(made: Design, setting: Setting, values: Values) -> float:
 
 
 def row_gain_network(setting: Setting, values: Values) -> Rival:
-    """Return the network with a gain for each row and limiting homodyne units."""
+    """Return the network with a gain for each row and limiting homodyne units; UnsupportedError where none is
+    constructed for so many servers."""
     made = network_design(setting.servers, setting.bits, setting.ports)
     lanes, scale = Lanes(setting=setting, values=values), full_scale(made, setting, values)
     up = lanes.laser(scale * made.lane_share)

@@ -153,7 +153,7 @@ def seconds_of_ways(ways_of: WayColumns, constants: Constants) -> Floats:
 
 
 def seconds(ways_of: WayColumns, constants: Constants) -> Floats:
-    """Return the seconds of each collective by its quickest way: [collectives]."""
+    """Return the seconds of each collective by its quickest way: [collectives]; infinite where it has none."""
     quickest: Floats = seconds_of_ways(ways_of, constants).min(axis=0)
     return quickest
 
@@ -179,7 +179,7 @@ class Library(NamedTuple):
 
     @property
     def domain(self) -> int:
-        """Ranks of a domain, which are neighbours."""
+        """Number of ranks of a domain, which are neighbours."""
         return self.tiers.domain
 
     def group(self, ranks: int, stride: int) -> Library:

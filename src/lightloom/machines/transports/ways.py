@@ -69,7 +69,7 @@ class Tasks(NamedTuple):
 
     @property
     def inside(self) -> Floats:
-        """Ranks of a domain: [collectives]."""
+        """Number of ranks in each of a collective's domains: [collectives]."""
         return self.ranks / self.domains
 
 
@@ -165,7 +165,8 @@ def _tree_bytes(tasks: Tasks) -> Floats:
 
 
 def _ways_of_protocol(tasks: Tasks, tiers: Tiers, transport: Transport, number: int) -> Iterator[Way]:
-    """Yield the ways that one protocol has, in the order of the table above."""
+    """Yield the ways that one protocol has for the tasks' kind: ring or chain, all pairs, tree, then rails and parallel
+    trees."""
     name = PROTOCOLS[number]
     protocol, passes = transport.protocols[name], PASSES.get(tasks.kind, 0)
     n, m, g, nbytes = tasks.ranks, tasks.domains, tasks.inside, tasks.nbytes

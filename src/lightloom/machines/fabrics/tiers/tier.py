@@ -168,12 +168,12 @@ class Level:
 
     @property
     def size(self) -> int:
-        """Children that the tier joins."""
+        """Number of children that the tier joins, the product of its dimensions."""
         return prod(self.dims)
 
     @property
     def group(self) -> int:
-        """Ranks that the tier joins."""
+        """Number of ranks that the tier joins, those of all of its children."""
         return self.child * self.size
 
     @property
@@ -295,7 +295,8 @@ class Level:
 
     @property
     def lattice(self) -> Lattice:
-        """The grid of one group and rail; a full mesh counts as one where it has two children."""
+        """The grid of one group and rail; for a switch or a full mesh an open line of the children, that of a full mesh
+        where they are two."""
         return self._lattice or Lattice((self.size,), wraps=False)
 
     @property
@@ -342,7 +343,7 @@ class Level:
         return [_single(self.base, link, self.links)]
 
     def link_name(self, link: int) -> str:
-        """Return the name of a link of this level, counted from its first."""
+        """Return the name of a link of this level, whose number counts from the level's first."""
         label = self.label
         if not self.switched:
             return f"{label} {self._direct_name(link)}"

@@ -84,7 +84,8 @@ class TieredFabric(PacketFabric):
 
     @property
     def joins_ranks(self) -> bool:  # type: ignore[override]
-        """True if the ranks are cells of grids or full meshes of their own."""
+        """True if the ranks are cells of grids or full meshes of their own: the innermost tier has several children and
+        no switch."""
         return not self.levels[0].switched and self.levels[0].size > 1
 
     @property
@@ -134,6 +135,7 @@ class TieredFabric(PacketFabric):
         return ("nic",) if any(level.switched for level in self.levels) else None
 
     def bill_of_parts(self, choices: BillChoices) -> Bill:
+        """Return the parts of every tier, with a note on domains that ranks fill in part."""
         from lightloom.machines.fabrics.tiers.bill import tiers_bill
 
         bill = tiers_bill(self.ranks, self.levels, self.tier_list(), choices)
@@ -152,9 +154,11 @@ class TieredFabric(PacketFabric):
 
     @property
     def links(self) -> int:
+        """Return the number of directed links of all levels."""
         return sum(level.links for level in self.levels)
 
     def link_name(self, link: int) -> str:
+        """Return the name of a link, which begins with that of its tier."""
         level = next(level for level in reversed(self.levels) if link >= level.base)
         return level.link_name(link - level.base)
 
@@ -168,6 +172,7 @@ class TieredFabric(PacketFabric):
         return self.data_rate(alike.bandwidth, ports=alike.ports)
 
     def link_latency(self) -> Floats:
+        """Return the seconds of each link, its tier's or else ``hop_latency``: [link]."""
         return np.repeat([level.latency for level in self.levels], [level.links for level in self.levels])
 
     def crossings(self, source: Ints, destination: Ints) -> Iterator[tuple[Level, Mask, Ints, Ints]]:
@@ -488,6 +493,7 @@ class Tiers(TieredFabric):
     )
 
     def tier_list(self) -> tuple[Tier, ...]:
+        """Return the tiers as the fabric states them."""
         return self.tiers
 
     def carried_rates(self, scales: Scales) -> dict[str, object]:
@@ -506,6 +512,7 @@ class Tiers(TieredFabric):
         return self.model_copy(update={"hop_latency": seconds, "tiers": tuple(tiers)})
 
     def of_tiers(self, ranks: int, tiers: tuple[Tier, ...]) -> Self:
+        """Return a fabric of other ranks and tiers, its other fields as here."""
         fields = {name: getattr(self, name) for name in type(self).model_fields if name not in ("ranks", "tiers")}
         return type(self)(ranks=ranks, tiers=tiers, **fields)
 
