@@ -5,17 +5,20 @@ BIN := $(VENV)/bin
 MODEL ?= resnet50
 CLUSTER ?= terarack-64
 
-.PHONY: run test test-slow test-gds check format mutants census bench docs tutorials pictures clean
+.PHONY: run test test-long test-slow test-gds check format mutants census bench docs tutorials pictures clean
 
 run: $(VENV)/installed  ## the main job on its default: ranking on the terminal, report and trace in out/
 	@mkdir -p out
 	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --report out/report.html --trace out/trace.json
 
-test: $(VENV)/installed-for-development  ## everything but the slow tests, warnings as errors
+test: $(VENV)/installed-for-development  ## every test that takes less than two seconds, warnings as errors
 	$(BIN)/python -m pytest --numprocesses auto
 
+test-long: $(VENV)/installed-for-development  ## the tests that take two to fifteen seconds each
+	$(BIN)/python -m pytest -m 'long and not slow' --numprocesses auto
+
 test-slow: $(VENV)/installed-for-development  ## all tests, the slow ones too, with all random examples of each law
-	LIGHTLOOM_EXAMPLES=1 $(BIN)/python -m pytest -m 'slow or not slow' --numprocesses auto
+	LIGHTLOOM_EXAMPLES=1 $(BIN)/python -m pytest -m '' --numprocesses auto
 
 test-gds: $(VENV)-gds/installed  ## layouts, in an environment of their own: gdsfactory takes an older typer and pydantic
 	$(VENV)-gds/bin/python -m pytest tests/photonics/chip -k 'gds or floorplan or layout' -W ignore

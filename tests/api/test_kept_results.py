@@ -36,6 +36,7 @@ FEW = (
 """Cases of many commands that take two seconds together."""
 
 
+@pytest.mark.long
 def test_a_few_results_are_as_kept() -> None:
     only = [word for name in FEW for word in ("--only", name)]
     command = [sys.executable, "-m", "scripts.kept_results", "--compare", str(KEPT), *only]

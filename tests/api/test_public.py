@@ -108,5 +108,6 @@ for former, present in lightloom._FORMER.items():
 """What the pages of 0.2 imported."""
 
 
+@pytest.mark.long
 def test_modules_that_were_public_keep_their_names() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", FORMER], check=True)

@@ -52,6 +52,7 @@ def fitted(few: Path) -> StepsCalibration:
     return ll.calibrate(few, accelerator="a100")
 
 
+@pytest.mark.long
 def test_calibrate_writes_what_accuracy_reads(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

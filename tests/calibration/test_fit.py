@@ -55,6 +55,7 @@ def calibration() -> Calibration:
     return calibrate(timed(0.02), "a100")
 
 
+@pytest.mark.long
 def test_true_parameters_are_found_despite_outliers() -> None:
     jobs = jobs_of(timed(0.01, outliers=3).steps, MACHINE)
     fitted = fit(jobs, PRIORS)
@@ -82,6 +83,7 @@ def test_the_file_says_what_the_rows_determine(calibration: Calibration, tmp_pat
         read_calibration(path)
 
 
+@pytest.mark.long
 def test_a_calibration_mends_what_the_priors_miss(calibration: Calibration) -> None:
     steps = timed(0.02)
     before, after = accuracy(steps), accuracy(steps, calibration)

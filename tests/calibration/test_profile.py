@@ -103,6 +103,7 @@ def fitted(gpu_path: Path) -> ProfileCalibration:
     return ll.calibrate(accelerator="a100", profile=gpu_path)
 
 
+@pytest.mark.long
 def test_true_parameters_are_found_and_others_stay(fitted: ProfileCalibration, tmp_path: Path) -> None:
     parameters = fitted.calibration.parameters
     for name, value in TRUE.items():
@@ -129,6 +130,7 @@ def test_a_model_that_made_the_profile_predicts_it(tmp_path: Path) -> None:
     assert sum(row["share"] for row in rows) == pytest.approx(1)
 
 
+@pytest.mark.long
 def test_the_command_prints_the_api_s_document(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gpu_path: Path, fitted: ProfileCalibration
 ) -> None:

@@ -77,6 +77,7 @@ def test_every_fabric_name_answers(fabric: str) -> None:
     assert rows and all(row["verified"] for row in rows)
 
 
+@pytest.mark.long
 def test_plan_of_a_users_model_on_a_users_cluster() -> None:
     pytest.importorskip("torch", reason="needs lightloom[torch]")
     found = document(

@@ -130,6 +130,7 @@ def test_gradients_of_another_model_or_not_finite_are_refused(tmp_path: Path) ->
     assert not (tmp_path / "p.json").exists()
 
 
+@pytest.mark.long
 def test_a_table_and_a_page_show_exchanges(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs lightloom[torch]")
     page = tmp_path / "report.html"

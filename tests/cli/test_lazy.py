@@ -51,6 +51,7 @@ def test_help_loads_no_command() -> None:
     assert not loaded & {*HEAVY, "numpy", "pydantic"}
 
 
+@pytest.mark.long
 def test_no_command_module_loads_a_heavy_library() -> None:
     modules = sorted({entry.module for entry in ENTRIES.values()} - {"lightloom.app.cli.exchange_training"})
     script = (

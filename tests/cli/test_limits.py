@@ -67,6 +67,7 @@ FILES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "wait4"), reason="needs wait4 of Unix")
 @pytest.mark.parametrize("name", FILES)
 def test_what_would_take_all_time_or_memory_is_refused_soon(name: str, tmp_path: Path) -> None:

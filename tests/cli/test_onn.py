@@ -208,6 +208,7 @@ def test_a_search_prints_its_front(onn: Command) -> None:
     assert "front" in text
 
 
+@pytest.mark.long
 def test_reducers_are_compared_and_drawn(onn: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rivals, "network_design", lambda servers, bits, ports: DESIGN)
     options = ["compare-reducers", "--servers", "2", "--draws", "20", "--set", "laser=1"]

@@ -32,6 +32,7 @@ def document(done: Done) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_the_document_ranks_every_kind_together(plan: Command) -> None:
     done = plan(
         "hdc",
@@ -94,6 +95,7 @@ def _product(values: list[int]) -> int:
     return product
 
 
+@pytest.mark.long
 def test_prices_and_choices_reach_plans(plan: Command) -> None:
     """A price of the fabric is that of the cluster alone; prices of parts and choices hold for its reference, too."""
 
@@ -113,6 +115,7 @@ def test_prices_and_choices_reach_plans(plan: Command) -> None:
     assert switches[0] > base[0] and switches[1] >= base[1]
 
 
+@pytest.mark.long
 def test_every_file_is_written(plan: Command, tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("report.html", "trace.json", "figure.svg", "job.toml", "arguments.sh")}
     done = plan(

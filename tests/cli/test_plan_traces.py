@@ -24,6 +24,7 @@ def heavy_step(layers: int) -> list[Node]:
     ]
 
 
+@pytest.mark.long
 def test_a_chakra_trace_is_planned_and_what_it_lacks_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,7 @@ def _run(
     )
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("arguments", [["catalog"], ["catalog", "h100", "--json"], [*_COLLECTIVE, "--json"]])
 def test_a_full_disk_is_one_line(arguments: list[str]) -> None:

@@ -105,6 +105,7 @@ def test_a_fault_of_ours_ends_with_1_after_all_is_written(  # type: ignore[no-un
     assert "BoundError: below the bound" in Path(document["report"]).read_text()
 
 
+@pytest.mark.long
 def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
     # Sizes in plenty, so that there is time to stop.
     text = SMALL.replace("nbytes: [1kB, 1MB]", f"nbytes: {list(range(1, 400))}")

@@ -54,6 +54,7 @@ def width(line: str) -> int:
     return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in line)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [name if name == "ranking" else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS]
 )

@@ -117,6 +117,7 @@ def test_leaves_of_a_fat_tree_are_no_domains() -> None:
     assert seconds(one, "all-reduce", 8, 2.0**32) > 5 * seconds(node, "all-reduce", 8, 2.0**32)
 
 
+@pytest.mark.long
 def test_designs_of_switches_pay_for_a_library_and_those_of_light_say_that_they_do_not() -> None:
     for design in read_space().designs([64], "h100-calibrated", Path()):
         fabric = design.cluster().fabric

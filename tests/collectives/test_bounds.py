@@ -33,6 +33,7 @@ from tests.collectives.optimum import FABRICS, STANDING, Problem, fewest_slots, 
 from tests.collectives.strategies import collective_of, jobs, wdm_ring
 
 
+@pytest.mark.long
 @given(jobs(), st.sampled_from(COST_MODELS))
 @settings(max_examples=400, deadline=None)
 def test_no_cost_below_its_bound(job: tuple[Algorithm, Collective, Fabric], model: CostModel) -> None:
@@ -165,6 +166,7 @@ def test_nor_among_five_or_in_two_pieces(name: str, kind: str) -> None:
         _held_against_the_optimum(name, kind, 3, 1, pieces=2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ring of one wavelength", "ring of one that stands"])
 @pytest.mark.parametrize(
     ("ranks", "lag", "pieces"),

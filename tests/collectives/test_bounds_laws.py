@@ -161,6 +161,7 @@ def test_the_paper_model_adds_set_up_and_conversion_to_what_must_move() -> None:
     assert bound.to_json() == {"lower_bound_s": bound.time, "bound_by": bound.bound_by}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("ranks", "wavelengths", "hops"),
     [(64, 8, 3), (256, 8, 4), (1024, 8, 5), (4096, 8, 6), (1024, 64, 3), (4096, 64, 4)],

@@ -51,6 +51,7 @@ def test_numbers_are_plain_digits(text: str, value: object) -> None:
     assert found == value and type(found) is type(value)
 
 
+@pytest.mark.long
 @given(st.text(max_size=8))
 def test_cells_are_numbers_in_ascii_or_refused(text: str) -> None:
     try:

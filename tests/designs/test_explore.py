@@ -68,6 +68,7 @@ def explored(*, prune: bool = True, host_price: float | None = None) -> DesignFr
         return ll.design(MODEL, ranks=8, batch=4, space=path, site=site, prune=prune)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("price", [None, 5000.0], ids=["host without a price", "host of $ 5000"])
 def test_the_pruned_front_is_that_of_all_designs(price: float | None) -> None:
     pruned, every = (explored(prune=prune, host_price=price) for prune in (True, False))
@@ -82,6 +83,7 @@ def test_the_pruned_front_is_that_of_all_designs(price: float | None) -> None:
     assert len(every.exploration.candidates) + len(every.exploration.refused) == 11 > len(pruned.exploration.candidates)
 
 
+@pytest.mark.long
 def test_what_leads_at_some_host_price_stays_where_nothing_states_it(space: Path) -> None:
     """A missing price is not nothing, neither for the front nor for a ratio or a break-even price."""
     unknown, free = explored(prune=False), explored(prune=False, host_price=0.0)
@@ -186,6 +188,7 @@ def test_the_least_bound_of_few_strategies_is_that_of_all(space: Path, monkeypat
         assert found.least_time == min(rows.first((32,))).per_sample
 
 
+@pytest.mark.long
 def test_an_interrupted_search_resumes(space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found before the interruption is not computed again, and the results are those of one run."""
     done: list[str] = []
@@ -252,6 +255,7 @@ def test_designs_whose_large_groups_were_not_tried_are_not_taken_for_beaten(
     assert found.designs == 11
 
 
+@pytest.mark.long
 def test_a_budget_chooses_the_ranks(space: Path) -> None:
     found = ll.design(MODEL, budget_dollars=600_000, batch=4, space=space)
     assert {row["ranks"] for row in found.rows()} <= {8, 16}
@@ -319,6 +323,7 @@ def test_all_designs_of_the_default_space_at_64_ranks_give_the_same_front() -> N
     assert fronts[0] == fronts[1]
 
 
+@pytest.mark.long
 def test_results_say_which_designs_pay_for_a_library(space: Path) -> None:
     said = "\n".join(explored().to_json()["assumptions"])
     assert "electrical designs are carried by nccl-hopper" in said

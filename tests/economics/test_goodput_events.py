@@ -76,6 +76,7 @@ def test_what_the_closed_form_leaves_out_costs() -> None:
     assert simulate(JOB, 3e9, world=World(shape=1.0, crews=64, rack=16)).goodput == pytest.approx(exact, rel=0.01)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spares", [0, 5])
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_nodes_that_fail_alone_and_racks_of_one_node_are_one_rate(spares: int, share: float) -> None:

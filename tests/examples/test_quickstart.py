@@ -36,6 +36,7 @@ def test_the_notebook_has_no_outputs() -> None:
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in document["cells"])
 
 
+@pytest.mark.long
 def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """All cells but the last, which launches two processes."""
     pytest.importorskip("torch", reason="needs lightloom[torch]")

@@ -63,6 +63,7 @@ def found(ranks: int) -> list[dict[str, Any]]:
     return [rank.value for rank in launch("tests.exchange.tensor_workers:everything", ranks, TIMEOUT, arguments)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", COUNTS)
 @pytest.mark.parametrize("method", METHODS)
 def test_tensors_of_all_kinds_are_averaged_or_refused(method: str, ranks: int) -> None:

@@ -77,6 +77,7 @@ def _is_fabric(node: ast.AST) -> bool:
     return name in FABRICS
 
 
+@pytest.mark.long
 def test_nobody_asks_for_the_class_or_kind_of_a_fabric() -> None:
     places = [
         f"{path.relative_to(SOURCES)}:{getattr(node, 'lineno', '?')}: {ast.unparse(node)}"

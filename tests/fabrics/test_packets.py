@@ -62,6 +62,7 @@ def _free(fabric: str, algorithm: str, kind: str) -> float:
     return _seconds(_fabric(fabric), find(algorithm), kind)
 
 
+@pytest.mark.long
 @given(_packets)
 @settings(max_examples=10)
 def test_packets_only_ever_cost_and_costs_stay_above_their_bounds(packets: dict[str, float]) -> None:

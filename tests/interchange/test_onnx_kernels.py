@@ -343,6 +343,7 @@ def read_changed(folder: Path, count: int) -> int:
     return done
 
 
+@pytest.mark.long
 def test_changed_models_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
     assert read_changed(tmp_path, 40) > 50
 

@@ -234,6 +234,7 @@ def test_the_forms_of_a_model_are_one_job(tmp_path: Path, name: str, forms: tupl
         assert steps[form] == pytest.approx(steps[first], rel=0.01), form
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("degrees", [{"tp": 8}, {"tp": 2, "pp": 4}, {"dp": 8}], ids=str)
 def test_products_of_the_query_alone_separate_megatron_from_the_zoo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, degrees: dict[str, int]

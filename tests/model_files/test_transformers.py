@@ -32,6 +32,7 @@ def written(folder: Path, fields: object) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_model_is_built_on_meta_and_counted_as_the_library_counts(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     reading = read_model_file(written(tmp_path, LLAMA), FileRequest(batch=3))

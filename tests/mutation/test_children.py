@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _ROOT = Path(__file__).parents[2]
 _MODULE = """
 def entered():
@@ -42,6 +44,8 @@ def test_alone():
 _RUN = """
 import json, sys, time
 from pathlib import Path
+
+import pytest
 from scripts.mutation.children import Task, reaching_code, start
 path = Path(sys.argv[1])
 name = "counted"
@@ -63,6 +67,7 @@ def _outcome(folder: Path, before: str = "", after: str = "") -> dict[str, objec
     return outcome
 
 
+@pytest.mark.long
 def test_what_a_fixture_enters_in_another_interpreter_counts_for_every_test_that_uses_it(tmp_path: Path) -> None:
     outcome = _outcome(tmp_path)
     assert outcome["failed"] == ""
@@ -70,5 +75,6 @@ def test_what_a_fixture_enters_in_another_interpreter_counts_for_every_test_that
     assert reached == {"test_first": ["counted:entered"], "test_second": ["counted:entered"], "test_alone": []}
 
 
+@pytest.mark.long
 def test_interpreters_that_tests_start_run_the_mutant(tmp_path: Path) -> None:
     assert str(_outcome(tmp_path, "return 1", "return 3")["failed"]).endswith("::test_first")

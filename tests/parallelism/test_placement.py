@@ -82,6 +82,7 @@ def test_every_placement_is_valid_or_refused_for_memory(seed: int, size: int, de
         assert case.memory is not None
 
 
+@pytest.mark.long
 def test_small_graphs_are_placed_near_the_optimum() -> None:
     found = against_exhaustive(25)
     assert found["below_optimum"] == 0

@@ -65,6 +65,7 @@ def test_no_step_is_shorter_than_its_bound(
             assert bound <= simulate(of, each[row]).step_time
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "bandwidth"),
     [(mixture, 1e8), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((transformer, 1e10), (mixture, 1e12)))],

@@ -81,6 +81,7 @@ def search(
     return searching.search(graph, clusters, SearchRequest(**request), prices=prices, advance=advance)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fabric", "size", "hidden"),
     [pytest.param(*case, marks=pytest.mark.slow if case in LARGER else ()) for case in (SMALLER, *CASES)],
@@ -99,6 +100,7 @@ def test_the_winner_is_that_of_a_search_without_pruning(
     assert {each.strategy for each in pruned.ranking} == {each.strategy for each in whole.ranking} == set(KINDS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fabric",
     [
@@ -123,6 +125,7 @@ def test_the_winner_is_that_of_a_search_without_pruning_where_ranks_lie_on_axes(
     assert any(use.algorithm == "hierarchical" for each in whole.ranking for use in each.exchanges)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fabric", "size", "hidden"),
     [pytest.param(*case, marks=() if case in CHEAP else pytest.mark.slow) for case in CARRIED],
@@ -145,6 +148,7 @@ def test_there_are_twenty_cases_of_each_kind() -> None:
     assert len(CASES) == len(CARRIED) == 20
 
 
+@pytest.mark.long
 def test_experts_are_searched_too() -> None:
     on = cluster(4, PACKETS)
     pruned, whole = (
@@ -191,6 +195,7 @@ def test_one_row_of_each_kind_is_simulated_on_each_cluster() -> None:
     assert found.counts.simulated == len(found.ranking) < found.counts.bounded
 
 
+@pytest.mark.long
 def test_clusters_are_ranked_together_as_each_alone() -> None:
     ring, switch = cluster(4, RING), cluster(8, SWITCH)
     both, alone = search(ring, switch, blocks=1), [search(each, blocks=1) for each in (ring, switch)]
@@ -361,6 +366,7 @@ def test_joules_of_stages_count_what_every_rank_sends() -> None:
         assert each.energy.transmission.value == pytest.approx(8e-12 * sent)
 
 
+@pytest.mark.long
 def test_the_front_holds_what_nothing_beats_in_both() -> None:
     found = search(cluster(2, RING), cluster(2, PACKETS), blocks=1, prune=False)
     front = found.front

@@ -50,6 +50,7 @@ def ranked() -> PlanSearch:
     return found(cluster(), pp=2, tp=2, virtual_stages=1, sequence_parallel=False)
 
 
+@pytest.mark.long
 def test_every_plan_that_is_shown_has_an_interval_around_its_time(ranked: PlanSearch) -> None:
     assert len(ranked.intervals) == min(len(ranked.ranking), 12)
     rows = [plan_row(plan, ranked) for plan in ranked.ranking if id(plan) in ranked.intervals]

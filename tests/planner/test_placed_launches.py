@@ -59,6 +59,7 @@ def test_dividing_does_not_divide_launches() -> None:
     assert divided.step_time > 0.5 * alone.step_time
 
 
+@pytest.mark.long
 def test_one_device_a_group_is_always_compared() -> None:
     """On a slow ring bounds of cut rows are far below their steps: the plan without cuts is simulated nonetheless."""
     on = cluster_on(1, 8)

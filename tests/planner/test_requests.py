@@ -82,6 +82,7 @@ def test_a_pinned_strategy_equals_its_row_to_the_last_digit(everything: PlanSear
         assert (alone.breakdown, alone.exchanges) == (plan.breakdown, plan.exchanges)
 
 
+@pytest.mark.long
 def test_every_pin_keeps_what_it_says_and_all_of_it(everything: PlanSearch) -> None:
     choices = {plan.choice for plan in everything.ranking if isinstance(plan.choice, Strategy)}
     for name, value in {
@@ -129,6 +130,7 @@ def test_pins_that_contradict_each_other_are_refused(pins: dict[str, int], messa
         searched(cluster(), global_batches=(48,), pins=Pins(**pins))  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_plans_that_fit_come_first_then_the_fastest() -> None:
     free = searched(cluster(4), blocks=2, global_batches=(16,), compare=True, prune=False)
     half = float(np.median([plan.memory for plan in free.ranking]))

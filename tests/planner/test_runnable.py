@@ -47,6 +47,7 @@ def test_without_another_kind_a_placed_plan_wins_and_says_what_it_is() -> None:
     assert only.winner.strategy == "placed" and "wins, though no framework runs it" in explain(only)
 
 
+@pytest.mark.long
 def test_what_placed_plans_take_changes_no_winner() -> None:
     """Pruning by them loses no runnable plan, and what is runnable prunes no faster placed one."""
     for prune in (True, False):

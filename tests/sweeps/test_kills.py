@@ -15,6 +15,7 @@ from lightloom.planning.sweeps.workers import Workers
 from tests.sweeps.experiments import SMALL, points, written
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kills", [(2,), pytest.param((1, 2), marks=pytest.mark.slow)])
 def test_killed_it_has_the_bytes_of_one_that_ran_through(tmp_path: Path, kills: tuple[int, ...]) -> None:
     wanted = points(tmp_path, SMALL)

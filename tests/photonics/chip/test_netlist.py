@@ -80,6 +80,7 @@ def small() -> MappedAverager:
     return map_averager(network, FunctionArguments(servers=2, bits=4), MeshMapping(form="compact", components=True))
 
 
+@pytest.mark.long
 def test_sax_agrees_on_a_whole_chip_at_five_wavelengths(small: MappedAverager) -> None:
     _assert_sax_agrees(small)
 

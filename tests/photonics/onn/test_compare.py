@@ -43,6 +43,7 @@ def test_all_networks_were_compared() -> None:
     assert {path.stem for path in TRAINED.glob("*.npz")} <= set(KEPT)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_weights_give_the_committed_accuracy(name: str) -> None:
     (network, mzi_count), row = contender_of(name), ROWS[name]
@@ -53,6 +54,7 @@ def test_weights_give_the_committed_accuracy(name: str) -> None:
     assert network.nonlinearity == row["nonlinearity"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in ("exact", CONSTRUCTED_FIRST) else pytest.mark.slow) for name in ROWS],

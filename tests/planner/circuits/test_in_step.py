@@ -97,6 +97,7 @@ def searched(strategy: Strategy, seconds: float) -> InStep:
     return in_step
 
 
+@pytest.mark.long
 @settings(max_examples=2, deadline=None)
 @given(strategies())
 def test_a_slower_switch_never_gains_more(strategy: Strategy) -> None:

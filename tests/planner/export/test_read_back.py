@@ -108,6 +108,7 @@ def test_gpt_2_as_arguments_with_those_of_its_export_is_the_plan_of_the_zoo(pins
     assert again.sample_time == pytest.approx(plan.sample_time, rel=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "pins",
     [

@@ -281,6 +281,7 @@ def test_a_ring_is_charged_for_the_sums_that_it_carries(bits: list[float], ranks
     assert around <= exchange.along_schedule("all-reduce", gradient.values, ranks, ring=False) * (1 + 1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fabric", ["inceptionn-4", pytest.param("terarack-64", marks=pytest.mark.slow)])
 def test_the_search_with_exchanges_is_exact(fabric: str) -> None:
     on = load_cluster(fabric, {"ranks": 4, "training.unit_parameters": 300_000})

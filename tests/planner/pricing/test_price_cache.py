@@ -69,6 +69,7 @@ def test_damaged_files_are_priced_again(folder: Path) -> None:
     assert rows(searched()) == first
 
 
+@pytest.mark.long
 def test_prices_that_somebody_made_cheaper_are_named_and_made_again(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

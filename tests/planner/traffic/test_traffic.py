@@ -173,6 +173,7 @@ def test_splits_share_out_all_channels() -> None:
     assert list(splits(2, 2)) == [(1, 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("stated", "stages"),
     [("", "equal"), ("--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 1", (3, 2, 2, 1))],

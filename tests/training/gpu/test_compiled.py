@@ -71,6 +71,7 @@ OTHERS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("code", [USUAL, pytest.param(OTHERS, marks=pytest.mark.slow)], ids=["usual", "others"])
 def test_kernels_compile_for_cuda_without_a_gpu(tmp_path: Path, code: str) -> None:
     pytest.importorskip("triton", reason="needs triton")

@@ -77,6 +77,7 @@ def test_a_rank_that_is_killed_is_named(processes: Processes) -> None:
         assert f"rank {workers.VICTIM} has gone" in processes.outcomes[rank].value["left_alone"]
 
 
+@pytest.mark.long
 def test_the_command_executes_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,6 +92,7 @@ def test_the_command_executes_a_file(
     assert document["messages"] == 4 and document["seconds"] > 0
 
 
+@pytest.mark.long
 def test_sums_of_floats_within_their_bound_are_right(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

