@@ -153,8 +153,9 @@ class Accuracy(Result):
         return f"{self.steps.name}, {self.basis}: {self.scores.line()}"
 
     def rows(self) -> list[Document]:
-        """Return a row for each measured step: measured and predicted seconds, the ends of the 90 % interval, the
-        relative error, and what was assumed."""
+        """Return a row for each measured step: ``measured_s`` and ``predicted_s``, the ends of the 90 % interval
+        ``low_s`` and ``high_s``, the relative ``error`` (above 0 where predicted too slow), ``inside`` the interval or
+        not, and in words what was ``assumed``."""
         seconds, low, high = self.predicted.seconds, self.predicted.low, self.predicted.high
         return [
             {
@@ -189,7 +190,7 @@ class Accuracy(Result):
         ]
 
     def to_json(self) -> Document:
-        """Return table, checksum, basis, scores and rows as a document."""
+        """Return ``table``, its checksum ``sha256``, ``basis``, ``scores`` and ``rows`` as a document."""
         return {
             "table": self.steps.name,
             "sha256": self.steps.sha256,

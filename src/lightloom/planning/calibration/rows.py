@@ -568,7 +568,8 @@ def fabric_of(step: MeasuredStep, accelerator: Accelerator) -> TwoTierSwitch:
 
 
 def strategy_of(step: MeasuredStep) -> Strategy:
-    """Return the strategy of a step, in which nothing is left open; all ranks have as much to do as the busiest."""
+    """Return the strategy of a step, in which nothing is left open; all ranks have as much to do as the busiest, so
+    that the global batch is rounded up to a multiple of dp."""
     assert step.micro_batch is not None
     assert step.virtual_stages is not None
     share = -(-step.global_batch // step.dp)
@@ -591,8 +592,9 @@ def strategy_of(step: MeasuredStep) -> Strategy:
 
 
 def _open_choices(step: MeasuredStep) -> list[MeasuredStep]:
-    """Return the step with every usual choice of micro-batch and virtual stages that it leaves open; the step itself
-    where none is. ConfigError where no choice fits."""
+    """Return the step with every usual choice of micro-batch (1 to 16, powers of two) and virtual stages (1 to 6, or 8,
+    where they divide the layers) that it leaves open and that divides its batch; the step itself where none is open.
+    ConfigError where no choice fits."""
     if step.micro_batch is not None and step.virtual_stages is not None:
         return [step]
     micro_batches = (step.micro_batch,) if step.micro_batch else _MICRO_BATCHES

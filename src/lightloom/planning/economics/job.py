@@ -107,7 +107,7 @@ def optimal_interval(mtbf: float, checkpoint: Checkpoint) -> float:
 
 
 def interruption_rate(interruptions: Sequence[Interruption]) -> float:
-    """Return the interruptions of all kinds a second."""
+    """Return the interruptions a second of all kinds together."""
     return sum(kind.rate for kind in interruptions)
 
 

@@ -502,8 +502,8 @@ class StepLedger:
         }
 
     def figures(self) -> dict[str, float | None]:
-        """Return watts per rank, dollars per step, samples per dollar and per joule, and goodput by name, each None
-        where it misses something."""
+        """Return ``watts_per_rank``, ``dollars_per_step``, ``samples_per_dollar``, ``samples_per_joule`` and
+        ``goodput``, each None where it misses something."""
         return {name: None if missing else value for name, (value, missing) in self._known_and_missing().items()}
 
     def to_json(self) -> Document:

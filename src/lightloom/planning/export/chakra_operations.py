@@ -197,7 +197,12 @@ def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
 
 
 def _counts(exchanges: StageExchanges) -> dict[str, list[int]]:
-    """Return the numbers of a collective by the part of the step, from exchanges of a second for each of them."""
+    """Return the numbers of a collective by the part of the step, from exchanges of a second for each of them.
+
+    Parts are ``forward``, ``backward``, ``token gradients``, ``parameters`` and ``gradients``; then for the ``first``
+    unit of a chunk and for each ``other`` one its gathers and scatters (``gather of first``, ...), and ``gradients of
+    first`` and ``gradients of other`` where they are exchanged unit by unit.
+    """
     replicas = exchanges.replicas
     columns = {
         "forward": exchanges.forward,
@@ -378,7 +383,8 @@ class StagedOperations:
             now.collectives("gradients", "gradients", *builder.computed)
 
     def _within(self, now: _Pass, place: int, units: int) -> list[CollectiveUse]:
-        """Return the collectives of tensor and expert groups in the unit of a pass that comes at ``place``."""
+        """Return the collectives of tensor and expert groups in the unit of a pass that comes at ``place``: those of
+        the chunk, dealt out to its ``units`` as evenly as whole numbers can be."""
         uses: list[CollectiveUse] = []
         for payload in now.payloads:
             number = payload.counts["forward" if now.forward else "backward"][now.chunk]

@@ -460,8 +460,8 @@ class _Notes:
         return {axis: nbytes for axis, nbytes in demands.items() if nbytes}
 
     def details(self, interval: Interval, share: float) -> dict[str, Any]:
-        """Return the details of an interval that is ``share`` of all intervals of its name: phase, stages, planes by
-        axis, and bytes by axis of a transmission; nothing of computing."""
+        """Return the details of an interval that is ``share`` of all intervals of its name: ``phase``, ``stages``,
+        ``planes`` (numbers by axis), and of a transmission ``nbytes`` by axis; nothing of computing."""
         if interval.category == "reconfiguration":
             return self._turned(interval)
         if interval.category != "transmission":
@@ -492,7 +492,8 @@ class _Notes:
         return numbers
 
     def _turned(self, interval: Interval) -> dict[str, Any]:
-        """Return the details of a turn: phase, stage, and the planes that it gives to other axes, by axis."""
+        """Return the details of a turn: its ``phase``, ``stages`` (the one), and the numbers of the ``planes`` that it
+        gives to other axes, by the axis that gets them."""
         name = interval.name
         phase = self._phases[0] if name == "turn for the next step" else _TURNS[name]
         before = self._numbers[self._phases[self._phases.index(phase) - 1]]

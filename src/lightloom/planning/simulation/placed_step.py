@@ -190,7 +190,11 @@ class _WorkNodes:
 
     def all_reduce(self, owned: Ints, settings: TrainingSettings, ratio: float) -> Ints:
         """Add one message to the next group's counterpart for each bucket of owned gradients, and return the node [n]
-        after which each sub-operator's are reduced; with one group that is ``owned``, and nothing is added."""
+        after which each sub-operator's are reduced; with one group that is ``owned``, and nothing is added.
+
+        A message has what a ring among the groups sends of the bucket, 2 (groups - 1) / groups of its bytes over
+        ``ratio``, and waits for as many latencies as the ring has steps, 2 (groups - 1).
+        """
         reduced, groups = owned.copy(), self._plan.groups
         if groups == 1:
             return reduced
@@ -255,7 +259,8 @@ class _WorkNodes:
     def _send(
         self, kind: MessageKind, about: Ints, source: Ints, destination: Ints, nbytes: Floats, steps: int = 1
     ) -> tuple[Ints, Ints]:
-        """Add messages, each a node a pipe; what stays on its device, or has no bytes, takes no time.
+        """Add messages, each a node a pipe, which waits for ``steps`` times the pipe's latency; what stays on its
+        device, or has no bytes, takes no time.
 
         Returns their first and last nodes.
         """
@@ -320,8 +325,9 @@ def _followers(before: Ints, after: Ints, size: int) -> tuple[Ints, Int32s]:
 
 
 def _buckets(plan: HybridPlan, order: Ints, settings: TrainingSettings) -> list[Ints]:
-    """Return the sub-operators of each gradient bucket as one array, device after device, each in backward order; those
-    without parameters are in none."""
+    """Return the sub-operators of each gradient bucket as one array, device after device, each in backward order and
+    cut into buckets of the settings' sizes (the first one of a device has its own); those without parameters are in
+    none."""
     gradients = plan.balanced.parameters * float(plan.balanced.gradient_bytes)
     backward_order = order[::-1]
     backward_order = backward_order[gradients[backward_order] > 0]

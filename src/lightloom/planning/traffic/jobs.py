@@ -214,7 +214,8 @@ class Exchange(NamedTuple):
 
     @classmethod
     def of(cls, sort: str, busy: float, usage: Floats, flows: Floats | Ints, fabric: Fabric) -> Exchange:
-        """Return an exchange from its share of each link and the number of its flows there, [link] each."""
+        """Return an exchange from its share of each link and the number of its flows there, [link] each; its flows on a
+        link have equal parts of that share of the link's bandwidth."""
         return cls(sort, busy, usage, usage * fabric.link_bandwidth() / np.maximum(flows, 1))
 
 
