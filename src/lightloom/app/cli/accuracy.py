@@ -69,7 +69,8 @@ _SHOWN = 30
 
 
 def _table_parts(result: Result, title: str, left: Sequence[str], remarks: Iterable[str]) -> Iterator[str | Table]:
-    """The first rows of a result, and what is to be said about them."""
+    """Yield a table of the first 30 rows of a result, how many more there are, and the remarks; ``left`` names the
+    columns that hold words."""
     rows = result.display_rows()
     yield rows_table(rows[:_SHOWN], title=title, left=left)
     if len(rows) > _SHOWN:
@@ -78,7 +79,8 @@ def _table_parts(result: Result, title: str, left: Sequence[str], remarks: Itera
 
 
 def _accuracy_parts(judged: Sequence[Accuracy]) -> Iterator[str | Table]:
-    """A table of each file's rows, its scores and its worst rows."""
+    """Yield for each file a table of all its rows, without columns that are empty throughout, its scores, and its three
+    worst rows."""
     for entry in judged:
         rows = entry.display_rows()
         columns = [column for column in rows[0] if any(row[column] for row in rows)]

@@ -49,7 +49,8 @@ def averager_budget(name: str, settings: Mapping[str, Any]) -> Shown:
 
 
 def _averager_budget_parts(cluster: Cluster, built: BuiltAverager) -> Iterator[str | Text | Table]:
-    """The facts of the averager, watts by part, and what it asks of the world."""
+    """Yield the facts of the averager, its watts by part (of all instances, largest first), the range of its power, and
+    what it asks of the world."""
     fabric = cluster.fabric
     power = fabric.power_per_rank
     facts = {
@@ -143,7 +144,8 @@ def budget(
 
 
 def _budget_parts(document: Document) -> Iterator[str | Table]:
-    """Tables of losses and reaches, and what closes."""
+    """Yield the tables of losses in dB and of the reach by number of destinations, and whether a link and half a ring
+    close."""
     losses = [(loss["item"], f"{loss['decibels']:.4g}", loss["counted"]) for loss in document["losses"]]
     light = document["budget"]
     rate = f"{light['wavelengths']} wavelengths of {format_bandwidth(light['wavelength_bandwidth'])}"
@@ -174,4 +176,5 @@ def _budget_parts(document: Document) -> Iterator[str | Table]:
 
 
 def _closes(closes: bool) -> str:
+    """Return the words for whether light suffices: "closes" or "does not close"."""
     return "closes" if closes else "does not close"

@@ -61,6 +61,8 @@ def _tables(components: list[Part]) -> Iterator[str | Table]:
 
 
 def _shown(figure: Figure[float] | None) -> str:
+    """Return a part's figure as text: its limit, value or range, year, and a star if it is assumed; "?" if nothing
+    states it."""
     if figure is None:
         return "?"
     year = f" ({figure.year})" if figure.year else ""
@@ -69,7 +71,8 @@ def _shown(figure: Figure[float] | None) -> str:
 
 
 def _energy(component: Part) -> str:
-    """Return the energy of a bit: what is drawn besides the static power, or that over the bits of a full link."""
+    """Return the energy of a bit as text: what a bit draws besides the static power, or else the static power over the
+    bits of a full link, starred if assumed; empty for boards, hosts and parts of no power or rate."""
     dynamic = component.dynamic_energy
     if dynamic is not None and dynamic.value > 0:
         return f"{_shown(dynamic)} of load"
@@ -101,7 +104,8 @@ def catalog(name: str | None = None) -> Shown:
 
 
 def _lines(sections: dict[str, dict[str, str]]) -> Iterator[str]:
-    """Yield the names of each kind with their descriptions, folded to the terminal."""
+    """Yield the names of each kind with their descriptions, folded to the terminal's width; in a pipe each on one
+    line."""
     # A pipe has no edge, so that no line is broken there.
     columns = get_terminal_size().columns if sys.stdout.isatty() else 1 << 14
     for title, names in sections.items():
@@ -113,7 +117,8 @@ def _lines(sections: dict[str, dict[str, str]]) -> Iterator[str]:
 
 
 def _sections() -> dict[str, dict[str, str]]:
-    """Return the names of each kind with their descriptions."""
+    """Return the descriptions of catalog entries by name, by kind: models, clusters, fabrics, accelerators, parts,
+    codecs and algorithms."""
     plugged = dict.fromkeys(load_plugins("models"), "from a plug-in")
     modules: dict[str, Any] = {"clusters": clusters, "fabrics": fabrics, "accelerators": accelerators}
     modules |= {"parts": parts, "codecs": codecs}
@@ -127,7 +132,8 @@ def _sections() -> dict[str, dict[str, str]]:
 
 
 def _show(name: str) -> Shown:
-    """Show every entry of a name (cluster, fabric, accelerator or part), to people as YAML."""
+    """Show every catalog entry of a name (cluster, fabric, accelerator, part), to people as YAML; UnknownNameError if
+    there is none."""
     modules = {"cluster": clusters, "fabric": fabrics, "accelerator": accelerators, "part": parts}
     # A name may be a cluster and its fabric too (dadiannao-100g): show every entry that has it.
     entries = {kind: dict(module.description(name)) for kind, module in modules.items() if name in module.names()}
@@ -141,7 +147,8 @@ def _show(name: str) -> Shown:
 
 
 def _derived(kind: str, name: str) -> dict[str, Any]:
-    """Return figures of an entry's averager for its ranks, or for four where it states none; empty without one."""
+    """Return, under one key that names the ranks, figures of an entry's averager for its ranks, or for four where it
+    states none; empty for entries without an averager of known parts."""
     if kind == "cluster":
         fabric = clusters.load_cluster(name).fabric
     elif kind == "fabric" and fabrics.description(name).get("averaging") is not None:

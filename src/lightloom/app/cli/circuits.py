@@ -63,7 +63,7 @@ class Solved(NamedTuple):
 def read_request(
     *, solver: str = "fast", time_limit: str | None = None, holds: str = "auto", objective: str = "max-min"
 ) -> Request:
-    """Check the options before anything is read.
+    """Check the options before anything is read, and return them as a request.
 
     Args:
         solver: fast, or milp (exact, small cases).
@@ -90,7 +90,8 @@ def read_request(
 
 
 def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tuple[Solved, Played]:
-    """Circuits, verified, and the traffic played through them.
+    """Return circuits, verified, and the traffic played through them: of all candidates those with which all is sent
+    first.
 
     With ``holds`` left open, a ring takes one hold or a cycle near the bound, whichever is done sooner; a switch the
     number of holds that is done first, of up to four times as many as give each pair a circuit. A mixed-integer program
@@ -119,7 +120,8 @@ def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tup
 
 
 def _on_switch(traffic: Traffic, on: Fabric, request: Request, holds: int) -> Solved:
-    """Return circuits of planes, solved fast or as a program; they are proved to be connections of permutations."""
+    """Return the circuits of so many holds on planes, solved fast or as a mixed-integer program; they are proved to be
+    connections of permutations."""
     if request.solver == "fast":
         solved = Solved(switch.assign(traffic, on, request.objective, holds))
     else:
@@ -131,8 +133,9 @@ def _on_switch(traffic: Traffic, on: Fabric, request: Request, holds: int) -> So
 
 
 def _switch_holds(traffic: Traffic, on: Fabric, request: Request) -> list[int]:
-    """Numbers of holds that are tried: with more, rounded circuits are nearer to the demands, and more of the time is
-    spent on setting them."""
+    """Return the numbers of holds that are tried: the one asked for, 1 for throughput, or up to 16 numbers from the
+    fewest that give each pair a circuit to four times as many (the program: the fewest alone). With more, rounded
+    circuits are nearer to the demands, and more of the time is spent on setting them."""
     if request.holds is not None or request.objective != "max-min":
         return [request.holds or 1]
     peers = max(int(np.bincount(ends).max()) for ends in (traffic.source, traffic.destination))
@@ -184,7 +187,8 @@ MOST_RANKS = 8192
 
 
 def read_traffic(path: Path) -> Traffic:
-    """A matrix [ranks, ranks], source by destination: ``.npy``, or CSV whose cells are sizes (``1MB``, ``4096``).
+    """Return the traffic of a file's matrix [ranks, ranks], source by destination: ``.npy``, or CSV whose cells are
+    sizes (``1MB``, ``4096``).
 
     Raises:
         ConfigError: the file cannot be read, or is no square matrix of sizes.
@@ -234,7 +238,8 @@ def _check_size(path: Path, ranks: int) -> None:
 
 
 def _bytes(path: Path, row: int, column: int, cell: str) -> float:
-    """Return the bytes that a cell states, a bare number or a size with its unit."""
+    """Return the bytes that a cell states, a bare number or a size with its unit; ConfigError, which names both ranks,
+    for anything else."""
     try:
         return read_number(cell)
     except ValueError:
@@ -330,7 +335,8 @@ def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, reques
 
 
 def _parts(document: Document, solved: Solved, on: Fabric) -> Iterator[Table]:
-    """The facts of the circuits."""
+    """Yield one table: traffic, circuits, solver, service and its bound, when all is sent, and what is relayed or
+    unassigned."""
     assignment = solved.assignment
     pairs, holds = len(assignment.traffic), assignment.circuits.holds
     stopped = "" if solved.status == "optimal" else f", stopped {solved.solver_gap:.1%} from proof"

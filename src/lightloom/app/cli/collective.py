@@ -65,7 +65,8 @@ def collective(
 
 
 def _collective_parts(ranking: CollectiveRanking) -> Iterator[str | Text | Table]:
-    """The table of algorithms, the bound, and the algorithms that failed."""
+    """Yield the table of algorithms, the bound, the library's time, dollars and joules of the fastest schedule,
+    warnings, and the algorithms that failed."""
     bound = ranking.winner.lower_bound
     rows = [CollectiveRow(schedule.algorithm, schedule.cost, schedule.lower_bound) for schedule in ranking]
     yield collective_table(rows, make_console().width, title=ranking.title)
@@ -162,7 +163,9 @@ def damage(
 def _stragglers(
     request: Collective, sound: Fabric, late: float, slower: float
 ) -> tuple[list[Document], list[dict[str, str]]]:
-    """Delays by the worst and by the average rank on the sound fabric, by algorithm; and algorithms that fail."""
+    """Return a row for each algorithm that is compared, and the refusals of those that fail. A row has the seconds of
+    the sound fabric and how many more one late or slow rank adds: by rank, the most, and the mean; the fastest with its
+    worst rank comes first."""
     rows: list[Document] = []
     refused: list[dict[str, str]] = []
     for algorithm in admitted(request.kind, sound):
@@ -186,7 +189,8 @@ def _stragglers(
 
 
 def _damage_parts(document: Document) -> Iterator[str | Table]:
-    """Tables of the cases and of the stragglers, and the algorithms that failed."""
+    """Yield the tables of the cases (slowdown and bound are those of what is left) and of the stragglers, and the
+    algorithms that failed."""
     rows = [
         {
             "failed": ", ".join(row["failures"]) or "nothing",

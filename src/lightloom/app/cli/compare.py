@@ -55,10 +55,12 @@ def _parts(result: PlanComparison) -> Iterator[str | Text | TerminalTable]:
 
 
 def _input_rows(result: PlanComparison) -> list[tuple[str, ...]]:
+    """Return (field, before, after) as texts for each input that differs."""
     return [(each.field, _text(each.before), _text(each.after)) for each in result.inputs]
 
 
 def _text(value: object) -> str:
+    """Return a value as text: six digits of a float, entries of a list joined by commas, a dash for None."""
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list):

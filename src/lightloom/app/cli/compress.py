@@ -41,7 +41,8 @@ _PIECE = 1 << 20
 
 
 def _values(path: Path) -> NDArray[np.float32]:
-    """The values of a file, mapped and not read."""
+    """Return the float32 values of a file as one flat array, mapped and not read; ConfigError for a file that cannot be
+    read or holds other values."""
     try:
         raw = path.suffix != ".npy"
         values = np.memmap(path, "<f4", "r") if raw and path.stat().st_size else np.empty(0, np.float32)
@@ -56,7 +57,8 @@ def _values(path: Path) -> NDArray[np.float32]:
 
 
 def _codec_of(head: bytes, source: Path) -> tuple[Header, FramedCodec]:
-    """Return the header that a stream begins with, and the codec that wrote it."""
+    """Return the header that a stream begins with, and the codec that wrote it; CodecError if the header is malformed
+    or no known codec has its number and parameter."""
     try:
         header = Header.parse(head)
     except CodecError as error:
@@ -126,7 +128,8 @@ def profile(
 
 
 def _trained(graph: ComputeGraph, training: Training) -> Iterator[Sample]:
-    """Yield the gradients of each step of a training."""
+    """Yield the gradients before the update at the sampled steps of a training, and at the last one sums of 2, 4, ...
+    of them."""
     from lightloom.papers.runs.gradient_profile import trained_gradients
 
     with progress("Training", training.steps + training.terms - 1) as advance:
@@ -134,8 +137,8 @@ def _trained(graph: ComputeGraph, training: Training) -> Iterator[Sample]:
 
 
 def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
-    """Yield each file's gradients as those of one rank, and at steps 2, 4, 8, ... their sum so far as that of so many
-    ranks."""
+    """Yield each file's gradients as those of one rank, and at steps 2, 4, 8, ... also their sum so far as that of so
+    many ranks; ConfigError for a file of another number of values."""
     total: dict[str, Float32s] = {}
     with progress("Gradients", len(paths)) as advance:
         for step, path in enumerate(paths, start=1):
@@ -160,7 +163,8 @@ def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
 
 
 def _parts(profile: CompressionProfile) -> Iterator[str | Table]:
-    """Tables of the codecs and of each codec's largest tensors, and how they were measured."""
+    """Yield tables of the codecs and of each codec's twelve largest tensors, ratios of sums of gradients, and how all
+    was measured."""
     threads = " / ".join(str(rate.threads) for rate in profile.codecs[0].host)
     cells = []
     for codec in profile.codecs:
@@ -189,6 +193,8 @@ _FIT = ("ratio", "2/10/18/34 bit, %", "max error", "rel. L2", "cosine")
 
 
 def _fit(fit: Any) -> list[str]:
+    """Return a codec's cells for a tensor or all of them: ratio, per cent of values by the bits of their codes (a dash
+    without), maximum error, relative L2 error and cosine."""
     tags = "–" if fit.tags is None else " / ".join(f"{100 * count / fit.values:.1f}" for count in fit.tags)
     return [f"{fit.ratio:.2f}", tags, f"{fit.max_error:.2e}", f"{fit.relative_l2_error:.3f}", f"{fit.cosine:.4f}"]
 

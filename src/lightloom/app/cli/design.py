@@ -77,7 +77,8 @@ def _page(found: DesignFront) -> Report:
 
 
 def _parts(found: DesignFront) -> Iterator[str | Table]:
-    """Yield the lines and tables that the command prints."""
+    """Yield a table for each technology of the designs that lead it, the verdict, how many designs were searched, and
+    the notes."""
     explored = found.exploration
     for technology in TECHNOLOGIES:
         chosen = [each for each in explored.candidates if each.design.technology == technology and each.leads]
@@ -106,7 +107,8 @@ def _notes(found: DesignFront) -> Iterator[str]:
 
 
 def _table(title: str, chosen: list[Candidate], found: DesignFront) -> Table:
-    """Return designs as a table, one row each."""
+    """Return up to twelve designs as a table, one row each; those equal in all objectives are merged, with their
+    number. A star marks those that no other design beats."""
     rows = []
     for each, alike in found.exploration.distinct(chosen)[:_SHOWN]:
         dollars, joules, _ = each.point
@@ -137,7 +139,9 @@ def verdict_lines(found: DesignFront) -> Iterator[str]:
 
 
 def _verdict(explored: Exploration, objective: int, unit: str, *, known: bool) -> list[str]:
-    """The best optical design beside the best electrical one, and where it breaks even."""
+    """Return lines that set the best optical design beside the best electrical one for an objective (0: samples per
+    dollar, 1: per joule), and where it breaks even; none where a technology has no design. ``known``: only of designs
+    whose fabrics have all prices and watts known."""
     electrical, optical = (explored.best(name, objective, known=known) for name in TECHNOLOGIES)
     if electrical is None or optical is None:
         return []
@@ -169,8 +173,8 @@ def _verdict(explored: Exploration, objective: int, unit: str, *, known: bool) -
 
 
 def _comparison(optical: Candidate, electrical: Candidate, objective: int) -> str:
-    """How many times as many samples the optical design trains, and how that changes with what is unknown of boards and
-    hosts."""
+    """Return a clause on how many times as many samples the optical design trains as the electrical one (for a dollar,
+    0, or a joule, 1), which bound that is, and how it changes with what is unknown of boards and hosts."""
     found = ratio(optical, electrical, objective)
     # Of each design's own fabric, whether a price or a life is unknown.
     worths = optical.worth, electrical.worth

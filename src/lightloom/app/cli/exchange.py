@@ -79,6 +79,8 @@ def show(method: str, *, ranks: Several = 8, model: str | None = None, values: C
 
 
 def _show_parts(document: dict[str, Any]) -> Iterator[str | Table]:
+    """Yield a table of the method's collectives (kind, size, place, whether the backward pass hides it), and lines on
+    bytes, computing, memory, options and accuracy."""
     cells = [
         [phase["kind"], format_size(phase["bytes"]), phase["where"], "yes" if phase["hideable"] else "no"]
         for phase in document["phases"]
@@ -192,7 +194,8 @@ def break_even(
 
 
 def _lines(trial: Trial, ranks: Sequence[int], on: Any) -> dict[str, list[tuple[int, float | None]]]:
-    """Break-even speeds of links, in bytes per second, of each method by the number of ranks."""
+    """Return, by method, pairs of a number of ranks and the speed of a link (bytes per second) at which the method
+    breaks even there; None where no speed between the slowest and the fastest does."""
     found: dict[str, list[tuple[int, float | None]]] = {}
     with progress("Lines", len(trial.exchanges) * len(ranks)) as advance:
         for exchange in trial.exchanges:
@@ -205,6 +208,8 @@ def _lines(trial: Trial, ranks: Sequence[int], on: Any) -> dict[str, list[tuple[
 
 
 def _break_even_parts(rows: Sequence[SetUp], document: dict[str, Any]) -> Iterator[str | Table]:
+    """Yield a table of how many set-ups each method shortens, a table of the best method's least and most speed-up over
+    ranks by model and link, and notes on accuracy."""
     counts, clear = document["counts"], f"at_least_{_CLEAR:g}"
     total = counts["best"]["set_ups"]
     cells = [

@@ -57,6 +57,7 @@ class _Comparison:
         return f"{self.task}, {self.ranks} ranks, {self.steps} steps, {self.seeds} seed" + "s" * (self.seeds > 1)
 
     def to_json(self) -> Document:
+        """Return the document that ``lightloom exchange compare --json`` prints."""
         return {
             "schema": "lightloom.exchange-comparison/1",
             **{name: getattr(self, name) for name in ("task", "ranks", "steps", "seeds")},
@@ -67,6 +68,8 @@ class _Comparison:
         }
 
     def display_rows(self) -> list[dict[str, str]]:
+        """Return a row of text for each method; "less plain" and "spread" are of its loss minus plain training's, empty
+        for plain training itself."""
         return [
             {
                 "method": row.method,
@@ -82,12 +85,15 @@ class _Comparison:
         ]
 
     def _differences(self, method: str) -> list[float]:
-        """Last losses of a method's runs less those of plain training from the same seeds."""
+        """Return the last losses of a method's runs minus those of plain training from the same seeds, in the order of
+        the runs."""
         base = {seed: loss[-1] for name, seed, loss in self.losses if name == REFERENCE}
         return [loss[-1] - base[seed] for name, seed, loss in self.losses if name == method]
 
     def evidence(self) -> list[Evidence]:
-        """Return what plans say of each method's effect on the loss."""
+        """Return this comparison's own results, plain training's aside, as the evidence that plans quote: each method's
+        mean difference in loss to plain training, the standard deviation of that over the seeds (0 for one), and the
+        command."""
         command = f"lightloom exchange compare --task {self.task} --ranks {self.ranks} --seeds "
         return [
             Evidence(
@@ -105,7 +111,8 @@ class _Comparison:
         ]
 
     def figure(self) -> Figure:
-        """Draw bytes saved against loss."""
+        """Draw bytes saved against the difference in loss to plain training, a point for each method with the range
+        over the seeds."""
         points = []
         for row in self.methods:
             differences = self._differences(row.method)

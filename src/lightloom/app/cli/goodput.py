@@ -74,7 +74,8 @@ def goodput(
 
 
 def _world(weibull: float | None, crews: int | None, rack: str | None) -> World | None:
-    """Return what the simulation is to have beside the closed form; None where nothing was asked for."""
+    """Return what the simulation is to have beside the closed form; None where nothing was asked for. ConfigError for
+    racks without nodes or a time between failures."""
     if weibull is None and crews is None and rack is None:
         return None
     world = World(shape=1.0 if weibull is None else weibull, crews=crews or 0)
@@ -112,7 +113,8 @@ def _parts(result: Goodput) -> Iterator[str | Table]:
 
 
 def _shares(result: Goodput) -> Table:
-    """Where the time goes by the closed form, and as it was played where it was."""
+    """Return a table of the shares of the time by the closed form, with a column of the simulated ones where months
+    were played; shares of zero are left out."""
     columns, shares = ["where the time goes", "closed form"], [result.estimate.shares]
     played = result.simulated
     if played is not None:
@@ -126,7 +128,8 @@ def _shares(result: Goodput) -> Table:
 
 
 def _causes(result: Goodput) -> Iterator[str | Table]:
-    """Yield the table of causes of interruptions, then each remedy with the causes that it is an alternative for."""
+    """Yield the table of causes of interruptions, then a line for each remedy with the causes that it is an alternative
+    for and the goodput that it keeps."""
     rows = [map(str, row.values()) for row in result.display_rows()]
     title = f"{result.interruptions:.4g} interruptions in {result.months:g} months of 30 days"
     yield plain_table(("cause", "interruptions", "restart", "then"), rows, title=title)
@@ -204,6 +207,8 @@ def bill(
 
 
 def _bill_parts(found: PricedBill, document: Document, explain: bool) -> Iterator[str | Table]:
+    """Yield a table with a row for each part (count and figures of a rank, lines of the same part added up), sums of a
+    rank and of all, what is not stated, notes, and with ``explain`` the formulas of the counts."""
     made = found.bill
     shown = {title: name for title, name in _COLUMNS.items() if any(line.total(name).value != 0 for line in made.lines)}
     rows = []
@@ -227,11 +232,13 @@ def _bill_parts(found: PricedBill, document: Document, explain: bool) -> Iterato
 
 
 def _cell(total: Total) -> str:
+    """Return a total as a table's cell: "?" for an unknown one, empty for zero."""
     return "?" if total.value is None else "" if total.value == 0 else format_amount(total.value, total.unit)
 
 
 def _total(name: str, total: Total, ranks: int) -> str:
-    """Return a total of a rank and of all ranks, with what it leaves out and what it assumes."""
+    """Return a line on a total of a rank and of all ranks, with what it leaves out and what it assumes; "none" for
+    zero."""
     if total.value is None:
         return f"{name}: {total.text()}"
     shown = "none"

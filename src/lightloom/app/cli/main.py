@@ -117,6 +117,8 @@ _PLACES = {
 
 
 def _entry(words: str, help: str) -> Entry:
+    """Return the entry of a command by its words ("onn map"): module and function (of its own name unless ``_PLACES``
+    says another), and the entries of a group's commands."""
     group, _, name = words.rpartition(" ")
     usual = f"onn.{name}" if group == "onn" else group or name
     module, _, function = _PLACES.get(words, usual).replace("-", "_").partition(":")
@@ -131,12 +133,15 @@ class LazyGroup(TyperGroup):
     """A group whose commands are imported when they are called; without ``entries`` that of all commands."""
 
     def __init__(self, *, entries: Mapping[str, Entry] = MappingProxyType(COMMANDS), **attributes: Any) -> None:
+        """Add a placeholder with a help text for each command, so that the list of commands imports none."""
         super().__init__(**attributes)
         self.entries = entries
         for name, entry in entries.items():
             self.add_command(TyperCommand(name=name, help=entry.help), name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return name, command and remaining arguments as Typer does, with the real command in place of the
+        placeholder."""
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and name in self.entries:
             command = load_command(name, self.entries[name])
@@ -144,7 +149,8 @@ class LazyGroup(TyperGroup):
 
 
 def load_command(name: str, entry: Entry) -> Any:
-    """Return a group of commands, or import a command's module and return the command."""
+    """Return a group of the entry's own commands where it has any, or import a command's module and return the command
+    as Click calls it."""
     if entry.commands:
         return LazyGroup(name=name, help=entry.help, entries=entry.commands, no_args_is_help=True)
     from lightloom.app.cli.options import with_options
@@ -172,7 +178,8 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 
 
 def main() -> NoReturn:
-    """Run the command line and exit."""
+    """Run the command line and exit: 2 for a refused input, 130 for an interruption, 0 where the reader of the output
+    has gone, else with the command's own code."""
     # What a command makes lives until it ends: looking for garbage as often as Python does takes a tenth of a plan.
     gc.set_threshold(50_000, 20, 20)
     atexit.register(_leave_garbage)
@@ -231,6 +238,7 @@ def _leave_garbage() -> None:
 
 
 def _refuse(message: str) -> NoReturn:
+    """Print a message on one line of stderr, after "error:", and exit with code 2."""
     line = visible(" ".join(message.split()))
     print(f"error: {line}", file=sys.stderr)  # noqa: T201
     sys.exit(2)

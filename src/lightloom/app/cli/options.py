@@ -107,6 +107,8 @@ def with_options(command: Callable[..., Any]) -> Callable[..., None]:
         parameters.append(_read_by_typer(command, as_json, None))
 
     def run(as_json: bool = False, **values: Any) -> None:
+        """Call the command with what was given, parameters of other functions bound to them, and show what it
+        returns."""
         for name, (function, names) in bound.items():
             given = {option: value for option in names if (value := values.pop(option)) is not None}
             values[name] = partial(function, **given)
@@ -119,7 +121,8 @@ def with_options(command: Callable[..., Any]) -> Callable[..., None]:
 
 
 def documented(function: Callable[..., Any]) -> tuple[str, dict[str, Help]]:
-    """Return a docstring up to its arguments, and the help of each: ``name (VALUE): what it does.``"""
+    """Return a docstring up to its arguments, and the help of each argument by name, from entries ``name (VALUE): what
+    it does.``"""
     summary, _, rest = (getdoc(function) or "").partition("\n\nArgs:\n")
     helps: dict[str, Help] = {}
     entry = re.compile(r"^ {4}(\w+)(?: \((\S+)\))?: (.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -160,6 +163,7 @@ def _callback(check: Callable[[Any], None]) -> Callable[[Any], Any]:
     """Return a check of a given value as Typer takes it, which passes the value on."""
 
     def callback(value: Any) -> Any:
+        """Check a value unless it is None, and return it."""
         if value is not None:
             check(value)
         return value
@@ -168,7 +172,7 @@ def _callback(check: Callable[[Any], None]) -> Callable[[Any], Any]:
 
 
 def _hint(function: Callable[..., Any], parameter: Parameter) -> Any:
-    """Return a parameter's annotation; it may be written as a text, of which others' need not be evaluated."""
+    """Return a parameter's annotation, evaluated in the function's module if it is written as a text."""
     hint = parameter.annotation
     return eval(hint, vars(sys.modules[function.__module__])) if isinstance(hint, str) else hint
 
@@ -180,7 +184,8 @@ def _constraints(hint: Any) -> list[Any]:
 
 
 def _members(hint: Any) -> set[Any]:
-    """Return the types of a union without None; words and types that are written as text are texts."""
+    """Return the types of a union without None, nested ones flattened; a literal and a type that is written as text
+    count as ``str``."""
     if isinstance(hint, str) or get_origin(hint) is Literal:
         return {str}
     if get_origin(hint) is Annotated and any(
@@ -218,6 +223,7 @@ class _Refused(typer.BadParameter):
     """A value that cannot be read; the message names the option itself."""
 
     def format_message(self) -> str:
+        """Return the message as it is, without the name of the option that Click would put before it."""
         return self.message
 
 
@@ -317,6 +323,7 @@ class Shown(NamedTuple):
             raise typer.Exit(self.code)
 
     def _print_parts(self) -> None:
+        """Print the parts for people, then the line of provenance, then the path of each file that was written."""
         console = make_console()
         for part in self.parts:
             if isinstance(part, Table) and not console.is_terminal:
@@ -332,7 +339,8 @@ class Shown(NamedTuple):
 
 
 def draw(path: Path | None, figure: Callable[[], Figure], document: Document) -> Path | None:
-    """Save the figure of a command's result, with the result's provenance, where a path is given; returns the path."""
+    """Save the figure of a command's result, with the result's provenance, and return its path; without a path draw
+    nothing and return None."""
     return None if path is None else save(figure(), path, provenance_line(document["provenance"]))
 
 
@@ -367,7 +375,8 @@ JsonFile = Annotated[Path | None, partial(check_file, endings=(".json",))]
 
 @contextmanager
 def needs_torch(what: str, otherwise: str = "", error: type[InputError] = UnsupportedError) -> Iterator[None]:
-    """Run imports that load PyTorch; without it the command is refused, with ``otherwise`` as what to do instead."""
+    """Run imports that load PyTorch; without PyTorch raise ``error``, with ``what`` needs it and ``otherwise`` as what
+    to do instead."""
     try:
         yield
     except ModuleNotFoundError as missing:
@@ -450,7 +459,7 @@ def read_prices(given: Sequence[str] | None) -> dict[str, str] | None:
 
 
 def read_pairs(given: Sequence[str] | None, place: str, form: str) -> dict[str, str]:
-    """Return ``name=value`` texts as a mapping.
+    """Return ``name=value`` texts as a mapping of texts, without spaces around either; empty where none are given.
 
     Args:
         given: the texts.

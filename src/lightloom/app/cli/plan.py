@@ -105,13 +105,14 @@ class _Files:
 
     @property
     def settings(self) -> dict[str, Path]:
-        """Files of frameworks' settings that were requested."""
+        """Files of frameworks' settings that were requested, by the framework."""
         paths = {name: getattr(self, f"export_{name}") for name in _FRAMEWORKS}
         return {name: path for name, path in paths.items() if path is not None}
 
 
 def _export_settings(files: _Files, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
-    """Write the settings of frameworks that are asked for; yields a message where they are not the winner's."""
+    """Write the settings of frameworks that are asked for, those of the first plan that a framework can express, and
+    note them in ``document``; yield a message where that plan is not the winner."""
     if not files.settings:
         return
     chosen = expressible(search)
@@ -154,6 +155,7 @@ def _export_step(files: _Files, search: PlanSearch, document: dict[str, Any]) ->
 
 
 def _slower(plan: Plan, search: PlanSearch) -> str:
+    """Return in words how many times as long a sample of a plan takes as one of the winner."""
     return f"a sample takes {plan.sample_time / search.winner.sample_time:.3g} times as long"
 
 
@@ -167,7 +169,7 @@ _REFUSED = 3
 
 
 def _definitions(given: Sequence[str] | None) -> dict[str, str]:
-    """Return NAME=VALUE pairs as a mapping."""
+    """Return NAME=VALUE texts as a mapping of texts; ConfigError for a text without a name or "="."""
     pairs = {}
     for text in given or ():
         name, equals, pairs[name] = text.partition("=")
@@ -177,7 +179,8 @@ def _definitions(given: Sequence[str] | None) -> dict[str, str]:
 
 
 def _write(files: _Files, ranking: PlanRanking, document: dict[str, Any]) -> dict[str, Path | None]:
-    """Write the report, the trace and the pictures that are asked for; returns all files of the command."""
+    """Write the report, the trace and the pictures that are asked for, and note them in ``document``; return all files
+    of the command by what they hold, None for one that was not requested."""
     search, origin = ranking.search, ranking.origin
     if files.report is not None:
         write(plan_report(search, document, origin), files.report)
@@ -198,7 +201,7 @@ def _write(files: _Files, ranking: PlanRanking, document: dict[str, Any]) -> dic
 
 
 def _header(search: PlanSearch) -> str:
-    """Batch, throughput, utilisation and memory of the winner, in a line."""
+    """Return batch, throughput, utilisation and memory of the winner, in a line."""
     winner, batches = search.winner, search.global_batches
     if search.request.largest_batches:
         batch = f"each plan's largest batch, the winner's {winner.global_batch:,} samples"
@@ -212,7 +215,8 @@ def _header(search: PlanSearch) -> str:
 
 
 def _parts(search: PlanSearch, document: Mapping[str, Any], messages: Sequence[str]) -> Iterator[str | Text | Table]:
-    """The winner's figures, the ranking, why the winner wins, and what was left out."""
+    """Yield the winner's figures, the table of the first plans and the best of each kind, why the winner wins, dollars
+    and joules, and notes on what was left out."""
     rows, width = ranking_rows(search), make_console().width
     best = set(document["best_of_strategy"].values())
     shown = [row for number, row in enumerate(rows) if number < _SHOWN or row.place in best]

@@ -46,14 +46,16 @@ _SAME = 1e-6
 
 
 def compared(search: PlanSearch) -> list[Plan]:
-    """The best strategy of data parallelism alone with every algorithm, gradients as they are; fastest first."""
+    """Return the plans of data parallelism alone that were simulated with gradients as they are, of the strategy (ddp
+    or fsdp) that comes first in the ranking, with every algorithm; fastest first, empty if there are none."""
     plans = [plan for plan in search.ranking if plan.strategy in DATA_PARALLEL and plan.result is not None]
     same = [plan for plan in plans if plan.strategy == plans[0].strategy and plan.gradient_exchange is None]
     return sorted(same, key=lambda plan: plan.step_time)
 
 
 def algorithm_tables(search: PlanSearch) -> tuple[Table, ...]:
-    """Data parallelism, algorithm by algorithm; nothing where it was not searched."""
+    """Return a table of data parallelism with a row for each algorithm, fastest first; none where it was not
+    searched."""
     plans = compared(search)
     if not plans:
         return ()
@@ -83,13 +85,16 @@ def algorithm_tables(search: PlanSearch) -> tuple[Table, ...]:
 
 
 def _longer(ratio: float) -> str:
+    """Return how much longer a step is than the fastest, by the ratio of both: per cent more below 2, else times as
+    long."""
     if ratio < 1 + _SAME:
         return "0 %"
     return f"{100 * (ratio - 1):.3g} %" if ratio < 2 else format_ratio(ratio)
 
 
 def times_the_bound(plan: Plan) -> float | None:
-    """Seconds of the step's collectives over their lower bounds; None for others than data parallelism alone."""
+    """Return the seconds of the step's collectives over the sum of their lower bounds; None for others than data
+    parallelism alone, and where the bounds are zero."""
     if plan.prices is None or plan.result is None:
         return None
     priced = [plan.prices(exchange.kind, exchange.nbytes) for exchange in plan.result.plan.exchanges]
@@ -98,7 +103,8 @@ def times_the_bound(plan: Plan) -> float | None:
 
 
 def circuit_tables(search: PlanSearch) -> tuple[Table, ...]:
-    """Circuits of each collective of the fastest plan whose schedules are synthesized; nothing without one."""
+    """Return a table with a row for each kind and size of collective of the fastest data parallelism whose schedules
+    are synthesized; none without one."""
     synthesized = (plan for plan in compared(search) if all(carrier(name).by_size for name in plan.algorithms))
     plan = next((plan for plan in synthesized if plan.exchanges), None)
     if plan is None or plan.result is None or plan.prices is None:
@@ -120,7 +126,7 @@ def circuit_tables(search: PlanSearch) -> tuple[Table, ...]:
 
 
 def _sets(result: StepResult) -> str:
-    """How often circuits change in a step, and what that costs."""
+    """Return a sentence on how long circuits change in a step, and how much of that is waited for."""
     spent = result.busy_time["reconfiguration"]
     if not spent:
         return "One set of circuits serves all of them and stays in place."
@@ -138,7 +144,8 @@ _LETTERS = 58
 
 
 def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
-    """File name, title, figure and caption of every picture."""
+    """Yield file name, title, figure and caption of every picture; those of placement and traffic only where a placed
+    plan was simulated."""
     winner = search.winner
     # The fastest placed plan that shares a model between devices; without one, the fastest.
     shared = (plan for plan in search.ranking if plan.placed is not None and plan.placed.plan.k > 1)
@@ -168,8 +175,8 @@ def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
 
 
 def drawn_schedule(search: PlanSearch) -> tuple[Plan, Schedule] | None:
-    """The schedule of the largest exchange of the winner, or else of the fastest data parallelism alone, with its
-    plan."""
+    """Return a plan and the schedule of its largest exchange: the winner's, or else that of the fastest data
+    parallelism alone whose exchanges are verified schedules; None if there is none."""
     for plan in [search.winner, *compared(search)]:
         if plan.exchanges and plan.verified and plan.prices:
             return plan, plan.prices.schedule(plan.exchanges[0].kind, plan.exchanges[0].nbytes)
@@ -177,7 +184,8 @@ def drawn_schedule(search: PlanSearch) -> tuple[Plan, Schedule] | None:
 
 
 def fastest_breakdown(search: PlanSearch) -> Figure:
-    """Draw where the time of the fastest plans and of the best of each kind goes, a sample's where batches differ."""
+    """Draw the parts of the time of the twelve fastest plans, of the best of each kind and of the electrical reference
+    as bars: of a step, or of a sample where batches or clusters differ."""
     best = {id(plan) for plan in map(search.best_of, search.request.kinds) if plan is not None}
     shown = [("", plan) for place, plan in enumerate(search.ranking) if place < _BARS or id(plan) in best]
     same = len({(plan.global_batch, plan.site) for plan in search.ranking}) == 1
@@ -192,6 +200,8 @@ def fastest_breakdown(search: PlanSearch) -> Figure:
 
 
 def _pareto(search: PlanSearch) -> Figure:
+    """Draw seconds against joules of a sample, a point for each plan that fits (or for all if the winner does not),
+    with the front."""
     points = {
         id(plan): Point(plan.strategy, plan.site, plan.label, plan.sample_time, plan.energy_per_sample)
         for plan in search.ranking
@@ -201,11 +211,14 @@ def _pareto(search: PlanSearch) -> Figure:
 
 
 def _lanes(plan: Plan) -> str:
+    """Return a sentence for the caption of a timeline that shows not all of a plan's devices and links; empty if it
+    does."""
     count = len(plan.timeline.resources)
     return f" The busiest {_LANES} of {count} devices and links." if count > _LANES else ""
 
 
 def _placement_caption(name: str, step: PlacedStep) -> str:
+    """Return the caption of a placement: sub-operators, operators, method, and devices that get nothing."""
     balanced, placement = step.plan.balanced, step.plan.placement
     idle = step.plan.k - len(set(placement.device.tolist()))
     unused = f" {idle} of {step.plan.k} devices get nothing." if idle else ""
@@ -234,7 +247,8 @@ def _traffic_caption(name: str, step: PlacedStep) -> str:
 
 
 def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str]:
-    """Where the time of the winner goes, a line each: of its ranks, and of its operators."""
+    """Yield lines on where the winner's time goes: its ranks' parts of a step, what circuits that turn within a step
+    gain (also of the best placed plan), and its most expensive operators."""
     winner = search.winner
     if winner.spent is not None and winner.step_time:
         parts = {_name(part): float(seconds.mean()) / winner.step_time for part, seconds in winner.spent.items()}
@@ -262,7 +276,8 @@ def place_ledgers(search: PlanSearch) -> dict[str, StepLedger]:
 
 
 def _in_step(in_step: InStep) -> str:
-    """How often the switch turns within a step, how much of that is hidden, and what it gains."""
+    """Return a sentence on how often the switch turns within a step, how much of that is hidden, what it gains over
+    circuits that stand, and how its planes are shared out by phase."""
     best, standing, time = in_step.best, in_step.standing, format_time(in_step.reconfiguration_time)
     planes = [", ".join(f"{axis} {count}" for axis, count in division.items()) for division in best.settings.values()]
     if not best.turning:
@@ -278,7 +293,8 @@ def _in_step(in_step: InStep) -> str:
 
 
 def _regranted(name: str, step: RegrantedStep) -> str:
-    """How often circuits are granted anew within a step, and what that gains."""
+    """Return a sentence on how often circuits are granted anew within a step, and what that gains over those granted
+    once."""
     hold, dark, gain = format_time(step.timing.hold), format_time(step.timing.reconfiguration), step.gain
     return (
         f"{name} has circuits granted anew from what waits, up to {step.grants} times a step (holds of {hold}, {dark} "
@@ -288,11 +304,13 @@ def _regranted(name: str, step: RegrantedStep) -> str:
 
 
 def _name(part: str) -> str:
+    """Return the words for a part of a step: its key without the unit, with spaces for underscores."""
     return part.removesuffix("_s").replace("_", " ")
 
 
 def spent_tables(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[Table]:
-    """Seconds of each stage's rank, where the winner has stages, and its most expensive operators."""
+    """Yield a table of the seconds that the rank of each stage spends on each part, where the winner has stages, and
+    one of its most expensive operators."""
     spent = search.winner.spent
     if spent is not None:
         names = [_name(part) for part in spent]
@@ -352,7 +370,8 @@ def assumed_values(cluster: Cluster) -> Iterator[tuple[str, str, str, str]]:
 
 
 def assumptions(cluster: Cluster) -> tuple[str, ...]:
-    """Return a line for each assumption about a cluster, with what is said of its origin."""
+    """Return a line for each assumption about a cluster, as ``part.field: origin``, with the value where it is not
+    sourced."""
     return tuple(
         f"{group}.{field}: " + (f"{value}, {source}" if source == "not sourced" else source)
         for group, field, value, source in assumed_values(cluster)
@@ -380,7 +399,8 @@ def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
 
 
 def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each collective library that says what it takes."""
+    """Return a line for each collective library of the clusters' fabrics: its transport, and the share of the
+    arithmetic beside exchanges that these take."""
     lines = []
     for cluster in clusters:
         if cluster.fabric.library is not None:
@@ -404,17 +424,18 @@ def imported_lines(clusters: Sequence[Cluster]) -> list[str]:
 
 
 def built_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each fabric that says what its bandwidth takes of it."""
+    """Return a line for each fabric around an averager that says what the averager is built of."""
     return [f"averager of {name}: {fabric.built_of}" for name, fabric in _fabrics(clusters) if fabric.built_of]
 
 
 def warning_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each thing of a fabric that cannot be built as it is described."""
+    """Return a line for each warning of a fabric: that it cannot be built as it is described."""
     return [f"{fabric.kind_name} of {name}: {line}" for name, fabric in _fabrics(clusters) for line in fabric.warnings]
 
 
 def _fabrics(clusters: Sequence[Cluster]) -> Iterable[tuple[str, Fabric]]:
-    """Return the clusters' names and fabrics; one of clusters that differ in their ranks alone."""
+    """Return the clusters' names and fabrics; of clusters of the same name (which differ in their ranks alone) the last
+    one's."""
     return {cluster.name: cluster.fabric for cluster in clusters}.items()
 
 
@@ -456,7 +477,7 @@ _COPIED = ("strategy", "site", "global_batch", "step_time", "breakdown", "memory
 
 
 def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tuple[RankingRow, ...]:
-    """One row for each of ``plans``, without them for each of the ranking."""
+    """Return one row for each of ``plans``, or of the ranking without them, numbered from 1."""
     front, rows = {id(plan) for plan in search.front}, []
     for place, plan in enumerate(search.ranking if plans is None else plans, start=1):
         exchange, interval = plan.gradient_exchange, search.intervals.get(id(plan))
@@ -480,7 +501,8 @@ def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tup
 
 
 def utilization(search: PlanSearch) -> str:
-    """The winner's shares of the peak rate: of the model's FLOPs, and of all that the hardware computes."""
+    """Return as text the winner's shares of the peak rate in per cent: of the model's FLOPs, and of all that the
+    hardware computes; unknown where a trace states no FLOPs."""
     if not any(operator.forward_flops for operator in search.graph.operators):
         return "utilization unknown, as the trace states no FLOPs"
     model, hardware = (search.utilization(search.winner, hardware=repeated) for repeated in (False, True))
@@ -488,7 +510,8 @@ def utilization(search: PlanSearch) -> str:
 
 
 def throughput(search: PlanSearch) -> str:
-    """The winner's samples per second, and for models of tokens those of all ranks and of one."""
+    """Return as text the winner's samples per second, and for models of tokens the tokens per second of all ranks and
+    of one."""
     winner, tokens = search.winner, search.sequence_length
     rate = f"{format_rate(winner.samples_per_second)} samples/s"
     if tokens is None:
@@ -507,7 +530,7 @@ def interval_note(search: PlanSearch) -> str:
 
 
 def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping[str, Any]) -> Report:
-    """The page of a search."""
+    """Return the page of a search: headline, facts, ranking, pictures, tables and notes."""
     winner, rows = search.winner, ranking_rows(search)
     exchange, drawn = winner.exchanges[0] if winner.exchanges and winner.prices else None, drawn_schedule(search)
     fits = "" if winner.fits is not False else "no plan fits; the fastest: "
@@ -562,12 +585,13 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
 
 
 def _memory(plan: Plan) -> dict[str, float]:
-    """Bytes of the fullest rank by what they are for, as far as that is known."""
+    """Return the bytes of the fullest rank by what they are for; all under one name where that is not known."""
     return {"all together": plan.memory} if plan.memory_use is None else plan.memory_use.parts()
 
 
 def _explored(search: PlanSearch) -> dict[int, Document]:
-    """The first plans of the ranking and the best of each kind, as a reader may look into them, by their places."""
+    """Return documents of the first twenty plans of the ranking and of the best of each kind, which a reader may look
+    into, by their places from 1."""
     best = {id(plan) for plan in map(search.best_of, search.request.kinds) if plan is not None}
     explored = {}
     for place, plan in enumerate(search.ranking, start=1):
@@ -615,13 +639,14 @@ def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
 
 
 def _exchanges(search: PlanSearch) -> list[PricedExchange]:
-    """The methods of the ranking, each once."""
+    """Return the methods that exchange gradients in plans of the ranking, each once, in the ranking's order."""
     methods = {plan.gradient_exchange.name: plan.gradient_exchange for plan in search.ranking if plan.gradient_exchange}
     return list(methods.values())
 
 
 def exchange_notes(search: PlanSearch) -> list[str]:
-    """Where the bytes, the rates and the accuracy of every method of the ranking come from; assumptions say so."""
+    """Return a line for each method of the ranking on where its bytes, its rates and its accuracy come from;
+    assumptions say so."""
     return [
         f"{exchange.label}: bytes {exchange.sizes}; rates: {exchange.coder.source}; accuracy: "
         f"{accuracy_note(exchange.name)}"
@@ -631,7 +656,8 @@ def exchange_notes(search: PlanSearch) -> list[str]:
 
 
 def bandwidths(fabric: Fabric) -> str:
-    """Return the bandwidth into a rank, and a rank's share of that into larger parts, the narrowest of each size."""
+    """Return as text the bandwidth of each cut of a fabric divided by the ranks on its side, the smallest cuts first;
+    of equal sizes the narrowest."""
     narrowest: dict[int, Cut] = {}
     for cut in fabric.cuts():
         if cut.ranks not in narrowest or cut.capacity < narrowest[cut.ranks].capacity:
@@ -642,7 +668,8 @@ def bandwidths(fabric: Fabric) -> str:
 
 
 def _not_sourced(search: PlanSearch) -> tuple[str, ...]:
-    """Return what lacks a source, as sentences: parts that energies leave out, and assumptions of each cluster."""
+    """Return sentences on what lacks a source: parts that energies leave out, assumptions of each cluster, and what
+    averagers are built of."""
     missing = dict.fromkeys(name for plan in search.ranking for name in plan.energy.missing)
     # Clusters that differ in their number of ranks only assume the same.
     clusters = {plan.cluster.name: plan.cluster for plan in search.ranking}
@@ -676,7 +703,8 @@ def _notes(search: PlanSearch) -> tuple[str, ...]:
 
 
 def _collectives(search: PlanSearch, winner: Plan) -> tuple[CollectiveRow, ...]:
-    """The winner's largest exchange with every algorithm of data parallelism alone."""
+    """Return rows of the winner's largest exchange as the algorithms of plans of its strategy carry it, fastest first;
+    none where the winner has no prices or exchanges."""
     if winner.prices is None or not winner.exchanges:
         return ()
     exchange, rows = winner.exchanges[0], []

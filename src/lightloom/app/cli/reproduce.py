@@ -62,7 +62,7 @@ def reproduce(
 
 
 def _parts(results: Iterable[Study]) -> Iterator[str | Table]:
-    """A table of claims for each study, and what it assumes."""
+    """Yield for each study a table of its claims, how many agree and deviate, and what it assumes."""
     console = make_console()
     width = console.width if console.is_terminal else None
     for result in results:

@@ -89,18 +89,22 @@ def check(source: Path, *, read: _Read, set: Settings = None) -> Shown:
 
 
 def _write(made: VerifiedSchedule, output: Path, largest: str) -> Shown:
+    """Say on stderr how much will be written, write the schedule, and return what is shown of it."""
     typer.echo(f"{output}: {export_size(output, made.schedule).summary()}", err=True)
     return _report(made, made.save(output, largest=largest))
 
 
 def _read(source: Path, read: partial[VerifiedSchedule], set: list[str] | None) -> VerifiedSchedule:
-    """Read a schedule and verify it, on a fabric if one is named."""
+    """Read a schedule and verify it, on a fabric if one is named; ConfigError unless --fabric and --ranks come
+    together."""
     if ("fabric" in read.keywords) != ("ranks" in read.keywords) or ("fabric" not in read.keywords and set):
         raise ConfigError("--fabric and --ranks go together, and --set needs both")
     return read(source, set=read_settings(set))
 
 
 def _report(schedule: VerifiedSchedule, files: Sequence[Path] = ()) -> Shown:
+    """Return what is shown of a verified schedule: its summary, and the first of the files that were written with the
+    number of others."""
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""
     written = [f"written: {files[0]}{more}"] if files else []
     return Shown(schedule.to_json(files), [schedule.summary(), *written], bare=True)
@@ -178,7 +182,8 @@ def execute(
 
 
 def _parts(document: Document) -> Iterator[str]:
-    """Yield lines on what ran, how exactly it agrees, and how long it took."""
+    """Yield lines on what ran, how exactly it agrees with torch.distributed's own collective, and how long both
+    took."""
     each = "each" if document["kind"] not in (*SIZED, "scatter") else "at most"
     padding = f", {document['padding']} zeros added to each block" if document["padding"] else ""
     yield (

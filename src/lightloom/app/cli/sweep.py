@@ -62,7 +62,7 @@ def sweep(
 
 
 def _parts(document: Document) -> Iterator[str]:
-    """How many points were computed, and what became of them."""
+    """Yield lines on how many points were computed now and earlier, what became of them, and rows that are left out."""
     earlier = document["points"] - document["computed"]
     yield f"{document['points']} points: {document['computed']} computed, {earlier} taken from an earlier run"
     yield f"{document['done']} done, {document['refused']} refused, {document['failed']} failed; the rows say why"

@@ -34,7 +34,8 @@ def traffic(
 
 
 def _parts(result: TrafficResult) -> Iterator[str | Table]:
-    """Yield the lines and tables that the command prints."""
+    """Yield a table of the jobs, a line for each exchange that others slow by more than 0.05 %, and how the fabric is
+    shared."""
     yield rows_table(result.display_rows(), title=result.title, left=("job", "ranks", "plan"))
     for each in result.jobs:
         for exchange in each.alone.exchanges:

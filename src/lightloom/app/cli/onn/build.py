@@ -64,7 +64,8 @@ WORD_ERRORS = 1e-4
 def tolerant_averager(
     arguments: FunctionArguments, text: str, word_errors: float | None, units: str, evaluations: int, seed: int
 ) -> tuple[ProvedAverager, Document]:
-    """Search for the averager and measure how much it tolerates; return it, and fields of its document.
+    """Search for the averager with the fewest interferometers that bears the errors in ``text`` at once, and measure
+    how much it tolerates; return it, and fields that its document gets besides.
 
     Raises:
         UnsupportedError: nothing tolerates the errors; the message says how much can be tolerated.
@@ -96,7 +97,7 @@ def link_command(document: Document) -> str:
 
 
 def tolerance_rows(document: Document) -> list[tuple[str, str]]:
-    """Return the facts of an averager that tolerates errors, as rows of a table."""
+    """Return label and text of each fact of an averager that tolerates errors."""
     low, high = document["interval_95"]
     alone = describe({name: value for name, value in document["tolerated_alone"].items() if value is not None})
     rows = [
@@ -172,7 +173,8 @@ def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Do
 
 
 def cascade_parts(document: Document) -> Iterator[str | Table]:
-    """The table of the two levels, and what arrives from end to end."""
+    """Yield a table with a row for each of the two levels, and a line on the tuples that arrive wrong from end to
+    end."""
     ends = document["end_to_end"]
     rows = [
         [
@@ -194,7 +196,8 @@ def cascade_parts(document: Document) -> Iterator[str | Table]:
 
 
 def _level(level: Level) -> Document:
-    """Return construction, layers, interferometers and proof of one level, verified now."""
+    """Return the document of one level: construction, layers, interferometers and proof, and its outputs verified
+    now."""
     verification = level.verify()
     return {
         "construction": level.name,
@@ -286,7 +289,7 @@ def build(
 
 
 def _build_parts(document: Document) -> Iterator[str | Table]:
-    """The facts of the network, and its proof."""
+    """Yield a table of the facts of the network, and the steps of its proof."""
     units, bound = document["mzi_count_of_p_and_t"], document["noise_bound_of_any_network"]
     how = "all" if document["exhaustive"] else "the hardest and random"
     rows = [
@@ -307,7 +310,7 @@ def _build_parts(document: Document) -> Iterator[str | Table]:
 
 
 def _scenario_parts(rows: list[Document]) -> Iterator[Table | Text]:
-    """The table of the scenarios."""
+    """Yield a table with a row for each network of the paper's four scenarios."""
     columns = ["bits / servers", "network", "wrong", "of", "MZIs", "economy", "hidden layers", "gain, dB", "noise"]
     yield plain_table(columns, [_scenario_cells(row) for row in rows], title="the paper's four scenarios")
     yield Text("–: the paper states none", style="dim")
@@ -317,6 +320,7 @@ def _scenario_cells(row: Document) -> list[str]:
     """Return the cells of a row of the table of scenarios."""
 
     def shown(value: float | None, form: str) -> str:
+        """Return a number in a form; a dash for None."""
         return "–" if value is None else format(value, form)
 
     return [
@@ -408,7 +412,8 @@ def _document(
 
 
 def _verify_parts(document: Document, network: Path) -> Iterator[str | Text | Table]:
-    """The facts of the network, its errors by size, and its proof."""
+    """Yield the facts of the network, a table of its ten first sizes of errors (in units of the last place), and its
+    proof if its construction was recognised."""
     how = "every point of the grid" if document["exhaustive"] else "sampled, half beside carries"
     rows = [
         ("function", f"{document['servers']} servers, {document['bits']} bits, {document['rounding']}"),

@@ -127,6 +127,8 @@ def calibrate(
 
 
 def _title(document: Document, network: Path | None) -> str:
+    """Return a heading: the network if there is one, how many chips were calibrated, and with how many measured powers
+    in all."""
     powers = sum(row["measurements"] for row in document["chips"])
     count = len(document["chips"])
     name = f"{network.name}: " if network is not None else ""
@@ -134,7 +136,8 @@ def _title(document: Document, network: Path | None) -> str:
 
 
 def _parts(document: Document, network: Path | None) -> Iterator[Table | str]:
-    """The facts, a row for each chip, and a line for each whose fit cannot be trusted."""
+    """Yield the facts, a table with a row for each chip, and a line for each chip whose outputs are reordered or whose
+    fit does not explain its powers."""
     conditions, rows = document["conditions"], document["chips"]
     facts = [
         ("mapping", mapping_words(document, network) if network is not None else f"{document['mesh']} meshes"),
@@ -170,13 +173,16 @@ def _parts(document: Document, network: Path | None) -> Iterator[Table | str]:
 
 
 def _errors(document: Document) -> str:
+    """Return the errors of the devices in words; offsets that are wholly unknown take the place of the phases'
+    error."""
     if not document["conditions"]["unknown_offsets"]:
         return device_errors(document["devices"])
     return f"phases wholly unknown, {device_errors({**document['devices'], 'phase_error': 0.0})}"
 
 
 def _cells(row: Document) -> list[str]:
-    """Return the cells of one chip: its errors before and after."""
+    """Return the cells of one chip: its sizes, its errors before and after (and what the devices allow), steps of the
+    fit, and, where it aged, the errors then and after another calibration."""
     cells = [
         row["name"],
         f"{row['inputs']} to {row['outputs']}",

@@ -53,7 +53,8 @@ def compare_reducers(
 
 
 def _parts(made: ReducerComparison) -> Iterator[str | Text | Table]:
-    """Tables of costs, energies and constants that turn the verdict; then the verdict and its assumptions."""
+    """Yield tables of costs, energies and constants that turn the verdict; then limits, the verdict and its
+    assumptions."""
     setting = made.setting
     title = f"{setting.servers} servers, {setting.bits} bits, {setting.symbol_rate / 1e9:g} GBd"
     yield _costs(made, title)
@@ -85,7 +86,7 @@ def _parts(made: ReducerComparison) -> Iterator[str | Text | Table]:
 
 
 def _path(made: ReducerComparison) -> str:
-    """The loss of a lane's path, where it comes from, and why `onn link` has another."""
+    """Return a sentence on the loss of a lane's path in dB, where it comes from, and why `onn link` has another."""
     laser, efficiency = (made.constants[name].value for name in ("laser", "laser_efficiency"))
     derived = f"derived from the laser of a plain lane ({laser:g} pJ/bit at an efficiency of {efficiency:g})"
     other = f"onn link assumes {Link().path_loss_db:g} dB for couplers, modulator and connectors alone"
@@ -93,7 +94,8 @@ def _path(made: ReducerComparison) -> str:
 
 
 def _costs(made: ReducerComparison, title: str) -> Table:
-    """Return energy with its range, latency, light and limits of each reducer, a row each."""
+    """Return a table with a row for each reducer: pJ/bit with the range of 90 % of draws, latency in ns, light in dBm,
+    effective bits, and whether it stays within limits."""
     rows = []
     for name, rival in made.rivals.items():
         spread = made.ranges[name]
@@ -114,6 +116,7 @@ def _costs(made: ReducerComparison, title: str) -> Table:
 
 
 def _energies(made: ReducerComparison) -> Table:
+    """Return a table of pJ/bit with a row for each reducer and a column for each group of parts."""
     rows = [
         [name, *(_pj(sum(rival.energy.get(part, 0.0) for part in parts)) for parts in PARTS.values())]
         for name, rival in made.rivals.items()
@@ -122,7 +125,8 @@ def _energies(made: ReducerComparison) -> Table:
 
 
 def _turns(made: ReducerComparison) -> Table:
-    """Return the constants that change the comparison most, with what either end of their range makes of it."""
+    """Return a table of the constants that change the comparison most: the first rival's saving with the constant at
+    either end of its range, and the value at which both are even."""
     rows = [
         [
             turn.constant.name,
@@ -143,12 +147,15 @@ def _turns(made: ReducerComparison) -> Table:
 
 
 def _pj(joules: float) -> str:
+    """Return joules as picojoules with three digits; "no light does" for infinity."""
     return "no light does" if joules == inf else f"{1e12 * joules:.3g}"
 
 
 def _dbm(watts: float | None) -> str:
+    """Return watts in dBm with one decimal; empty for None (no light), a dash for infinity."""
     return "" if watts is None else "–" if watts == inf else f"{10 * log10(watts / 1e-3):.1f}"
 
 
 def _percent(share: float) -> str:
+    """Return a share in whole per cent; "no light does" for minus infinity."""
     return "no light does" if share == -inf else f"{100 * share:.0f} %"

@@ -60,7 +60,7 @@ def measured_accuracy(
     iterations: Count = 1000,
     folder: Path | None = None,
 ) -> Document:
-    """Train twice, with gradients averaged in float32 and on the devices.
+    """Train twice, with gradients averaged in float32 and on the devices, and return the test accuracies of both.
 
     Args:
         how: errors of the devices.
@@ -86,7 +86,8 @@ def measured_accuracy(
 
 
 def accuracy_table(document: Document, network: Path) -> Table:
-    """Return the accuracies as a table."""
+    """Return a table of facts: errors of the devices, wrong mean codes, and both test accuracies with their difference
+    in points."""
     difference = 100 * (document["test_accuracy"] - document["test_accuracy_float32"])
     rows = [
         ("errors of devices", device_errors(document["how"])),
@@ -171,6 +172,7 @@ def disturb(
     with progress("Fabrications", draws * (1 + sum(len(values) for _, values in sweeps))) as advance:
 
         def evaluate(fabricated: Any, rng: Any) -> float:
+            """Return the accuracy of one fabrication, and count it."""
             accuracy = judge(fabricated, rng)
             advance(1)
             return accuracy
@@ -200,7 +202,7 @@ def disturb(
 
 
 def _read_sweep(text: str) -> tuple[str, list[float]]:
-    """A field of `NonIdealities` and the values it takes.
+    """Return a field of `NonIdealities` and the values that it takes in a sweep, ascending.
 
     Raises:
         ConfigError: not NAME=LOW..HIGH[:POINTS], or ends or points out of range.
@@ -220,7 +222,8 @@ def _read_sweep(text: str) -> tuple[str, list[float]]:
 
 
 def _subject(path: Path, mapping: MeshMapping, options: Document) -> tuple[str, MappedParts, Evaluate, Document]:
-    """Return the hash of a file's content, its meshes, how fabrications of them are judged, and what is known of it."""
+    """Return the hash of a file's content, its meshes, a function that judges a fabrication of them (the share of words
+    or grid points that come out right), and facts for the document."""
     samples = options["samples"]
     chosen = {"calibration": options["calibration"], "correct": options["correct"]}
     if is_cascade(path):
@@ -244,7 +247,8 @@ def _subject(path: Path, mapping: MeshMapping, options: Document) -> tuple[str, 
 
 
 def _parts(document: Document, network: Path) -> Iterator[Table]:
-    """The facts of the fabrications, and a table for each sweep."""
+    """Yield the facts of the fabrications, and for each sweep a table of mean, worst and best per cent that come out
+    right."""
     how = "every grid point" if document["exhaustive"] else "drawn grid points"
     if document["cascade"]:
         how = "drawn tuples of codes, half of them near-equal; P, T and the units between are ideal"
@@ -272,4 +276,5 @@ def _parts(document: Document, network: Path) -> Iterator[Table]:
 
 
 def _spread(row: dict[str, float]) -> str:
+    """Return mean, least and largest share of several fabrications as per cent."""
     return f"{100 * row['mean']:.4f} % (worst {100 * row['least']:.4f} %, best {100 * row['largest']:.4f} %)"

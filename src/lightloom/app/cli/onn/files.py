@@ -30,7 +30,8 @@ def draw_noise(
     figure: Path,
     origin: Document,
 ) -> list[dict[str, float]]:
-    """Draw the share of wrong outputs against noise, and return the curve's points for JSON."""
+    """Draw the share of wrong outputs against noise into the file ``figure``, and return the curve's points for JSON;
+    noise is a share of full scale."""
     function = arguments.function()
     bound = input_bound(function)
     sigmas = noise_steps(limit, bound)
@@ -85,7 +86,8 @@ Mapping = Annotated[partial[MeshMapping], Options(chosen_mapping, without=("exac
 
 
 def stored_mapping(network: Path | None) -> MeshMapping | None:
-    """Return the mapping that a file stores: the one with which `onn build --tolerate` judged its network."""
+    """Return the mapping that a file stores: the one with which `onn build --tolerate` judged its network. None for
+    another file than .npz or one that stores none."""
     return load_mapping(network) if network is not None and network.suffix == ".npz" else None
 
 
@@ -141,7 +143,8 @@ def read_devices(
 
 
 def device_errors(fields: Document) -> str:
-    """Return the errors of devices in words; ``fields`` are those of `NonIdealities`."""
+    """Return the errors of devices in words, those of zero left out; "none" if all are. ``fields`` are those of
+    `NonIdealities`."""
     return ", ".join(f"{WORDS[name]} {value:g}" for name, value in fields.items() if value) or "none"
 
 
@@ -166,7 +169,8 @@ def sweep_parts(text: str, example: str) -> tuple[str, str, str, str]:
 
 
 def sweep_values(name: str, low: float, high: float, points: int) -> list[float]:
-    """Return values in equal ratios, in equal steps from 0; of ``dac-bits`` every whole number."""
+    """Return ascending values from ``low`` to ``high`` in equal ratios, in equal steps from 0; of ``dac-bits`` every
+    whole number, whatever ``points`` is."""
     if name == "dac-bits":
         return [float(bits) for bits in range(math.ceil(low), math.floor(high) + 1)]
     values = np.geomspace(low, high, points) if low > 0 else np.linspace(low, high, points)

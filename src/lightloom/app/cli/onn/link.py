@@ -42,7 +42,7 @@ LinkSweep = tuple[str, list[float]]
 
 
 def read_sweep(text: str, link: Link) -> LinkSweep:
-    """Read ``NAME=LOW..HIGH[:POINTS]`` of a link; both ends may have units.
+    """Read ``NAME=LOW..HIGH[:POINTS]`` of a link, and return the option and its values; both ends may have units.
 
     Raises:
         ConfigError: another form, an option in words, or ends or points out of range.
@@ -65,7 +65,7 @@ def read_sweep(text: str, link: Link) -> LinkSweep:
 
 
 def link_at(link: Link, name: str, value: float) -> Link:
-    """Return the link at one value of a sweep.
+    """Return the link with one option set to a value of a sweep.
 
     Raises:
         ConfigError: the value is out of the option's range.
@@ -76,7 +76,8 @@ def link_at(link: Link, name: str, value: float) -> Link:
 
 
 def read_link(*, ideal: bool = False, **texts: str) -> Link:
-    """Return the link that the texts of options state.
+    """Return the link that the texts of options state; its other parts have their defaults, or with ``ideal`` are
+    ideal.
 
     Args:
         ideal: Every part that no option mentions is ideal.
@@ -136,7 +137,8 @@ def link(
 
 
 def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[str, int], rate_only: bool) -> Document:
-    """Return word errors of the link as it is, and of every sweep, as ``--json`` prints them."""
+    """Return the document but for its provenance: word errors of the link as it is, of its parts unless ``rate_only``,
+    and of each point of every sweep."""
     parts = 0 if rate_only else 2 * len(erring(settings))
     points = sum(len(values) for _, values in sweeps)
     with progress("Fabrications", tried["fabrications"] * (1 + parts + points)) as advance:
@@ -174,7 +176,8 @@ def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[s
 
 
 def _tables(document: Document, settings: Link, network: Path) -> Iterator[Table | str]:
-    """The options with their sources, the rate and the light, the parts, and a table for each sweep."""
+    """Yield the options with their sources, the facts, the parts, and for each sweep a table of word error rates with
+    95 % intervals."""
     title = f"{network}: {document['servers']} servers, {document['bits']} bits, {document['mzi_count']:,} MZIs"
     shown = sources(settings)
     rows = [
@@ -219,6 +222,8 @@ def _facts(document: Document, network: Path) -> Iterator[tuple[str, str]]:
 
 
 def _parts_table(compared: Document) -> Table:
+    """Return a table with a row for each part of the link: the rate of wrong words with this part ideal, and with this
+    one alone; the first row has all parts."""
     factor = compared["errors_enlarged_by"]
     title = "Parts" if factor == 1 else f"Parts, with all errors enlarged {factor:g} times (too few words are wrong)"
     rows = [["none", *_rate_cells(compared["together"]), ""]]
@@ -227,5 +232,6 @@ def _parts_table(compared: Document) -> Table:
 
 
 def _rate_cells(row: Document) -> tuple[str, str]:
+    """Return a word error rate and its 95 % interval as texts."""
     low, high = row["interval_95"]
     return f"{row['word_error_rate']:.3g}", f"{low:.2g} to {high:.2g}"

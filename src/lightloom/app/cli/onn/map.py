@@ -134,7 +134,8 @@ def map_to_meshes(
 
 
 def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, Column], int]:
-    """Return the matrices to map by name, in the order of the light, and the number of chips of level 1."""
+    """Return the function's arguments (None for a matrix or a cascade), the matrices to map by name, in the order of
+    the light, and the number of chips of level 1 (1 without a cascade)."""
     if path.suffix == ".npy":
         if units:
             raise ConfigError("--units: a single matrix has no P and T, give a network (.npz)")
@@ -151,7 +152,8 @@ def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, 
 
 
 def _permutation(text: str) -> tuple[None, dict[str, Column], int]:
-    """The matrix of a circuit switch (OptINC, section II-A), and the one chip that it is on."""
+    """Return, as :func:`_read` does, the matrix of a circuit switch from input i to the i-th output (OptINC, section
+    II-A), and the one chip that it is on; ConfigError unless each output is named once."""
     try:
         outputs = [int(part) for part in text.split(",")]
     except ValueError as error:
@@ -164,7 +166,8 @@ def _permutation(text: str) -> tuple[None, dict[str, Column], int]:
 
 
 def _drawn_name(layer: str | None, matrices: dict[str, Column]) -> str:
-    """Return the name of the matrix that is drawn; a layer that does not exist is refused even if nothing is drawn."""
+    """Return the name of the matrix that is drawn, the first layer's unless another is asked for; a layer that does not
+    exist is refused even if nothing is drawn."""
     if layer is None:
         return next(name for name in matrices if name.endswith("layer 1") or name == "matrix")
     name = layer if layer in matrices else f"layer {layer}"
@@ -176,12 +179,14 @@ def _drawn_name(layer: str | None, matrices: dict[str, Column]) -> str:
 
 
 def _crossings(parts: dict[str, Part]) -> int:
+    """Return the crossings of waveguides in all parts together; single meshes have none."""
     matrices = [part for part in parts.values() if not isinstance(part, Mesh)]
     return part_crossings(matrices) if matrices else 0
 
 
 def _chosen(source: Path, form: str | None, mapping: partial[MeshMapping]) -> MeshMapping:
-    """Return the mapping; that of a unitary matrix has no form, and is one mesh."""
+    """Return the mapping of the options, the file or the default; that of a unitary matrix has no form, and is one
+    mesh."""
     if form is not None and form not in (*FORMS, _UNITARY):
         raise UnknownNameError("form", form, (*FORMS, _UNITARY))
     if form != _UNITARY:
@@ -206,7 +211,8 @@ def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) ->
 
 
 def _map_row(name: str, part: Part, matrix: Column) -> Document:
-    """Return sizes, interferometers by three counts, depth, gain and largest relative error of one mapped matrix."""
+    """Return the row of one mapped matrix: sizes, interferometers as mapped, as the full SVD and by economy, depth,
+    gain, and the largest error of an entry relative to the largest entry."""
     outputs, inputs = matrix.shape
     off = np.abs(part.matrix() - matrix).max() / max(float(np.abs(matrix).max()), 1e-300)
     return {
@@ -223,7 +229,8 @@ def _map_row(name: str, part: Part, matrix: Column) -> Document:
 
 
 def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str]) -> Shown:
-    """The way back: refuses phases of other meshes, and of other matrices on equal meshes."""
+    """Show that the phases in a file are those of the matrices in ``like``; ConfigError for phases of other meshes, and
+    of other matrices on equal meshes."""
     phases = load_phases(path)
     off = check_belongs(phases, parts, repr(str(path)))
     if not off <= _TOLERANCE:
@@ -236,7 +243,7 @@ def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str]) -
 
 
 def _map_parts(document: Document, source: Path) -> Iterator[Table]:
-    """The table of mapped matrices, their sum last."""
+    """Yield a table with a row for each mapped matrix, and their sum last where there are several."""
     parts = document["parts"]
     ends = {"inputs": parts[0]["inputs"], "outputs": parts[-1]["outputs"]}
     total = {**document, **ends, "name": "all", "gain_db": document["largest_gain_db"]}
@@ -334,7 +341,8 @@ def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion)
 
 
 def _chip_row(name: str, part: AveragerPart) -> Document:
-    """Return the row of one part of an averager on the chip."""
+    """Return the row of one part of an averager on the chip: signals, blocks, interferometers, columns, and its least
+    and largest gain in dB."""
     levels = [decibels(float(gain)) for gain in part.gains]
     return {
         "name": name,
@@ -349,12 +357,13 @@ def _chip_row(name: str, part: AveragerPart) -> Document:
 
 
 def _title(document: Document, network: Path) -> str:
+    """Return a heading: the network, its interferometers, and width and height of the chip in mm."""
     width, height = document["width_um"] / 1000, document["height_um"] / 1000
     return f"{network.name}: {document['mzi_count']:,} interferometers on {width:.1f} mm x {height:.2f} mm"
 
 
 def _chip_parts(document: Document, network: Path) -> Iterator[Table]:
-    """The facts, and a row for each part."""
+    """Yield a table of the facts, and one with a row for each part."""
     measures, dispersion = document["measures_um"], document["dispersion"]
     lengths = ", ".join(f"{name} {value:g}" for name, value in measures.items())
     errors = ", ".join(f"{row['metres'] * 1e9:g} nm {row['error']:.3f}" for row in document["detuned"])

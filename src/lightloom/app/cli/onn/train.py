@@ -33,7 +33,7 @@ _NOT_TRAINED = ("loss_spread", "heater_spread", "crosstalk", "detector_noise")
 
 
 def read_list(text: str, option: str, between: str = ",") -> tuple[int, ...]:
-    """Return the whole numbers given to an option.
+    """Return the whole numbers given to an option as a text, with ``between`` as the separator.
 
     Raises:
         ConfigError: something else.
@@ -162,7 +162,8 @@ def train(
 
 
 def _devices(devices: NonIdealities, aware_from: float | None) -> Document:
-    """Return the errors that the training knows of, as fields of the recipe; none where all are 0."""
+    """Return the errors that the training knows of, as fields of the recipe; empty where all are 0, in which case
+    ``aware_from`` is a ConfigError."""
     if devices == NonIdealities():
         if aware_from is not None:
             raise ConfigError(f"--aware-from {aware_from:g}: expected an error of devices too, e.g. --phase-error 3e-3")
@@ -171,6 +172,7 @@ def _devices(devices: NonIdealities, aware_from: float | None) -> Document:
 
 
 def _need_torch() -> Any:
+    """Return the module that trains; UnsupportedError without PyTorch."""
     with needs_torch("training"):
         from lightloom.photonics.onn import training
     return training
@@ -191,7 +193,8 @@ def _levels(
 def _recipe(
     scenario: int | None, servers: int | None, bits: int | None, structure: Document, options: Document
 ) -> TrainingRecipe:
-    """Return the recipe of a scenario, or of given servers, bits and layers; raise ConfigError for a mix of both."""
+    """Return the recipe of a scenario (1 unless anything is given), or of given servers, bits and layers, whose
+    matrices are all approximated unless stated or free; ConfigError for a mix of both."""
     given = (servers is not None, bits is not None, "layers" in structure)
     if scenario is not None and any(given):
         raise ConfigError("give either --scenario, or --servers, --bits and --layers")
@@ -207,7 +210,7 @@ def _recipe(
 
 
 def _parts(document: Document, recipe: TrainingRecipe) -> Iterator[Table]:
-    """The facts of the trained network."""
+    """Yield a table of the facts of the trained network."""
     how = "every point of the grid" if document["exhaustive"] else "sampled"
     fields = document["recipe"].get("devices", {})
     rows = [
@@ -228,7 +231,8 @@ def _parts(document: Document, recipe: TrainingRecipe) -> Iterator[Table]:
 
 
 def _function(scenario: int | None, servers: int | None, bits: int | None, rounding: str) -> FunctionArguments:
-    """Return the function to average by: that of a scenario of the paper, or of given servers and bits."""
+    """Return the function to average by: that of given servers and bits, or else of a scenario of the paper, 1 without
+    a number."""
     if (servers is None) != (bits is None):
         raise ConfigError("give --servers and --bits together")
     if servers is None or bits is None:
@@ -240,7 +244,8 @@ def _function(scenario: int | None, servers: int | None, bits: int | None, round
 
 
 def _search(function: FunctionArguments, widths: str, depths: str, options: Document, folder: Path | None) -> Shown:
-    """Train every structure within a budget of epochs, and show the smallest that average rightly."""
+    """Train every structure of these widths and depths by successive halving of a budget of epochs, and show all that
+    were tried and which are on the front."""
     wide, deep = read_list(widths, "--widths"), read_list(depths, "--depths")
     _need_torch()
     from lightloom.photonics.onn.search import search, work
@@ -255,7 +260,7 @@ def _search(function: FunctionArguments, widths: str, depths: str, options: Docu
 
 
 def _search_parts(function: FunctionArguments, result: SearchResult) -> Iterator[Table]:
-    """The table of the networks that were tried."""
+    """Yield a table with a row for each network that was tried; "front" marks those that no other one beats."""
     cells = [
         [
             "-".join(str(n) for n in trial.layers),
