@@ -164,10 +164,12 @@ def _operators(sizes: TransformerSizes, batch: int) -> Iterator[Operator]:
         )
 
     def linear(name: str, source: str, width: int, channels: int) -> Operator:
+        """Return a linear layer with bias from ``width`` to ``channels``, which reads the result of ``source``."""
         flops, weights = (2 * width, 4 * width), (width + 1) * channels
         return operator(name, "linear", [source], channels, flops, read=width, parameters=weights, in_channel=width)
 
     def norm(name: str, source: str) -> Operator:
+        """Return a layer norm with weight and bias over the hidden size, which reads the result of ``source``."""
         return operator(name, "norm", [source], hidden, (1, 1), parameters=2 * hidden)
 
     samples = {"sample": batch, "sequence": sequence}

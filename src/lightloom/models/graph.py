@@ -132,15 +132,16 @@ class Operator:
 
     @property
     def visible_scores(self) -> float:
-        """Share of the scores of attention that are needed: ``visible`` if given, else a half if ``causal``, else
-        all."""
+        """Share (0 to 1) of the scores of attention that are needed: ``visible`` if given, else a half if ``causal``,
+        else all."""
         if self.visible is not None:
             return self.visible
         return 0.5 if self.causal else 1.0
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that it keeps from the forward pass to the backward pass."""
+        """Bytes that it keeps from the forward pass to the backward pass, statistics and masks included, recomputed
+        ones not."""
         return sum(self.saved_parts(output_sampled=True)) + self.saved_index_bytes
 
     def saved_parts(self, *, output_sampled: bool) -> tuple[int, int]:
@@ -176,7 +177,10 @@ class Operator:
         return replace(self, dimensions={**self.dimensions, "sample": batch}, **scaled)
 
     def with_element_bytes(self, element_bytes: int, traced: int) -> Operator:
-        """Return the operator with elements of that many bytes, where this one has elements of ``traced`` bytes."""
+        """Return the operator with elements of that many bytes, where this one has elements of ``traced`` bytes.
+
+        Statistics, masks and indices (``saved_index_bytes``) stay, as do FLOPs.
+        """
         values = {name: getattr(self, name) for name in _BYTES_OF_ELEMENTS}
         return replace(
             self, **{name: value // traced * element_bytes for name, value in values.items() if value is not None}
@@ -202,8 +206,11 @@ def check_integer(name: str, key: str, value: object, least: int) -> None:
 
 
 def has_samples(kind: str, elements: int, batch: int) -> bool:
-    """Return whether an output of ``elements`` has a part for each sample (a batch of one leaves only the kind to
-    tell)."""
+    """Return whether an output of ``elements`` has a part for each sample: the batch divides it, and it is no loss of
+    one element.
+
+    A batch of one divides everything, so that only the loss tells.
+    """
     return elements % batch == 0 and not (kind == "loss" and elements == 1)
 
 
@@ -329,7 +336,7 @@ class ComputeGraph(Result):
 
     @property
     def activation_bytes(self) -> int:
-        """Bytes of all outputs together."""
+        """Bytes of the outputs of all operators, summed, inputs of the model included."""
         return sum(operator.activation_bytes for operator in self.operators)
 
     @property
@@ -340,7 +347,7 @@ class ComputeGraph(Result):
 
     @property
     def recomputed_bytes(self) -> int:
-        """Bytes that the largest checkpoint region makes again."""
+        """Bytes that the checkpoint region with the most of them makes again; 0 without regions."""
         regions: Counter[str] = Counter()
         for operator in self.operators:
             regions[operator.checkpoint] += operator.recomputed_bytes
@@ -414,7 +421,7 @@ class ComputeGraph(Result):
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one mapping for each operator, of its name, kind and counts."""
+        """Return one mapping for each operator in order: its name, its kind and every count of ``COUNTS``."""
         return [{name: getattr(operator, name) for name in ("name", "kind", *COUNTS)} for operator in self.operators]
 
     @classmethod
@@ -451,9 +458,10 @@ def _operator_to_json(operator: Operator) -> dict[str, Any]:
 
 
 def without_loss(operators: Sequence[Operator]) -> tuple[Operator, ...]:
-    """Return the operators of a step without the loss of its last logits, which then come last, and what leads to it.
+    """Return the operators of a step without what follows its last linear layer, the logits, which then come last.
 
-    Operators that end otherwise than in a linear layer and a loss of its outputs are returned as they are.
+    Left out are the loss, what leads to it, and its targets. Operators that do not end in a linear layer with a loss of
+    its outputs, or that have parameters behind it, are returned as they are.
     """
     places = [place for place, operator in enumerate(operators) if operator.kind in TENSOR_KINDS]
     if not places or operators[places[-1]].kind != "linear":
@@ -496,19 +504,27 @@ def synapse_bytes(graph: ComputeGraph) -> int:
 
 
 def neuron_bytes(graph: ComputeGraph, batch: int | None = None) -> int:
-    """Return the bytes of all neurons in one forward pass, by default of the graph's own batch."""
+    """Return the bytes of the outputs of all layers in one forward pass, for ``batch`` samples or by default the
+    graph's own."""
     rescaled = graph if batch is None else graph.with_batch(batch)
     return sum(operator.activation_bytes for operator in layers(rescaled))
 
 
 def layers(graph: ComputeGraph) -> tuple[Operator, ...]:
-    """Return the operators that the convention counts as layers, the input being one."""
+    """Return the operators that count as layers with neurons, in order: input, convolutions, pooling and fully
+    connected ones.
+
+    ``lrn``, ``batch_norm``, additions and concatenations count too, but in Inception networks.
+    """
     kinds = BASE_KINDS if graph.name.startswith(INCEPTION_NETWORKS) else BASE_KINDS | MORE_KINDS
     return tuple(operator for operator in graph.operators if operator.kind in kinds)
 
 
 def _weights(operator: Operator) -> int:
-    """Return the number of weights of a convolution or fully connected layer, without bias; 0 for other operators."""
+    """Return the number of weights of a convolution or fully connected layer, without bias; 0 for other operators.
+
+    They are computed from its dimensions, so that shared weights count each time.
+    """
     sizes = operator.dimensions
     if operator.kind == "linear":
         return sizes["channel"] * sizes["in_channel"]

@@ -29,10 +29,12 @@ class NormFinder(ABC):
 
     @abstractmethod
     def weighs(self, place: int, last: int) -> bool:
-        """Return whether a node that follows a norm reads one number for each channel of the result of ``last``."""
+        """Return whether the node at ``place``, which follows a norm ending at ``last``, reads one number for each
+        channel of that one's result."""
 
     def joins(self, place: int) -> bool:
-        """Return whether a node before a norm can be a part: a cast, a mean, or a subtraction of it."""
+        """Return whether the node at ``place``, before a norm, can be a part of it: a cast, a mean, or the subtraction
+        of a mean."""
         taken = [self.words[source] for source in self.sources[place] if source is not None]
         return self.words[place] in (*_CASTS, "mean") or (self.words[place] == "sub" and "mean" in taken)
 
@@ -48,7 +50,11 @@ class NormFinder(ABC):
                     yield sorted(norm)
 
     def _around(self, root: int) -> set[int]:
-        """Return the places from the square to the scaled tensor around a root; none if it is of no norm."""
+        """Return the places from the square to the scaled tensor around the node ``root``; empty unless it is the root
+        of a norm.
+
+        The tensor scaled must be the one that is squared, multiplied by a reciprocal root or divided by a root.
+        """
         parts, word, scaled = [root], self.words[root], self._only_reader(root)
         if word not in ("sqrt", "rsqrt") or scaled is None:
             return set()
@@ -64,9 +70,10 @@ class NormFinder(ABC):
         return {*parts, mean, square, scaled} if scales and self.reads[square][0] in self.reads[scaled] else set()
 
     def _whole(self, norm: set[int], taken: set[int]) -> set[int]:
-        """Return a norm with what follows (casts, weight and bias of the channels) and what precedes.
+        """Return the places of a norm with what belongs to it: behind it casts, weight and bias of the channels, before
+        it what ``joins``.
 
-        Casts of what it reads, a sum with its weight, and what takes away the mean precede it.
+        Nodes in ``taken`` are left to other norms; what precedes is taken only if nothing else reads it.
         """
         last, norm = max(norm), set(norm)
         while (follower := self._only_reader(last)) is not None and follower not in taken:
@@ -92,10 +99,11 @@ class NormFinder(ABC):
         )
 
     def _first(self, place: int) -> int | None:
-        """Return the place of the node that computed the first tensor that one reads; None if none did."""
+        """Return the place of the node that computed the first tensor read at ``place``; None if no node did."""
         return next(iter(self.sources[place]), None)
 
     def _only_reader(self, place: int) -> int | None:
-        """Return the place of the one node that computes with a result; None if several, none or the model do."""
+        """Return the place of the one node that computes with the result made at ``place``; None if several or none do,
+        or the model returns it."""
         readers = self.readers[place]
         return next((reader for reader in readers if reader in self.words), None) if len(readers) == 1 else None

@@ -54,13 +54,21 @@ _WORDS = {name: word for word, names in _OPERATORS.items() for name in names.spl
 
 
 def word_of(node: Node) -> str:
-    """Return the word of the table of operators for a node: ``LeakyRelu`` is leaky_relu."""
+    """Return the word of the table of operators for a node: of the same rule if it is listed, else its name in small
+    letters with underscores.
+
+    ``LeakyRelu`` is leaky_relu.
+    """
     name: str = node.op_type
     return _WORDS.get(name) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def kind_of(node: Node, product: Product | None, summands: int, weighted: bool) -> str:
-    """Return the kind of a node that reads ``summands`` results of others, and parameters where it is ``weighted``."""
+    """Return the kind of a node, one of ``graph.KINDS``, that reads ``summands`` results of others, and parameters
+    where it is ``weighted``.
+
+    A weighted ``Gather`` is an embedding, a weighted matrix product linear.
+    """
     word = word_of(node)
     if weighted and node.op_type == "Gather":
         return "embedding"
@@ -100,12 +108,14 @@ def product_of(node: Node, inputs: Sequence[Value | None], output: Value) -> Pro
 
 
 def weight_place(node: Node) -> int:
-    """Return which input holds the weight of a product or convolution."""
+    """Return the place among a node's inputs of the weight of a product or convolution: 3 for quantized ones, else
+    1."""
     return 3 if node.op_type.startswith("QLinear") else 1
 
 
 def _heads(node: Node, shapes: Sequence[Shape]) -> list[Shape]:
-    """Return queries, keys and values as (B, H, T, D), from (B, T, H · D) by the attributes that number the heads."""
+    """Return the shapes of queries, keys and values as (B, H, T, D), from (B, T, H · D) by the attributes that number
+    the heads; others stay."""
     heads = [attribute(node, name, 1) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
     return [
         shape if len(shape) == 4 else (shape[0], count, shape[1], shape[2] // count)
@@ -225,7 +235,12 @@ class _OnnxGraph:
                 yield self._operator(node)
 
     def _operator(self, node: Node) -> Operator:
-        """Return the operator of a node, and note what it makes for those that read it."""
+        """Return the operator of a node, and note its results as samples, gradients or parameters for those that read
+        it.
+
+        Its backward FLOPs are the product's for each factor that needs a gradient, of others the forward ones if any
+        does.
+        """
         values = [self._model.values.get(name) if name else None for name in node.input]
         output = next(self._model.values[name] for name in node.output if name in self._model.values)
         parameters = self._parameters(node, values)
@@ -264,8 +279,10 @@ class _OnnxGraph:
         )
 
     def _parameters(self, node: Node, values: Sequence[Value | None]) -> list[str]:
-        """Return the names of floating constants of several elements that a node reads, statistics and tables left
-        out."""
+        """Return the names of the floating constants of several elements that a node reads and trains, in order.
+
+        Running statistics are noted and left out, as are tables and operands of nodes such as ``Clip`` or ``Pow``.
+        """
         held = []
         for place, (name, value) in enumerate(zip(node.input, values, strict=True)):
             constant = name in self._constants and name not in self._tables
@@ -280,7 +297,8 @@ class _OnnxGraph:
     def _traffic(
         self, node: Node, values: Sequence[Value | None], kind: str, output: Value, sampled: bool
     ) -> tuple[int, int]:
-        """Return the elements that are read, and those read and written that do not grow with the batch."""
+        """Return (elements read, elements read or written that do not grow with the batch); an embedding reads as many
+        as it writes."""
         named = {name: value for name, value in zip(node.input, values, strict=True) if value is not None}
         if kind == "embedding":
             return output.elements, 0
@@ -310,9 +328,11 @@ class _OnnxGraph:
 
 
 def _factors(node: Node, needing: Sequence[str]) -> int:
-    """Return how many operands of the product itself need a gradient: a bias is added, not multiplied.
+    """Return how many times the FLOPs of a node's product its backward pass takes: its factors among ``needing``, those
+    that need a gradient.
 
-    Attention is two products of two operands each, of half its FLOPs.
+    A bias is added, not multiplied, and does not count. Attention is two products of two operands each, of half its
+    FLOPs: 2 if any of its operands needs one.
     """
     if node.op_type == "Attention":
         return 2 * any(name in needing for name in node.input[:3])

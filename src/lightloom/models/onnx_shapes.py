@@ -62,7 +62,12 @@ class Constants:
         return self._values[name, largest]
 
     def _computed(self, name: str, largest: int) -> Array | None:
-        """Return the value of an initializer in the file, or the result of a node as ONNX's reference computes it."""
+        """Return the value of an initializer in the file, or the result of a node as ONNX's reference computes it; None
+        for others.
+
+        None also for more than ``largest`` elements, data outside the file, and nodes of a kind that is not evaluated
+        or that read what is not known.
+        """
         given, node = self._given.get(name), self._makers.get(name)
         if given is not None:
             in_file = given.data_location != self._onnx.TensorProto.EXTERNAL and math.prod(given.dims) <= largest
@@ -322,7 +327,8 @@ def _value(kind: Message) -> Value | None:
 
 
 def _completed(onnx: Message, model: Message) -> Iterator[tuple[str, Value]]:
-    """Yield names and shapes that follow from constants which the model computes, node by node; only new ones."""
+    """Yield (name, shape and type) of results that follow from constants which the model computes, node by node; only
+    new ones."""
     types = {each.name: each.type for each in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
     for each in model.graph.initializer:
         types[each.name] = onnx.helper.make_tensor_type_proto(each.data_type, each.dims)
@@ -373,7 +379,7 @@ def _without_shape(model: Message, values: Mapping[str, Value]) -> Iterator[tupl
 def is_view(before: Sequence[int], order: Sequence[int], after: Sequence[int]) -> bool:
     """Return whether a reshape after a transposition is only a view, which strides can express without a copy.
 
-    ``before`` is the shape before the axes are put into ``order``, ``after`` the shape that is asked for.
+    ``before`` is the shape before the axes are put into ``order``, ``after`` the shape that is asked for behind it.
     """
     axes = [(before[axis], math.prod(before[axis + 1 :])) for axis in order if before[axis] != 1]  # size and stride
     runs: list[list[int]] = []  # size and last stride of axes that lie as one axis would
@@ -414,7 +420,11 @@ _DEEPEST = 12
 
 
 def merged(model: ShapedModel) -> ShapedModel:
-    """Return the model with each kernel that is written in parts as one node, in the place of its last part."""
+    """Return the model with each kernel that is written in parts as one node, in the place of its last part.
+
+    Kernels are norms, activations, attention, products of experts, and products with a bias; what computes nothing
+    becomes a view.
+    """
     return _Merger(model).model()
 
 
@@ -448,7 +458,7 @@ class _Merger:
         return replace(self._model, nodes=tuple(nodes), values=self._values)
 
     def _rewrite(self, rewrite: Callable[[int, Message], None]) -> None:
-        """Rewrite the node at each place that still has one."""
+        """Call ``rewrite`` with the place and the node of each place that still has one, in order."""
         for place in list(self._nodes):
             if place in self._nodes:
                 rewrite(place, self._nodes[place])
@@ -478,7 +488,8 @@ class _Merger:
                     self._view(place, "Contiguous")
 
     def _view(self, place: int, kind: str = "Identity") -> None:
-        """Put a node of this kind, which reads the first input alone, in the place of a node."""
+        """Put a node of this kind, which reads the first input alone and makes the same result, in the place of a
+        node."""
         node = self._nodes[place]
         for name in node.input[1:]:
             self._readers[name].discard(place)
@@ -501,9 +512,11 @@ class _Merger:
     # Activations
 
     def _merge_activation(self, place: int, seed: Message) -> None:
-        """Make one activation of the largest region around its telling node, if it has several parts.
+        """Make one activation of the largest region of at most 12 nodes around its telling node, if it has several
+        parts.
 
-        The node is an ``Erf``, ``Tanh`` or ``Sigmoid``.
+        The node is an ``Erf``, ``Tanh`` or ``Sigmoid``; the region computes element by element from one tensor, and
+        nothing outside reads its insides.
         """
         if seed.op_type not in _ACTIVATIONS:
             return
@@ -518,7 +531,8 @@ class _Merger:
             self._replace(largest, max(largest), _ACTIVATIONS[seed.op_type], [source])
 
     def _arguments(self, place: int) -> Iterator[str]:
-        """Yield the tensors of which what is computed there may be a function."""
+        """Yield the tensors, no constants, of which what is computed at a place may be an element-by-element
+        function."""
         waiting, seen = [place], set[str]()
         while waiting and len(seen) < _DEEPEST:
             node = self._nodes[waiting.pop()]
@@ -548,7 +562,11 @@ class _Merger:
     # Attention
 
     def _merge_attention(self, place: int, softmax: Message) -> None:
-        """Make one attention of two products around a softmax over the last of four axes, if every mask is causal."""
+        """Make one ``Attention`` node of two products around a softmax over the last of four axes.
+
+        Scalings, casts and dropout between them become part of it. Nothing is done unless every mask is causal; without
+        a mask its ``is_causal`` is 0.
+        """
         if softmax.op_type != "Softmax" or len(self._values[softmax.output[0]].shape) != 4:
             return
         if attribute(softmax, "axis", -1) not in (-1, 3):
@@ -580,7 +598,8 @@ class _Merger:
             self._replace(parts, end, "Attention", [q, k, v], is_causal=int(bool(masks)))
 
     def _finite(self, parts: set[int], name: str) -> int | None:
-        """Return the place of the only node that reads the weights; None if there are several or none.
+        """Return the place of the only node that reads the weights of attention (``name``); None if there are several
+        or none.
 
         Nodes that first make the weights 0 for tokens that see no others (``IsNaN`` and ``Where``) are added to
         ``parts``.
@@ -601,8 +620,8 @@ class _Merger:
         return name
 
     def _keys(self, name: str) -> str:
-        """Return the name of keys (sample, head, T, D) of keys (sample, head, D, T); empty if no transposition made
-        them."""
+        """Return the name of keys as (sample, head, T, D), given those as (sample, head, D, T) that the scores read;
+        empty if no transposition made them."""
         source = self.made_by(name, "Transpose")
         if source is None or len(self._values[name].shape) != 4:
             return ""
@@ -626,8 +645,8 @@ class _Merger:
         return first
 
     def _viewed(self, place: int, source: str, shape: tuple[int, ...]) -> str:
-        """Return the name of ``source`` seen in another shape; the view is added before the node at ``place`` if it
-        is new."""
+        """Return the name of tensor ``source`` seen in another shape; a view is added before the node at ``place`` if
+        it is new."""
         name = f"{source} as {shape}"
         if name not in self._values:
             self._values[name] = Value(shape=shape)
@@ -662,9 +681,11 @@ class _Merger:
     # Products
 
     def _merge_experts(self, place: int, product: Message) -> None:
-        """Make one product of the rows of experts out of one for each row, which copies the weights of its expert.
+        """Make one ``GroupedMatMul`` of all rows out of a product in which each row has a copy of the weights of its
+        expert.
 
-        Rows of one product lie by expert; a copy puts them back into the order of the tokens.
+        Rows of the new product lie by expert; a copy puts them back into the order of the tokens, unless they go on to
+        experts again.
         """
         if product.op_type != "MatMul":
             return
@@ -741,7 +762,7 @@ class _Merger:
         return place if place in self._nodes and (not kinds or self._nodes[place].op_type in kinds) else None
 
     def varying(self, node: Message) -> list[str]:
-        """Return the names of the inputs of a node that are no constants."""
+        """Return the names of the inputs of a node that are no constants, in their order."""
         return [name for name in node.input if name and name not in self._constant]
 
     def readers(self, node: Message) -> set[int]:
@@ -834,5 +855,6 @@ class _Norms(NormFinder):
         return _NORM_WORDS.get(node.op_type, str(node.op_type).lower())
 
     def weighs(self, place: int, last: int) -> bool:
-        """Return whether a node reads one constant that holds a number for each channel of its result."""
+        """Return whether a node reads exactly one floating constant that holds a number for each channel of its
+        result."""
         return len(self._merger.channels(self._nodes[place])) == 1

@@ -101,7 +101,11 @@ class Product(NamedTuple):
 
 
 def plain_word(name: str) -> str:
-    """Return the word of a function or call: ``aten::relu_``, ``__iadd__`` and ``mm.out`` are relu, add and mm."""
+    """Return the word of a function or call, without library, overload, underscores around it and the i of in-place
+    operators.
+
+    ``aten::relu_``, ``__iadd__`` and ``mm.out`` are relu, add and mm.
+    """
     name = name.rpartition("::")[2].partition(".")[0]
     if name.startswith("__") and name.endswith("__"):
         name = name.strip("_")
@@ -110,12 +114,15 @@ def plain_word(name: str) -> str:
 
 
 def is_move(name: str) -> bool:
-    """Return whether a call computes nothing: it allocates, moves, looks up or fills."""
+    """Return whether a call computes nothing: it allocates, moves, looks up or fills; views are not among them."""
     return plain_word(name) in _MOVES
 
 
 def has_rule(name: str) -> bool:
-    """Return whether the table says what a call costs; of others one FLOP for each element is a guess."""
+    """Return whether the table says what a call costs: products, moves, views and the kinds that do no products.
+
+    Of other calls one FLOP for each element is a guess.
+    """
     word = plain_word(name)
     kind = KIND_OF_WORD.get(word)
     return word in _PRODUCTS or word in _MOVES or word in VIEWS or (kind is not None and kind not in TENSOR_KINDS)
@@ -124,7 +131,8 @@ def has_rule(name: str) -> bool:
 def product(
     name: str, shapes: Sequence[Shape], result: Shape | None = None, values: Sequence[object] = ()
 ) -> Product | None:
-    """Return what a call multiplies; None for one that multiplies no matrices, or too few shapes to tell.
+    """Return FLOPs, factors and shape of what a call multiplies; None for one that multiplies no matrices, or too few
+    shapes to tell.
 
     Args:
         name: of the function or call.
@@ -144,6 +152,10 @@ def product(
 
 def kind_of(word: str, products: Sequence[str], calls: Sequence[str], summands: int, *, stacked: bool = False) -> str:
     """Return the kind of one operator, one of ``graph.KINDS``, by its word and by what it calls.
+
+    With products it is ``experts`` or ``linear`` where they say so, else the kind of its word if that multiplies, else
+    ``conv`` or ``matmul``. Without, it is the kind of its word; where that tells none, ``add`` for a sum of two
+    results, ``copy`` if all its calls only move data, else ``elementwise``.
 
     Args:
         word: its plain word.
@@ -171,10 +183,11 @@ def kind_of(word: str, products: Sequence[str], calls: Sequence[str], summands: 
 
 
 def experts_dimensions(shape: Sequence[int], batch: int | None, experts: int, summed: int) -> dict[str, int]:
-    """Return the sizes of the axes (experts, visits, channels), or (visits of all experts, channels), by name.
+    """Return the sizes of a product of experts by name, from its output (experts, visits, channels), or (visits of all
+    experts, channels).
 
-    ``sequence`` is what one sample sends to each expert, ``in_channel`` the length ``summed``; ``sample`` is left out
-    where ``batch`` is None.
+    ``sequence`` is what one sample sends to each expert (1 at least), ``in_channel`` the length ``summed``; ``sample``
+    is left out where ``batch`` is None.
     """
     visits, channels = int(shape[-2]), int(shape[-1])
     if len(shape) == 2:
@@ -184,7 +197,11 @@ def experts_dimensions(shape: Sequence[int], batch: int | None, experts: int, su
 
 
 def flattened_sizes(shape: Sequence[int], batch: int) -> dict[str, int]:
-    """Return the sizes by name where samples are merged with another axis, (B·T, C), or gone, as in a mean loss."""
+    """Return the sizes by name where samples are merged with the first axis, (B·T, C), or gone, as in a mean loss.
+
+    ``sample`` is always there; ``sequence`` is the rest of a first axis that ``batch`` divides, other axes but the
+    channels of (B·T, C) are numbered.
+    """
     merged: tuple[str, ...] = ()
     if shape and shape[0] and shape[0] % batch == 0:
         merged = ("sequence", "channel") if len(shape) == 2 else ("sequence",)
@@ -197,7 +214,7 @@ def attention_sizes(queries: Shape, keys: Shape, batch: int | None) -> dict[str,
     """Return the sizes of attention by name, from shapes (..., head, T, D); leading axes that are no samples count as
     heads.
 
-    ``sample`` is left out where ``batch`` is None.
+    ``key_head`` is there only where keys have fewer heads, ``sample`` only where ``batch`` is given.
     """
     heads = max(1, math.prod(queries[:-2]) // (batch or 1))
     sizes = {"head": heads, "sequence": queries[-2], "key_sequence": keys[-2], "head_dim": queries[-1]}
@@ -207,7 +224,11 @@ def attention_sizes(queries: Shape, keys: Shape, batch: int | None) -> dict[str,
 
 
 def convolution_sizes(inputs: Shape, weight: Shape, outputs: Shape) -> dict[str, int]:
-    """Return ``in_channel`` (the channels of the input), kernel sizes by axis, and ``groups``, from three shapes."""
+    """Return ``in_channel`` (channels of the input), kernel sizes by axis, and ``groups``, from the shapes of input,
+    weight and output.
+
+    A weight whose first axis is the input's channels, and not the output's, is taken as transposed.
+    """
     in_channel = inputs[1] if len(inputs) == len(weight) else inputs[0]
     out_channel = outputs[1] if len(outputs) == len(weight) else outputs[0]
     transposed = weight[0] == in_channel and weight[0] != out_channel
@@ -231,9 +252,10 @@ _Rule: TypeAlias = Callable[[str, Sequence[Shape], Shape | None, Sequence[object
 
 
 def _matrices(first: int) -> _Rule:
-    """Return the rule of a product of the tensors number ``first`` and the next: (..., m, k) x (..., k, n)."""
+    """Return the rule of a product of the tensors at places ``first`` and ``first + 1``: (..., m, k) x (..., k, n)."""
 
     def rule(_word: str, shapes: Sequence[Shape], _result: Shape | None, _values: Sequence[object]) -> Product:
+        """Return the product of two tensors, the leading axes of which broadcast; each may also be a vector."""
         a, b = shapes[first], shapes[first + 1]
         rows, columns = a[:-1][-1:], b[1:][-1:]
         made = (*np.broadcast_shapes(a[:-2], b[:-2]), *rows, *columns)
@@ -258,7 +280,10 @@ def _linear(_word: str, shapes: Sequence[Shape], _result: Shape | None, _values:
 
 
 def _grouped(_word: str, shapes: Sequence[Shape], result: Shape | None, _values: Sequence[object]) -> Product:
-    """Return the product of matrices by group, of the rows, the columns or the sums, as the numbers of axes tell."""
+    """Return the product of matrices by group, as the numbers of axes tell.
+
+    (m, k) x (group, k, n): rows by group; (group, m, k) x (k, n): columns; (m, k) x (k, n): sums.
+    """
     # (m, k) x (group, k, n), rows by group; (group, m, k) x (k, n), columns by group; (m, k) x (k, n), sums by group
     a, b = shapes[0], shapes[1]
     columns_grouped = len(a) == 3 and len(b) == 2
@@ -268,7 +293,8 @@ def _grouped(_word: str, shapes: Sequence[Shape], result: Shape | None, _values:
 
 
 def _einsum(_word: str, shapes: Sequence[Shape], result: Shape | None, values: Sequence[object]) -> Product | None:
-    """Return the product that an equation states, all factors at once; None without one label for each axis."""
+    """Return the product that an equation states, all factors multiplied at once; None where not each axis has one
+    label."""
     equation = next((value for value in values if isinstance(value, str)), "").replace(" ", "")
     terms, _, made = equation.partition("->")
     labels = terms.split(",")
@@ -315,8 +341,8 @@ def convolved_shape(x: Shape, w: Shape, values: Sequence[object]) -> Shape | Non
 def _convolution_backward(
     word: str, shapes: Sequence[Shape], _result: Shape | None, values: Sequence[object]
 ) -> Product:
-    """Return the products of the gradients that a mask asks for (both without one), each as large as the forward
-    one."""
+    """Return the products of the gradients of input and weight that a mask asks for (both without one), each as large
+    as the forward one."""
     # gradient of the output, input, weight; the mask, which comes last, says which gradients are wanted
     masks = [value for value in values if isinstance(value, list) and value and isinstance(value[0], bool)]
     wanted = sum(map(bool, masks[-1][:2])) if masks else 2
@@ -327,8 +353,11 @@ def _convolution_backward(
 
 
 def _attention(word: str, shapes: Sequence[Shape], _result: Shape | None, _values: Sequence[object]) -> Product | None:
-    """Return q kᵀ and the weights times v, of (sample, head, T, D) or (sample, T, head, D); the backward pass twice
-    that, what it recomputes left out."""
+    """Return the two products of attention, q kᵀ and the weights times v, as one; the backward pass counts twice that,
+    without what it recomputes.
+
+    Shapes are (sample, head, T, D) or (sample, T, head, D). None for sequences of several lengths in one.
+    """
     backward = "backward" in word
     q, k, v = shapes[backward], shapes[1 + backward], shapes[2 + backward]
     if word.startswith(_TOKENS_FIRST) and len(q) != 4:
@@ -342,8 +371,10 @@ _TOKENS_FIRST = ("flash_attn", "flash_attention", "efficient_attention")
 
 
 def _recurrent(word: str, shapes: Sequence[Shape], _result: Shape | None, _values: Sequence[object]) -> Product | None:
-    """Return the product of all steps and layers: inputs (T, B, I) or (B, T, I), and weights as matrices, each of
-    which meets every token."""
+    """Return the product of all steps and layers, backward twice the forward one; None without weights as matrices.
+
+    Inputs are (T, B, I) or (B, T, I); each weight meets every token of every sample.
+    """
     x = shapes[0]
     rest = shapes[1:3] if "layer" in word else shapes[1:]  # a layer's states follow its weights, as matrices too
     weights = sum(math.prod(shape) for shape in rest if len(shape) == 2)

@@ -65,7 +65,8 @@ _DATE = (2026, 1, 1, 0, 0, 0)
 
 
 def torch_version() -> str | None:
-    """Return the version of the installed PyTorch without its build (``2.13.0``), or None; imports nothing."""
+    """Return the version of the installed PyTorch without its build (``2.13.0``); None where it is not installed.
+    Imports nothing."""
     try:
         return version("torch").partition("+")[0]
     except PackageNotFoundError:
@@ -73,12 +74,13 @@ def torch_version() -> str | None:
 
 
 def shipped_graph(key: str, torch: str | None, archive: Path = ARCHIVE) -> ComputeGraph | None:
-    """Return the graph that the package brings along for a trace; None if it has none of that key or for that
-    version.
+    """Return the graph that the package brings along under a key, at the batch of traces; None if it has none, or not
+    for that version.
 
     Args:
-        key: of the trace.
+        key: of the trace, as :func:`trace_key` gives it.
         torch: the version of PyTorch that would trace it; None takes the graph whatever version traced it.
+        archive: the file that holds the graphs.
     """
     if torch is not None and torch not in compared_versions(archive):
         return None
@@ -148,7 +150,7 @@ def resolve(spec: str) -> Any:
 
 
 def _dotted(name: str) -> bool:
-    """Return whether it is names joined by dots, as modules and attributes are written."""
+    """Return whether a name consists of identifiers joined by dots, as modules and attributes are written."""
     return all(part.isidentifier() for part in name.split("."))
 
 
@@ -265,14 +267,16 @@ def trace_zoo(entry: ZooEntry, sequence_length: int | None = None) -> ComputeGra
 
 
 def trace_key(entry: ZooEntry, length: int | None) -> str:
-    """Return the name under which a trace is kept: the model's, a hash of its arguments and of the tracer's source."""
+    """Return the name under which a trace is kept: the model's, and a hash of its arguments, its length in tokens and
+    the tracer's source."""
     content = [entry.name, entry.path, dict(entry.arguments), length, TRACE_BATCH, _source_hash()]
     return f"{entry.name}-{content_hash(content)}"
 
 
 @cache
 def _source_hash() -> str:
-    """Return a hash that changes whenever the tracer, the zoo or the form of the graph does."""
+    """Return a SHA-256 in hexadecimal of the sources of the tracer, the zoo's modules, the table of operators and the
+    graph."""
     folder = Path(__file__).parent
     digest = sha256()
     own = [folder / name for name in ("graph.py", "operator_words.py")]
@@ -282,8 +286,8 @@ def _source_hash() -> str:
 
 
 def tracer(name: str) -> Callable[..., ComputeGraph]:
-    """Return the function that traces with PyTorch, imported only now; WorkloadError with ``name`` if PyTorch is
-    missing."""
+    """Return :func:`trace_factory`, which traces with PyTorch and is imported only now; WorkloadError with ``name`` if
+    PyTorch is missing."""
     with needing_torch(name):
         from lightloom.models.torch.trace import trace_factory
     return trace_factory

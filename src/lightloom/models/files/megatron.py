@@ -41,15 +41,15 @@ class Options:
         return ConfigError(f"{self.path}: {complaint}")
 
     def flag(self, name: str) -> bool:
-        """Return whether an option is given, with a value or without."""
+        """Return whether an option is given, with a value or without; it counts as used."""
         self.used.add(name)
         return name in self.given
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """Return the first value of an option, the default where it is not given.
+        """Return the first value of an option, ``default`` where it is not given; it counts as used.
 
         Raises:
-            ConfigError: it has none, or one that the file does not say.
+            ConfigError: it is given without a value, or with one that the file does not say.
         """
         self.used.add(name)
         if name not in self.given:
@@ -102,9 +102,12 @@ class Options:
 
 
 def read_options(path: Path, definitions: Mapping[str, str], text: str | None = None) -> Options:
-    """Return the options of the command in a script that trains a model, else those in its arrays and texts.
+    """Return the options of the last command in a script that takes sizes of Megatron-LM, else those in its arrays and
+    texts.
 
     Args:
+        path: the script.
+        definitions: values of variables that are set before it begins.
         text: a shell line in the place of the script; ``path`` then names it in messages.
 
     Raises:
@@ -137,9 +140,9 @@ def read_options(path: Path, definitions: Mapping[str, str], text: str | None = 
 
 
 def _held(script: Script) -> list[str]:
-    """Return the words of all variables that hold options, those of the longest first.
+    """Return the words of all variables of a script that hold options, those of the variable with the most words first.
 
-    Variables whose words are all among the longest one's are left out.
+    Variables whose words are all among that one's are left out; empty where none holds options.
     """
     texts = {
         name: _flattened(held if isinstance(held, list) else _SPACES.split(held.strip()))
@@ -162,12 +165,17 @@ def _flattened(words: Sequence[str]) -> list[str]:
 
 
 def _has_sizes(words: Sequence[str]) -> bool:
-    """Return whether options that Megatron-LM needs are among the words of a command."""
+    """Return whether one of the options that tell Megatron-LM's commands, such as ``--num-layers``, is among the
+    words."""
     return any(word.partition("=")[0].replace("_", "-") in _SIZES for word in words)
 
 
 def _given(words: Sequence[str]) -> dict[str, list[str]]:
-    """Return the values of each option by its name without dashes in front; of one that is given twice the last."""
+    """Return the values of each option by its name, without dashes in front and with hyphens for underscores in it.
+
+    Of an option that is given twice the last counts. Redirections, pipes, ``&`` and a backslash end the values of an
+    option; quotes around a value are stripped.
+    """
     given: dict[str, list[str]] = {}
     name = ""
     for word in words:
@@ -196,9 +204,9 @@ def is_deepspeed(options: Options) -> bool:
 
 
 def mixture(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]]:
-    """Return the experts of a layer, how many a token visits, and the numbers of the layers without experts.
+    """Return the experts of a layer, how many a token visits, and the numbers (from 0) of the layers without experts.
 
-    Without a mixture there are 0 experts.
+    Without a mixture there are 0 experts; layers are then not listed.
 
     Raises:
         ConfigError: layers with different numbers of experts, or an option that cannot be read.
@@ -228,7 +236,8 @@ def _deepspeed(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]
 
 
 def _dense_layers(options: Options, layers: int) -> tuple[int, ...]:
-    """Return the numbers of layers without experts: all but every n-th, or those with a 0 in ``([0]*3+[1]*58)``.
+    """Return the numbers (from 0) of layers without experts: those that n does not divide, or those with a 0 in
+    ``([0]*3+[1]*58)``.
 
     ConfigError where the option cannot be read, or is of another number of layers.
     """
@@ -268,7 +277,9 @@ _DROPOUT = 0.1
 
 
 def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[DecoderSizes, list[str]]:
-    """Return the sizes, and a sentence on each that is assumed.
+    """Return the sizes of the decoder, and a sentence on each that is assumed.
+
+    ``sequence_length``, where given, overrides that of the options.
 
     Raises:
         ConfigError: another kind of model, or an option that is missing or cannot be read.
@@ -331,9 +342,10 @@ def _check_kind(options: Options) -> None:
 
 
 def _vocabulary(options: Options) -> tuple[int, list[str]]:
-    """Return the rows of the table of tokens, padded as Megatron pads it, and a sentence if they are assumed.
+    """Return (rows of the table of tokens, sentences): a stated or known size, padded up as Megatron pads it, and one
+    sentence if it is assumed.
 
-    ConfigError where neither a size nor a known tokenizer is stated.
+    A size that is stated as padded is taken as it is. ConfigError where neither a size nor a known tokenizer is stated.
     """
     multiple = (options.count("make-vocab-size-divisible-by") or 128) * (
         options.count("tensor-model-parallel-size") or 1
@@ -423,13 +435,14 @@ def strategy_pins(options: Options) -> StatedStrategy:
 
 
 def _is_whole(options: Options) -> bool:
-    """Return whether options left out have Megatron's defaults: a command is called, or a degree is among them."""
+    """Return whether options left out have Megatron's defaults: a command is called, or a degree of parallelism is
+    among the options."""
     names = (*_DEGREES.values(), "moe-expert-parallel-size")
     return bool(options.program) or any(name in options.given for name in names)
 
 
 def stage_blocks(options: Options, layers: int) -> StageBlocks | None:
-    """Return how Megatron cuts layers into the stages that the arguments state.
+    """Return how Megatron cuts ``layers`` into the stages that the arguments state.
 
     None for a single stage, ``equal`` where nothing but their number is stated, else the layers of each chunk, the
     first chunks of all stages before the second ones.
@@ -478,7 +491,8 @@ def _layout(options: Options, layout: str, stages: int, layers: int) -> tuple[in
 
 
 def _chunks(layout: str) -> list[str]:
-    """Return the texts of a layout's chunks, with what is repeated in it written out."""
+    """Return the texts of a layout's chunks, parted at ``|``, with what is repeated in it written out: ``t*2`` is
+    ``tt``."""
     plain = re.sub(r"[\s,\"']", "", layout)
     for pattern in (r"\(([^()]*)\)\*(\d{1,3})", r"([A-Za-z])\*(\d{1,3})"):
         plain = re.sub(pattern, lambda match: match[1] * int(match[2]), plain)
@@ -518,7 +532,12 @@ def strategy_notes(options: Options, ranks: int | None) -> list[str]:
 
 
 def _sharding(options: Options) -> str | None:
-    """Return the sharding that the options ask for, in the words of plans; None where they leave it open."""
+    """Return the sharding that the options ask for (``none``, ``zero-1`` to ``zero-3``, ``hybrid``); None where they
+    leave it open.
+
+    FSDP goes before ZeRO of DeepSpeed, that before the distributed optimizer (``zero-1``). ConfigError for an unknown
+    strategy.
+    """
     sharded, optimizer = [name for name in _FSDP if options.flag(name)], options.flag("use-distributed-optimizer")
     strategy = options.text("data-parallel-sharding-strategy")
     instances = options.count("num-distributed-optimizer-instances") or 1

@@ -45,8 +45,8 @@ def read_transformers(path: Path, request: FileRequest) -> ModelReading:
 
 
 def _check_counts(fields: Mapping[str, Any], path: Path) -> None:
-    """Raise ConfigError for numbers of layers and experts that would take minutes and gigabytes to build, at any
-    depth."""
+    """Raise ConfigError for a number of layers or experts above 10,000, at any depth, which would take minutes and
+    gigabytes to build."""
     for name, value in fields.items():
         if isinstance(value, dict):
             _check_counts(value, path)

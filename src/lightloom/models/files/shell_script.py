@@ -199,8 +199,8 @@ class Script:
         return self._in_subshell(node.children[1:-1])
 
     def _follow_compound_statement(self, node: Node) -> bool | None:
-        """Follow ``{ ... }`` and return the status of its last command, or ``(( ... ))``, which succeeds unless it
-        is 0."""
+        """Follow ``{ ... }`` and return the status of its last command, or ``(( ... ))`` and return whether its value
+        is not 0; None if not known."""
         if node.children[0].type == "((":
             return self._arithmetic_holds(_text_of(node)[2:-2], node)
         return self._all(node.children[1:-1])
@@ -211,6 +211,7 @@ class Script:
         return True if body is None else self._statement(body)
 
     def _follow_if_statement(self, node: Node) -> bool | None:
+        """Follow ``if`` with its ``elif`` and ``else``; return the status of the branch, None if not known."""
         return self._choose(list(_branches(node)), node)
 
     def _choose(self, branches: Sequence[tuple[Sequence[Node], Sequence[Node]]], node: Node) -> bool | None:
@@ -240,8 +241,8 @@ class Script:
         return rest()
 
     def _missing(self, condition: Sequence[Node], variables: Variables) -> list[str]:
-        """Return the names of variables that the file never sets and that a condition, or the values it names, ask
-        for."""
+        """Return the names of variables that the file never sets and that a condition, or the values of its variables,
+        ask for."""
         names = [name for node in condition for name in re.findall(r"\$\{?([A-Za-z_]\w*|[0-9])", _text_of(node))]
         texts = [value(f"${{{name}}}", dict(variables)) for name in names]
         return list(dict.fromkeys(mark.group()[1:-1] for text in texts for mark in UNSET.finditer(text)))
@@ -249,9 +250,10 @@ class Script:
     def _unless_it_ends(
         self, condition: Sequence[Node], way: Callable[[], bool | None], otherwise: Callable[[], bool | None]
     ) -> bool | None:
-        """Follow the way that holds where what the file does not set is empty, or the other if that ends the script.
+        """Follow ``way``; if that ends the script where a variable is missing that the condition asks for, follow
+        ``otherwise`` and note it.
 
-        Whoever runs such a script sets what it asks for.
+        Whoever runs such a script sets what it asks for. Returns the status of what was followed.
         """
         start = dict(self.variables)
         try:
@@ -266,6 +268,7 @@ class Script:
             return otherwise()
 
     def _follow_case_statement(self, node: Node) -> bool | None:
+        """Follow ``case`` with its subject expanded; return the status of the item, None if not known."""
         subject = node.child_by_field_name("value")
         items = [child for child in node.children if child.type == "case_item"]
         return self._case(value(_text_of(subject), self.variables) if subject else "", items, node)
@@ -305,6 +308,8 @@ class Script:
         left = [item for item in items if not UNSET.fullmatch(item)]
 
         def next_item() -> bool | None:
+            """Set the variable to the next item and return True; False behind the last, None where items are not
+            known."""
             if not known or not left:
                 return False if known else None
             self._assign(_text_of(name), left.pop(0), node)
@@ -317,6 +322,7 @@ class Script:
         condition, wanted = node.children_by_field_name("condition"), node.children[0].type == "while"
 
         def holds() -> bool | None:
+            """Return whether the loop goes on by its condition, None if not known."""
             status = self._condition(condition)
             return status if wanted else negated(status)
 
@@ -345,6 +351,7 @@ class Script:
             if known is None:
 
                 def again() -> None:
+                    """Follow one more round, which may happen."""
                     update()
                     holds()
                     self._body(body)
@@ -413,7 +420,8 @@ class Script:
                     self._set_unknown(name, why)
 
     def _join_left(self, word: str) -> None:
-        """Join the states in which this word (``return``, ``break``, ``continue``) may have left, and clear them."""
+        """Make unknown what differs from the states in which this word (``return``, ``break``, ``continue``) may have
+        left, and clear them."""
         self._join(self._left[word], f"whether a {word} is reached")
         self._left[word] = []
 
@@ -495,6 +503,7 @@ class Script:
         return None if "$(" in text or "`" in text else True
 
     def _follow_variable_assignments(self, node: Node) -> bool | None:
+        """Follow several assignments on a line; return the status of the last, None if not known."""
         return self._all(node.children)
 
     def _assign(self, name: str, new: str | list[str], node: Node) -> None:
@@ -851,7 +860,7 @@ def _parsed(text: str, path: Path) -> Node:
 
 
 def _branches(node: Node) -> Iterator[tuple[Sequence[Node], Sequence[Node]]]:
-    """Yield each condition of an ``if`` (nothing for ``else``) with its statements."""
+    """Yield (condition, statements) for each branch of an ``if``; the condition of ``else`` is empty."""
     clauses = [child for child in node.children if child.type in ("elif_clause", "else_clause")]
     for clause in (node, *clauses):
         types = [child.type for child in clause.children]
@@ -861,7 +870,7 @@ def _branches(node: Node) -> Iterator[tuple[Sequence[Node], Sequence[Node]]]:
 
 
 def _test_words(node: Node) -> Iterator[str]:
-    """Yield the words and operators of a test in order."""
+    """Yield the words, operators and brackets of a test in order, as they are written."""
     if node.type in ("binary_expression", "unary_expression", "parenthesized_expression"):
         for child in node.children:
             yield from _test_words(child)
@@ -875,6 +884,7 @@ def _is_glob(word: str) -> bool:
 
 
 def _text_of(node: Node) -> str:
+    """Return the text of a part of the syntax tree as it is written."""
     return (node.text or b"").decode(errors="replace")
 
 
@@ -899,7 +909,7 @@ def _line_of(node: Node) -> int:
 
 
 def _field(node: Node, name: str) -> Node:
-    """Return a part of a statement that the grammar always gives it."""
+    """Return the part of a statement with this name in the grammar, which always gives it."""
     child = node.child_by_field_name(name)
     assert child is not None
     return child

@@ -37,7 +37,7 @@ def _quotient(left: int, right: int) -> int:
 
 
 def _power(base: int, exponent: int) -> int:
-    """Return a power modulo 2^64; ScriptError for an exponent below zero."""
+    """Return a power, reduced modulo 2^64; ScriptError for an exponent below zero."""
     if exponent < 0:
         raise ScriptError("an exponent below zero")
     return pow(base, exponent, 1 << 64)
@@ -62,11 +62,14 @@ Variables = dict[str, "str | list[str]"]
 
 
 def evaluate(text: str, variables: Variables, unset: str | None = None, depth: int = 0) -> int:
-    """Return the value of an arithmetic expression, and carry out its assignments.
+    """Return the value of an arithmetic expression (0 for an empty one), and carry out its
+    assignments in ``variables``.
 
     Args:
         text: the expression, without the brackets around it.
+        variables: values by name, which assignments change.
         unset: text of a name that the file never sets; None where its value is not known.
+        depth: how many names are being looked up around it.
 
     Raises:
         UnknownValue: no expression that is followed, or a value that is not known.
@@ -218,13 +221,14 @@ _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
 
 def unknown(name: str, why: str = "") -> str:
-    """Return the mark of something that the file does not say, or says in a way that is not followed."""
+    """Return the mark of something that the file does not say, ``⟨name⟩``, or says in a way that is not followed,
+    ``⟨name: why⟩``."""
     joined = "\u00a0".join(f"{name}: {why}".split() if why else name.split())  # a mark is one word
     return f"⟨{joined.replace('⟨', '').replace('⟩', '')}⟩"
 
 
 def is_known(text: str) -> bool:
-    """Return whether a text is known, where variables that the file never sets are empty."""
+    """Return whether a text holds no mark but those of variables that the file never sets, which count as empty."""
     return MARK.search(UNSET.sub("", text)) is None
 
 
@@ -238,7 +242,7 @@ def fields(word: str, variables: Variables) -> list[str]:
 
 
 def value(word: str, variables: Variables) -> str:
-    """Return a word as one text, as an assignment takes it."""
+    """Return a word expanded to one text, as an assignment takes it, not split into fields; it may hold marks."""
     return _expanded(word, variables, quoted=False, assigned=True).replace("\x00", "").replace(_SPLIT, " ")
 
 
@@ -320,9 +324,9 @@ def _unescaped(text: str) -> str:
 
 
 def _split(text: str, variables: Variables) -> str:
-    """Return what an unquoted expansion gave, split at white space by marks of fields.
+    """Return what an unquoted expansion gave, with a separator of fields (``_SPLIT``) in the place of white space.
 
-    It is unknown where the file sets IFS.
+    It becomes a mark where the file sets IFS.
     """
     if "IFS" in variables and (MARK.search(text) is None) and text.strip():
         return unknown(text, "words split at IFS, which the file sets")
@@ -399,7 +403,8 @@ def _parameter(text: str, variables: Variables, whole: bool) -> str:
 
 
 def _default(word: str, variables: Variables, whole: bool) -> str:
-    """Return a default word of ``${NAME:-word}`` expanded; a mark where it is quoted and would have to be split."""
+    """Return the word of a default, ``${NAME:-word}``, expanded; a mark where it is quoted and would have to be
+    split."""
     text = value(word, variables)
     if not whole and any(quote in word for quote in "'\"\\") and _SPACES.search(text):
         return unknown(word, "a quoted default that is not followed")
@@ -407,7 +412,8 @@ def _default(word: str, variables: Variables, whole: bool) -> str:
 
 
 def _length(text: str, held: str | list[str] | None, name: str, index: str | None) -> str:
-    """Return the number of elements of an array, or of letters of a text, as text; a mark where it is not known."""
+    """Return as text the number of elements of an array, or of letters of a text (``held``); a mark where it is not
+    known."""
     if isinstance(held, list) and not {"@", "*"}.isdisjoint((name, index)):
         return str(len(held))
     if isinstance(held, str) and index is None and not MARK.search(held):
@@ -479,7 +485,8 @@ def _is_filled(text: str) -> bool | None:
 
 
 def _decided(deciding: bool, left: bool | None, right: bool | None) -> bool | None:
-    """Return the disjunction of two results (``deciding`` True) or their conjunction (False); None is unknown."""
+    """Return whether ``left`` or ``right`` holds (``deciding`` True), or both do (False); None where that is not
+    known."""
     return deciding if deciding in (left, right) else None if None in (left, right) else not deciding
 
 
@@ -489,8 +496,10 @@ def negated(known: bool | None) -> bool | None:
 
 
 def _compared(left: str, sign: str, right: str) -> bool | None:
-    """Return whether two texts, or whole numbers, compare so; None where one is not known, False for what is no
-    number."""
+    """Return whether two texts, or with ``-eq`` and the like two whole numbers, compare so.
+
+    None where one is not known, False where a number is expected and is none.
+    """
     if not is_known(left) or not is_known(right):
         return None
     if sign in _NUMBERS:
@@ -513,6 +522,7 @@ def _joined(words: list[str], variables: Variables, sign: str = "||") -> tuple[b
     behind."""
 
     def operand(words: list[str]) -> tuple[bool | None, list[str]]:
+        """Return what one term holds and the words behind: factors joined by ``&&``, or a single factor."""
         return _joined(words, variables, "&&") if sign == "||" else _primary(words, variables)
 
     known, words = operand(words)

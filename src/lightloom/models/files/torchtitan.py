@@ -27,12 +27,12 @@ ENDS = (1, 1)
 
 
 def sizes_of(name: str, flavor: str) -> DecoderSizes | None:
-    """Return the sizes of a flavor; None where there is none of that name."""
+    """Return the sizes of a model's flavor, at its default sequence length; None where there is none of that name."""
     return _FLAVORS.get(_NAMES.get(name, name), {}).get(flavor)
 
 
 def names() -> Iterator[str]:
-    """Yield each model with its flavors, for messages."""
+    """Yield for each model its name with its flavors in brackets, for messages."""
     for name, flavors in _FLAVORS.items():
         yield f"{name} ({', '.join(flavors)})"
 
@@ -170,7 +170,8 @@ class JobConfiguration:
         return value if value is None else int(value)
 
     def unused(self) -> tuple[str, ...]:
-        """Return the settings that nobody has asked for; whole sections that say nothing of the model by their name."""
+        """Return the settings that nobody has asked for, as ``section.key``; sections that say nothing of the model by
+        their name alone."""
         found = []
         for section, held in self._sections.items():
             if section in _WITHOUT_EFFECT or not isinstance(held, dict):
@@ -277,8 +278,11 @@ def strategy_pins(job: JobConfiguration, layers: int | None) -> tuple[StatedStra
 
 
 def _sharding(job: JobConfiguration, pp: int, replicas: int, shards: int | None) -> str:
-    """Return ``none`` for one shard, ``hybrid`` with replicas of shards, else ``zero-2`` or ``zero-3`` by
-    resharding."""
+    """Return ``none`` for one shard, ``hybrid`` with replicas of shards, else ``zero-2`` or ``zero-3`` by resharding.
+
+    ``zero-2`` is where parameters are not resharded after the forward pass, the default with a pipeline. ConfigError
+    for an unknown setting.
+    """
     reshard = job.get("fsdp_reshard_after_forward", str, *_PLACES) or "default"
     if reshard not in ("default", "always", "never"):
         raise job.error(f"fsdp_reshard_after_forward = {reshard!r}: expected 'default', 'always' or 'never'")
@@ -342,7 +346,8 @@ def stage_blocks(job: JobConfiguration, layers: int, pins: StatedStrategy) -> tu
 
 
 def _ends(job: JobConfiguration) -> tuple[int, int]:
-    """Return the numbers of layers that the embedding and the head count as."""
+    """Return the numbers of layers that the embedding and the head count as: those that the file states, else 1
+    each."""
     first, last = (job.get(f"pipeline_parallel_{end}_stage_less_layers", int, *_PLACES) for end in ("first", "last"))
     return ENDS[0] if first is None else first, ENDS[1] if last is None else last
 
@@ -375,12 +380,12 @@ def _named_layers(job: JobConfiguration, layers: int | None) -> tuple[int, ...] 
 
 
 def divided(layers: int, chunks: int, ends: tuple[int, int] = ENDS) -> tuple[int, ...]:
-    """Return the layers of each chunk as torchtitan divides them: the first chunks have what is left over.
+    """Return the layers of each chunk as torchtitan divides them: the first chunks have one more of what is left over.
 
     Args:
         layers: of the model.
         chunks: of all stages together.
-        ends: layers that the embedding and the head count as.
+        ends: layers that the embedding and the head count as, which the first and the last chunk have fewer.
     """
     share, more = divmod(layers + sum(ends), chunks)
     found = [share + (chunk < more) for chunk in range(chunks)]

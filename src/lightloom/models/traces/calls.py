@@ -110,10 +110,8 @@ class Call:
 
 
 def seconds_of(calls: Sequence[Call], *, on_device: bool) -> float:
-    """Return the seconds of calls and of all that they made.
-
-    Those of the accelerator's work if ``on_device``, else those on the host.
-    """
+    """Return the summed seconds of calls and of all that they made: of the accelerator's work if ``on_device``, else on
+    the host."""
     own = sum(call.device_seconds if on_device else call.own_seconds for call in calls)
     return own + sum(seconds_of(call.calls, on_device=on_device) for call in calls if call.calls)
 
@@ -209,7 +207,11 @@ def duration_of(entry: Entry, where: str) -> float:
 
 
 def _launched(entries: Sequence[Entry], calls: Mapping[int, Call], path: Path) -> tuple[TracedExchange, ...]:
-    """Add the accelerator's work to the calls that launched it, and return what of it exchanges data among ranks."""
+    """Add the seconds of the accelerator's work to the calls that launched it, and return what of it exchanges data
+    among ranks.
+
+    The seconds of exchanges are added to no call. WorkloadError where other work names no call.
+    """
     exchanges: list[TracedExchange] = []
     for entry in entries:
         where = f"{path}: node {entry['id']} ({entry['name']!r})"
@@ -265,7 +267,8 @@ def _call(entry: Entry, where: str) -> Call:
 
 
 def _side(entry: Entry, side: str, where: str) -> list[tuple[Value, Value, Value]]:
-    """Return value, shape and type of everything that a call reads (``inputs``), or returns (``outputs``)."""
+    """Return (value, shape, type) for each thing that a call reads (side ``inputs``) or returns (``outputs``);
+    WorkloadError if the lists differ."""
     lists = entry.get(side)
     parts: list[Value] = [lists.get(name) for name in ("values", "shapes", "types")] if isinstance(lists, dict) else []
     if len(parts) != 3 or not all(isinstance(part, list) for part in parts) or len({len(part) for part in parts}) > 1:
@@ -365,13 +368,19 @@ def walk(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def sequences(call: Call) -> set[int]:
-    """Return the sequence numbers of the backward nodes that a call may have made: later calls with the same one have
-    made it."""
+    """Return the sequence numbers that a call and those inside it state, without -1: of the backward nodes that it may
+    have made.
+
+    Of calls that state the same number, the last one has made the node.
+    """
     return {inner.sequence for inner in walk([call])} - {-1}
 
 
 def marked_steps(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
-    """Return the number of each step that the profiler has marked, with its calls in order; none without marks."""
+    """Return (number, calls) for each step that the profiler has marked, in order; empty without marks.
+
+    Calls on threads without marks belong to the last step that had begun.
+    """
     marks = sorted((call.id, int(match[1]), call) for call in walk(roots) if (match := _MARK.match(call.name)))
     inside = [list(leaves(mark.calls)) for _, _, mark in marks]
     for leaf in leaves(roots, without_marks=True) if marks else ():
@@ -384,10 +393,11 @@ def marked_steps(roots: Sequence[Call]) -> list[tuple[int, list[Call]]]:
 
 
 def leaves(calls: Sequence[Call], *, without_marks: bool = False) -> Iterator[Call]:
-    """Yield operators, backward nodes and optimizer steps, outside of each other; calls that made none too.
+    """Yield operators, backward nodes and optimizer steps, none of which is inside another; calls that made no others
+    too.
 
-    They are what processes, threads and annotations hold. ``without_marks`` leaves out threads on which steps are
-    marked.
+    Processes, threads and annotations, which hold them, are passed through. ``without_marks`` leaves out threads on
+    which steps are marked.
     """
     for call in calls:
         if call.schema or call.name.startswith((BACKWARD, "Optimizer.")) or not call.calls:
@@ -397,7 +407,12 @@ def leaves(calls: Sequence[Call], *, without_marks: bool = False) -> Iterator[Ca
 
 
 def _forward_passes(calls: Sequence[Call], differentiated: set[int]) -> Iterator[list[Call]]:
-    """Yield the calls of each forward pass, of its backward pass and of what follows; none without an operator."""
+    """Yield for each forward pass its calls with those of its backward pass and of what follows until the next; none
+    without an operator.
+
+    ``differentiated`` are the sequence numbers that autograd goes back to; a call with one, after a backward pass,
+    begins the next.
+    """
     current: list[Call] = []
     backward_begun = False
     for call in calls:
@@ -556,7 +571,8 @@ def kind_of_name(name: str) -> str:
 
 
 def other_flops(kind: str, elements: Iterable[int]) -> int:
-    """Return the FLOPs of an operator that multiplies no matrices, from the numbers of elements of its tensors."""
+    """Return the FLOPs of an operator that multiplies no matrices: the largest of its tensors' numbers of elements, 0
+    for kinds that only move data."""
     return 0 if kind in ("copy", "concat", "embedding", "dropout") else max(elements, default=0)
 
 
@@ -572,8 +588,10 @@ def is_causal(call: Call) -> bool:
 
 
 def guessed(call: Call) -> list[str]:
-    """Return the names of the calls inside a call of which one FLOP for each element is a guess: the table lacks them,
-    and their operands do not fit element by element."""
+    """Return the names of the calls inside a call whose cost, one FLOP for each element, is a guess.
+
+    The table has no rule for them, and the shapes of their operands do not broadcast.
+    """
     names = []
     for inner in _innermost(call):
         try:
@@ -602,7 +620,7 @@ def product_flops(call: Call) -> int:
 
 
 def _innermost(call: Call) -> Iterator[Call]:
-    """Return the calls inside a call that made no others; the call itself if it made none."""
+    """Return an iterator of the calls inside a call that made no others; the call itself if it made none."""
     return (inner for inner in walk([call]) if not inner.calls)
 
 
@@ -635,7 +653,11 @@ def passes_of(calls: Sequence[Call]) -> tuple[list[Call], tuple[Call, ...]]:
 
 
 def _owners(forward: Sequence[Call], backward: Sequence[Call]) -> list[tuple[Call, Call]]:
-    """Return the calls of the backward pass, each with its forward operator."""
+    """Return (backward call, its forward operator) for the calls of a backward pass in order, without exchanges.
+
+    A call named backward, and every first of two products as of a linear layer, takes the latest operator of its kind
+    that has none yet; others go to the operator of the call before, at first to the last one.
+    """
     waiting: dict[str, list[Call]] = defaultdict(list)
     for call in forward:
         waiting[_kind(call)].append(call)
@@ -654,7 +676,8 @@ def _owners(forward: Sequence[Call], backward: Sequence[Call]) -> list[tuple[Cal
 
 
 def _kind(call: Call) -> str:
-    """Return the word by which a call is matched with one of the other pass; its own word where none is known."""
+    """Return the word by which a call is matched with one of the other pass (``convolution_backward`` and ``conv2d``:
+    conv); its own word where none is known."""
     word = next((word for word in _FLAT_WORDS if word in call.word), call.word)
     return _SAME.get(word, word)
 
@@ -666,7 +689,8 @@ _IMAGES = ("conv", "pool", "batch_norm", "activation", "add")
 
 
 def named_axes(kind: str, shape: tuple[int, ...], batch: int | None) -> dict[str, int]:
-    """Return the sizes of an output's axes by name, from its kind and rank.
+    """Return the sizes of an output's axes by name, from its kind and rank: ``sample`` first, then as images, (T, C) or
+    by number.
 
     ``batch`` is None where it does not depend on the samples: axes are then numbered, without ``sample``.
     """

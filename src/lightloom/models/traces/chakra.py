@@ -94,7 +94,8 @@ def recording_of_chakra(nodes: Sequence[Node], path: Path) -> Recording:
 
 
 def exchanges_of(node: Node, path: Path) -> Iterator[TracedExchange]:
-    """Yield the exchange that a node is, if it is one.
+    """Yield one exchange if a node is a collective, a send or a receive; nothing for others, and for a collective
+    without kind and size.
 
     Raises:
         WorkloadError: its ``comm_type`` or ``comm_size`` is none.
@@ -121,12 +122,15 @@ def exchanges_of(node: Node, path: Path) -> Iterator[TracedExchange]:
 
 
 def _is_call(node: Node) -> bool:
-    """Return whether a node is a call of PyTorch on the host, which states the schema of its operator."""
+    """Return whether a node is a call of PyTorch on the host that states the schema of its operator."""
     return node.type != METADATA and bool(node.attributes.get("is_cpu_op", False)) and "op_schema" in node.attributes
 
 
 def _pieces(calls: Sequence[Node]) -> list[list[Node]]:
-    """Return the pieces of each call, in the order of their ids; a call that was not cut is one piece."""
+    """Return the nodes of each call as a list, in the order of their ids; a call that was not cut is one piece.
+
+    Pieces are nodes of one name, but for a number in brackets, and of one ``rf_id``.
+    """
     groups: dict[tuple[str, object], list[Node]] = {}
     for node in sorted(calls, key=lambda node: node.id):
         piece = _PIECE.fullmatch(node.name)
@@ -240,13 +244,17 @@ def read_chakra_workload(path: Path, *, batch: int, step: int | None = None) -> 
 
 
 def rank_file(path: Path, rank: int) -> Path:
-    """Return the file of a rank: ``NAME.et`` stands for ``NAME.<rank>.et``, also where it is called ``.et.gz``."""
+    """Return the path of a rank's file: for ``NAME.et`` that is ``NAME.<rank>.et``, also where it is called
+    ``.et.gz``."""
     name, _, packed = path.name.partition(".gz")
     return path.with_name(f"{Path(name).stem}.{rank}.et" + (".gz" if path.name.endswith(".gz") else packed))
 
 
 def _other_ranks(path: Path, nodes: Sequence[Node]) -> list[str]:
-    """Return a line on the files of the other ranks: how many there are, and how they differ from that of rank 0.
+    """Return one line on the files of the other ranks: how many of up to 64 there are, and how they differ from that of
+    rank 0.
+
+    ``nodes`` are those of rank 0.
 
     Raises:
         ConfigError: one of them is damaged.
@@ -282,7 +290,11 @@ def _refuse_collective(nodes: Sequence[Node], computing: Sequence[Node], path: P
 
 
 def _first_pass(computing: Sequence[Node]) -> tuple[list[Node], list[str]]:
-    """Return the nodes of the first step of several that repeat the same names, and a line about the others."""
+    """Return the nodes of the first step where the same names, a backward pass among them, repeat, and a line about the
+    others.
+
+    Without such a repetition all nodes and no line.
+    """
     names = [node.name for node in computing]
     again = names.index(names[0], 1) if names and names[0] in names[1:] else len(names)
     backward = any(_is_backward(node) for node in computing[:again])
@@ -339,7 +351,8 @@ class _ChakraGraph:
         return bool(frontier)
 
     def graph(self, uncounted: Sequence[str]) -> ComputeGraph:
-        """Return one operator per forward node, each reading the previous one."""
+        """Return the graph of one operator for each forward node, each reading the previous one, with its measured
+        times if any are stated."""
         operators: list[Operator] = []
         for place, node in enumerate(self._forward):
             operators.append(

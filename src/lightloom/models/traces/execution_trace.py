@@ -55,7 +55,8 @@ from lightloom.models.traces.operators import (
 
 
 def with_whole_norms(calls: Sequence[Call]) -> list[Call]:
-    """Return the calls of a forward pass, the parts of each norm as one call in the place of the last of them."""
+    """Return the calls of a forward pass in order, with the parts of each norm replaced by one call in the place of the
+    last of them."""
     finder, merged = _Norms(calls), dict(enumerate(calls))
     for norm in finder.norms():
         for place in norm:
@@ -136,6 +137,9 @@ def reading_of(
     """Return the graph of one step of the calls of a trace, as :func:`read_execution_trace` does.
 
     Args:
+        recording: the calls. path: of the trace, for names and messages.
+        batch: number of samples in the trace; by default guessed from shapes.
+        step: which step; by default the first one that has a backward pass, if any has.
         machine: what the calls ran on, as the trace names it.
     """
     steps = cut_steps(recording.roots)
@@ -218,8 +222,8 @@ class _TraceGraph:
         return TraceReading(graph, notes, exchanges, not_found)
 
     def _measured(self) -> MeasuredTimes | None:
-        """Return the measured seconds of the operators so far; None where the trace is not timed or all of them are
-        0."""
+        """Return the measured seconds of all operators in the graph's order; None where the trace is not timed or all
+        of them are 0."""
         if not self._recording.timed or not any(forward or backward for forward, backward in self._seconds):
             return None
         forward, backward = zip(*self._seconds, strict=True)
@@ -227,7 +231,8 @@ class _TraceGraph:
         return MeasuredTimes(batch=self._batch, forward=forward, backward=backward, machine=self._machine, clock=clock)
 
     def _seconds_of(self, calls: Sequence[Call]) -> float:
-        """Return the seconds of calls on what the trace has timed, the accelerator or the host."""
+        """Return the seconds of calls and all that they made: on the accelerator where the trace has timed it, else on
+        the host."""
         return seconds_of(calls, on_device=self._recording.on_device)
 
     def _unmeasured(self) -> Iterator[str]:
@@ -275,8 +280,8 @@ class _TraceGraph:
             yield from self._unmeasured()
 
     def _guessed_batch(self) -> int:
-        """Return the first axis of the first tensor read that is no parameter, tensors of the first products and
-        look-ups first.
+        """Return the number of samples: the first axis of the first tensor read that is no parameter, tensors of
+        products and look-ups first.
 
         Raises WorkloadError where no call reads such a tensor.
         """
@@ -356,7 +361,8 @@ class _TraceGraph:
         return sum(product_flops(inner) for inner in mine) if multiplies else forward * bool(mine)
 
     def _backward_calls(self, call: Call) -> list[Call]:
-        """Return the calls of the backward pass that belong to an operator."""
+        """Return the calls of the backward pass that belong to a forward call: those of the sequence numbers that no
+        later call states."""
         return [
             inner
             for number in sorted(sequences(call))
@@ -365,7 +371,8 @@ class _TraceGraph:
         ]
 
     def _settle(self, call: Call) -> None:
-        """Note which of the storages that a call reads are parameters."""
+        """Note which of the storages that a call reads are parameters: named weight or bias, or of the shape of a
+        gradient left unclaimed."""
         for tensor in call.reads:
             earlier = tensor.storage in self._producer or tensor.storage in self._parameters
             if earlier or not tensor.floating or tensor.storage in self._statistics:
@@ -396,8 +403,11 @@ def _begins_model(call: Call) -> bool:
 
 
 def _exchange_of_call(call: Call) -> TracedExchange:
-    """Return the exchange that a communication call asks for: its kind by its name, its bytes by the tensors that it
-    reads."""
+    """Return the exchange that a communication call asks for: its kind by its name (``unknown`` if that does not say),
+    its bytes by what it reads.
+
+    Bytes are the most that it or a call inside it reads, None for 0; seconds are those on the host.
+    """
     calls = list(walk([call]))
     kind = next((kind for inner in calls if (kind := kind_of_words(inner.name))), "unknown")
     nbytes = max((sum(tensor.nbytes for tensor in inner.reads) for inner in calls), default=0)

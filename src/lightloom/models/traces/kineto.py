@@ -95,7 +95,7 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 
 def read_document(path: Path) -> tuple[JsonObject, list[Event]]:
-    """Return what a profile says besides its events, and its complete events.
+    """Return what a profile says besides its events (fields by name), and its complete events in the order of the file.
 
     A list of events alone says nothing besides: the first part is then empty.
 
@@ -203,7 +203,8 @@ def _is_shape(shape: Value) -> bool:
 
 
 def _value(text: str) -> object:
-    """Return a value from its text: ``True``, ``[1, 1]`` and ``0.5`` are read, other texts kept."""
+    """Return the value of a text that is JSON but for Python's ``True`` and ``False``, such as ``[1, 1]`` and ``0.5``;
+    other texts as they are."""
     try:
         return json.loads(text.replace("True", "true").replace("False", "false"))
     except (ValueError, RecursionError):
@@ -259,8 +260,10 @@ class Busy(NamedTuple):
 def busy(
     computing: Iterable[tuple[float, float]], exchanging: Iterable[tuple[float, float]], window: tuple[float, float]
 ) -> Busy:
-    """Return the seconds that intervals, as begins and ends, fill of a window; what lies outside of it does not
-    count."""
+    """Return how the seconds of a window (begin, end) divide into computing, exchanging and idle ones.
+
+    Intervals are begins and ends and may overlap; what lies outside of the window does not count.
+    """
     computed, exchanged = _union(computing, window), _union(exchanging, window)
     either = _length(_union([*computed, *exchanged], window))
     alone, together = _length(computed), _length(exchanged)
@@ -268,7 +271,7 @@ def busy(
 
 
 def _union(intervals: Iterable[tuple[float, float]], window: tuple[float, float]) -> list[tuple[float, float]]:
-    """Return the same points as disjoint intervals inside the window, in order."""
+    """Return the union of intervals, cut to the window, as disjoint ones in order."""
     merged: list[tuple[float, float]] = []
     for begin, end in sorted((max(begin, window[0]), min(end, window[1])) for begin, end in intervals):
         if end <= begin:
@@ -433,7 +436,7 @@ def read_profile(path: Path) -> Profile:
 
 
 def _left_out(events: Sequence[Event]) -> dict[str, int]:
-    """Return how many events there are of each category that is not read."""
+    """Return the number of events of each category that is not read, by category."""
     known = _HOST | DEVICE | _SILENT
     return dict(Counter(e.category for e in events if e.category not in known and not e.category.endswith(LAUNCHES)))
 
@@ -450,7 +453,8 @@ class _Host(NamedTuple):
     """Numbers of the calls."""
 
     def numbered(self, number: int | None, event: Event) -> int | None:
-        """Return a call's number, or without one that of the event's external id."""
+        """Return ``number`` unless it is None, else the number of the call with the event's external id; None where
+        there is none."""
         external = event.external_id
         return self.by_external_id.get(external) if number is None and isinstance(external, int) else number
 
@@ -487,9 +491,10 @@ def _host_calls(events: Sequence[Event], path: Path) -> _Host:
 
 
 def _attribute(events: Sequence[Event], host: _Host) -> tuple[list[DeviceWork], float]:
-    """Add the accelerator's work to the calls that launched it.
+    """Add the accelerator's work to the calls that launched it: seconds and names of kernels.
 
-    Returns all work, and the seconds of the part that no call launched or that exchanges data.
+    Returns all work, and the summed seconds of the part that no call launched or that exchanges data, which is added to
+    none.
     """
     launched_by: dict[str, int | None] = {}
     for event in events:
@@ -514,9 +519,10 @@ def _attribute(events: Sequence[Event], host: _Host) -> tuple[list[DeviceWork], 
 
 
 def _completed(exchange: TracedExchange, launch: TimedCall) -> TracedExchange:
-    """Return an exchange with the kind and bytes of the call that launched it, where its kernel does not tell them.
+    """Return an exchange with the kind and bytes of the call that launched it where its kernel does not tell them.
 
-    NCCL sends and receives for an all-to-all with one kernel, which tells neither.
+    NCCL sends and receives for an all-to-all with one kernel, which tells neither; the bytes are those of the tensors
+    that the call reads.
     """
     kind = kind_of_words(launch.name) if exchange.kind == "send and receive" else ""
     nbytes = sum(tensor.nbytes for tensor in launch.reads) or None

@@ -50,7 +50,12 @@ class Wiring:
         """The storage that was made last with so many elements."""
 
     def connect(self, call: Call) -> None:
-        """Give the tensors of a call of the forward pass their storages, and those that it returns."""
+        """Give the tensors that a call of the forward pass reads their storages, in place, and set what it returns: one
+        tensor.
+
+        A view or a call in place returns its first tensor, any other one a new storage; a call that reads nothing
+        returns nothing.
+        """
         word = plain_word(call.name)
         kind = KIND_OF_WORD.get(word, "")
         places = _PLACES.get(word) or (_PLACES.get(kind, ()) if kind != "linear" else ())
@@ -85,7 +90,7 @@ class Wiring:
 
 
 def is_view(call: Call) -> bool:
-    """Return whether a call moves no data."""
+    """Return whether a call moves no data: a view by its name, without a copy among the calls inside it."""
     return plain_word(call.name) in VIEWS and not any(inner.word in _COPIES for inner in walk(call.calls))
 
 
@@ -102,7 +107,8 @@ def result_shape(call: Call) -> tuple[int, ...]:
 
 
 def _ruled(call: Call, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Return the shape of a call's result by the rule of its operator; None where there is no rule."""
+    """Return the shape of a call's result by the rule of its operator, from the shapes that it reads; None where there
+    is no rule."""
     word, values = call.word, call.values
     if cost := product(call.name, shapes, None, values):
         return cost.shape
@@ -125,7 +131,7 @@ def _ruled(call: Call, shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
 
 
 def _pair(value: object) -> list[int]:
-    """Return the whole numbers of a recorded list; ValueError for anything else."""
+    """Return the whole numbers of a recorded list, of any length; ValueError for anything else."""
     if not isinstance(value, list) or not all(type(entry) is int for entry in value):
         raise ValueError("not recorded")
     return value
@@ -175,7 +181,8 @@ def _forward(roots: Sequence[Call]) -> Iterator[Call]:
 
 
 def _precision(calls: Iterator[Call]) -> str:
-    """Return the number format of most of the time of the forward pass; TF32 where kernels of float32 say so.
+    """Return the number format (``fp32``, ``bf16``, ...) in which most seconds on the host were spent in the calls;
+    ``tf32`` where kernels of float32 say so.
 
     Empty where no call states one.
     """

@@ -83,7 +83,8 @@ def read_layer_file(path: Path, *, batch: int) -> TraceReading:
 
 
 def _policy_and_settings(path: Path, words: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return the policy, and the values of the settings by name, of the first line; ConfigError for another policy."""
+    """Return the policy, and the values of the settings as text by name, from the words of the first line; ConfigError
+    for another policy."""
     if not words or words[0] not in POLICIES:
         raise ConfigError(f"{path}, line 1: {' '.join(words)[:40]!r}: expected one of {', '.join(POLICIES)}")
     settings: dict[str, str] = {}
@@ -121,9 +122,9 @@ def _layers(
 def _exchange_of_pass(
     path: Path, line: int, entry: Sequence[str], group: tuple[str, int | None]
 ) -> TracedExchange | None:
-    """Return the exchange of a pass from its time, word and bytes; None for the word NONE alone.
+    """Return the exchange of a pass from its words (time, kind, bytes); None for the kind NONE.
 
-    A suffix of the word, such as ``_DP``, goes before ``group`` (name and ranks). ConfigError for an unknown word.
+    A suffix of the kind, such as ``_DP``, overrides ``group`` (name and ranks). ConfigError for an unknown word.
     """
     word, nbytes = entry[1].upper(), _count(path, line, entry[2])
     if word == "NONE":
@@ -137,8 +138,11 @@ def _exchange_of_pass(
 
 
 def _exchange_group(policy: str, place: int, settings: dict[str, str]) -> tuple[str, int | None]:
-    """Return the group of a pass's exchanges by the policy (``data``, ``model``, ``tensor``), and its ranks where
-    stated."""
+    """Return (name of the group, ranks) of a pass's exchanges by the policy: ``data``, ``model`` or ``tensor``; ranks
+    are None where not stated.
+
+    ``place`` is the pass: 0 forward, 1 gradient of the input, 2 of the weights, which is data-parallel but for MODEL.
+    """
     stated = settings.get("model_parallel_NPU_group", "").split()
     tensor = int(stated[0]) if stated and stated[0].isdecimal() else None
     if policy == "DATA" or (place == 2 and policy != "MODEL"):

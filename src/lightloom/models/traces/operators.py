@@ -35,18 +35,21 @@ class TracedExchange:
 
 
 def kind_of_kernel(name: str) -> str:
-    """Return the kind of exchange that a kernel of a collective library is for; empty for other kernels."""
+    """Return the kind of exchange that a kernel of a collective library is for, ``unknown`` where its name does not
+    say; empty for other kernels."""
     return kind_of_words(name) or "unknown" if _KERNEL.match(name) else ""
 
 
 def kind_of_words(name: str) -> str:
-    """Return the kind of exchange that a name speaks of; empty without one."""
+    """Return the kind of exchange (``all-reduce``, ...) that a name speaks of, whatever its case and the signs between
+    words; empty if of none."""
     plain = re.sub(r"[^a-z]", "", name.lower())
     return next((kind for word, kind in _WORDS.items() if word in plain), "")
 
 
 def exchange_lines(exchanges: Iterable[TracedExchange]) -> list[str]:
-    """Return a line for each kind and group: how many exchanges, their bytes, their seconds."""
+    """Return a line for each kind, group and number of ranks: how many exchanges, the sum of their bytes, their
+    seconds."""
     groups: dict[tuple[str, str, int | None], list[TracedExchange]] = defaultdict(list)
     for exchange in exchanges:
         groups[exchange.kind, exchange.group, exchange.ranks].append(exchange)
@@ -61,8 +64,8 @@ def exchange_lines(exchanges: Iterable[TracedExchange]) -> list[str]:
 
 
 def unpriced_exchanges(exchanges: Iterable[TracedExchange]) -> list[str]:
-    """Return a warning about exchanges of a trace that no plan makes, as tensor groups of the traced run did; none
-    without."""
+    """Return one warning about exchanges of a trace that no plan makes, as tensor groups of the traced run did; an
+    empty list without any."""
     listed = "; ".join(exchange_lines(exchanges))
     if not listed:
         return []
@@ -126,6 +129,6 @@ def check_step(reading: TraceReading, path: Path) -> TraceReading:
 
 
 def exchange_notes(exchanges: Sequence[TracedExchange]) -> list[str]:
-    """Return a line that lists the exchanges of a trace; none without any."""
+    """Return one line that lists the exchanges of a trace; an empty list where it has none."""
     listed = "; ".join(exchange_lines(exchanges))
     return [f"which plan made its exchanges, so that they are listed and not replayed: {listed}"] if listed else []

@@ -280,8 +280,8 @@ def wavelength_map(schedule: Schedule, fabric: Fabric) -> Figure:
 
 
 def wavelength_caption(schedule: Schedule, fabric: Fabric) -> str:
-    """Return two to four sentences for below the picture of ``wavelength_map``: what runs, how full the fabric is, what
-    colour means."""
+    """Return the sentences below the picture of ``wavelength_map``: what runs, how full the fabric is, what stays dark,
+    what colour means."""
     collective = schedule.collective
     steps = f"in {schedule.steps} {'step' if schedule.steps == 1 else 'steps'}"
     if schedule.queued:

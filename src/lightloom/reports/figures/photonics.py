@@ -331,8 +331,8 @@ _CURVE = "#3b62ad"
 def noise_steps(limit: float, bound: float) -> Floats:
     """Return 33 levels of noise, rising and evenly spaced as logarithms, at which a curve is worth drawing.
 
-    They reach from a third of the smaller of limit and bound to ten times the limit or three times the bound, 0.5 at
-    most (0.1 stands for three infinite bounds).
+    They reach from a third of the smaller of limit and bound to the larger of ten times the limit and three times the
+    bound (0.1 where it is infinite), 0.5 at most.
     """
     low = max(min(limit, bound) / 3, 1e-12)
     high = min(max(10 * limit, 3 * bound if np.isfinite(bound) else 0.1), 0.5)
