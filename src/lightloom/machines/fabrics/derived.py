@@ -216,7 +216,8 @@ def pairs(ranks: int) -> Iterator[tuple[Ints, Ints]]:
 
 
 def group_members(whole: int, ranks: int, stride: int) -> Ints:
-    """Return the ranks of all groups of ``ranks`` at a stride, of ``whole`` ranks: [group, rank]."""
+    """Return the ranks of all groups of ``ranks`` at a stride, of ``whole`` ranks, groups in the order of their first
+    ranks: [group, rank]."""
     blocks = np.arange(0, whole, ranks * stride)[:, None, None]
     members: Ints = (blocks + np.arange(stride)[:, None] + stride * np.arange(ranks)).reshape(-1, ranks)
     return members
@@ -400,7 +401,8 @@ def _uses(fabric: Geometry) -> Mask:
 
 @cached
 def _users(fabric: Geometry) -> _Users:
-    """Return how many ranks send and receive over each link, and the places of ranks among them."""
+    """Return how many ranks send and receive over each link, and the place of a link that one rank alone uses among all
+    such links of that rank."""
     uses = _uses(fabric)
     return _users_of(uses, uses.sum(axis=2))
 

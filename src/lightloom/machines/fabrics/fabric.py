@@ -492,7 +492,7 @@ class Fabric(Described):
 
     def pair(self, stride: int) -> tuple[float, float]:
         """Return the bytes per second and seconds of latency from every rank to the one ``stride`` further on, all at
-        once; infinite and 0 where that is the rank itself."""
+        once, of the slowest and of the longest transfer; infinite and 0 where that is the rank itself."""
         return derived.simultaneous(self, stride)
 
     def message(self, stride: int) -> tuple[float, float]:
