@@ -387,7 +387,7 @@ class OperatorColumns:
         return self._bytes(elements)
 
     def inputs(self, samples: Ints, cp: Ints | None = None) -> Floats:
-        """Return the bytes of every operator's first input: [rows, operators]."""
+        """Return the bytes of every operator's first input, undivided by tp: [rows, operators]."""
         return self._bytes(self._scaled("read_bytes", "read_sampled", samples, cp))
 
     def key_value_bytes(self, samples: Ints, tp: Ints, cp: Ints) -> Floats:
@@ -444,7 +444,8 @@ class OperatorColumns:
     def measured_references(
         self, measured: MeasuredTimes, accelerator: Accelerator, precision: Precision
     ) -> tuple[Floats, Floats]:
-        """Return the seconds by the model of every operator as it was measured, forward and backward: [operators]."""
+        """Return the seconds, by the model and undivided, of every operator at the batch and on the machine of the
+        measurement, forward and backward: [operators] each."""
         machine, measured_precision = machine_of(measured, accelerator, precision)
         traced = replace(self, measured=None, element_bytes=ELEMENT_BYTES[measured_precision])
         one = np.ones(1, np.int64)

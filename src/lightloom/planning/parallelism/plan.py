@@ -138,7 +138,7 @@ class ParallelPlan:
 
     @property
     def update(self) -> int:
-        """Position of the optimizer's step, the last of all."""
+        """Position of the optimizer's step, the last of all: twice the number of operators."""
         return 2 * len(self.graph.operators)
 
 
@@ -340,7 +340,8 @@ def block_starts(graph: ComputeGraph) -> Ints:
 
 
 def numbered_block(block: str) -> str:
-    """Return the path of the numbered module that a module lies in or is; empty where there is none."""
+    """Return the path up to the first number of a module's path, ``layers.3`` for ``layers.3.mlp``; empty where it has
+    none."""
     parts = block.split(".")
     number = next((index for index, part in enumerate(parts) if part.isdigit()), None)
     return "" if number is None else ".".join(parts[: number + 1])

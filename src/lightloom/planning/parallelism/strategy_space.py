@@ -156,7 +156,8 @@ class Strategies:
 
     @classmethod
     def of(cls, *strategies: Strategy) -> Strategies:
-        """Return columns with one row for each strategy."""
+        """Return columns with one row for each strategy, in their order; names become indices, of algorithms by first
+        use."""
         algorithms = tuple(dict.fromkeys(strategy.algorithm for strategy in strategies))
         indices: dict[str, Sequence[str]] = {
             "sharding": SHARDINGS,
@@ -321,7 +322,7 @@ def _micro_batches(samples: int, size: int | None, most: int) -> list[tuple[int,
 
 @cache
 def _divisors(number: int, most: int | None = None) -> tuple[int, ...]:
-    """Return the divisors of a number in ascending order, at most ``most``."""
+    """Return the divisors of a number in ascending order; those above ``most`` are left out."""
     small = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
     divisors = dict.fromkeys([*small, *(number // divisor for divisor in reversed(small))])
     return tuple(divisor for divisor in divisors if most is None or divisor <= most)

@@ -160,8 +160,8 @@ def _must_divide(operator: Operator, *, sliced: bool) -> int:
 
 
 def _routers(graph: ComputeGraph) -> set[str]:
-    """Return the names of the layers that score experts, which every rank computes whole, as it must know the
-    choice."""
+    """Return the names of the linear layers that score experts: those from which only additions, activations, softmax
+    and the like lead to a top-k. Every rank computes them whole, as it must know the choice."""
     scores: set[str] = set()
     routers: set[str] = set()
     for operator in reversed(graph.operators):
@@ -284,7 +284,8 @@ def searched_degrees(graph: ComputeGraph) -> list[int]:
 
 
 def key_value_elements(graph: ComputeGraph) -> Ints:
-    """Return the elements of keys and values of each attention operator, of all its samples; 0 of others."""
+    """Return the number of elements of keys and values together of each attention operator, of all its samples; 0 of
+    others: [operators]."""
     elements = np.zeros(len(graph.operators), np.int64)
     for index, operator in enumerate(graph.operators):
         sizes = operator.dimensions
@@ -333,7 +334,9 @@ def tied_tables(graph: ComputeGraph) -> tuple[TiedTable, ...]:
 
 
 def _reads_table(operator: Operator, owner: Operator) -> bool:
-    """Return whether an operator reads the table of an embedding ``owner`` in place of parameters of its own."""
+    """Return whether an operator reads the table of an embedding ``owner`` in place of parameters of its own: an
+    embedding without any of as many channels, or a linear layer whose weight has as many elements as the table, and
+    more than the layer states."""
     sizes = operator.dimensions
     if operator.kind == "embedding":
         return not operator.parameters and sizes.get("channel") == owner.dimensions.get("channel")
@@ -342,7 +345,8 @@ def _reads_table(operator: Operator, owner: Operator) -> bool:
 
 
 def holding_stages(table: TiedTable, edges: Ints, stages: int) -> list[int]:
-    """Return the stages that hold a table, in ascending order; ``edges`` are those of the chunks."""
+    """Return the stages that hold a table, as one of the operators that read it lies there, ascending and each once;
+    ``edges`` are those of the chunks."""
     return sorted({int(stage) for stage in _stages_of((table.owner, *table.readers), edges, stages)})
 
 

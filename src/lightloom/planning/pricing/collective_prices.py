@@ -156,7 +156,8 @@ class SchedulePrices:
 
     @property
     def cached(self) -> Prices:
-        """Prices so far, by kind, the size that the schedule was built for, and the size."""
+        """Prices known so far, those from the disk included, by kind, size that the schedule was built for, and
+        size."""
         return self._priced
 
     def preload(self, prices: Prices) -> None:
@@ -292,7 +293,7 @@ def read_prices(path: Path | None, algorithm: str) -> Prices:
 
 
 def _price_of(row: Document, algorithm: str) -> tuple[PriceKey, Priced]:
-    """Return the key and the value of one price from its row in a file."""
+    """Return the key (kind, size built for, size) and the value of one price from its row in a file."""
     cost, bound = Cost(**row["cost"]), Bound(**row["bound"])
     key = cast(Kind, row["kind"]), float(row["built_for"]), float(row["nbytes"])
     return key, Priced(cost=cost, circuits=row["circuits"], algorithm=algorithm, bound=bound)
@@ -311,7 +312,7 @@ def write_prices(path: Path | None, prices: Prices) -> None:
 
 @cache
 def _code_hash() -> str:
-    """Return the hash of the code that builds, verifies and costs schedules."""
+    """Return the SHA-256 of the source files of the packages that build, verify and cost schedules, once a process."""
     digest = sha256()
     for package in _PRICING:
         for file in sorted((Path(__file__).parents[2] / package).rglob("*.py")):
@@ -785,14 +786,14 @@ class ExchangePrices:
         return group_phases(self.exchange, kind, values, self.ranks, self.stride, in_network=self.in_network)
 
     def algorithms(self, kind: Kind, nbytes: float) -> tuple[str, ...]:
-        """Return the names of the algorithms that carry its phases, in their order."""
+        """Return the name of the algorithm that carries each phase, the cheapest there, in their order."""
         phases = self.phases(kind, nbytes)
         chosen = (self.plain(each.ranks, each.stride).choice(each.kind, each.nbytes) for each in phases)
         return tuple(prices.algorithm.name for prices in chosen)
 
     def values_nbytes(self, kind: Kind, nbytes: float) -> float | None:
-        """Return the bytes of float32 that are exchanged in the place of a collective; None where this kind is left as
-        it is."""
+        """Return the bytes in float32 of the gradients that a collective of ``nbytes`` carries; None where this kind is
+        left as it is."""
         return 4 * nbytes / self.element_bytes[kind] if kind in self.element_bytes else None
 
     def sent_nbytes(self, kind: Kind, nbytes: float) -> float:

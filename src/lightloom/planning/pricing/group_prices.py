@@ -56,7 +56,8 @@ MOST_ROWS: Effort = 1 << 21
 
 
 def gradient_element_bytes(training: TrainingSettings) -> Mapping[Kind, int]:
-    """Return the kinds of collectives that carry gradients, and the bytes of one gradient in each."""
+    """Return the bytes of one gradient by kind of collective, of the two that carry gradients: all-reduce and
+    reduce-scatter."""
     return {"all-reduce": training.gradient_bytes, "reduce-scatter": training.sharded_gradient_bytes}
 
 
@@ -188,7 +189,7 @@ class GroupPrices(Pricing):
 
     @cached_method()
     def _cheapest(self, algorithm: str, ranks: int, exchange: int, stride: int) -> CheapestPrices:
-        """Return the prices, cached, of the cheapest algorithm in a group."""
+        """Return the prices, cached, in a group, where each collective takes its cheapest algorithm."""
         return CheapestPrices(partial(self._bounded, algorithm, ranks, exchange, stride))
 
     @cached_method()
@@ -327,7 +328,7 @@ class GroupPrices(Pricing):
         return self._refusals[key]
 
     def _too_long(self, kind: Kind, algorithm: Algorithm, part: Fabric) -> str | None:
-        """Return that an algorithm lists more transfers than are built here; None where it does not."""
+        """Return the reason that an algorithm lists more transfers than are built here; None where it does not."""
         rows = algorithm.rows(kind, part)
         if rows <= self._most_rows:
             return None
@@ -549,7 +550,8 @@ class DividedChannels:
         return self._prices.on(self.fabric(axis))
 
     def fabric(self, axis: Axis) -> Fabric:
-        """Return a group of an axis as a fabric; the whole fabric for an axis that has no groups of its own."""
+        """Return a group of an axis as a fabric of its share of the channels; the whole fabric for the pipeline, for an
+        axis that exchanges nothing, and where there is no such share."""
         number = self.division.number(axis)
         part = None if number is None or axis == "pipeline" else self.division.part(number)
         return self.division.fabric if part is None else part
@@ -571,7 +573,8 @@ class ScaledChannels(DividedChannels):
     before schedules are built for it."""
 
     def pricing(self, axis: Axis) -> Pricing:
-        """Return prices on all channels that are lengthened by as much as the axis has fewer."""
+        """Return prices on all channels, where what bytes add is multiplied by the channels of all over those of the
+        axis."""
         part = super().pricing(axis)
         assert isinstance(part, GroupPrices)
         return _ScaledPrices(self._prices, part)
@@ -652,7 +655,8 @@ class PlanePrices:
         self.prices = prices
 
     def shared(self, strategy: Strategy, planes: Planes) -> DividedChannels:
-        """Return the part of the fabric that every axis of a strategy has; axes that are left out have all planes."""
+        """Return the division by which each axis of a strategy has the number of planes that ``planes`` states, and
+        axes left out all of them, with prices on each."""
         axes = live_axes(strategy)
         return DividedChannels(
             self.prices, Division(self.fabric, axes, tuple(planes.get(axis.name, self.planes) for axis in axes))

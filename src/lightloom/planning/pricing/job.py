@@ -84,7 +84,7 @@ class OperatorTimes:
         return part_times(self.sorts, self.accelerator, self.precision, sorted_parts)
 
     def repeats(self, recomputation: Ints) -> Ints:
-        """Return how often the backward pass repeats the forward pass of every operator: [rows, operators]."""
+        """Return how often, 0 or 1, the backward pass repeats the forward pass of every operator: [rows, operators]."""
         return repetitions(self.sorts["in_block"], self.sorts["core"], recomputation)[:, self.sort]
 
     def launches(self, recomputation: Ints) -> tuple[Floats, Floats]:
@@ -113,7 +113,8 @@ class OperatorTimes:
 
     @property
     def launches_of_sorts(self) -> tuple[Floats, Floats]:
-        """Seconds in which a host launches an operator of each sort, each [sorts]."""
+        """Seconds in which a host launches an operator of each sort forward and backward, nothing repeated, each
+        [sorts]."""
         return dispatch_times(self.sorts.values, self.accelerator)
 
     def repeating(self, seconds: tuple[Floats, Floats], recomputation: Ints) -> tuple[Floats, Floats]:
@@ -178,7 +179,8 @@ class DividedModel:
 
     @cached_property
     def columns(self) -> OperatorColumns:
-        """Work, bytes and kernels of the operators, with what is recomputed of them: columns [operators]."""
+        """Columns [operators] of work, bytes and kernels, at the job's number format, with those of
+        :func:`recomputation_columns`."""
         element_bytes = ELEMENT_BYTES[self.settings.precision]
         columns = operator_columns(self.graph, self.split, self.experts, element_bytes, self.settings.attention)
         recomputed = recomputation_columns(self.graph, unfused=self.settings.attention == "unfused")
@@ -186,7 +188,7 @@ class DividedModel:
 
     @cached_property
     def _alike(self) -> tuple[OperatorColumns, Ints]:
-        """One operator of each sort, and how many of each sort precede every operator: [operators + 1, sorts]."""
+        """Columns of one operator of each sort, and :attr:`_before`."""
         return self.columns.alike()
 
     @property
@@ -290,8 +292,8 @@ class DividedModel:
         return Crossing(total, np.where(rows.sequence_parallel[:, None], slices, 0.0))
 
     def entering(self, rows: Strategies, starts: Ints) -> Floats:
-        """Return the bytes of what a rank keeps of the outputs that these operators read from before them: [rows,
-        starts]."""
+        """Return the bytes that a rank of a tensor group keeps, for one micro-batch, of the outputs from before each of
+        the operators ``starts`` that it and later ones read, of those in slices its own: [rows, starts]."""
         crossing = self.crossing(rows, starts)
         nbytes: Floats = crossing.total - (1 - 1 / rows.tp[:, None]) * crossing.sliced
         return nbytes
@@ -371,7 +373,7 @@ class Job:
 
     @property
     def parameters(self) -> int:
-        """Parameters of the model, those that no operator uses included."""
+        """Number of parameters of the model, those that no operator uses included."""
         return self.graph.parameters + self.graph.unused_parameters
 
     def exchange(self, strategy: Strategy) -> PricedExchange | None:

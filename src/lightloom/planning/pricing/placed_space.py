@@ -122,7 +122,7 @@ class PlacedRows:
 
     @classmethod
     def of(cls, choices: Sequence[PlacedChoice]) -> PlacedRows:
-        """Return one row for each choice."""
+        """Return one row for each choice, in their order."""
         indexed = [(*choice[:-1], RECOMPUTATIONS.index(choice.recomputation)) for choice in choices]
         columns = zip(*indexed, strict=True) if choices else [()] * len(PlacedChoice._fields)
         types = {"quantum": np.float64, "ratio": np.float64}
@@ -356,7 +356,8 @@ def _power_of_two(counts: Ints) -> Ints:
 
 
 def distinct(job: Job, table: PartTable, rows: PlacedRows) -> PlacedRows:
-    """Return the rows without those that cut every operator as an earlier row does, all else being equal."""
+    """Return the rows, in their order, without those that would cut every operator as an earlier one does and equal it
+    in k, batch, ratio, micro-batches and recomputation: the quantum and the limit on exchanging parts do not count."""
     seen: set[tuple[Any, ...]] = set()
     kept = np.zeros(len(rows), np.bool_)
     for block in blocks(len(rows)):

@@ -149,7 +149,8 @@ def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTim
 
 
 def tensor_exchange(kind: Kind, rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:
-    """Return the seconds of collectives of so many bytes in tensor groups, whose ranks are neighbours: [rows, ...]."""
+    """Return the seconds of collectives of so many bytes of activations, never coded, in tensor groups, whose ranks are
+    neighbours: as ``nbytes`` [rows, ...]."""
     beside, as_it_is = np.ones(len(rows), np.int64), np.zeros(len(rows), np.int64)
     tensor_time = on_axis(exchange_time, "tensor")
     return tensor_time(kind, rows.algorithm, rows.tp, beside, as_it_is, nbytes)
@@ -443,7 +444,8 @@ def shares(rows: Strategies, held: Floats, sharers: Ints) -> Floats:
 
 
 def has_ring(fabric: Fabric, cp: Ints, tp: Ints) -> Mask:
-    """Return the rows whose context groups the fabric has, or that have none: [rows]."""
+    """Return True for rows whose cp is 1, or whose context groups are a part of a fabric that does not add up light on
+    its way: [rows]."""
     groups, row = np.unique(np.stack([cp, distance(fabric, tp)]), axis=1, return_inverse=True)
     served = [
         ranks == 1 or (not fabric.in_network_reduction and _group(fabric, ranks, stride) is not None)
@@ -666,12 +668,12 @@ class StageExchanges(NamedTuple):
 
     @property
     def forward(self) -> Floats:
-        """Collectives of tensor and expert parallelism in a forward pass: [rows, chunks]."""
+        """Seconds of the collectives of tensor and expert parallelism in a forward pass: [rows, chunks]."""
         return self.tensor.forward + self.experts.forward
 
     @property
     def backward(self) -> Floats:
-        """Collectives of tensor and expert parallelism in a backward pass: [rows, chunks]."""
+        """Seconds of the collectives of tensor and expert parallelism in a backward pass: [rows, chunks]."""
         return self.tensor.backward + self.experts.backward
 
 

@@ -293,7 +293,7 @@ class _DivisionSearch:
         return best[1]
 
     def _channels(self, parts: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the channels of each axis that has so many parts of :class:`Divisions`."""
+        """Return the channels of each axis, [axis], that has so many parts of :class:`Divisions`."""
         channels = self.space.channels(parts)
         assert channels is not None  # there are as many as the axes need at least
         return channels

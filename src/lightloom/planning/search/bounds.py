@@ -248,7 +248,7 @@ class PriceLines:
 
     @cached_method()
     def _table(self, kind: Kind, *groups: Group) -> _LineTable:
-        """Return the lower bounds of several groups as a table."""
+        """Return the lower bounds, cached, of several groups as a table, in their order."""
         slopes = np.array([self._slope(kind, group) for group in groups])
         return _LineTable.of([self._of_group(kind, group) for group in groups], slopes)
 

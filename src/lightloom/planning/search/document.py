@@ -137,7 +137,7 @@ def explain(search: PlanSearch) -> str:
 
 
 def _name(plan: Plan) -> str:
-    """Return kind, label and samples of a plan in words; the kind only where the label lacks it."""
+    """Return kind, label and samples of a step of a plan in words; the kind only where the label lacks it."""
     word = "" if plan.strategy in plan.label else f"{plan.strategy} "
     return f"{word}{plan.label} with {plan.global_batch:,} samples"
 
@@ -181,7 +181,8 @@ def _circuits(plan: Plan) -> str:
 
 
 def _how_near(winner: Plan) -> str:
-    """Return how near the largest collective of data parallelism alone is to its lower bound; empty for other plans."""
+    """Return in words the seconds of the largest collective of data parallelism alone and how many times its lower
+    bound that is, with set-up and without; empty for other plans and where nothing is exchanged."""
     if winner.prices is None or winner.result is None or not winner.exchanges:
         return ""
     exchange = winner.exchanges[0]
@@ -481,7 +482,9 @@ def _whole(number: float) -> int | float:
 
 
 def _placed(plan: Plan) -> dict[str, Any] | None:
-    """Return the placement and circuits of a placed plan in plain types; None for other plans."""
+    """Return what placed a plan and serves it, in plain types: its number of sub-operators, start, repairs, holds,
+    circuits and their gap to the bound, waiting, relayed and sent bytes, and circuits granted anew (``regranted``, else
+    None); None for other plans."""
     step = plan.placed
     if step is None:
         return None
@@ -513,7 +516,8 @@ def regranted_json(step: RegrantedStep) -> dict[str, Any]:
 
 
 def exchange_settings(exchange: PricedExchange) -> dict[str, Any]:
-    """Return the settings of a method in plain types, of which the hash of the configuration is made."""
+    """Return the settings of a method in plain types, of which the hash of the configuration is made: ``method``,
+    ``source``, ``coded`` (pairs of codec and sizes) and ``engine``, None without one."""
     engine = None if exchange.engine is None else exchange.engine.model_dump(mode="json")
     coded = [[sums.codec, [list(size) for size in sums.bits_by_terms]] for sums in exchange.gradient.coded]
     return {"method": exchange.name, "source": exchange.sizes, "coded": coded, "engine": engine}

@@ -300,13 +300,14 @@ class Plan:
 
     @property
     def prices(self) -> SchedulePrices | CheapestPrices | ExchangePrices | LibraryPrices | None:
-        """Prices of the exchanges of data parallelism alone; None of other plans and of one rank."""
+        """Prices by which the exchanges of data parallelism alone were simulated; None for other plans and for one
+        rank."""
         prices = self.step.prices if isinstance(self.step, StrategyStep) else None
         return prices if isinstance(prices, SchedulePrices | CheapestPrices | ExchangePrices | LibraryPrices) else None
 
     @property
     def timeline(self) -> Timeline:
-        """Intervals of the step; one group stands for all."""
+        """Timeline of the simulated step: intervals of its tasks, in which one group of ranks stands for all."""
         return self.step.timeline
 
     @property

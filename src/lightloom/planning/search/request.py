@@ -53,7 +53,7 @@ class Pins(StatedStrategy):
 
     @classmethod
     def of(cls, stated: StatedStrategy) -> Self:
-        """Return what a model's file states as pins."""
+        """Return as pins the strategy that a model's file states, None for what it leaves open."""
         return cls(**dict(stated))  # type: ignore[arg-type]
 
     @property
@@ -211,12 +211,12 @@ class SearchRequest:
 
     @property
     def most_micro_batches(self) -> int:
-        """Micro-batches of a step that are tried at most."""
+        """Largest number of micro-batches of a step that is tried: 256, or the pinned number where that is larger."""
         return max(self.pins.micro_batches or MOST_MICRO_BATCHES, MOST_MICRO_BATCHES)
 
     @property
     def most_virtual_stages(self) -> int:
-        """Chunks of a stage that are tried at most."""
+        """Largest number of chunks of a stage that is tried: 4, or the pinned number where that is larger."""
         return max(self.pins.virtual_stages or MOST_VIRTUAL_STAGES, MOST_VIRTUAL_STAGES)
 
     @property
@@ -375,7 +375,8 @@ def _check_priced(graph: ComputeGraph, measured: MeasuredTimes, machine: Acceler
 
 
 def measured_lines(graph: ComputeGraph, clusters: Sequence[Cluster]) -> list[str]:
-    """Return what is said of the measured durations that plans rest on; nothing where all operators are priced."""
+    """Return the lines that are said of the measured durations that plans rest on: how many operators take them, how
+    they become those of each accelerator, and an assumption; empty where the graph states none."""
     measured = graph.measured
     if measured is None:
         return []

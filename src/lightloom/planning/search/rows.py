@@ -223,7 +223,8 @@ class PlacedPlans:
         return self._bound(choice, None if self._regrants else circuits)
 
     def _bound(self, choice: PlacedChoice, circuits: GroupCircuits | None) -> float:
-        """Return the seconds of the plan's step at least over these circuits, over any without them."""
+        """Return the seconds that all micro-batches of the plan's step take at least over these circuits; over any for
+        None."""
         plan = self.plan(choice)
         # The busiest device computes each micro-batch before the last.
         passes = plan.balanced.forward + plan.balanced.backward
@@ -232,7 +233,7 @@ class PlacedPlans:
         return placed_bound(self._job, plan, choice.ratio, circuits) + earlier
 
     def circuits(self, choice: PlacedChoice) -> GroupCircuits:
-        """Return the circuits, cached, that are granted to the plan."""
+        """Return the circuits, cached, that the fabric grants the plan of a choice."""
         return self._granted(self.plan(choice))
 
     @cached_method(most=_KEPT)
@@ -295,7 +296,7 @@ class PlacedPlans:
         return min(ratio * values, paced)
 
     def _partition(self, choice: PlacedChoice) -> BalancedGraph:
-        """Return the cut and balanced graph of a choice, cached by what decides it."""
+        """Return the cut and balanced graph of a choice, cached by its group, quantum and limit on exchanging parts."""
         return self._cut(choice.group, choice.quantum, choice.most_exchanging)
 
     @cached_method(most=_KEPT)
@@ -335,7 +336,7 @@ class PlacedPlans:
 
     @cached_method()
     def _graph(self, samples: int) -> ComputeGraph:
-        """Return the graph with the samples of a group's micro-batch."""
+        """Return the model's graph at so many samples, in the job's number format."""
         settings = self._job.settings.model_copy(update={"batch_per_rank": samples})
         return local_graph(self._job.graph, settings)
 

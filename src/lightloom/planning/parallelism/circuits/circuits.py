@@ -63,7 +63,7 @@ class Traffic:
 
     @property
     def relative(self) -> Floats:
-        """Each demand as a share of the largest, shape [pair]."""
+        """Demand of each pair as a share of the largest demand, shape [pair]."""
         relative: Floats = self.nbytes / self.nbytes.max()
         return relative
 
@@ -73,7 +73,8 @@ class Traffic:
         return replace(self, source=self.source[sending], destination=self.destination[sending], nbytes=nbytes[sending])
 
     def find(self, source: Ints, destination: Ints) -> Ints:
-        """Return the position of each ordered pair among the demands, or −1 where it has none."""
+        """Return the position of each (source, destination) among the demands, or −1 where it has none: as the
+        arguments."""
         keys = self.source * self.ranks + self.destination
         requested = source * self.ranks + destination
         position = np.minimum(np.searchsorted(keys, requested), len(keys) - 1)
@@ -123,7 +124,7 @@ class Timing:
 
     @property
     def period(self) -> float:
-        """Seconds from one reconfiguration to the next."""
+        """Seconds from one reconfiguration to the next: reconfiguration and hold."""
         return self.hold + self.reconfiguration
 
     @property
@@ -254,7 +255,7 @@ class GroupCircuits:
 
     @property
     def mean_bandwidth(self) -> Floats:
-        """Bytes per second [pipe] over a whole cycle of holds, reconfigurations included."""
+        """Mean bytes per second [pipe] over a whole cycle of holds, the dark time of reconfigurations included."""
         mean: Floats = self.bandwidth.mean(axis=0) * (1.0 if self.timing is None else self.timing.duty_cycle)
         return mean
 
@@ -314,7 +315,8 @@ class GroupCircuits:
         return path
 
     def _unreachable(self, a: int, b: int) -> str:
-        """Return the message for a pair without a path."""
+        """Return the message for a device a without a path to b (from k on: of the next group), and what would give it
+        one."""
         where = f"device {b}" if b < self.k else f"device {b - self.k} of the next group"
         return (
             f"device {a} has no circuit to {where} and no path over others' circuits in any hold: "

@@ -73,7 +73,8 @@ def grants(plan: HybridPlan, fabric: Fabric) -> list[GroupCircuits]:
 
 
 def default_timing(fabric: Fabric) -> Timing:
-    """Return a hold of ten reconfigurations, or of a second where circuits change in no time."""
+    """Return the timing of a fabric: its set-up time before holds that are ten times as long, or a second where
+    circuits change in no time."""
     seconds = fabric.setup_time
     return Timing(HOLD_RECONFIGURATIONS * seconds if seconds else 1.0, seconds)
 
@@ -230,7 +231,8 @@ def _grant_ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCir
 
 
 def _largest(values: Column, pipe: Ints, pipes: int) -> Column:
-    """Return the largest value of the pairs of each pipe, at least 0: [pipe]."""
+    """Return the largest value among the pairs of each pipe, at least 0: [pipe]; ``pipe`` [pair] is that of each
+    value."""
     largest = np.zeros(pipes, values.dtype)
     np.maximum.at(largest, pipe, values)
     return largest

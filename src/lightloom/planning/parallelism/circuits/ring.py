@@ -463,7 +463,7 @@ def _pipes(traffic: Traffic, k: int) -> _Pipes:
 
 
 def _loads(pipes: _Pipes, k: int, counts: Ints) -> Ints:
-    """Return the number of circuits on each link of a group: [direction, k]."""
+    """Return the number of circuits over each link of a group, [direction, k], for ``counts`` [pipe] of each pipe."""
     change = np.zeros((2, k + 1), np.int64)
     np.add.at(change, (pipes.direction, pipes.first), counts)
     np.subtract.at(change, (pipes.direction, pipes.last), counts)

@@ -70,8 +70,8 @@ def _check_memory(placement: Placement, balanced: BalancedGraph, memory: float |
 
 
 def _check_pass(placement: Placement, balanced: BalancedGraph, *, forward: bool) -> None:
-    """Raise VerificationError where the times of a pass do not fit durations, arrivals of inputs or the devices' one at
-    a time."""
+    """Raise VerificationError where, in one pass, a sub-operator does not take its duration or starts before an input
+    has arrived, two overlap on one device, or the backward pass begins before the forward pass has ended."""
     start, end = placement.start, placement.end
     duration = balanced.forward
     source = balanced.parent.astype(np.int64)

@@ -208,7 +208,8 @@ def axis_of(dimension: str) -> str:
 
 
 def axis_size(operator: Operator, axis: str) -> int:
-    """Return the elements of the output along an axis; 1 where it has no such axis."""
+    """Return the elements of the output along an axis, heads times their size where channels are not stated; 1 where it
+    has no such axis."""
     sizes = operator.dimensions
     if axis == "channel" and "channel" not in sizes:
         return sizes.get("head", 1) * sizes.get("head_dim", 1)
@@ -522,8 +523,8 @@ def _sort_key(operator: Operator) -> object:
 
 
 def _cut_operator(operator: Operator, cut: Cut, rules: PartitionRules, loss: float) -> _CutOperator:
-    """Return the columns of an operator's parts under a cut; ``loss`` is the bytes that the loss of its outputs
-    holds."""
+    """Return the columns [parts] of an operator's parts under a cut; ``loss`` is the bytes that the loss of its outputs
+    holds, of which a part has its share."""
     split, parts = cut
     own: Ints = np.diff(bounds(operator.parameters, parts))
     share: Floats = np.ones(1)
@@ -544,5 +545,5 @@ def _cut_operator(operator: Operator, cut: Cut, rules: PartitionRules, loss: flo
 
 
 def _joined(columns: Sequence[Column], dtype: type = np.float64) -> Column:
-    """Return the columns in a row as one; without any, an empty one of ``dtype``."""
+    """Return the columns concatenated in their order; without any, an empty one of ``dtype``."""
     return np.concatenate(columns) if columns else np.empty(0, dtype)

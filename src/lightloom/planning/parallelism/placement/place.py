@@ -64,7 +64,7 @@ def _start_order(after: Neighbours, balanced: BalancedGraph) -> Ints:
 
 
 def _transposed(before: Neighbours) -> Neighbours:
-    """Return, for rows of what comes before each sub-operator, rows of what comes after it."""
+    """Return the rows of who comes after each sub-operator, with the same delays, from those of who comes before it."""
     from scipy.sparse import csr_array
 
     size = len(before.start) - 1
@@ -147,7 +147,8 @@ def moves(problem: Problem, effort: int) -> int:
 
 
 def valid_starts(problem: Problem, repair: bool) -> Iterator[Start]:
-    """Yield placements that keep reach and memory; without ``repair`` none that had to be repaired."""
+    """Yield the placements of all deterministic starts (forward passes, blocks, lines) that keep reach and memory,
+    those made so by a repair included unless ``repair`` is False."""
     k, clique = problem.devices, problem.reach.clique(problem.devices)
     rounds = ROUNDS if repair else 0
     for method, early in (("earliest free device", False), ("earliest finish", True)):

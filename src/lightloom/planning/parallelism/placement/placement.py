@@ -72,11 +72,13 @@ class Reach:
         return np.arange(-behind, ahead + 1) % devices
 
     def clique(self, devices: int) -> int:
-        """Return how many neighbouring devices on the ring may all communicate with one another."""
+        """Return the largest number of neighbouring devices on the ring of which any two may communicate both ways:
+        ⌊Δ/2⌋ + 1 by the rule "peers", 1 by "forward", all where Δ ≥ k − 1."""
         return devices if self.degree >= devices - 1 else self._window()[0] + 1
 
     def span(self, devices: int) -> int:
-        """Return how many neighbouring devices data that never turns back may cross, from any to any later one."""
+        """Return the largest number of neighbouring devices on the ring of which each may send to every later one:
+        ⌊Δ/2⌋ + 1 by the rule "peers", Δ + 1 by "forward", all where Δ ≥ k − 1."""
         return devices if self.degree >= devices - 1 else self._window()[1] + 1
 
     def _window(self) -> tuple[int, int]:
@@ -152,7 +154,7 @@ class BalancedGraph:
         return len(self.operator)
 
     def label(self, x: int) -> str:
-        """Return the display name of a sub-operator: operator and part."""
+        """Return the display name of a sub-operator: ``operator/part``."""
         return f"{self.operators[self.operator[x]]}/{self.part[x]}"
 
 
@@ -250,7 +252,7 @@ class Traffic(NamedTuple):
 
     @property
     def total(self) -> csr_array:
-        """Bytes of model and data parallelism together."""
+        """Bytes of model and data parallelism together: [sender, receiver], all ranks each."""
         return self.model_parallel + self.data_parallel
 
 
@@ -340,7 +342,8 @@ def _step_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
 
 
 def _activation_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
-    """Return the bytes [k, k] of activations and their gradients inside a group."""
+    """Return the bytes [sender, receiver], k devices each, of activations and their gradients inside a group; elements
+    that several readers on a device share count once."""
     from scipy.sparse import csr_array
 
     edge, target = crossing_edges(balanced, device, k)
