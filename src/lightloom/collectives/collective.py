@@ -82,6 +82,11 @@ class Sizes:
     """Share of all bytes of each rank, [rank], or of each ordered pair, [source, destination]."""
 
     def __post_init__(self) -> None:
+        """Scale the shares so that they add up to 1, and make them read-only.
+
+        Raises:
+            ConfigError: another shape, a share that is negative or not finite, or nothing that is sent.
+        """
         share = np.array(self.share, np.float64)
         total = share.sum()
         if share.ndim not in (1, 2) or (share.ndim == 2 and share.shape[0] != share.shape[1]):
@@ -106,6 +111,7 @@ class Sizes:
         return blake2b(self.share.tobytes(), digest_size=16).hexdigest()
 
     def __eq__(self, other: object) -> bool:
+        """Return True where the other has exactly the same shares."""
         return isinstance(other, Sizes) and np.array_equal(self.share, other.share)
 
     def __hash__(self) -> int:
@@ -279,6 +285,12 @@ class Collective:
     """Sizes of the parts of an all-to-all-v or a reduce-scatter-v; None of all other kinds."""
 
     def __post_init__(self) -> None:
+        """Check the fields, and let a permute without destinations send each rank's part to the next rank.
+
+        Raises:
+            UnknownNameError: no such kind.
+            ConfigError: ranks, bytes, destinations or sizes that the kind cannot have.
+        """
         if self.kind not in KINDS:
             raise UnknownNameError("collective", str(self.kind), KINDS)
         if not 2 <= self.ranks <= MAXIMUM_RANKS:

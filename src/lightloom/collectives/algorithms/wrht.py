@@ -66,7 +66,7 @@ class _Members(NamedTuple):
 
     @property
     def middle(self) -> int:
-        """Place of the member in the middle."""
+        """Place of the member in the middle, the first of two where they are even in number."""
         return (len(self.rank) - 1) // 2
 
 

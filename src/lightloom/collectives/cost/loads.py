@@ -202,6 +202,11 @@ class _Circuits:
     """The circuit that each channel of each link serves."""
 
     def __init__(self, fabric: Fabric) -> None:
+        """Begin without circuits: every channel of every link is dark.
+
+        Raises:
+            UnsupportedError: the table of channels does not fit in the memory that is free.
+        """
         cells = fabric.links * fabric.channels
         require_memory(8 * cells, f"a fabric of {fabric.links:,} links with {fabric.channels} channels each")
         self.fabric = fabric
@@ -242,7 +247,7 @@ class _Circuits:
 
 
 def _changed_in_copies(schedule: Schedule, fabric: Fabric, changed: Mask) -> tuple[Ints, bool]:
-    """Mark the steps of a folded schedule that change circuits.
+    """Mark the steps of a folded schedule that change circuits, in ``changed``: [step].
 
     Returns rows that name all circuits, and whether some channel serves a second one.
 
@@ -324,6 +329,7 @@ class _LatestLoads:
         self._loads: OrderedDict[bytes, _StepChunks] = OrderedDict()
 
     def __len__(self) -> int:
+        """Return the number of loads that are kept."""
         return len(self._loads)
 
     def load(self, key: bytes, count: Callable[[], _StepChunks]) -> _StepChunks:
@@ -622,7 +628,7 @@ class StepLoads:
 
     @property
     def chunk_nbytes(self) -> float:
-        """Bytes of one chunk."""
+        """Bytes of one chunk, the mean one where parts differ in size."""
         return self.collective.distinct_nbytes / self.chunks
 
     @property

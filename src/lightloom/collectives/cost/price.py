@@ -62,7 +62,7 @@ class Cost(Result):
 
     @property
     def repeated_time(self) -> float:
-        """Seconds of a run after the first, circuits left in place where they can be."""
+        """Seconds of a run after the first: without the set-up where circuits stay in place, else the same time."""
         return self.time - self.setup if self.static else self.time
 
     def summary(self) -> str:

@@ -174,7 +174,7 @@ class StepTimes:
 
     @property
     def duration(self) -> Floats:
-        """Seconds of each step: [step]."""
+        """Seconds of each step, the sum of its parts: [step]."""
         duration: Floats = sum(self.parts[1:], self.parts[0])
         return duration
 
@@ -380,7 +380,7 @@ class Straggling:
 
     @property
     def worst(self) -> int:
-        """Rank that delays most."""
+        """Rank that delays the run most if it straggles; the first of several."""
         return int(self.later.argmax())
 
 

@@ -37,7 +37,7 @@ class WireError(ValueError):
 
 
 def varint(value: int) -> bytes:
-    """Encode an integer of 64 bits; a negative one as its two's complement.
+    """Return the bytes of an integer of 64 bits, a negative one as its two's complement.
 
     Seven bits a byte, the lowest first.
     """
@@ -69,22 +69,22 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def whole_field(number: int, value: int) -> bytes:
-    """Encode a field that holds an integer; 0 is omitted, as in proto3."""
+    """Return the bytes of a field that holds an integer; none for 0, as in proto3."""
     return varint(number << 3 | VARINT) + varint(value) if value else b""
 
 
 def bytes_field(number: int, value: bytes) -> bytes:
-    """Encode a field that holds text, bytes or a message; an empty value is omitted."""
+    """Return the bytes of a field that holds text, bytes or a message, tag and length included; none if it is empty."""
     return message_field(number, value) if value else b""
 
 
 def message_field(number: int, value: bytes) -> bytes:
-    """Encode a field that holds a message, even an empty one."""
+    """Return the bytes of a field, tag and length included, that holds a message, even an empty one."""
     return varint(number << 3 | BYTES) + varint(len(value)) + value
 
 
 def packed(number: int, values: Iterable[int]) -> bytes:
-    """Encode a repeated field of integers.
+    """Return the bytes of a repeated field of integers.
 
     It has the packed form, one after the other; no integers give no bytes.
     """
@@ -139,7 +139,7 @@ def unpacked(wire: int, value: int | bytes) -> list[int]:
 
 
 def signed(value: int) -> int:
-    """Decode an integer of 64 bits from its two's complement."""
+    """Return the integer, from −2^63 to 2^63 − 1, of which a value of 64 bits is the two's complement."""
     return value - (1 << 64) if value >> 63 else value
 
 
@@ -346,7 +346,7 @@ def encode(nodes: Iterable[Node], header: Mapping[str, Value], version: str = VE
 
 
 def _encode_node(node: Node) -> bytes:
-    """Encode a node as a message."""
+    """Return a node as the bytes of a message, without the length before it."""
     return (
         whole_field(1, node.id)
         + bytes_field(2, node.name.encode())
@@ -362,7 +362,7 @@ def _encode_node(node: Node) -> bytes:
 
 
 def _encode_texts(number: int, texts: Texts) -> bytes:
-    """Encode inputs or outputs as the field of that number; nothing where they are empty."""
+    """Return inputs or outputs as the bytes of the field of that number; none where they are empty."""
     content = b"".join(bytes_field(place, text.encode()) for place, text in enumerate(texts, 1))
     return message_field(number, content) if content else b""
 

@@ -89,7 +89,9 @@ def colour_intervals(start: Ints, end: Ints, nodes: int) -> tuple[Ints, int]:
 
 
 def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints, Ints, Ints, Ints, int]:
-    """Colour intervals as :func:`colour_intervals` does, each ``count[i]`` times, with memory for ranges of colours.
+    """Return ranges of colours for intervals as :func:`colour_intervals` colours them, each ``count[i]`` times.
+
+    Memory is taken for ranges of colours that follow each other, not for each colour.
 
     Returns:
         The interval that each range belongs to, in order, its first colour, its number of colours, and the colours that
@@ -170,7 +172,7 @@ class Rows(NamedTuple):
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    """Join the rows of all parts, one part after the other."""
+    """Return the rows of all parts, one part after the other; nothing in them is numbered anew."""
     return Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
@@ -266,7 +268,9 @@ def staged(
 
 
 def _in_steps(stage: Stage, slots: int) -> tuple[Column, ...]:
-    """Cut transfers where their colours go on in the next step, into pieces that lie in one step each.
+    """Return transfers cut where their colours go on in the next step, into pieces that lie in one step each.
+
+    A step has ``slots`` colours.
 
     Returns:
         Transfer and step of each piece, the place of its first colour in the step, the colours that it takes, its first

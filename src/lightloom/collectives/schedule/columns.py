@@ -47,6 +47,7 @@ class ChunkLists:
         return cls(*columns), number.astype(np.int32)
 
     def __len__(self) -> int:
+        """Return the number of lists."""
         return len(self.first)
 
     def chunks_of(self, number: Column) -> Ints:
@@ -206,6 +207,12 @@ class Schedule:
     """Choices of the algorithm, a sentence each, for reports."""
 
     def __post_init__(self) -> None:
+        """Turn the columns into read-only arrays of the types in :data:`COLUMNS`, and check their number and length.
+
+        Raises:
+            UnsupportedError: more chunks than can be numbered.
+            ValueError: columns of different lengths.
+        """
         rows = len(self.step)
         if self.chunks > _MOST_CHUNKS:
             raise UnsupportedError(
@@ -219,9 +226,11 @@ class Schedule:
             object.__setattr__(self, name, column)
 
     def __len__(self) -> int:
+        """Return the number of rows, as they are stored: folded, of one piece, and with lists of chunks."""
         return len(self.step)
 
     def __repr__(self) -> str:
+        """Return algorithm, collective, size, ranks, rows and steps in words."""
         collective, steps = self.collective, "queued" if self.queued else f"{self.steps} steps"
         size = format_size(collective.nbytes)
         return f"{self.algorithm}: {collective.kind} of {size} over {collective.ranks} ranks, {len(self)} rows, {steps}"
@@ -417,7 +426,9 @@ _OF_LIGHTPATHS = ("source", "destination", "route", "fibre", "first_wavelength",
 
 
 def repeated_steps(schedule: Schedule) -> tuple[Ints, Ints]:
-    """Find the steps that are alike, whatever chunks they carry; of a pipeline, those of its first piece.
+    """Return the steps that are alike, whatever chunks they carry, and rows that have all their lightpaths.
+
+    Of a pipeline they are those of its first piece.
 
     Returns:
         The first step whose lightpaths are the same, in all copies of a folded schedule: [step]; and one row for every

@@ -534,7 +534,7 @@ def multicast(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _arc(arc: Arc, ranks: int) -> str:
-    """Describe lightpaths of one length for the note of a schedule."""
+    """Return a description of lightpaths of one length for the note of a schedule: starts, taps and width."""
     hubs = "every rank" if arc.hubs == ranks else f"each of {arc.hubs} hubs"
     stride = "next" if arc.spacing == 1 else f"{arc.spacing} apart"
     stride += f" and {arc.between} between any two" if arc.between else ""

@@ -343,7 +343,7 @@ def _exchange_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sch
 
 
 def _circuits_note(circuits: str, part: str, pieces: int) -> str:
-    """Describe circuits and pieces for the note of a schedule."""
+    """Return a description of circuits, and of the pieces of each ``part``, for the note of a schedule."""
     return f"{circuits}; every {part} travels in {pieces} {'piece' if pieces == 1 else 'pieces'}"
 
 

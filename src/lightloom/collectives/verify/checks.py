@@ -248,6 +248,9 @@ def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column
     Args:
         step: position of each row's step, all 0 in a queued schedule: [row].
         reach: whether step a ends before step b begins: [a, b]; empty where steps follow each other.
+
+    Raises:
+        VerificationError: a rank that uses more of them in one step, or in steps that may run at once.
     """
     if fabric.transmitters is None:
         return

@@ -71,7 +71,13 @@ def verify_light(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def _check_light(schedule: Schedule, fabric: Fabric) -> _Order:
-    """Prove that the lightpaths are legal; return the order of the rows."""
+    """Return an order in which the steps can run, after proving that the lightpaths are legal.
+
+    On packet fabrics rows of a lightpath must agree, and nothing else is asked of them.
+
+    Raises:
+        VerificationError: the first violation found.
+    """
     order = _order_rows(schedule, fabric)
     checks.lightpaths(schedule, fabric)
     if fabric.exclusive:
@@ -308,6 +314,9 @@ def _check_rotation(schedule: Schedule, fabric: Fabric, rows: Ints) -> None:
 
     Args:
         rows: one for each lightpath.
+
+    Raises:
+        VerificationError: a copy takes other ways, links are not equally fast, or copies meet on a link.
     """
     folding = schedule.folding
     if folding is None or len(fabric.siblings()[1]) > 1:
@@ -478,7 +487,11 @@ def verify_joint(parts: Sequence[Part], fabric: Fabric) -> Schedule:
 
 
 def _check_members(part: GroupPart, joint: Schedule, rows: slice, fabric: Fabric) -> None:
-    """Prove that the lightpaths of every group join the ranks that the schedule of one group says."""
+    """Prove that the lightpaths of every group join the ranks that the schedule of one group says.
+
+    Raises:
+        VerificationError: a source or a destination is another rank.
+    """
     ranks, stride = part.axis.ranks, part.axis.stride
     first = (np.arange(0, fabric.ranks, ranks * stride)[:, None] + np.arange(stride)).ravel()
     own = lightpath_rows(part.schedule, part.local(fabric))

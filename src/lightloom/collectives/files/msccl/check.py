@@ -164,7 +164,7 @@ class Machine:
         self._reads: dict[Place, list[_Access]] = defaultdict(list)
 
     def run(self) -> Run:
-        """Run all threadblocks to their ends, and return what happened.
+        """Run all threadblocks to their ends, and return what happened; a machine runs once.
 
         Raises:
             ConfigError: steps race, sizes differ, or a message is left on a connection.

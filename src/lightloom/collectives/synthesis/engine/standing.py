@@ -42,6 +42,7 @@ class StandingCircuits:
     """Channels that the circuit bundles."""
 
     def __len__(self) -> int:
+        """Return the number of circuits."""
         return len(self.source)
 
     @property

@@ -100,7 +100,7 @@ class Level(NamedTuple):
 
     @property
     def skips(self) -> tuple[int, ...]:
-        """Hubs that chords reach ahead."""
+        """Hubs that chords reach ahead, the one length of the level."""
         return (self.skip,)
 
     @property
@@ -236,7 +236,7 @@ class HubCircuits:
 
     @property
     def width(self) -> Ints:
-        """Wavelengths of the chords of each length."""
+        """Wavelengths of a chord of each length: [length], in the order of ``chords``."""
         return np.array([chords.width for chords in self.chords], np.int64)
 
 

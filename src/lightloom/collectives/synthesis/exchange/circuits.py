@@ -129,7 +129,7 @@ class ExchangeCircuits:
 
     @property
     def first(self) -> Ints:
-        """Where the circuits of each rank begin: [period + 1]."""
+        """Number of the first circuit that starts at each rank of the period: [period + 1]."""
         return np.searchsorted(self.start, np.arange(self.period + 1))
 
 

@@ -242,8 +242,7 @@ class Designs:
         )
 
     def step(self, wiring: Wiring, load: Floats | None) -> Wiring | None:
-        """Return a wiring with one random change, which need not fit; None where no chords are left, or they do not
-        fit.
+        """Return a wiring with one random change, which need not fit; None where no chords are left or have room.
 
         A wavelength moves (to the busiest circuits in half of the cases), or chords, the feeder or the hubs change.
 
@@ -575,7 +574,7 @@ def exchange_schedule(collective: Collective, fabric: Fabric, planned: Plan, not
 
 
 def _wiring_note(wiring: Wiring, ranks: int) -> str:
-    """Describe a wiring for the note of a schedule."""
+    """Return a description of a wiring, its chords and then its feeders, for the note of a schedule."""
     parts = [chord_text(chords.hubs, chords.skips, chords.width, ranks) for chords in wiring.chords]
     if wiring.feeder is not None:
         parts.append(

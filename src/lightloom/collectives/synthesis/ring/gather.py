@@ -256,7 +256,7 @@ def _straight_sums(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
 
 
 def _levels_note(design: Design, trees: RingTrees, fabric: Fabric) -> str:
-    """Describe levels of chords for the note of a schedule."""
+    """Return a description of levels of chords, and of the pieces of a share, for the note of a schedule."""
     chords = [chord_text(level.hubs, level.skips, level.width, fabric.ranks) for level in trees.circuits.levels]
     return f"{'; '.join(chords)}; every share travels in {design.pieces} pieces"
 

@@ -471,7 +471,7 @@ def _build_tree(collective: Collective, fabric: Fabric, shape: Shape) -> Schedul
 
 
 def _tree_note(shape: Shape) -> str:
-    """Describe a shape for the note of a schedule."""
+    """Return a description of a shape for the note of a schedule: its way around or to hubs, and its pieces."""
     if shape.trees:
         trees = "; ".join(
             f"{tree.pieces} within {tree.hops} hops, {tree.outward} and {tree.backward} lightpaths over a link to hubs "
