@@ -235,7 +235,8 @@ def strategy_space(
     most_micro_batches: int = MOST_MICRO_BATCHES,
     most_virtual_stages: int = MOST_VIRTUAL_STAGES,
 ) -> Strategies:
-    """Return every assignment whose degrees multiply to ``ranks`` and whose batches divide evenly.
+    """Return one row for each strategy whose degrees dp, tp, pp and cp multiply to ``ranks`` and whose batches divide
+    evenly.
 
     Args:
         ranks: ranks of the job.

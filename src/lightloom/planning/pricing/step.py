@@ -149,7 +149,7 @@ def token_gradients(rows: Strategies, nbytes: Floats, exchange_time: ExchangeTim
 
 
 def tensor_exchange(kind: Kind, rows: Strategies, nbytes: Floats, exchange_time: ExchangeTime) -> Floats:
-    """Return the seconds of collectives of so many bytes of activations, never coded, in tensor groups, whose ranks are
+    """Return the seconds of collectives of so many bytes, never coded, in tensor groups, whose ranks are
     neighbours: as ``nbytes`` [rows, ...]."""
     beside, as_it_is = np.ones(len(rows), np.int64), np.zeros(len(rows), np.int64)
     tensor_time = on_axis(exchange_time, "tensor")

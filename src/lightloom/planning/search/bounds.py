@@ -500,8 +500,8 @@ def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
 
 
 def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> tuple[float, float]:
-    """Return the seconds of a step at least, by devices and along paths, and those before which no gradient of
-    parameters exists.
+    """Return two numbers of seconds: those that a step takes at least, by devices and along paths, and those before
+    which no gradient of parameters exists, 0 without parameters.
 
     Args:
         job: where it runs.

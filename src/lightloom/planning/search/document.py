@@ -355,7 +355,9 @@ SCHEMA = "lightloom.plan/2"
 
 
 def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Sequence[str] = ()) -> dict[str, Any]:
-    """Return everything that was found, in plain types and SI units.
+    """Return everything that was found, in plain types and SI units: request, model and clusters; ``ranking``, a row of
+    :func:`plan_row` for each plan, best first, with its ``rank`` from 1 on; ``best_of_strategy`` and ``front`` as such
+    ranks; what was refused and why; counts; and lines on what the prices rest on.
 
     Args:
         search: what was found.
@@ -524,8 +526,9 @@ def exchange_settings(exchange: PricedExchange) -> dict[str, Any]:
 
 
 def compression_json(plan: Plan) -> dict[str, Any] | None:
-    """Return how the replicas of a plan code gradients, and what that changes where the same plan without was simulated
-    too; None for gradients as they are."""
+    """Return how the replicas of a plan code gradients (codec, ratio to float32, the engine's rates and their source),
+    and where the same plan without was simulated too what that changes: bytes, seconds coding and saved, ``outcome``
+    and ``why`` in words; None for gradients as they are."""
     exchange, effect = plan.gradient_exchange, verdict(plan)
     if exchange is None:
         return None

@@ -402,7 +402,7 @@ class Plan:
 
     @property
     def label(self) -> str:
-        """The plan in a few words, its exchange of gradients included."""
+        """The plan in a few words: :attr:`short_label`, and the method of exchanging gradients where it has one."""
         return " · ".join([self.short_label, *([self.gradient_exchange.label] if self.gradient_exchange else [])])
 
     @property

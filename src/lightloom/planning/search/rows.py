@@ -425,7 +425,7 @@ class ClusterRows:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Why rows were left out so far, a line for each reason."""
+        """Reasons why rows were left out so far, a line each; those of memory aside."""
         lines = dict.fromkeys(self._refusals)
         if self._unserved:
             count, first = len(self._unserved), self._unserved[0]

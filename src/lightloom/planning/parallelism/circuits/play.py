@@ -161,8 +161,8 @@ class Played:
 
 
 def play_once(traffic: Traffic, circuits: Circuits, fabric: Fabric, timing: Timing) -> Played:
-    """Play traffic on one assignment, set once or a cycle of holds repeated, until all is sent; returns when every pair
-    was served.
+    """Return when and how every pair was served, once all traffic is played on one assignment, set once or a cycle of
+    holds repeated.
 
     A cycle of a single hold is reconfigured once and then stays; longer ones pay every hold's reconfiguration.
     Circuits are planned before the iteration.
