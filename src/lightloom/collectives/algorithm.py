@@ -24,8 +24,11 @@ def rows_by_pair(kind: str, fabric: Fabric) -> int:
 
 
 def rows_by_rank(kind: str, fabric: Fabric) -> int:
-    """Return the number of rows of schedules in which every rank sends a few times: whole vectors in an all-reduce, a
-    broadcast or a reduce, subtrees in a gather or a scatter, shares otherwise."""
+    """Return about how many rows schedules have in which every rank sends a few times.
+
+    A row for each of about 2 log N sends of a rank in an all-reduce, a broadcast, a reduce, a gather or a scatter; else
+    twice :func:`rows_by_pair`, as every share is a row of its own.
+    """
     whole = kind in ("all-reduce", *ROOTED, *TO_OR_FROM_ROOT)
     return 2 * fabric.ranks * fabric.ranks.bit_length() if whole else 2 * rows_by_pair(kind, fabric)
 

@@ -63,7 +63,7 @@ class Phase:
 
 
 def strides(sizes: Sequence[int]) -> list[int]:
-    """Return the ranks between neighbours on each axis."""
+    """Return the ranks between neighbours on each axis, the product of the sizes of the axes before: [axis]."""
     return [prod(sizes[:axis]) for axis in range(len(sizes))]
 
 
@@ -91,8 +91,9 @@ class _Layout:
 def lower(name: str, collective: Collective, fabric: Fabric, sizes: Sequence[int], *lanes: Sequence[Phase]) -> Schedule:
     """Return the schedule of these phases, a pipeline of one piece, not yet verified.
 
-    With several lanes each carries an equal part of the data through phases of its own, all at once: along other axes,
-    for example, so that the links of all of them are used.
+    Pieces may follow each other after the steps of the longest phase, and where outer axes look the same from all their
+    ranks the schedule is folded. With several lanes each carries an equal part of the data through phases of its own,
+    all at once: along other axes, for example, so that the links of all of them are used.
 
     Raises:
         UnsupportedError: a flat algorithm cannot serve its phase, or the fabric has no such groups.
@@ -196,7 +197,11 @@ def _count_shares(phase: Phase, sizes: Sequence[int], flat: Schedule) -> int:
 
 
 def _same_from_everywhere(kind: str, flat: Schedule, ranks: int) -> bool:
-    """Return whether each rank's rows are those of rank 0, with everything so much further on."""
+    """Return whether each rank's rows are those of rank 0, with everything so much further on.
+
+    That is destinations, owners and, in an all-to-all, readers; steps and sums are the same. False where chunks or rows
+    do not divide among the ranks.
+    """
     if flat.chunks % ranks or len(flat) % ranks:
         return False
     share = flat.chunks // ranks

@@ -84,8 +84,11 @@ def part_rows(part: Part, fabric: Fabric) -> tuple[Ints, Lightpaths, Ints, Ints,
 
 
 def lightpath_rows(schedule: Schedule, fabric: Fabric) -> Schedule:
-    """Return one row for every rank that a lightpath reaches; of steps with the same lightpaths, as those
-    around a ring, the first stands for all. The circuits of a queued schedule, all in one step."""
+    """Return one row for every rank that a lightpath reaches, as a schedule that is not folded.
+
+    Of steps with the same lightpaths, as those around a ring, the first stands for all. Circuits of a queued schedule
+    are all in one step.
+    """
     if schedule.queued:
         return schedule.standing(fabric.fibre_channels)
     rows = schedule.with_rows(repeated_steps(schedule)[1])
@@ -93,8 +96,9 @@ def lightpath_rows(schedule: Schedule, fabric: Fabric) -> Schedule:
 
 
 def joint_schedule(parts: Sequence[Part], fabric: Fabric) -> tuple[Schedule, list[int]]:
-    """Return the lightpaths of all parts as one schedule, whose steps follow each other within a part only; and the
-    first row of each part.
+    """Return the lightpaths of all parts as one schedule, and the first row of each part: [part].
+
+    Steps follow each other within a part only, by dependencies.
 
     What the lightpaths carry is left out: the schedules of the parts say it.
     """

@@ -190,7 +190,10 @@ SERPENTINE = Algorithm(
 
 
 def mesh_broadcast(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:  # noqa: ARG001 - every algorithm takes it
-    """Return the schedule along the rows, then along the columns; backwards as a reduce-scatter."""
+    """Return the schedule along the rows, then along the columns; backwards as a reduce-scatter, both as an all-reduce.
+
+    Every step is one hop; data that moves along the columns is the shares of whole rows.
+    """
     logical = _phases(_ranks(fabric), 1, 0)
     return all_gather_by_moves("mesh-broadcast", collective, fabric, fabric.ranks, logical)
 

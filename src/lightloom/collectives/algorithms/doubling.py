@@ -56,7 +56,10 @@ def halving_doubling(collective: Collective, fabric: Fabric, *, striped: bool = 
 
 
 def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
-    """Return sources and destinations of each exchange, folding of the ranks beyond a power of two first."""
+    """Return sources and destinations of each exchange, folding of the ranks beyond a power of two first.
+
+    Then all members at once, each with the partner 1, 2, 4, ... members away. Results are not handed back here.
+    """
     members, folded = _members(ranks)
     position = np.arange(len(members))
     exchanges = [(folded, folded - 1)] if len(folded) else []
@@ -257,7 +260,7 @@ def _useful_axes(fabric: Fabric) -> list[tuple[Axis, bool]]:
 
 
 def declines(kind: str, fabric: Fabric) -> str | None:  # noqa: ARG001 - all kinds alike
-    """Return why there are no phases on a fabric; None where there are."""
+    """Return why there are no phases on a fabric (circuits, or fewer than two axes); None where there are."""
     if fabric.exclusive:
         return "hierarchical composes packets, and this fabric is circuit-switched"
     if len(fabric.axes) < 2:

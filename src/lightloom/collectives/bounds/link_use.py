@@ -117,7 +117,7 @@ def _led_away(paid: float, hops: int, enough: int) -> float:
 def _two_phases(ranks: int, hops: int) -> Floats:
     """Return D(N, p, H − p) for p = 0 ... H − 1: [p].
 
-    They are the uses of trees whose first p levels cost one more than their lengths.
+    They are the fewest uses of trees of N ranks within H hops whose first p levels cost one more than their lengths.
     """
     phases = np.arange(hops, dtype=np.float64)
     left, uses = np.full(hops, float(ranks - 1)), np.zeros(hops)

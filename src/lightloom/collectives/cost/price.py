@@ -320,7 +320,7 @@ def busy_and_delay(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
 
 
 def _queue_order(schedule: Schedule) -> Ints:
-    """Return the rows by lightpath, each lightpath's in the order in which it sends them."""
+    """Return row numbers by lightpath, each lightpath's by ``step``, the order in which it sends them."""
     path, step = schedule.lightpath, schedule.step
     if np.all((path[1:] > path[:-1]) | ((path[1:] == path[:-1]) & (step[1:] >= step[:-1]))):
         return np.arange(len(step))

@@ -60,6 +60,9 @@ _LONG_ENOUGH = 200
 def grid_trees(shape: Grid, chunks: int) -> tuple[NDArray[np.int32], Ints]:
     """Return trees over a grid, spines in the middle first, and the tree of each of so many chunks.
 
+    Spines along rows and along columns take turns so that links of both directions carry as many chunks; among those of
+    one direction all lines, and on a torus all roots, take turns.
+
     Returns:
         Parent of every rank, −1 at the root: [tree, rank]; and [chunk].
     """
@@ -296,7 +299,10 @@ def _budgets(links: GridLinks, hops: NDArray[np.int16], pieces: int, least: int)
 
 
 def _stretched(budgets: Ints, more: int) -> Ints:
-    """Return budgets of the same total over so many more rounds: [round]."""
+    """Return budgets spread over so many more rounds in proportion: [round].
+
+    Each is one at least, so that the total may grow where there are more rounds than chunks.
+    """
     total, rounds = np.concatenate([[0], np.cumsum(budgets)]), len(budgets)
     at = np.interp(np.linspace(0, rounds, rounds + more + 1), np.arange(rounds + 1), total)
     stretched: Ints = np.maximum(np.diff(np.ceil(at - 1e-9)), 1).astype(np.int64)

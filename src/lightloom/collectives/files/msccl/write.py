@@ -102,10 +102,7 @@ def _check_fits(program: Program, name: str) -> None:
 
 
 def _peers(gpu: Gpu) -> int:
-    """Return the largest number of threadblocks that send on one channel.
-
-    Of those of one GPU.
-    """
+    """Return the largest number of a GPU's threadblocks on one channel that all send, or that all do not."""
     sends = [(block.send >= 0, block.channel) for block in gpu.blocks]
     return max((sends.count(end) for end in sends), default=0)
 
@@ -168,14 +165,17 @@ class ProgramWriter:
         return "s", self.scratch[rank].setdefault(chunk, len(self.scratch[rank]))
 
     def sizes(self, rank: int) -> dict[str, int]:
-        """Return the number of chunks in each buffer of a rank."""
+        """Return the number of chunks in each buffer of a rank: input ("i"), output ("o") and scratch ("s")."""
         own = self.chunks // self.ranks
         inputs = own if self.kind == "all-gather" else self.chunks
         outputs = own if self.kind == "reduce-scatter" else self.chunks
         return {"i": inputs, "o": outputs, "s": len(self.scratch[rank])}
 
     def write(self) -> None:
-        """Write every row as a send and a receive."""
+        """Write every row as a step of a sending and a step of a receiving threadblock, in the order of rows.
+
+        In an all-to-all each rank also copies the chunks that it has for itself.
+        """
         source, destination, chunk, adds = row_lists(self.schedule)
         sent: dict[int, Place] = {}
         arrived: dict[int, Place] = {}

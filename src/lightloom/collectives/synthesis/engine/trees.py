@@ -348,7 +348,7 @@ class RingTask:
     @classmethod
     def of(cls, fabric: Fabric, nbytes: float, times: int = 1) -> RingTask:
         """Return the all-gather of shares of ``nbytes`` on a sound ring of so many times the ranks, far apart as they
-        are."""
+        are; its bound is that of hops and links together."""
         ranks, channels, timing = times * fabric.ranks, fabric.usable_channels, Timing.of(fabric)
         hop = fabric.step_overhead + fabric.neighbour_latency()
         bound = joint_seconds(ranks, hop, nbytes / (2 * channels * timing.bandwidth))

@@ -333,7 +333,10 @@ def stage_plans(share: float, fabric: Fabric) -> list[StagePlan]:
 
 
 def _steps_seconds(fabric: Fabric, colours: int, nbytes: float) -> float:
-    """Return the seconds of the steps in which so many colours each carry ``nbytes`` between set-ups."""
+    """Return the seconds of the steps in which so many colours each carry ``nbytes`` between set-ups.
+
+    Every step pays a set-up, a conversion and the latency between neighbours; spare channels widen each transfer.
+    """
     width, _, steps = fit(fabric, colours, striped=True)
     fixed = fabric.setup_time + fabric.step_overhead + fabric.neighbour_latency()
     return steps * (fixed + nbytes / (width * fabric.channel_bandwidth))

@@ -102,7 +102,10 @@ def hub_counts(ranks: int) -> list[int]:
 
 
 def _levels(ranks: int, channels: int) -> list[Level]:
-    """Return levels of width 1 worth combining, ordered by length, then by spacing."""
+    """Return levels of width 1 worth combining, ordered by length, then by spacing.
+
+    Their chords are longer than a unit link, pass about a third of the ring at most, and leave a channel free.
+    """
     levels = [
         level
         for hubs in hub_counts(ranks)
@@ -154,7 +157,8 @@ def _estimated(levels: list[Level], count: int, task: RingTask) -> _Rows:
 def _fitted(levels: list[Level], rows: _Rows, channels: int, limit: float) -> tuple[Floats, _Rows]:
     """Return the least seconds at which every level has the wavelengths it needs, [row], and rows in the limit.
 
-    Not below the row's depth.
+    Seconds are not below the row's depth; rows that do not fit the channels within ``limit`` seconds are left out of
+    both.
     """
     colours = np.array([level.colours for level in levels], np.int64)
 
