@@ -247,7 +247,7 @@ class MeasuredTimes:
 
     @property
     def seconds(self) -> float:
-        """Seconds of all operators together, both passes, unknown ones left out."""
+        """Seconds of all operators together, both passes summed, unknown ones left out."""
         return sum(value for value in (*self.forward, *self.backward) if value is not None)
 
     def to_json(self) -> dict[str, Any]:
@@ -257,7 +257,7 @@ class MeasuredTimes:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> MeasuredTimes:
-        """Read what :meth:`to_json` returns."""
+        """Return the times in a document as :meth:`to_json` returns it."""
         fields = dict(document)
         return cls(forward=tuple(fields.pop("forward_s")), backward=tuple(fields.pop("backward_s")), **fields)
 
@@ -316,7 +316,7 @@ class ComputeGraph(Result):
 
     @property
     def parameters(self) -> int:
-        """Parameters that the forward pass uses."""
+        """Number of parameters that the forward pass uses, each counted where it is first used."""
         return sum(operator.parameters for operator in self.operators)
 
     @property

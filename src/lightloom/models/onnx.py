@@ -164,6 +164,7 @@ class _OnnxGraph:
     """Builder of the graph of a model, node by node in order."""
 
     def __init__(self, path: Path, model: ShapedModel) -> None:
+        """Begin with the initializers as constants and the inputs as samples."""
         self._path, self._model = path, model
         self._constants = set(model.initializers)
         self._tables: set[str] = set()
@@ -180,7 +181,7 @@ class _OnnxGraph:
         """Sentences on what the counts only guess."""
 
     def reading(self) -> TraceReading:
-        """Return the graph, and what the file does not say."""
+        """Return the graph, its inputs first, and sentences on what the file does not say."""
         operators = (*self._inputs(), *self._operators())
         graph = ComputeGraph(
             name=self._path.stem,
@@ -192,7 +193,8 @@ class _OnnxGraph:
         return TraceReading(graph, tuple(self._unrecorded(len(operators) - len(self._model.inputs))))
 
     def _unrecorded(self, operators: int) -> Iterator[str]:
-        """Yield lines on what the file does not say, and what is assumed instead."""
+        """Yield sentences on what the file holds and does not say, and what is assumed instead; ``operators`` is their
+        number."""
         yield (
             f"{len(self._model.nodes)} nodes: {operators} operators, {self._views} views of their results, "
             f"{self._folded} constants"
@@ -204,7 +206,7 @@ class _OnnxGraph:
         yield "loss, backward pass and optimizer: gradients as the operators need them"
 
     def _inputs(self) -> Iterator[Operator]:
-        """Yield an operator of kind ``input`` for each input of the model."""
+        """Yield an operator of kind ``input``, named ``input.<name>``, for each input of the model."""
         for name in self._model.inputs:
             shape = self._model.values[name].shape
             yield Operator(

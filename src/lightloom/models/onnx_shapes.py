@@ -218,7 +218,8 @@ def _loaded(onnx: Message, path: Path) -> Message:
 
 
 def _texts(model: Message) -> Iterator[object]:
-    """Yield all texts of a model that should be UTF-8: names, operators, domains and symbols of dimensions."""
+    """Yield all texts of a model that should be UTF-8: names, operators, domains and symbols of dimensions, some of
+    them empty."""
     for node in model.graph.node:
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
         yield from (attribute.name for attribute in node.attribute)
@@ -318,7 +319,7 @@ def _known_values(model: Message) -> Iterator[tuple[str, Value]]:
 
 
 def _value(kind: Message) -> Value | None:
-    """Return the shape in a type; None for a type without a fixed one."""
+    """Return the shape and element type in a type; None for a type that is no tensor or has no fixed shape."""
     tensor = kind.tensor_type
     sizes = [each.dim_value if each.HasField("dim_value") else -1 for each in tensor.shape.dim]
     if not kind.HasField("tensor_type") or not tensor.HasField("shape") or min(sizes, default=0) < 0:
@@ -432,6 +433,7 @@ class _Merger:
     """Nodes of a model by their place in the order, rewritten in place: parts of a kernel become one node."""
 
     def __init__(self, model: ShapedModel) -> None:
+        """Note who makes and who reads each tensor of the model, and which tensors are constants."""
         self._model, self._values = model, dict(model.values)
         self._nodes: dict[int, Message] = dict(enumerate(model.nodes))
         self._aliases: dict[int, list[Message]] = {}
@@ -776,7 +778,7 @@ class _Merger:
         return not name or (name in self._constant and value is not None and value.elements == 1)
 
     def number(self, name: str) -> float | None:
-        """Return the value of a constant of one element; None for others."""
+        """Return the value of a constant of one element; None for other names and for what cannot be computed."""
         value = self._model.constants.value(name, 1) if self.is_scalar(name) and name else None
         return None if value is None else float(value.reshape(-1)[0])
 
@@ -838,6 +840,7 @@ class _Norms(NormFinder):
     """Finder of norms written in parts among the nodes of a model; their reads and sources leave constants out."""
 
     def __init__(self, nodes: Mapping[int, Message], merger: _Merger) -> None:
+        """Note words, reads, sources and readers of the nodes, by their places."""
         self._nodes, self._merger = nodes, merger
         self.words = {place: self._word(node) for place, node in nodes.items()}
         reads = {place: merger.varying(node) for place, node in nodes.items()}

@@ -102,7 +102,7 @@ def write_archive(graphs: Mapping[str, ComputeGraph], versions: Sequence[str], a
 
 
 def _member(name: str, archive: Path) -> bytes | None:
-    """Return the content of a member; None where it is missing or damaged."""
+    """Return the content of a member of an archive; None where archive or member is missing or damaged."""
     try:
         with zipfile.ZipFile(archive) as members:
             return members.read(name)
@@ -156,7 +156,8 @@ def _dotted(name: str) -> bool:
 
 @contextlib.contextmanager
 def search_path(spec: str) -> Iterator[None]:
-    """Let imports find what lies beside the user's file, or in the working folder, while the context lasts."""
+    """Let imports find what lies beside the file that a spec names, or in the working folder for a module, while the
+    context lasts."""
     place = spec.rpartition(":")[0]
     folder = str(Path(place).resolve().parent if place.endswith(".py") else Path.cwd())
     sys.path.insert(0, folder)

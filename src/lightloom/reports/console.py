@@ -55,7 +55,8 @@ class _VisibleConsole(Console):
 
 
 def make_console(file: IO[str] | None = None) -> Console:
-    """Return a console on ``file`` (stdout): colour and the window's width on a terminal, plain wide text elsewhere."""
+    """Return a console on ``file`` (stdout by default): colour and the window's width on a terminal, elsewhere plain
+    text of at least 120 columns."""
     options: dict[str, Any] = {"file": file or sys.stdout, "highlight": False, "markup": False, "emoji": False}
     console = _VisibleConsole(**options)
     if console.is_terminal:
@@ -270,7 +271,7 @@ def rows_table(rows: Sequence[Mapping[str, object]], *, title: str = "", left: S
 
 
 def facts_table(facts: Iterable[tuple[str, str]], *, title: str = "") -> Table:
-    """Return a table of names and what they are, without a heading."""
+    """Return a table of two columns, a name and its value in each row, without a heading."""
     table = _bare_table(title)
     table.show_header = False
     table.add_column(style="dim", no_wrap=True)
@@ -281,7 +282,7 @@ def facts_table(facts: Iterable[tuple[str, str]], *, title: str = "") -> Table:
 
 
 def _bare_table(title: str) -> Table:
-    """Return an empty table without lines, with this title unless it is empty."""
+    """Return an empty table without lines and columns, with this title unless it is empty."""
     return Table(
         box=None,
         pad_edge=False,

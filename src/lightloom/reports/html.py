@@ -70,8 +70,10 @@ def write(report: Report, path: Path) -> Path:
 
 
 def inline_svg(svg: str, prefix: str) -> Markup:
-    """Return an SVG document as part of a page: its ink follows the page's text colour, its ids begin with
-    ``prefix``.
+    """Return an SVG document as markup for a page: its ink follows the page's text colour, the ids that it refers to
+    begin with ``prefix``.
+
+    Other ids, comments, metadata and namespaces are left out.
 
     Raises:
         ValueError: the SVG holds something active.
@@ -92,7 +94,7 @@ def inline_svg(svg: str, prefix: str) -> Markup:
 
 @cache
 def _environment() -> Environment:
-    """Return the environment of the page's templates, with the formats of numbers as filters; made once."""
+    """Return the environment of the page's templates (Jinja), with the formats of numbers as filters; made once."""
     environment = Environment(
         loader=PackageLoader("lightloom.reports", "templates"),
         autoescape=True,

@@ -68,7 +68,7 @@ class Options:
         return values[0]
 
     def texts(self, name: str) -> Sequence[str]:
-        """Return all values of an option, none where it is not given."""
+        """Return all values of an option, in order; empty where it is not given or has none. It counts as used."""
         self.used.add(name)
         return self.given.get(name, ())
 
@@ -86,10 +86,10 @@ class Options:
         return int(text)
 
     def needed(self, name: str) -> int:
-        """Return the value of an option without which there is no model.
+        """Return the value, a whole number of at least 1, of an option without which there is no model.
 
         Raises:
-            ConfigError: it is missing.
+            ConfigError: it is missing or has another value.
         """
         number = self.count(name)
         if number is None:
@@ -97,7 +97,8 @@ class Options:
         return number
 
     def unused(self) -> tuple[str, ...]:
-        """Return the given options that nobody has asked for, with their dashes."""
+        """Return the given options that nobody has asked for so far, with two dashes, in the order in which they are
+        given."""
         return tuple(f"--{name}" for name in self.given if name not in self.used)
 
 
@@ -199,7 +200,8 @@ _DEEPSPEED = ("deepspeed", "deepspeed-config", "moe-expert-parallel-size", "expe
 
 
 def is_deepspeed(options: Options) -> bool:
-    """Return whether the arguments are those of Megatron-DeepSpeed."""
+    """Return whether the arguments are those of Megatron-DeepSpeed: one of its own options, or several numbers of
+    experts."""
     return any(name in options.given for name in _DEEPSPEED) or len(options.given.get("num-experts", ())) > 1
 
 
@@ -367,7 +369,7 @@ def _vocabulary(options: Options) -> tuple[int, list[str]]:
 
 
 def _positions(options: Options) -> str:
-    """Return how positions enter: ``learned``, ``rotary`` or ``none``."""
+    """Return how positions enter: ``learned`` (Megatron's default), ``rotary`` or ``none``."""
     kind, without = options.text("position-embedding-type", "learned_absolute"), options.flag("no-position-embedding")
     options.used.add("max-position-embeddings")
     if options.flag("use-rotary-position-embeddings") or kind in ("rope", "yarn", "mrope"):
@@ -386,7 +388,8 @@ def _dropout(options: Options) -> float:
 
 
 def _latent(options: Options) -> LatentAttention | None:
-    """Return the sizes of multi-head latent attention; None where the options do not ask for it."""
+    """Return the sizes of multi-head latent attention, with Megatron's defaults; None where the options do not ask for
+    it."""
     if not options.flag("multi-latent-attention"):
         return None
     return LatentAttention(
@@ -500,7 +503,7 @@ def _chunks(layout: str) -> list[str]:
 
 
 def strategy_notes(options: Options, ranks: int | None) -> list[str]:
-    """Return sentences on what the arguments say of the run and the plan takes from elsewhere.
+    """Return sentences on what the arguments say of the run while the plan takes it from elsewhere or cannot follow it.
 
     ``ranks`` are those that the file starts; None where it states none.
     """
@@ -564,8 +567,10 @@ def _zero_stage(options: Options) -> str | None:
 
 
 def _recomputation(options: Options) -> str | None:
-    """Return ``full``, ``selective`` or ``none``; None where the options leave it open. ConfigError for another
-    word."""
+    """Return ``full``, ``selective`` or ``none``; None where the options leave it open. ConfigError for another word.
+
+    Options of older releases override ``recompute-granularity``.
+    """
     granularity = options.text("recompute-granularity")
     options.text("recompute-modules")
     if options.flag("recompute-activations"):
@@ -610,9 +615,13 @@ def read_megatron_line(line: str, request: FileRequest) -> ModelReading:
 
 
 def read_megatron(path: Path, request: FileRequest, text: str | None = None) -> ModelReading:
-    """Return the decoder that the arguments describe; ``vocab-size`` may be defined beside them.
+    """Return the decoder that the arguments of a script describe, with strategy and batches; ``vocab-size`` may be
+    defined beside them.
+
+    The micro-batch counts as a replica's batch where a command is called.
 
     Args:
+        path: the script. request: batch, length and definitions.
         text: a shell line in the place of the file; ``path`` then names it in messages.
 
     Raises:

@@ -16,7 +16,8 @@ _LINE = re.compile(r"(^|\s)--[a-z][a-z0-9-]+(\s|=|$)")
 
 
 def is_shell_line(text: str) -> bool:
-    """Return whether a model is given as a shell line with options rather than as a name or a file."""
+    """Return whether a model is given as a shell line, one that holds an option such as ``--num-layers``, rather than
+    as a name or a file."""
     return _LINE.search(text) is not None
 
 
@@ -58,7 +59,7 @@ class StatedStrategy:
         return any(value is not None for _, value in self)
 
     def __iter__(self) -> Iterator[tuple[str, int | str | bool | None]]:
-        """Yield name and value of every choice, None for those left open."""
+        """Yield (name, value) of every choice in the order of the fields, None for those left open."""
         return iter([(each.name, getattr(self, each.name)) for each in fields(self)])
 
 
@@ -81,7 +82,8 @@ class ModelReading:
     """How the file's framework cuts the blocks into the stages that are pinned; None where none are."""
 
     def lines(self) -> tuple[str, ...]:
-        """Return the assumptions where the file says nothing, and the settings of it that are not used."""
+        """Return the assumptions where the file says nothing, and one sentence that lists the settings of it that are
+        not used, if any."""
         if not self.unused:
             return self.unrecorded
         return (*self.unrecorded, f"not used of the file: {', '.join(self.unused)}")
@@ -91,7 +93,9 @@ class ModelReading:
 
 
 def trace_decoder(sizes: DecoderSizes, *, name: str, batch: int) -> ComputeGraph:
-    """Return the graph of a decoder for ``batch`` samples, traced with a number that divides evenly and rescaled.
+    """Return the graph of a decoder for ``batch`` samples, traced with another number and rescaled.
+
+    Of a mixture that number makes the visits divide evenly among the experts.
 
     Raises:
         WorkloadError: PyTorch is missing, or the decoder cannot be traced.

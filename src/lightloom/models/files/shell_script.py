@@ -56,6 +56,7 @@ class _Leave(Exception):
     """``exit``, ``return``, ``break`` or ``continue``: statements behind it are left out."""
 
     def __init__(self, word: str, line: int, levels: int = 1) -> None:
+        """Leave by ``word`` at a line, out of so many loops."""
         self.word, self.line, self.levels = word, line, levels
 
 
@@ -81,6 +82,7 @@ class Script:
     """Commands that a script would call and variables that it would set, as far as the file tells."""
 
     def __init__(self, path: Path, definitions: Variables) -> None:
+        """Begin a script at ``path``, which names it in messages, with variables that are defined beforehand."""
         self.commands: list[list[str]] = []
         """Words of each command that it calls, in order."""
         self.conditional: list[tuple[str, list[str]]] = []
@@ -168,7 +170,7 @@ class Script:
         return status
 
     def _error(self, node: Node, complaint: str) -> ConfigError:
-        """Return, not raise, an error that names the file and the line of a statement."""
+        """Return, not raise, an error that names the file, the line of a statement, and the complaint."""
         return ConfigError(f"{self._path}, {_at(node, complaint)}")
 
     def _follow_list(self, node: Node) -> bool | None:
@@ -609,7 +611,7 @@ class Script:
     # Commands
 
     def _follow_function_definition(self, node: Node) -> bool | None:
-        """Keep the body of a function for its calls, and return True."""
+        """Keep the body of a function, under its name, for its calls, and return True."""
         self._functions[_text_of(_field(node, "name"))] = _field(node, "body")
         return True
 
@@ -762,7 +764,8 @@ class Script:
         return status
 
     def _run_shift(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """Drop the first arguments; the arguments become unknown where they, or how many, are not known."""
+        """Drop the first arguments, as many as stated (1), and return True; unknown, and None, where they or how many
+        are not known."""
         held = self.variables.get("@")
         count = called[1] if len(called) > 1 else "1"
         if not isinstance(held, list) or not count.isdecimal():
@@ -789,7 +792,7 @@ class Script:
         return None
 
     def _run_trap(self, called: list[str], words: Sequence[str], node: Node) -> bool | None:
-        """Follow the command of a trap as one that may or may not run."""
+        """Follow the command of a trap as one that may or may not run, and return True."""
         if len(called) > 2 and called[1] not in ("-", "--"):
             self._perhaps(_at(node, "when the trap is sprung"), [lambda: self.follow(called[1]), lambda: None])
         return True

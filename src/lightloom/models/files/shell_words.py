@@ -91,13 +91,14 @@ class _Expression:
     """A parser by descent that computes as it reads."""
 
     def __init__(self, tokens: list[str], variables: Variables, unset: str | None, depth: int) -> None:
+        """Begin at the first token; ``unset`` and ``depth`` are those of :func:`evaluate`."""
         self._tokens, self._variables, self._unset, self._depth = tokens, variables, unset, depth
         self.at = 0
         self._skipping = 0
         """How many operands around are left out, as the right of ``0 && x``: they assign nothing."""
 
     def sequence(self) -> int:
-        """Return the last of values that are separated by commas."""
+        """Return the value of the last of expressions that are separated by commas, all of them carried out."""
         value = self._assignment()
         while self._take(","):
             value = self._assignment()
@@ -233,7 +234,8 @@ def is_known(text: str) -> bool:
 
 
 def fields(word: str, variables: Variables) -> list[str]:
-    """Return the fields that a word expands to: several where an unquoted variable holds several."""
+    """Return the fields that a word expands to, without quotes: several, or none, where an unquoted variable holds so
+    many."""
     whole = _ALL_ELEMENTS.fullmatch(word)
     if whole and variables.get(whole[1] or "@") == []:
         return []
@@ -273,7 +275,7 @@ def arithmetic(text: str, variables: Variables) -> str:
 
 
 def forget_assigned(text: str, variables: Variables) -> None:
-    """Make the variables unknown that an arithmetic expression assigns."""
+    """Replace by a mark the value of each variable that an arithmetic expression assigns."""
     signs = r"(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))"
     names = re.findall(rf"([A-Za-z_]\w*){signs}", text) + re.findall(r"(?:\+\+|--)\s*([A-Za-z_]\w*)", text)
     for name in names:
@@ -355,8 +357,10 @@ def _bracket_end(word: str, begin: int) -> int:
 
 
 def _dollar(word: str, at: int, variables: Variables, whole: bool) -> tuple[str, int]:
-    """Return what the expansion at a dollar sign gives, and the place of its last letter; ``whole`` where it is not
-    split."""
+    """Return what the expansion at the dollar sign at ``at`` gives (may be a mark), and the place of its last letter.
+
+    ``whole`` where the expansion is not split into fields.
+    """
     if word[at + 1] in "({":
         end = _bracket_end(word, at + 1)
         if word[at + 1] == "{":
@@ -457,7 +461,8 @@ def builtin_holds(words: Sequence[str], variables: Variables) -> bool | None:
 
 
 def _tested(arguments: Sequence[str]) -> bool | None:
-    """Return whether ``test`` holds of expanded arguments; None for files, and where it is not known."""
+    """Return whether ``test`` holds of expanded arguments, by their number and signs; None for files, and where it is
+    not known."""
     for sign, deciding in (("-o", True), ("-a", False)):
         if sign in arguments[1:-1] and len(arguments) > 3:
             at = arguments.index(sign, 1)
@@ -480,7 +485,8 @@ def _tested(arguments: Sequence[str]) -> bool | None:
 
 
 def _is_filled(text: str) -> bool | None:
-    """Return whether a text is not empty; None where it is not known."""
+    """Return whether a text is not empty, variables that the file never sets counting as empty; None where it is not
+    known."""
     return bool(UNSET.sub("", text)) if is_known(text) else None
 
 

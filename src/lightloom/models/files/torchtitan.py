@@ -136,6 +136,7 @@ class JobConfiguration:
     """The settings of a file; what is asked for counts as used."""
 
     def __init__(self, path: Path, sections: Mapping[str, Any]) -> None:
+        """Take the sections of a file, tables of settings by name; nothing counts as used yet."""
         self.path, self._sections, self._used = path, sections, set[tuple[str, str]]()
 
     def error(self, complaint: str) -> ConfigError:

@@ -210,7 +210,8 @@ class Origins(dict[int, Origin]):
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
-    """Yield every tensor in nested tuples, lists and mappings."""
+    """Yield every tensor in nested tuples, lists and values of mappings, in their order; the tensor itself if it is
+    one."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (tuple, list, Mapping)):
@@ -230,7 +231,7 @@ def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
 
 
 def key_of(tensor: Tensor) -> int:
-    """Return the identity of the storage that a tensor is a view of."""
+    """Return a number that identifies the storage of a tensor: equal for all views of one, while it lives."""
     return int(tensor.untyped_storage()._cdata)
 
 

@@ -135,7 +135,7 @@ def _library(name: str) -> Configuration:
 
 @contextlib.contextmanager
 def _offline() -> Iterator[None]:
-    """Keep messages of the library below errors while the context lasts."""
+    """Silence the library's messages, those of errors too, while the context lasts."""
     from transformers.utils import logging
 
     level = logging.get_verbosity()
@@ -237,6 +237,7 @@ class _Inputs:
     """Example inputs of a model by its kind: tokens, images, sound or features of sound."""
 
     def __init__(self, config: Configuration, sequence_length: int | None, name: str) -> None:
+        """Take the configuration, the tokens of a sample that are asked for, and the model's name for messages."""
         self._config, self._length, self._name = config, sequence_length, name
         parts = (getattr(config, name, None) for name in ("text_config", "text"))
         self._text = next((part for part in parts if part is not None), config)

@@ -105,6 +105,8 @@ class Recorder:
     """Collects the operators of one forward pass of ``module`` ."""
 
     def __init__(self, module: nn.Module, batch: int, values: Values) -> None:
+        """Know the module's parameters, assumed to be 0 throughout in ``values``; ``batch`` is the number of
+        samples."""
         self.values = values
         self.operators: list[Operator] = []
         self._batch = batch

@@ -59,6 +59,7 @@ def _samples_of_sequence_first(module: nn.Module, inputs: Any, values: Values) -
     sizes: list[int] = []
 
     def look(_layer: nn.Module, args: Any, kwargs: Any) -> None:
+        """Note the second size of a layer's first tensor if it has three axes, and end the forward pass."""
         tensor = next(tensors_in([list(args), kwargs]), None)
         if tensor is not None and tensor.dim() == 3:
             sizes.append(int(tensor.shape[1]))
@@ -94,6 +95,8 @@ def with_length(inputs: Any, axis: int, length: int, name: str) -> Any:
     old = first.shape[1 - axis]
 
     def resized(tensor: Tensor) -> Tensor:
+        """Return a meta tensor as the given one, its axis of tokens and the last two of a square mask of the new
+        length."""
         shape = list(tensor.shape)
         if tensor.dim() > 1 and shape[1 - axis] == old:
             shape[1 - axis] = length
@@ -343,7 +346,8 @@ def _call(factory: Any, name: str, arguments: Mapping[str, Any], values: Values)
 
 @contextmanager
 def _guarded(context: str) -> Iterator[None]:
-    """Run user code in the context; whatever it raises becomes one line."""
+    """Run user code in the context; whatever it raises becomes a WorkloadError of one line, but for errors of input,
+    which pass."""
     try:
         yield
     except InputError:

@@ -126,7 +126,11 @@ class Values:
         self._masks: dict[Any, Hidden | None] = {}
 
     def copy(self, stand_in: Tensor, tensor: Tensor) -> None:
-        """Note that a tensor without values stands for another one, such as a buffer on another device."""
+        """Note that tensor ``stand_in``, without values, holds what ``tensor`` does, such as a buffer on another
+        device.
+
+        Nothing is noted where what that one holds is unknown.
+        """
         view = self._view(tensor)
         if view is not None:
             self._stand_in(stand_in, view)
@@ -145,7 +149,7 @@ class Values:
             self.assume(stand_in, 1.0)
 
     def assume(self, tensor: Tensor, value: float) -> None:
-        """Assume that a tensor, an input or a parameter, holds one value throughout."""
+        """Assume that a tensor, an input or a parameter, holds ``value`` throughout; it does not count as known."""
         content = _Content(storage=tensor.untyped_storage(), known=False, assumed=True, fill=value)
         self._contents[key_of(tensor)] = content
 
@@ -208,7 +212,7 @@ class Values:
         return self._masks[key]
 
     def following(self) -> TorchDispatchMode:
-        """Return a context in which every call on tensors without values is noted."""
+        """Return a context (a dispatch mode) in which every ATen call is noted here."""
         return _Following(self)
 
     def _stand_in(self, tensor: Tensor, view: _View) -> None:
@@ -253,6 +257,7 @@ class _Computation:
     """Computes values of one tensor; what it has computed whole is kept until its end."""
 
     def __init__(self) -> None:
+        """Begin with nothing computed and no call counted."""
         self._elements: dict[int, Tensor] = {}
         self._calls = 0
 
@@ -527,6 +532,7 @@ class SavedTensors:
     """Collects the storages that autograd keeps during one forward pass of ``module``."""
 
     def __init__(self, module: nn.Module, batch: int) -> None:
+        """Ignore the module's own tensors; ``batch`` is the number of samples of the pass."""
         self._batch = batch
         own = [*module.parameters(), *module.buffers()]
         self._ignored = frozenset(key_of(tensor) for tensor in own)

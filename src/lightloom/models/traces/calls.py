@@ -73,7 +73,7 @@ class TraceTensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements."""
+        """Bytes of its elements, as many as its shape says."""
         return self.elements * self.element_bytes
 
     @property
@@ -105,7 +105,7 @@ class Call:
 
     @property
     def word(self) -> str:
-        """The operator's name without its library."""
+        """The operator's name without its library: ``relu_`` of ``aten::relu_``."""
         return self.name.rpartition("::")[2]
 
 
@@ -344,7 +344,8 @@ class TraceStep(NamedTuple):
 def cut_steps(roots: Sequence[Call]) -> list[TraceStep]:
     """Return the steps of a trace in order; one without a forward call is none.
 
-    Marked steps have only their first forward pass; without marks each forward pass begins a step.
+    Steps that the profiler has marked have only their first forward pass, and how many were left out; without marks
+    each forward pass begins a step, counted from 0.
     """
     backward = (call for call in walk(roots) if call.name.startswith(BACKWARD))
     differentiated = {inner.sequence for call in backward for inner in call.calls if inner.sequence >= 0}
@@ -446,7 +447,10 @@ class StepParts:
     """Calls of the optimizer."""
 
     def sort(self, call: Call) -> None:
-        """Sort a call into its pass, or the calls that it made where it is of none itself."""
+        """Sort a call into its pass; one of none (an annotation, a thread) is passed through to the calls that it made.
+
+        Operators after the first backward call are counted as ``later`` unless they only allocate or add.
+        """
         if call.name.startswith(_COMMUNICATION):
             self.communication.append(call)
         elif call.name.startswith(BACKWARD):
@@ -468,7 +472,8 @@ class StepParts:
 
 
 def named_parameters(calls: list[Call]) -> dict[int, tuple[int, ...]]:
-    """Return the shapes of tensors that are read as weight or bias, and that no earlier call computed, by storage."""
+    """Return the shape by storage of each floating tensor that is read as weight or bias and that no earlier call
+    computed."""
     written: set[int] = set()
     shapes: dict[int, tuple[int, ...]] = {}
     for call in calls:
@@ -515,7 +520,8 @@ _PRODUCT_CALLS = ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear")
 
 
 def callers_of(entries: Sequence[Mapping[str, Any]], lost: Set[int]) -> dict[int, int]:
-    """Return the id of a caller by the id of each call that has ``lost`` its own; calls before any other have none.
+    """Return the id of a guessed caller by the id of each call that has ``lost`` its own; calls before any other have
+    none.
 
     Args:
         entries: calls in the order of their ids.
@@ -556,8 +562,10 @@ def callers_of(entries: Sequence[Mapping[str, Any]], lost: Set[int]) -> dict[int
 
 
 def kind_of(call: Call, producers: int, *, stacked: bool = False) -> str:
-    """Return the kind of an operator that reads the results of ``producers`` earlier ones, and perhaps a parameter that
-    stacks matrices."""
+    """Return the kind of an operator, one of ``graph.KINDS``, that reads the results of ``producers`` earlier ones.
+
+    ``stacked``: whether it reads a parameter that stacks matrices.
+    """
     made = [inner.name for inner in _innermost(call) if plain_word(inner.name) not in VIEWS]
     if KIND_OF_WORD.get(plain_word(call.name)) == "elementwise":
         made.append(call.name)  # calls inside it may only prepare a scalar
@@ -566,7 +574,8 @@ def kind_of(call: Call, producers: int, *, stacked: bool = False) -> str:
 
 
 def kind_of_name(name: str) -> str:
-    """Return the kind of an operator of which only the name is known."""
+    """Return the kind of an operator of which only the name is known: ``copy`` for moved data, ``elementwise`` where
+    the table lacks it."""
     return KIND_OF_WORD.get(plain_word(name)) or ("copy" if is_move(name) else "elementwise")
 
 
@@ -615,7 +624,8 @@ def products(call: Call) -> list[tuple[Call, Product]]:
 
 
 def product_flops(call: Call) -> int:
-    """Return the FLOPs of the matrix products and convolutions of a call."""
+    """Return the summed FLOPs of the matrix products and convolutions of a call, those inside it in the place of its
+    own."""
     return sum(made.flops for _, made in products(call))
 
 
@@ -640,7 +650,11 @@ _LINEAR_PRODUCTS = 2
 
 
 def passes_of(calls: Sequence[Call]) -> tuple[list[Call], tuple[Call, ...]]:
-    """Return the calls of the passes, those of the backward pass inside ones of autograd, and the calls of neither."""
+    """Return (calls of the passes, calls of neither), of calls without nesting; backward ones each inside a made-up one
+    of autograd.
+
+    Without a call named backward all are of the passes.
+    """
     backward = [place for place, call in enumerate(calls) if "backward" in call.word]
     if not backward:
         return list(calls), ()

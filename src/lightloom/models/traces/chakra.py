@@ -67,7 +67,9 @@ _UNQUOTED = re.compile(r"(?<!')(<[^<>']*>|\bnan\b|\binf\b)(?!')")
 
 
 def recording_of_chakra(nodes: Sequence[Node], path: Path) -> Recording:
-    """Return the calls of PyTorch that a Chakra trace holds, with their times.
+    """Return the calls of PyTorch that a Chakra trace holds, with their times and the exchanges among ranks.
+
+    Lost callers are guessed; in traces whose calls are cut into pieces, calls of neither pass are set apart.
 
     Raises:
         WorkloadError: what a node says of its tensors is malformed; names the node.
@@ -178,7 +180,11 @@ def _literal(text: str, where: str) -> object:
 
 
 def _launch(node: Node, calls: Mapping[int, Node], whole: Mapping[int, int], *, nested: bool) -> int | None:
-    """Return the id of the call that launched the accelerator's work; None where the trace does not tell."""
+    """Return the id of the call that launched the accelerator's work: the one that made it, else the latest earlier one
+    that it waits for.
+
+    Of a call in pieces it is the first piece; None where the trace does not tell.
+    """
     made_by = node.control[0] if node.control else -1
     if nested and made_by in calls:
         return whole[made_by]
@@ -307,6 +313,11 @@ class _ChakraGraph:
     """Builder of the graph: forward operators, and what the rest of the trace adds to them."""
 
     def __init__(self, path: Path, forward: Sequence[Node], computing: Sequence[Node], batch: int) -> None:
+        """Match the backward nodes of ``computing`` with the ``forward`` ones, and add their FLOPs and times to them.
+
+        By the layer's name where names say it, else by the mirrored place: what is last forward is first backward, by
+        work. Without backward nodes the backward pass takes twice the forward one.
+        """
         backward = [node for node in computing if _is_backward(node)]
         self._path, self._forward, self._backward, self._batch = path, forward, backward, batch
         self._place = {node.id: place for place, node in enumerate(forward)}
@@ -332,10 +343,11 @@ class _ChakraGraph:
             self._backward_microseconds = [2 * node.duration for node in forward]
 
     def add_gradients(self, node: Node, by_id: dict[int, Node], further: Set[int]) -> bool:
-        """Add the size of a collective to the parameters of the operator whose backward pass it waits for.
+        """Add the elements of a collective (its bytes by 4) to the parameters of the operator whose backward pass it
+        waits for.
 
-        Collectives that wait for nodes of ``further`` steps are left out. Returns whether the collective is left to the
-        plan: it sums gradients, or belongs to such a step.
+        Of several operators it is the earliest. Collectives that wait for nodes of ``further`` steps are left out.
+        Returns whether the collective is left to the plan: it sums gradients, or belongs to such a step.
         """
         seen, frontier = {node.id}, [node.id]
         while frontier and further.isdisjoint(frontier):
@@ -388,7 +400,8 @@ class _ChakraGraph:
         return any(node.duration for node in (*self._forward, *self._backward))
 
     def unrecorded(self, order: Sequence[Node]) -> Iterator[str]:
-        """Yield what the trace does not record, and what is assumed instead."""
+        """Yield sentences on what the trace does not record, and what is assumed or left out instead; ``order`` are all
+        its nodes."""
         yield f"shapes: no operator can be split; the trace is taken to hold {self._batch} samples a rank"
         yield "activations: memory is counted without them"
         if not self._backward:
@@ -420,7 +433,7 @@ def _layer(node: Node) -> str:
 
 
 def _weight(node: Node, path: Path) -> int:
-    """Return the FLOPs of a node, or its microseconds where it states none."""
+    """Return the FLOPs of a node; where it states none or 0, its duration in microseconds."""
     return _count_attribute(node, "num_ops", path) or node.duration
 
 

@@ -52,7 +52,7 @@ class Event:
 
     @classmethod
     def of(cls, fields: JsonObject, number: int, origin: float, path: Path) -> Event:
-        """Return the event that is entry ``number`` of a profile."""
+        """Return the event of these fields, entry ``number`` of the list of events; ``origin`` in microseconds."""
         where = f"{path}: entry {number} of traceEvents ({fields.get('name')!r})"
         category, name, process, thread = (str(fields.get(key)) for key in ("cat", "name", "pid", "tid"))
         arguments = fields.get("args")
@@ -124,7 +124,7 @@ def _complete(entries: Sequence[Any], path: Path) -> Iterator[tuple[int, JsonObj
 
 
 def _json(content: bytes, path: Path) -> Any:
-    """Return the value of a JSON text; ConfigError where it is none."""
+    """Return the value of a JSON text in bytes; ConfigError, with line and column where known, where it is none."""
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:
@@ -158,7 +158,10 @@ _LIST = "TensorList"
 
 
 def arguments_of(arguments: Mapping[str, Any], where: str) -> tuple[list[TraceTensor], list[object], str]:
-    """Return the tensors that a call reads, its values (None for tensors), and the format of its first float tensor.
+    """Return (tensors, values, format): what a call reads, its arguments in order (None for tensors), and the number
+    format of its first float tensor.
+
+    The format is empty without such a tensor.
 
     Raises:
         WorkloadError: shapes or types are no lists of one length, or a shape is no list of whole numbers.
@@ -253,7 +256,7 @@ class Busy(NamedTuple):
 
     @property
     def window(self) -> float:
-        """Seconds of the whole window."""
+        """Seconds of the whole window: computing, exposed exchanging and idle."""
         return self.computing + self.exposed + self.idle
 
 
@@ -388,7 +391,7 @@ class Profile:
 
     @property
     def on_device(self) -> bool:
-        """True if the trace holds work of a GPU."""
+        """True if the trace holds work of an accelerator that took time."""
         return self.device_seconds > 0
 
 
@@ -461,7 +464,10 @@ class _Host(NamedTuple):
 
 def _host_calls(events: Sequence[Event], path: Path) -> _Host:
     """Return the calls of the host, put inside each other by their times on each thread; WorkloadError if there are
-    none."""
+    none.
+
+    Calls get their rank by begin as ids, and as own seconds their duration without that of calls directly inside.
+    """
     threads: dict[tuple[str, str], list[int]] = defaultdict(list)
     every: list[TimedCall] = []
     external: dict[int, int] = {}

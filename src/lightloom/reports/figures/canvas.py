@@ -66,7 +66,8 @@ KINDS: Mapping[str, str] = {"ddp": "#4c78c8", "fsdp": "#5ba8a0", "tensor-pipelin
 
 
 def cyclic_colours(count: int) -> Floats:
-    """Return ``count`` colours around the circle of hues, equally light, as RGB floats of shape [count, 3].
+    """Return ``count`` colours around the circle of hues, equally light, as sRGB values from 0 to 1 of shape [count,
+    3].
 
     OKLCH with fixed lightness and chroma, so that no rank stands out and the first follows on the last.
     """
@@ -168,12 +169,12 @@ def annotate(axes: Axes, text: str, point: tuple[float, float], offset: tuple[fl
 
 
 def hide_spines(axes: Axes, *more: str) -> None:
-    """Hide the top and the right side of a panel's box, and ``more`` of its sides."""
+    """Hide the top and the right side of a panel's box, and the sides named in ``more`` (``left``, ``bottom``)."""
     axes.spines[["top", "right", *more]].set_visible(False)
 
 
 def headline(figure: Figure | SubFigure, text: str) -> None:
-    """Write the title of a figure at its left."""
+    """Write the title of a figure above it, at its left; dollar signs are plain text."""
     figure.suptitle(plain(text), x=0.008, ha="left", fontsize=9.5, fontweight="bold")
 
 

@@ -120,7 +120,7 @@ def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], t
 
 
 def _draw_grid(axes: Axes) -> None:
-    """Draw faint lines at the ticks behind the data, and no box."""
+    """Draw faint grid lines at the ticks behind the data, and hide the top and the right side of the box."""
     axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
     axes.set_axisbelow(True)
     hide_spines(axes)

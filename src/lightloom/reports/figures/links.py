@@ -64,7 +64,7 @@ class Lightpaths:
         return int((self.hops * self.count).sum())
 
     def of_step(self, step: int) -> Lightpaths:
-        """Return the lightpaths of one step."""
+        """Return the lightpaths of step number ``step``, from 0, in the same columns."""
         chosen = self.step == step
         return Lightpaths(*(getattr(self, name)[chosen] for name in self.__slots__))
 
@@ -190,7 +190,7 @@ def _link_runs(print_: Footprint) -> Iterator[tuple[int, Ints, Ints]]:
 
 
 def _row_blocks(rows: int) -> list[slice]:
-    """Return slices that cover so many rows, each of at most 2^19."""
+    """Return slices that cover rows 0 to ``rows`` in order, each of at most 2^19 rows."""
     return [slice(begin, begin + _BLOCK) for begin in range(0, rows, _BLOCK)]
 
 

@@ -65,10 +65,11 @@ def task_kind(interval: Interval) -> str:
 
 
 def stretches(intervals: Sequence[Interval], least: float, *, join_compute: bool = True) -> list[Stretch]:
-    """Return the stretches of one resource, in the order of its intervals.
+    """Return the stretches of one resource, in the order of its intervals, with neighbours joined that are too narrow
+    to tell apart.
 
     Neighbours of one kind are joined when one is shorter than ``least`` seconds and the gap is under a quarter of that;
-    with ``join_compute`` also when they compute. Intervals without duration are left out.
+    with ``join_compute`` also, at such a gap, when they compute. Intervals without duration are left out.
     """
     joined: list[Stretch] = []
     for interval in intervals:
@@ -107,10 +108,12 @@ def waits(timeline: Timeline) -> list[Stretch]:
 
 
 def busiest(timeline: Timeline, most: int) -> dict[str, list[Interval]]:
-    """Return the intervals of the resources that get a lane, by resource, the busiest of those that compute first.
+    """Return the intervals, by resource, of the at most ``most`` resources that get a lane in a drawing of the
+    timeline.
 
-    They get at least half of ``most`` lanes if they need them; the busiest of what sends gets the rest, one of them the
-    busiest of what only sets circuits anew. Lanes are in the order of their first use, numbered ones by their numbers.
+    Those that compute, the busiest first, get at least half of the lanes if they need them; the busiest of what sends
+    gets the rest, one of them the busiest of what only sets circuits anew. Lanes are ordered: computing ones first,
+    alike names in the order of first use, numbered ones by their numbers.
     """
     by_resource: dict[str, list[Interval]] = {}
     for interval in timeline.intervals:

@@ -191,6 +191,7 @@ class Layer(nn.Module):
         return self.feed_forward(self.feed_forward_norm(x))
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Return x (B, T, C) plus attention, plus what the feed-forward part adds, each after its norm."""
         x = x + self.dropout1(self.attention(self.attention_norm(x), cos, sin))
         return x + self.dropout2(self.fed_forward(x))
 
@@ -246,7 +247,7 @@ class LlamaLayer(Layer):
     """Attention, then a gated feed-forward layer whose products are the layer's own."""
 
     def add_feed_forward(self, sizes: DecoderSizes, number: int) -> None:
-        """Add a norm and three products; layers of all numbers are equal."""
+        """Add a norm and the three products of a gated feed-forward layer; layers of all numbers are equal."""
         self.feed_forward_norm = _norm(sizes, sizes.hidden)
         self.gate = nn.Linear(sizes.hidden, sizes.ffn, bias=False)
         self.up = nn.Linear(sizes.hidden, sizes.ffn, bias=False)
@@ -333,6 +334,7 @@ class Gpt2Layer(nn.Module):
         self.dropout2 = nn.Dropout(0.1)
 
     def forward(self, x: Tensor, _cos: Tensor, _sin: Tensor) -> Tensor:
+        """Return x (B, T, C) after the layer; the rotations are not used."""
         # (B, T, 3C) to three of (B, H, T, D)
         q, k, v = self.qkv(self.norm1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=0.1, is_causal=True)

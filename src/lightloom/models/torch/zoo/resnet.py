@@ -42,6 +42,7 @@ class Convolution(nn.Sequential):
         padding: int | tuple[int, int] = 0,
         norm: bool = True,
     ) -> None:
+        """Make the layers; ``norm`` replaces the convolution's bias by a batch normalisation."""
         super().__init__()
         self.conv = nn.Conv2d(in_channels, out_channels, kernel, stride, padding, bias=not norm)
         self.norm = nn.BatchNorm2d(out_channels, eps=1e-3) if norm else nn.Identity()
@@ -55,6 +56,7 @@ class Bottleneck(nn.Module):
     """One residual block; the paper halves the image in its first convolution, today's form in its 3 x 3 one."""
 
     def __init__(self, channels: int, width: int, stride: int, *, stride_first: bool) -> None:
+        """Make a block from ``channels`` to four times ``width``; the shortcut is a convolution where shapes differ."""
         super().__init__()
         first, second = (stride, 1) if stride_first else (1, stride)
         out = width * EXPANSION
@@ -70,6 +72,8 @@ class Bottleneck(nn.Module):
             self.projection = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the block's result, (B, 4 width, H, W), H and W divided by its stride: three convolutions plus the
+        shortcut, then a ReLU."""
         shortcut = x if self.projection is None else self.projection(x)
         x = self.relu(self.norm1(self.conv1(x)))
         x = self.relu(self.norm2(self.conv2(x)))
@@ -131,6 +135,8 @@ class DenseNet(ImageChain):
     """Dense blocks with transitions between them that halve channels and image."""
 
     def __init__(self, blocks: tuple[int, ...], growth: int = 32) -> None:
+        """Make a network of as many dense blocks as ``blocks`` has numbers of layers; each layer adds ``growth``
+        channels."""
         super().__init__()
         channels = 2 * growth
         layers: list[nn.Module] = [
