@@ -79,7 +79,8 @@ class AccuracyReport(DrawnResult):
         }
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure: predicted against measured steps, one colour for each table."""
+        """Return a matplotlib figure of steps: predicted (upwards) against measured seconds (across), one colour for
+        each table."""
         return draw_accuracy(self.tables)
 
 
@@ -89,7 +90,8 @@ def accuracy(
     calibration: CalibrationLike | None = None,
     cross_validate: CrossValidation | None = None,
 ) -> AccuracyReport:
-    """Predict steps that others measured, and say how near the predictions are.
+    """Predict steps that others measured, and return tables of them, one for each file, that say how near the
+    predictions are.
 
     >>> accuracy("steps.csv", cross_validate="rows")
 
@@ -260,7 +262,7 @@ def signed_time(seconds: float) -> str:
 
 
 def compare_step(profile: str | Path, cluster: ClusterLike | None = None) -> StepComparison:
-    """Predict a profiled step, and say where prediction and measurement differ.
+    """Predict a profiled step, and return both beside each other, part by part.
 
     >>> compare_step("trace.json.gz", cluster="dgx-a100-64")
 

@@ -67,7 +67,7 @@ class Fitted(Result):
         """Return the file's content, YAML."""
 
     def save(self, path: str | Path) -> Path:
-        """Write the file (.yaml).
+        """Write the text to a file (.yaml), and return its path.
 
         Raises:
             ConfigError: the file cannot be written.
@@ -126,7 +126,8 @@ class StepsCalibration(Fitted):
         ]
 
     def remarks(self) -> list[str]:
-        """Return sentences on the fit: held-out errors, and parameters that the rows leave near their priors."""
+        """Return a sentence on the errors of steps that were held out, and one that names parameters that the rows
+        leave near their priors, if any."""
         error = self.calibration.cross_validated
         lines = [
             f"held out in {error.folds} folds: mean error {error.mean:.1%}, median {error.median:.1%}, bias "
@@ -160,7 +161,7 @@ class ProfileCalibration(Fitted):
 
     @cached_property
     def operators(self) -> list[ProfiledOperator]:
-        """The operators that took time, the longest first."""
+        """The operators of the profile that took time, those whose calls took longest together first."""
         return operators_of(self.profile)
 
     @cached_property
@@ -368,7 +369,8 @@ class CollectiveAccuracy(DrawnResult):
         }
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure: predicted against measured collectives, one colour for each system."""
+        """Return a matplotlib figure of collectives: predicted (upwards) against measured seconds (across), one colour
+        for each system."""
         pairs = zip(self.systems, self.seconds, strict=True)
         series = [PredictedSeries(system.name, system.measured, seconds) for system, seconds in pairs]
         return accuracy_figure(series, "collective")
@@ -392,7 +394,7 @@ def _errors(system: System, predicted: Floats) -> str:
 def collective_accuracy(
     tables: Sequence[str | Path], *, cluster: str | None = None, transport: str | None = None, gpus: int | None = None
 ) -> CollectiveAccuracy:
-    """Predict collectives that others timed.
+    """Predict collectives that others timed, each by its system's transport, and return them beside the measured times.
 
     Args:
         tables: files, or names in the folder ``LIGHTLOOM_MEASURED``; ``cluster`` and ``transport`` may be columns.

@@ -122,7 +122,8 @@ class VerifiedSchedule(DrawnResult):
         )
 
     def to_json(self, files: Sequence[Path] = ()) -> Document:
-        """Return the document that ``lightloom schedule check --json`` prints; ``files`` names what was written."""
+        """Return the document that ``lightloom schedule check --json`` prints; ``files`` are paths of what was written,
+        which it names."""
         collective, fabric = self.collective, self.fabric.model_dump(mode="json")
         document = {
             "schema": "lightloom.schedule-report/1",
@@ -212,7 +213,7 @@ class CollectiveRanking(DrawnResult):
 
     @cached_property
     def fabric_ledger(self) -> ClusterLedger:
-        """Dollars and watts of the fabric alone."""
+        """Dollars and watts of each rank's share of the fabric, without boards and hosts."""
         return ClusterLedger.of_fabric(self.fabric, self.site)
 
     def ledger_of(self, schedule: VerifiedSchedule) -> StepLedger:
@@ -250,7 +251,7 @@ class CollectiveRanking(DrawnResult):
 
     @property
     def title(self) -> str:
-        """The collective and the cost model in a few words."""
+        """Heading of the table: kind, size, ranks and cost model."""
         size = format_size(self.collective.nbytes)
         return f"{self.collective.kind} of {size} over {self.collective.ranks} ranks, {self.cost_model} cost"
 
@@ -468,7 +469,7 @@ def lower_bound(
     set: Settings | None = None,
     **fields: object,
 ) -> Bound:
-    """Return the time that no schedule of a collective can beat on a fabric, and the resource that sets it.
+    """Return the seconds that no schedule of a collective can beat on a fabric, and the resource that sets them.
 
     >>> lower_bound("all-reduce", "torus", ranks=64, nbytes="64MiB")
 

@@ -118,12 +118,13 @@ class PlanChange:
 
     @property
     def label(self) -> str:
-        """The plan in a few words."""
+        """The plan in a few words, as the second ranking's row has it."""
         return str(self.after["label"])
 
     @property
     def ratio(self) -> float:
-        """Seconds a sample after, over those before."""
+        """Seconds a sample after, over those before: above 1 where it became slower. Where those before are zero, 1 or
+        infinite."""
         before, after = self.before["sample_time_s"], self.after["sample_time_s"]
         return float(after / before) if before else float("inf" if after else 1)
 
@@ -267,7 +268,8 @@ class PlanComparison(DrawnResult):
         ]
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure: where the time of a sample of both winners goes, each before and after."""
+        """Return a matplotlib figure: stacked bars of where the time of a sample of both winners goes, each before and
+        after; only one bar of a winner that is in one ranking alone."""
         bars = []
         for row in self.winners:
             change = next((each for each in self.changes if row is each.before or row is each.after), None)
@@ -328,7 +330,8 @@ def _document(plans: PlanLike) -> Document:
 
 
 def _key(row: Row) -> str:
-    """Return the choices that identify a plan in another ranking, whatever its batch and its cluster."""
+    """Return, as JSON text, the choices that identify a plan in another ranking: strategy, degrees, codec and ranks,
+    whatever its batch and its cluster."""
     choice = {name: value for name, value in row["choice"].items() if name not in ("global_batch", "exchange")}
     codec = (row.get("compression") or {}).get("codec")
     return json.dumps([row["strategy"], choice, codec, row["ranks"]], sort_keys=True)

@@ -99,7 +99,8 @@ class DesignFront(Result):
         return f", and {others} trains most where {missing_text(cheap.worth.alike)} is high"
 
     def rows(self) -> list[Document]:
-        """Return a row for each design, in SI units; what is unknown is named under ``missing``."""
+        """Return a row for each design that was evaluated (none that was beaten at bounds, refused or over the budget),
+        in SI units; what is unknown is named under ``missing``."""
         return [self._row(candidate) for candidate in self.exploration.candidates]
 
     def _row(self, candidate: Candidate) -> Document:

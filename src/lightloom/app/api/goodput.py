@@ -68,7 +68,7 @@ class Goodput(Result):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Single changes to the job or its machine, with what each is worth."""
+        """Single changes to the job or its machine, with what each is worth, the most valuable first."""
         return changes(self.estimate)
 
     @property
@@ -273,7 +273,7 @@ class PricedBill(Result):
         return f"{self.name}, {self.bill.ranks:,} ranks: {self.dollars.text()} a rank"
 
     def rows(self) -> list[Document]:
-        """Return a row for each line of the bill, in SI units; null is unknown."""
+        """Return a row for each line of the bill, in SI units per rank; None is unknown."""
         return [
             {
                 "part": line.part.name,

@@ -67,7 +67,8 @@ class ExchangeChoice(NamedTuple):
     """``accelerator``, ``local``, ``nic`` or a YAML file."""
 
     def check(self) -> None:
-        """Check everything that needs no model.
+        """Check everything that needs no model: that methods, profile, ratio and engine exist, can be read and go
+        together.
 
         Raises:
             ConfigError: options that need a method, or exclude each other, or cannot be read.

@@ -146,8 +146,9 @@ def _switch_holds(traffic: Traffic, on: Fabric, request: Request) -> list[int]:
 
 
 def _on_ring(traffic: Traffic, on: Fabric, request: Request) -> list[Solved]:
-    """Return one or two assignments on a ring, of which the caller plays all; raise InputError where none can serve all
-    pairs."""
+    """Return one or two assignments on a ring, of which the caller plays all: the fast one of the asked holds (1
+    without) and, if it has as many as asked, a cycle near the bound; or the integer program's alone. InputError where
+    none can serve all pairs."""
     relaxation = relax(traffic, on)
     if request.solver == "fast":
         once = ring.assign(traffic, on, request.holds or 1, relaxation)
@@ -176,7 +177,7 @@ def _on_ring(traffic: Traffic, on: Fabric, request: Request) -> list[Solved]:
 
 
 def counted(holds: int) -> str:
-    """Return a number of holds in words."""
+    """Return a number of holds in words: "1 hold", "3 holds"."""
     return "1 hold" if holds == 1 else f"{holds} holds"
 
 

@@ -36,7 +36,8 @@ def compare(before: Path, after: Path, *, report: OutFile = None, figure: Figure
 
 
 def _parts(result: PlanComparison) -> Iterator[str | Text | TerminalTable]:
-    """Yield the lines and tables that the command prints."""
+    """Yield the summary, and tables of the inputs and the plans that differ, each cut to what a terminal shows, and how
+    many plans are in one ranking alone."""
     yield Text(result.summary(), style="bold")
     yield result.explanation
     columns = ("field", "before", "after")

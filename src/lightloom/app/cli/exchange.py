@@ -194,8 +194,9 @@ def break_even(
 
 
 def _lines(trial: Trial, ranks: Sequence[int], on: Any) -> dict[str, list[tuple[int, float | None]]]:
-    """Return, by method, pairs of a number of ranks and the speed of a link (bytes per second) at which the method
-    breaks even there; None where no speed between the slowest and the fastest does."""
+    """Return, by method, pairs of a number of ranks and the largest speed of a link (bytes per second) at which the
+    method shortens the step there; None where it does not even at the slowest, the fastest that is tried where it still
+    does."""
     found: dict[str, list[tuple[int, float | None]]] = {}
     with progress("Lines", len(trial.exchanges) * len(ranks)) as advance:
         for exchange in trial.exchanges:

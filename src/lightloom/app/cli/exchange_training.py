@@ -53,7 +53,7 @@ class _Comparison:
 
     @property
     def title(self) -> str:
-        """The task in a few words."""
+        """Heading of table and figure: the task, ranks, steps and number of seeds."""
         return f"{self.task}, {self.ranks} ranks, {self.steps} steps, {self.seeds} seed" + "s" * (self.seeds > 1)
 
     def to_json(self) -> Document:
@@ -174,7 +174,7 @@ def compare(
 
 
 def _parts(result: _Comparison) -> Iterator[str | Table]:
-    """Yield the lines and tables that the command prints."""
+    """Yield the table of methods, how its columns are meant, and the methods whose replicas came to differ."""
     yield rows_table(result.display_rows(), title=result.title)
     yield (
         "less plain: mean over seeds of the loss less that of DDP without a hook, from the same weights on the same "

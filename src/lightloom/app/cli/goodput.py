@@ -89,7 +89,8 @@ def _world(weibull: float | None, crews: int | None, rack: str | None) -> World 
 
 
 def _parts(result: Goodput) -> Iterator[str | Table]:
-    """Yield the lines and tables that the command prints."""
+    """Yield the summary, and tables of where the time goes, of causes, of what changes are worth and of slices, then
+    causes without a rate and assumptions."""
     yield result.summary()
     yield ""
     yield _shares(result)

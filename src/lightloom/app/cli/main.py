@@ -218,7 +218,7 @@ def main() -> NoReturn:
 
 
 def _end_unread() -> NoReturn:
-    """End well where the reader (head, less) has closed the pipe."""
+    """Exit with code 0 where the reader (head, less) has closed the pipe."""
     _drop_output()
     sys.exit(0)
 
@@ -229,7 +229,8 @@ def _drop_output() -> None:
 
 
 def _leave_garbage() -> None:
-    """Do not look for garbage once more at the end, which takes a fifth of a short command.
+    """Freeze all objects, unless PyTorch is loaded, so that Python does not look for garbage once more at the end,
+    which takes a fifth of a short command.
 
     Libraries that PyTorch loads complain of objects that are left.
     """

@@ -69,7 +69,8 @@ class Options(NamedTuple):
     """Keywords that the function takes as texts, beside those that its docstring lists."""
 
     def parameters(self, own: Mapping[str, Any], helps: Mapping[str, Help]) -> Iterator[Parameter]:
-        """Yield the options as parameters that Typer reads; ``helps`` of the command go before the function's."""
+        """Yield the function's options as parameters that Typer reads, but for those in ``own``, which the command
+        itself has; ``helps`` of the command go before the function's."""
         known = signature(self.function).parameters
         listed = {**documented(self.function)[1], **self.texts}
         hints = get_type_hints(self.fields, include_extras=True) if self.fields else dict.fromkeys(listed, str)
@@ -160,7 +161,7 @@ def _read_by_typer(
 
 
 def _callback(check: Callable[[Any], None]) -> Callable[[Any], Any]:
-    """Return a check of a given value as Typer takes it, which passes the value on."""
+    """Return a function, as Typer takes it, that checks a given value (not None) and passes it on."""
 
     def callback(value: Any) -> Any:
         """Check a value unless it is None, and return it."""
@@ -236,7 +237,8 @@ def _parse(read: Callable[[str, str], object], name: str, value: object) -> obje
 
 
 def _reader(value: type, bounds: Sequence[Any]) -> Callable[[str, str], object] | None:
-    """Return the reader of a type with these bounds; None where Typer's own does."""
+    """Return the reader of a number of these bounds, from (text, option) to the value; None where Typer's own reader
+    serves: for other types, and for floats without a least value."""
     least = next((each.ge for each in bounds if hasattr(each, "ge")), None)
     if value is int:
         return partial(read_count, least=least)
@@ -276,7 +278,7 @@ def read_number(text: str, option: str) -> float:
 
 
 def read_share(text: str, option: str) -> float:
-    """Return a share between 0 and 1 given to an option, which may be written in per cent.
+    """Return a share between 0 and 1 given to an option as a number, or in per cent with a % sign.
 
     Raises:
         ConfigError: anything else.
@@ -428,7 +430,8 @@ Several = Annotated[int, Field(ge=2)]
 
 
 def site_inputs(settings: Document, *, price: list[str] | None = None, **inputs: str) -> Document:
-    """Return the inputs of a :class:`~lightloom.planning.economics.ledger.Site` from options of its fields' names.
+    """Return the inputs of a :class:`~lightloom.planning.economics.ledger.Site` from options of its fields' names, with
+    prices of parts and choices of the bill; None for either that is not given.
 
     Args:
         settings: fields of ``--set``; choices of the bill are taken out of them.

@@ -128,7 +128,8 @@ def _export_settings(files: _Files, search: PlanSearch, document: dict[str, Any]
 
 
 def _export_step(files: _Files, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
-    """Write the step of the first plan that traces can hold; yields messages about it.
+    """Write the step of the first plan that traces can hold, and note it in ``document``; yield messages about it, none
+    where no folder is asked for.
 
     Raises:
         UnsupportedError: traces can hold no plan; why the first one is not.

@@ -34,7 +34,7 @@ from lightloom.core.units import format_time, parse
 
 
 def _check_output(output: Path) -> None:
-    """Raise ConfigError unless a schedule can be written to a file of this name."""
+    """Raise ConfigError unless a schedule can be written to a file of this name, whose suffix names a known form."""
     checked_suffix(output, FORMATS)
     check_file(output)
 

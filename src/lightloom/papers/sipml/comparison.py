@@ -69,7 +69,8 @@ def gradient_bytes(key: str) -> float:
 
 
 def exchange_claims() -> Iterator[Claim]:
-    """Yield the rows of the scripts' term with their weights, and with our models' gradients."""
+    """Yield the milliseconds of a ring all-reduce of the scripts' weights on 1,024 GPUs beside those that the scripts
+    print, and our models' gradients in MB beside those weights."""
     for key, job in JOBS.items():
         for gbps, printed in RING_MS[key].items():
             ours = round(1e3 * ring_time(job.weights, gbps, RANKS), 4)
@@ -166,7 +167,8 @@ class Comparison:
         return electrical.seconds / optical.seconds if optical and electrical else nan
 
     def script_speedup(self, model: str, gbps: float, today: float, weights: float | None = None) -> float:
-        """Return the speed-up by the authors' script model, data parallelism: computing + 2 · weights · 8 / B.
+        """Return the speed-up over an electrical switch of the lesser of ``today`` and B by the authors' script model,
+        data parallelism: computing + 2 · weights · 8 / B.
 
         Args:
             model: whose computing on our accelerator is taken, k = 1.
@@ -234,7 +236,8 @@ PRECISIONS: dict[str, Precision] = {"a100": "bf16", "titan-xp": "fp32"}
 
 
 def simulate_split(on: Network, k: int, quantum: float, partitions: Callable[[int], Partitions]) -> PlacedStep:
-    """Simulate one step over the circuits that make it fastest: one hold or a cycle of holds.
+    """Simulate one step of a model in groups of k devices over the circuits that make it fastest, one hold or a cycle
+    of holds, and return it.
 
     Args:
         on: the network.

@@ -59,12 +59,13 @@ class RingCase(NamedTuple):
 
 
 def all_to_all(nodes: int) -> Floats:
-    """Return the traffic matrix with one byte between all pairs."""
+    """Return the traffic matrix [sender, receiver] with one byte between all pairs of different nodes."""
     return np.ones((nodes, nodes)) - np.eye(nodes)
 
 
 def ahead(nodes: int, links: int) -> Floats:
-    """Return the traffic matrix with one byte from every node to the node so many links clockwise."""
+    """Return the traffic matrix [sender, receiver] with one byte from every node to the node so many links
+    clockwise."""
     return np.roll(np.eye(nodes), links, axis=1)
 
 
@@ -87,7 +88,9 @@ def solve(matrix: Floats, wavelengths: int) -> RingCase:
 
 
 def _rings() -> Iterator[Claim]:
-    """Yield rows on rings, counted on circuits that are built."""
+    """Yield the circuits of the worst pair on rings, by the integer program and by the fast algorithm, for uniform
+    all-to-all traffic and for neighbours, then a case whose counts fit but find no wavelengths; all are counted on
+    circuits that are built."""
     cases = [(f"all_to_all_{n}_{w}", all_to_all_case(n, w), t) for (n, w), t in UNIFORM.items()]
     (nodes, wavelengths), expected = NEIGHBOUR
     cases.append((f"neighbour_{nodes}_{wavelengths}", solve(ahead(nodes, 1), wavelengths), expected))
@@ -103,7 +106,8 @@ def _rings() -> Iterator[Claim]:
 
 
 def _switches() -> Iterator[Claim]:
-    """Yield rows on circuit switches, counted on circuits that are built."""
+    """Yield the circuits of the worst pair on circuit switches, where ranks have more peers than there are planes and
+    for an all-to-all of 4 ranks on 6 planes, counted on circuits that are built."""
     planes, ranks = 3, 5
     traffic, fabric = Traffic.of(all_to_all(ranks)), CircuitSwitch(ranks=ranks, degree=planes)
     try:
@@ -174,7 +178,8 @@ def chase(most: int = 100) -> Chase:
 
 
 def _repair_ends() -> Claim:
-    """Return the row on whether the repair ends, whose proof the paper leaves to future work."""
+    """Return the row on whether the paper's repair ends, which it leaves open: "settles", or after how many sweeps it
+    repeats."""
     result = chase()
     states = " → ".join("".join(map(str, state)) for state in result.states)
     ours = "settles" if not result.period else f"repeats every {result.period} sweeps"
@@ -265,7 +270,8 @@ def devices(placed: HybridPlan) -> dict[str, list[int]]:
 
 
 def not_balanced(placed: HybridPlan) -> list[str]:
-    """Return the operators that use fewer devices than they have parts, or than there are devices."""
+    """Return the names of operators whose parts are on fewer devices than there are parts, or than the group has
+    devices, whichever is less."""
     return [name for name, used in devices(placed).items() if len(set(used)) < min(K, len(used))]
 
 

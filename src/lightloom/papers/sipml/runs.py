@@ -71,7 +71,8 @@ def networks() -> list[tuple[System, float]]:
 
 
 def job_count() -> int:
-    """Return the number of measurements."""
+    """Return the number of measurements: networks with placed plans, and networks on which other strategies are
+    searched."""
     return len(settings()) + len(networks())
 
 
