@@ -105,7 +105,7 @@ class DigitReceiver:
 
     @property
     def bandwidth(self) -> float:
-        """Noise bandwidth in hertz."""
+        """Noise bandwidth of the receiver in hertz: its share of the symbol rate."""
         return self.noise_bandwidth * self.symbol_rate
 
     def word_error(self, power: float, scheme: Scheme = "wavelengths") -> float:
@@ -257,7 +257,8 @@ def _tail(variance: Floats, counts: Ints, fields: Floats, phase_error: float) ->
 
 @lru_cache(maxsize=64)
 def compositions(servers: int, levels: int) -> tuple[Ints, Floats]:
-    """Return how often each level may occur among the servers, shape [compositions, R], and the share of each.
+    """Return how often each level occurs among the servers, shape [compositions, R], in every possible way, and the
+    odds of each.
 
     Shares [compositions] are probabilities for uniform, independent digits and add up to 1.
 

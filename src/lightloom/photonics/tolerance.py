@@ -79,7 +79,7 @@ class Candidate:
         return self.construction.realised.realisation
 
     def mapped(self) -> MappedAverager:
-        """Return the meshes of P, every layer and T in this mapping."""
+        """Return the meshes of P, every layer and T in the candidate's mapping."""
         return map_averager(self.construction.network, self.arguments, MAPPINGS[self.mapping])
 
 
@@ -520,7 +520,8 @@ def clearly_fails(mapped: MappedAverager, request: Tolerance, seed: int = 0) -> 
 def measure_wrong_words(
     mapped: MappedAverager, request: Tolerance, seed: int = 0, advance: Advance = lambda _: None, wrong: float = 40.0
 ) -> WrongWords:
-    """Return the wrong words of `FABRICATIONS` fabrications, or of a few if they clearly are too many.
+    """Return the wrong words of `FABRICATIONS` fabrications, or of the small sample of `clearly_fails` if that rules
+    the averager out.
 
     So many words are tried that ``wrong`` are expected at the target.
     """
@@ -671,7 +672,8 @@ def _largest_tolerated(tolerates: Callable[[float], bool], low: float, high: flo
 
 
 def assumptions(full_scale: float | None) -> list[str]:
-    """Return what the word error rate rests on, and what it leaves out, as sentences."""
+    """Return what the word error rate rests on, and what it leaves out, as sentences; without ``full_scale`` there is
+    no noise."""
     levels = "assumption: lanes, outputs of units, amplifiers and receivers set for the loss of their paths"
     left_out = "crossings without loss; lasers, units and receivers without errors (onn link has them)"
     if full_scale is None:

@@ -57,7 +57,7 @@ class ChipLink(NamedTuple):
 
 
 def link_of(chip: DaDianNao, name: str) -> ChipLink:
-    """Return one of the chip's kinds of links, by name.
+    """Return one of the chip's kinds of links, by name, with the bandwidth of one direction.
 
     Raises:
         UnknownNameError: the chip has no such links.
@@ -132,7 +132,7 @@ def broadcast_bytes(network: Network, batch: int, strategy: Strategy) -> float:
 def communication_time(
     network: Network, batch: int, chips: int, link: ChipLink, strategy: Strategy = "data", hops: Hops = mesh_hops
 ) -> float:
-    """Return seconds of one pass: Eq. 3 summed over the layers, each with its own bytes."""
+    """Return seconds of one pass: Eq. 3 summed over the layers, each with its own bytes, which the strategy decides."""
     moved = broadcast_bytes(network, batch, strategy)
     latencies = network.layers * broadcast_time(0.0, chips, link, hops)
     return latencies + broadcast_time(moved / chips, chips, ChipLink(bandwidth=link.bandwidth, latency=0.0))

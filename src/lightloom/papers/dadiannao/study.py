@@ -60,7 +60,8 @@ def floorplan(package: Package | None = None) -> Figure:
 
 
 def _waveguides(axes: Axes, package: Package, starts: list[float]) -> None:
-    """Draw the waveguides of links across the gaps at the chips' edges, along both axes."""
+    """Draw the waveguides of links across the gaps at the chips' edges, along both axes, those of one direction
+    coloured and of the other faint."""
     chip, gap, pitch = (1e3 * each for each in (package.chip_edge, package.gap, package.pitch))
     lines = 2 * package.waveguides
     crossings = [0.0, *(start + chip for start in starts)]

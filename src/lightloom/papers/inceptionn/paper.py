@@ -69,7 +69,7 @@ BEST_RATIO = 14.9
 
 
 def size_bytes(model: str) -> float:
-    """Return the bytes of weights, or of gradients, as the paper states them."""
+    """Return the bytes of a model's weights, or gradients: the megabytes that the paper states, of 2^20 bytes."""
     return MEGABYTES[model] * 2**20
 
 
@@ -79,7 +79,7 @@ def ratio_of_shares(shares: Sequence[float]) -> float:
 
 
 def ratio(model: str, k: int) -> float:
-    """Return float32 bits per sent bit, by Table III."""
+    """Return float32 bits per sent bit of a model at the bound 2^-k, by Table III."""
     return ratio_of_shares(TABLE_3[model, k])
 
 
@@ -106,13 +106,14 @@ class Link:
 
 
 def worker_aggregator(p: int, nbytes: float, link: Link) -> float:
-    """Return the seconds of a worker-aggregator exchange by the form of section VIII-D."""
+    """Return the seconds of a worker-aggregator exchange by section VIII-D: (1 + log p) a + (p + log p) n b + (p − 1) n
+    c."""
     log = math.log2(p)
     return (1 + log) * link.latency + (p + log) * nbytes * link.byte_seconds + (p - 1) * nbytes * link.sum_seconds
 
 
 def ring(p: int, nbytes: float, link: Link) -> float:
-    """Return the seconds of a ring exchange by the form of section VIII-D."""
+    """Return the seconds of a ring exchange by section VIII-D: 2 (p − 1) a + 2 (p − 1)/p n b + (p − 1)/p n c."""
     share = (p - 1) / p
     return 2 * (p - 1) * link.latency + share * nbytes * (2 * link.byte_seconds + link.sum_seconds)
 

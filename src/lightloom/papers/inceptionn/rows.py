@@ -411,7 +411,8 @@ def _accuracy(runs: Record, family: str, name: str, what: str, basis: Basis) -> 
 
 
 def _claim_part(name: str) -> str:
-    """Return a run's name as part of a claim's id, with underscores."""
+    """Return a run's name as part of a claim's id, with underscores, such as ``printed_bound10`` for ``printed
+    2^-10``."""
     words = name.replace("truncate g ", "truncate_").replace(" 2^-", "_bound").replace("+", "_")
     return words.replace(" summed", "_summed_loss").replace(" ", "_")
 
@@ -644,7 +645,7 @@ def alexnet_factor(rate: Record) -> float:
 
 
 def _id(codec: str) -> str:
-    """Return a codec's name as part of a claim's id."""
+    """Return a codec's name as part of a claim's id, such as ``sz3_bound10`` for ``sz3:2^-10``."""
     return codec.replace(":2^-", "_bound").replace(":", "_")
 
 

@@ -88,7 +88,8 @@ def _short(
 
 
 def short_runs() -> tuple[TrainingRun, ...]:
-    """Return all runs, the most important first."""
+    """Return the short runs, the most important first: HDC under two losses, LeNet with every codec and with
+    truncation, LeNet on CIFAR-100."""
     runs: list[TrainingRun] = []
     # The paper's network with the codec as printed, under the mean loss and the summed one.
     for scale, mark in ((1.0, ""), (SUMMED, " summed")):
@@ -237,7 +238,8 @@ _TIMEOUT = 7_200.0
 
 
 def long_runs() -> tuple[TrainingRun, ...]:
-    """Return all runs, the most important first."""
+    """Return the long runs on HDC, the most important first: float32, the codecs at each bound from 2^-10 on, then
+    truncation."""
     families: dict[str, dict[str, Any]] = {
         "windowed+feedback": {"gradients": "inceptionn", "error_feedback": True},
         "printed": {"gradients": "inceptionn-printed"},
@@ -321,7 +323,7 @@ def _train_long(run: TrainingRun, seed: int, folder: Path, data: Path) -> dict[s
 
 
 def job_count() -> int:
-    """Return the number of training runs."""
+    """Return the number of training runs, short and long, each seed counted."""
     return short_job_count() + len(long_jobs())
 
 

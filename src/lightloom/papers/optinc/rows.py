@@ -561,6 +561,9 @@ def simulated(model: str, batch: int, algorithm: str, nbytes: int, overlap: bool
     """Return a simulated step of data parallelism on four servers as section IV equips them: 60 TFLOP/s · 0.6, 8 · 800
     Gbit/s.
 
+    ``in-network`` runs on the optical averager, other algorithms on the packet switch, both without latency of hops.
+    ``nbytes`` are those of a gradient value.
+
     ``nbytes`` are those of a gradient value.
     """
     cluster = load_cluster("optinc-4")
@@ -581,7 +584,8 @@ def batch_of(model: str, saving: float, ring_bytes: int = CODE_BYTES) -> float:
 
 
 def bound(servers: int) -> float:
-    """Return the percentage that no step can save more than: everything but the network takes no time."""
+    """Return the largest percentage that a step can save on so many servers: everything but the network takes no
+    time."""
     return 100 * (1 - sent("in-network", servers) / sent("ring", servers))
 
 

@@ -70,7 +70,8 @@ class Training:
 
     @property
     def sampled(self) -> list[int]:
-        """Steps whose gradients are taken, counted from 1."""
+        """Steps whose gradients are taken, ascending and counted from 1, spread evenly over the logarithm of the step;
+        at most five."""
         return sorted({round(self.steps ** (i / (_SAMPLES - 1))) for i in range(_SAMPLES)})
 
     def describe(self) -> str:

@@ -45,7 +45,8 @@ class Averager(Protocol):
 
 
 def average_into(averager: Averager, codes: Codes, out: Codes) -> None:
-    """Write the mean of unsigned codes (servers, n) into ``out`` (n,); an exact mean takes one pass over memory."""
+    """Write the averager's mean of unsigned codes (servers, n) into ``out`` (n,); an exact mean takes one pass over
+    memory."""
     if isinstance(averager, IdealAverager):
         mean_codes(codes, averager.rounding, out)
     else:
@@ -102,7 +103,8 @@ class NetworkAverager:
 
     @cached_property
     def table(self) -> Int32s | None:
-        """Mean code of every grid point, the last input varying fastest; None with noise or for a large grid."""
+        """Mean code of every grid point, the last input varying fastest; None with noise, for a grid of more than 2^24
+        points, or beyond 31 bits."""
         if self.sigma or self.function.points > TABULATED_POINTS or self.bits > 31:
             return None
         return np.concatenate([self._received(points).astype(np.int32) for points in self.function.grid(_AT_ONCE)])

@@ -47,7 +47,8 @@ class CodeBuffers:
 
     @classmethod
     def of(cls, sizes: Sequence[int], bits: int = 16, block: int = 256) -> CodeBuffers:
-        """Make buffers for contiguous parameters of these ``sizes``.
+        """Return the quantisation of contiguous parameters of these ``sizes``, each in blocks of ``block`` values, the
+        last one shorter.
 
         Raises:
             ConfigError: bits are outside 2..32, or blocks are empty.

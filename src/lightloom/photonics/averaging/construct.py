@@ -97,7 +97,8 @@ class Construction:
         return quick >= 1 - 4 * (1 - TARGET) and noisy_accuracy(self.network, self.function, noise) >= TARGET
 
     def to_json(self, servers: int, bits: int, verification: Verification, limit: float) -> dict[str, Any]:
-        """Return the document of `lightloom onn build --json`.
+        """Return the document of `lightloom onn build --json`: name, errors, steps of the proof, counts of MZIs,
+        layers, gain and noise limit.
 
         ``servers`` and ``bits`` give the size of P and T; ``verification`` and ``limit`` are figures measured before.
         """
@@ -119,7 +120,7 @@ class Construction:
 
 
 def circuits(function: AveragingFunction) -> Iterator[tuple[str, Circuit]]:
-    """Yield the name and the circuit of every construction of the function.
+    """Yield the name and the circuit of every construction of the function, but for those that would be too wide.
 
     Ripples need a power of two of servers; long division is there for other numbers and for odd powers of two.
     """
@@ -290,7 +291,8 @@ def _pick(function: AveragingFunction, name: str, nonlinearity: Nonlinearity) ->
 
 
 def _construction_row(paper: PaperNetwork, construction: Construction, evaluations: int) -> dict[str, Any]:
-    """Return the row of a constructed network, which is verified and whose noise limit is measured here."""
+    """Return the row of a constructed network, with errors over its grid, counts of MZIs, largest gain, and the noise
+    limit measured here."""
     layers = construction.network.layers
     return {
         **_described(paper, f"{construction.name}, {construction.network.nonlinearity}", layers),
@@ -315,7 +317,7 @@ def _paper_row(paper: PaperNetwork, function: AveragingFunction, approximated: b
 
 
 def _described(paper: PaperNetwork, network: str, layers: tuple[int, ...]) -> dict[str, Any]:
-    """Return the fields of a row that describe its network, and those that the paper leaves open."""
+    """Return the fields of a row: bits, servers, name and layers, and None or False for those that others fill in."""
     size = {"bits": paper.bits, "servers": paper.servers, "network": network, "constructed": False}
     unknown = {"wrong_outputs": None, "checked_inputs": None, "exhaustive": None, "proved": False}
     shape = {"layers": list(layers), "hidden_layers": len(layers) - 2, "mzi_count": None, "mzi_count_economy": None}

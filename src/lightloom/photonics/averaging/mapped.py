@@ -149,7 +149,7 @@ class MappedParts:
 
     @property
     def depth(self) -> int:
-        """Number of columns of MZIs that the light passes."""
+        """Number of columns of MZIs that the light passes, one matrix after the other."""
         return sum(matrix.depth for matrix in self.matrices)
 
     @property
@@ -371,7 +371,8 @@ def map_cascade(cascade: Cascade, mapping: MeshMapping | None = None) -> MappedC
 
 
 def cascade_matrices(cascade: Cascade, units: bool = False) -> dict[str, Matrix]:
-    """Return the matrices of one chip of each level by name, in the order of the light; P and T with ``units``."""
+    """Return the matrices of one chip of each level as ``level 1 layer 1``, ..., in the order of the light; with
+    ``units`` also ``level 1 P``, ``level 2 P`` and ``T``."""
     named: dict[str, Matrix] = {}
     signals, outputs = symbols_for(cascade.bits), cascade.first.function.outputs
     sent = light_units(cascade.first.network)[-1]
@@ -420,7 +421,8 @@ def cascade_accuracy(
 
 
 def _detected(network: LayeredNetwork, received: bool = True) -> LayeredNetwork:
-    """Return the network with noise where light is detected: in its units, and behind it if it is ``received``."""
+    """Return the network with full scales of 0 where no light is detected, so that no noise is added: at its inputs,
+    and behind it unless it is ``received``."""
     # A full scale of 0 keeps detector noise away.
     scales = [np.zeros(network.layers[0]), *network.full_scale[1:]]
     if not received:

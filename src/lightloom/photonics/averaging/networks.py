@@ -96,7 +96,8 @@ class LayeredNetwork:
         return (self.weights[0].shape[1], *(w.shape[0] for w in self.weights))
 
     def same_weights(self, other: LayeredNetwork) -> bool:
-        """Return whether the other network has the same layers, with exactly the same weights and biases."""
+        """Return whether the other network has the same layers, with exactly the same weights and biases; full scales
+        and the nonlinearity may differ."""
         ours, theirs = self.weights + self.biases, other.weights + other.biases
         return self.layers == other.layers and all(map(np.array_equal, ours, theirs))
 
@@ -172,7 +173,8 @@ def network_hash(network: LayeredNetwork, arguments: FunctionArguments) -> str:
 
 
 def plain_arrays(network: LayeredNetwork) -> list[list[list[Any]]]:
-    """Return the weights, biases and full scales of a network as lists."""
+    """Return the weights, the biases and the full scales of a network as nested lists, three lists with an entry a
+    layer each."""
     return [[array.tolist() for array in part] for part in (network.weights, network.biases, network.full_scale)]
 
 
@@ -204,7 +206,8 @@ def write_npz(path: Path, content: Mapping[str, Any]) -> Path:
 
 
 def network_arrays(network: LayeredNetwork, prefix: str = "") -> dict[str, Any]:
-    """Return the nonlinearity, weights, biases and full scales of a network by their names in a file."""
+    """Return a network by the names in a file behind ``prefix``: nonlinearity, ``weights_1``, ``biases_1``, ... and
+    ``full_scale_0``, ..."""
     content: dict[str, Any] = {f"{prefix}nonlinearity": network.nonlinearity}
     content |= {f"{prefix}full_scale_{index}": scale for index, scale in enumerate(network.full_scale)}
     content |= {f"{prefix}weights_{layer}": weights for layer, weights in enumerate(network.weights, 1)}

@@ -143,7 +143,11 @@ def _output_error(realised: Realised, unit: float, tau: float, bend: float = 0.0
 
 
 def _gadget_error(gadget: Gadget, source: float, rounding: NDArray[Any], off: NDArray[Any], saturates: bool) -> float:
-    """Return a bound on a gadget's error from its source's error, its units' rounding, and their signals' errors."""
+    """Return a bound on the error of a gadget's value from its source's error, its units' rounding, and their signals'
+    errors.
+
+    A bit's source may err by the free range beside its ramp without effect.
+    """
     readout = np.array([abs(float(r)) for r in gadget.readout])
     if gadget.ramp is None:
         return source + float(readout @ (rounding + off))
@@ -157,7 +161,7 @@ def _gadget_error(gadget: Gadget, source: float, rounding: NDArray[Any], off: ND
 
 
 def _largest_share(error: Callable[[float], float], margin: float) -> float:
-    """Return the largest share of full scale, to 1 %, for which ``error`` stays below ``margin``.
+    """Return the largest share of full scale, to 1 %, for which ``error``, which rises with it, stays below ``margin``.
 
     It is 0 if there is none of at least about 1e-15.
     """
@@ -213,7 +217,8 @@ def verify(
     seed: int = 0,
     exhaustive: bool | None = None,
 ) -> Verification:
-    """Compare the received outputs of a network with the function, on all points of its grid or on sampled hard ones.
+    """Return the errors of a network's received outputs against the function, on all points of its grid or on sampled
+    hard ones.
 
     Args:
         network: a `LayeredNetwork`, or any function of input amplitudes.

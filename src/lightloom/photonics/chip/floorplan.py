@@ -102,7 +102,7 @@ class FloorPlan:
 
     @property
     def area(self) -> float:
-        """Area in square millimetres."""
+        """Area of the chip in square millimetres, its width times its height."""
         return self.width * self.height / 1e6
 
     def guide(self, x: float, end: float, y: float) -> None:
@@ -306,7 +306,8 @@ class _Layout:
         return cell
 
     def draw(self, name: str) -> Any:
-        """Return the cell of the whole chip, with optical ports."""
+        """Return the cell of the whole chip, with optical ports: all devices, boxes for units, the outline, and
+        labels."""
         top, plan = self.gf.Component(name), self.plan
         for cell, places in (
             (self.mzi, plan.interferometers),

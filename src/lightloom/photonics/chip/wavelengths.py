@@ -56,11 +56,13 @@ class Dispersion:
             raise ConfigError(f"coupler_slope = {self.coupler_slope!r}, mismatch = {self.mismatch!r}: expected numbers")
 
     def coupler_error(self, wavelength: float) -> float:
-        """Return the mixing-angle error of every coupler at a wavelength in metres, in radians."""
+        """Return the mixing-angle error in radians of every coupler at a wavelength in metres: the slope times the
+        distance from its own."""
         return self.coupler_slope * (wavelength - self.wavelength)
 
     def heater_phases(self, phases: ArrayLike, wavelength: float) -> NDArray[np.float64]:
-        """Return the phases in radians at ``wavelength`` of heaters that have ``phases`` at their own one."""
+        """Return the phases in radians at ``wavelength`` of heaters that have ``phases`` at their own one, inversely
+        proportional to it."""
         return np.asarray(phases, np.float64) * (self.wavelength / wavelength)
 
     def guide_phase(self, length: ArrayLike, wavelength: float) -> NDArray[np.float64]:
@@ -82,7 +84,8 @@ def guide_phase(wl: Any, length: Any, wl0: float, effective_index: float, group_
 
 
 def spacing_in_metres(hertz: float, wavelength: float = 1.55e-6) -> float:
-    """Return the distance in metres of wavelengths that are ``hertz`` apart near ``wavelength``."""
+    """Return the distance in metres of wavelengths that are ``hertz`` apart near ``wavelength``: wavelength² · hertz /
+    c."""
     return wavelength**2 * hertz / LIGHT
 
 

@@ -155,7 +155,7 @@ class Link:
 
     @property
     def non_idealities(self) -> NonIdealities:
-        """Errors of the meshes."""
+        """Errors of the meshes: those fields of the link that `NonIdealities` has too."""
         return NonIdealities(**{name: getattr(self, name) for name in _MESH})
 
 
@@ -189,7 +189,7 @@ def without(link: Link, part: str) -> Link:
 
 
 def ideal(link: Link) -> Link:
-    """Return the link with every part ideal."""
+    """Return the link with every part of `PARTS` ideal."""
     for part in PARTS:
         link = without(link, part)
     return link
@@ -306,7 +306,7 @@ def find_option(name: str) -> LinkOption:
 
 
 def read_value(name: str, text: str) -> Any:
-    """Return the value of an option in SI units, dB or words; None for the ``rin`` that is ``none``.
+    """Return the value of an option's text in SI units, dB or words; None where ``rin`` is ``none``, an int for bits.
 
     Raises:
         UnknownNameError: the option does not exist.

@@ -73,7 +73,8 @@ class Senders:
 
 
 def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return the fields of all lanes as real and imaginary parts, [2, servers · signals, words].
+    """Return the fields of all lanes as real and imaginary parts, [2, servers · signals, words]; levels are fields or,
+    with intensity modulation, their squares.
 
     Consecutive words are consecutive symbols of every lane; the row of a lane is server · signals + signal.
     """
@@ -159,7 +160,10 @@ class Units:
     """True if outputs end at the ceiling; plain ReLUs go on."""
 
     def transfer(self, arguments: NDArray[np.float32], link: Link) -> NDArray[np.float32]:
-        """Return the outputs [units, words] of arguments [units, words], both of them amplitudes.
+        """Return the outputs [units, words] of arguments [units, words], both amplitudes; negative arguments give 0.
+
+        With ideal clipping outputs equal arguments, up to the ceiling if the units saturate; limiting units give a sine
+        of them that ends at the ceiling.
 
         The arguments may be overwritten.
         """
@@ -259,7 +263,8 @@ class Calibrated(NamedTuple):
 def word_statistics(
     network: LayeredNetwork, arguments: FunctionArguments, function: AveragingFunction
 ) -> list[Statistics]:
-    """Return the statistics of the servers' lanes, of the inputs of every further layer, and of T's inputs."""
+    """Return means and covariances over known words: of the servers' lanes, of the inputs of every further layer, and
+    of T's inputs."""
     codes = draw_words(arguments.servers, arguments.bits, KNOWN_WORDS, np.random.default_rng(0))
     lanes = digits(codes, arguments.bits).reshape(-1, KNOWN_WORDS) / (LEVELS - 1)
     points = points_of_servers(codes, arguments.bits, function)
@@ -349,7 +354,7 @@ class Chip:
 
     @property
     def output_scale(self) -> float:
-        """Level that the last layer sends at full scale."""
+        """Level that the last layer sends at full scale: the largest full scale of the outputs."""
         return light_units(self.mapped.network)[-1]
 
     @property

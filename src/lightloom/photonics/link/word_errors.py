@@ -173,7 +173,8 @@ def enlarged(link: Link, factor: float) -> Link:
 def contributions(
     chip: Chip, link: Link, together: WordErrors, *, advance: Callable[[int], object] | None = None, **tried: Any
 ) -> Document:
-    """Return the rates without each part of a link and with it alone, the part whose removal helps most first.
+    """Return the word errors without each part of a link and with it alone, the part with fewest wrong words without it
+    first.
 
     Errors are enlarged by the first of `FACTORS` at which `ENOUGH` words are wrong, else by the last; ``together`` in
     the result is at that factor, and ``weakest_part`` is None if too few words are wrong even so.

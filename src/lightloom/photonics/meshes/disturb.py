@@ -107,7 +107,7 @@ class DisturbedMatrix:
 
     @cached_property
     def column(self) -> NDArray[np.complex128]:
-        """Amplitude transmissions of the MZIs of Σ."""
+        """Amplitude transmissions of the fabricated MZIs of Σ, complex, [mzis]."""
         return attenuations(self.attenuator_phases, self.non_idealities, self.attenuators)
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
@@ -116,7 +116,7 @@ class DisturbedMatrix:
         return self.mapped.behind(self.input_mesh.propagate(fields), self.column, behind)
 
     def matrix(self) -> NDArray[np.complex128]:
-        """Return the matrix that is implemented."""
+        """Return the matrix [outputs, inputs] that the fabricated devices implement, gains of amplifiers included."""
         return self.propagate(np.eye(self.mapped.shape[1]))
 
 
@@ -129,7 +129,8 @@ class DisturbedBlocks:
     blocks: tuple[DisturbedMatrix, ...]
 
     def matrix(self) -> NDArray[np.complex128]:
-        """Return the matrix that is implemented."""
+        """Return the matrix [outputs, inputs] that the fabricated devices implement: the sum of the blocks' at their
+        places."""
         return self.mapped.joined([block.matrix() for block in self.blocks])
 
 
@@ -369,7 +370,8 @@ Evaluate = Callable[[Sequence[Disturbed], np.random.Generator], float]
 
 
 def spread(values: Floats) -> dict[str, float]:
-    """Return mean, sample standard deviation (0 of a single draw), minimum and maximum of values, by name."""
+    """Return ``mean``, ``standard_deviation`` (of a sample; 0 of a single draw), ``least`` and ``largest`` of
+    values."""
     return {
         "mean": float(values.mean()),
         "standard_deviation": float(values.std(ddof=1)) if values.size > 1 else 0.0,

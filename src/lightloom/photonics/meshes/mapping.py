@@ -109,7 +109,7 @@ class MappedMatrix:
         return (np.arange(self.shape[1]),)
 
     def joined(self, matrices: Sequence[Column]) -> NDArray[np.complex128]:
-        """Return the matrix of the only block."""
+        """Return the matrix of the only block, the first of ``matrices``."""
         return np.asarray(matrices[0])
 
     def propagate(self, fields: ArrayLike) -> NDArray[np.complex128]:
@@ -134,7 +134,7 @@ class MappedMatrix:
         return np.asarray(gains * (output_mesh(passed) if output_mesh else passed))
 
     def matrix(self) -> NDArray[np.complex128]:
-        """Return the matrix that is implemented."""
+        """Return the matrix [outputs, inputs] that ideal devices implement, gains of amplifiers included."""
         return self.propagate(np.eye(self.shape[1]))
 
 
@@ -298,11 +298,12 @@ class MappedBlocks:
         return np.where(gains > 0, gains, 1.0)
 
     def matrix(self) -> NDArray[np.complex128]:
-        """Return the matrix that is implemented."""
+        """Return the matrix [outputs, inputs] that ideal devices implement: the sum of the blocks' at their places."""
         return self.joined([block.matrix() for block in self.blocks])
 
     def joined(self, matrices: Sequence[Column]) -> NDArray[np.complex128]:
-        """Return the matrix of ``shape`` from those of the blocks; with leading axes, [..., outputs, inputs]."""
+        """Return the matrix of ``shape`` from those of the blocks, which add up where they overlap; with leading axes,
+        [..., outputs, inputs]."""
         leading = matrices[0].shape[:-2] if matrices else ()
         total = np.zeros((*leading, *self.shape), np.complex128)
         for matrix, rows, columns in zip(matrices, self.outputs, self.inputs, strict=True):
@@ -404,7 +405,8 @@ def approximate(matrix: ArrayLike) -> Column:
 
 
 def _squares(values: Column) -> list[Column]:
-    """Return the square blocks of a matrix along its longer side, the last one filled up with zeros."""
+    """Return the square blocks of a matrix along its longer side, each as wide as the shorter, the last one filled up
+    with zeros."""
     side = min(values.shape)
     count = -(-max(values.shape) // side)
     tall = values.shape[0] >= values.shape[1]
@@ -422,7 +424,8 @@ Convention = Literal["paper", "economy"]
 
 
 def compact_count(outputs: int, inputs: int, rank: int) -> int:
-    """Return the number of MZIs of an ``outputs`` x ``inputs`` matrix without modes beyond its rank, with Σ.
+    """Return the number of MZIs, r (M + N) − r², of an ``outputs`` x ``inputs`` matrix without modes beyond its rank,
+    with Σ.
 
     Raises:
         ConfigError: the rank is not from 1 to the smaller side.

@@ -125,7 +125,8 @@ def _thinned(history: Sequence[dict[str, float]]) -> list[dict[str, float]]:
 
 
 def _document(trainings: list[Document], constructed: list[Document], budget: float) -> Document:
-    """Return the document of the comparison; its verdict counts the seeds that both arms have been trained with."""
+    """Return the document of the comparison; its verdict counts the seeds that both arms have been trained with, and
+    those with fewer wrong averages at a phase error of 3e-3 with awareness."""
     wrong = {(row["arm"], row["seed"]): row["wrong"]["phase 3e-3"] for row in trainings}
     pairs = [seed for seed in SEEDS if all((arm, seed) in wrong for arm in ARMS)]
     fewer = [seed for seed in pairs if wrong["aware", seed] < wrong["unaware", seed]]

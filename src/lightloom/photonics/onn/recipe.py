@@ -186,7 +186,7 @@ class TrainingRecipe:
 
     @property
     def work(self) -> int:
-        """Total work of a training: epochs, or CPU seconds if these are the budget."""
+        """Total work of a training: epochs, or CPU seconds, rounded, if these are the budget."""
         return self.epochs if self.cpu_seconds is None else round(self.cpu_seconds)
 
     def to_json(self) -> dict[str, Any]:
@@ -198,7 +198,8 @@ class TrainingRecipe:
 
 
 def _scaled_epochs(points: int) -> int:
-    """Return the epochs for a grid, at least 6: larger ones are trained for more steps, but fewer epochs."""
+    """Return the epochs for a grid, 120 · √(28,561 / points) and at least 6: larger ones are trained for more steps,
+    but fewer epochs."""
     return max(6, round(120 * sqrt(28_561 / points)))
 
 

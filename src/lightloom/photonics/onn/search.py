@@ -50,11 +50,11 @@ class SearchResult:
 
     @property
     def front(self) -> tuple[Trial, ...]:
-        """Trials that no other dominates, the smallest first."""
+        """Trials that no other beats, those with the fewest MZIs first."""
         return tuple(sorted(fronts(self.trials)[0], key=lambda t: t.mzi_count))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document of `lightloom onn train --search --json`."""
+        """Return the document of `lightloom onn train --search --json`: the ``front``, and all ``trials``."""
         return {"front": [asdict(t) for t in self.front], "trials": [asdict(t) for t in self.trials]}
 
 
@@ -186,7 +186,8 @@ def _stored_trials(path: Path, searched: str) -> list[Trial]:
 
 
 def _try(recipe: TrainingRecipe, folder: Path | None, advance: Callable[[int], None]) -> Trial:
-    """Return the trial of one recipe after training it; its noise limit is 0 below 99.99 % accuracy."""
+    """Return the trial of one recipe after training it; its noise limit is measured at 99.99 % accuracy or more, else
+    0."""
     trained = train(recipe, folder, advance)
     bears = trained.accuracy >= TARGET
     return Trial(

@@ -135,7 +135,8 @@ class Trained:
         return FunctionArguments(**{field.name: getattr(r, field.name) for field in fields(FunctionArguments)})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document of `lightloom onn train --json`."""
+        """Return the document of `lightloom onn train --json`: the recipe, the verification, MZIs, the largest gain,
+        times and history."""
         v = self.verification
         return {
             "recipe": self.recipe.to_json(),
@@ -318,7 +319,8 @@ class _TrainingState:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state that the remaining training depends on."""
+        """Return the state that the remaining training depends on: network, optimiser, generator, curriculum, counters
+        and history."""
         return {
             "network": self.network.state_dict(),
             "optimiser": self.optimiser.state_dict(),

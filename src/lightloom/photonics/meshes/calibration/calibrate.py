@@ -146,7 +146,11 @@ def _single(wiring: Wiring) -> Fields:
 
 
 def _ends(wiring: Wiring, bars: Mask) -> Ints:
-    """Return the output that each output of each interferometer reaches [devices, 2], through those behind it."""
+    """Return which output the upper and the lower output of each interferometer reach, [devices, 2], through those
+    behind it.
+
+    Those are in the bar state where ``bars``, else in the cross state.
+    """
     output = np.arange(wiring.outputs)
     ends = np.empty((wiring.devices, 2), np.int64)
     for device in range(wiring.devices - 1, -1, -1):
@@ -285,7 +289,7 @@ class _CountedChip:
 
 
 def default_settings(devices: int, inputs: int, outputs: int) -> int:
-    """Return the number of settings for ten powers an unknown, six of them an interferometer; at least 12."""
+    """Return the number of settings that measure ten powers for each of six unknowns an interferometer; at least 12."""
     powers: int = probe_vectors(inputs).shape[1] * outputs
     return max(_LEAST_SETTINGS, -(-_POWERS_PER_UNKNOWN * 6 * devices // powers))
 
