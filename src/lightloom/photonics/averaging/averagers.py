@@ -38,7 +38,7 @@ class Averager(Protocol):
 
     @property
     def rounding(self) -> Rounding:
-        """How the mean is rounded to a code."""
+        """Rounding of the mean to a code, ``floor`` or ``half-up``."""
 
     def __call__(self, codes: Codes) -> Ints:
         """Return the mean codes (n,) of codes (servers, n)."""

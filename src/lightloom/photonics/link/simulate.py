@@ -163,7 +163,7 @@ class Units:
         """Return the outputs [units, words] of arguments [units, words], both amplitudes; negative arguments give 0.
 
         With ideal clipping outputs equal arguments, up to the ceiling if the units saturate; limiting units give a sine
-        of them that ends at the ceiling.
+        of them that ends at the ceiling, or just below it where values are kept.
 
         The arguments may be overwritten.
         """
