@@ -51,7 +51,8 @@ class ProvedAverager(Result):
         return self.construction.mzi_count
 
     def save(self, path: str | Path) -> None:
-        """Write the network (.npz), for ``lightloom onn map`` and the other commands, with its mapping if it has one.
+        """Write the network (.npz) with the function's arguments, for ``lightloom onn map`` and the other commands, and
+        with its mapping if it has one.
 
         Raises:
             ConfigError: the file cannot be written.

@@ -104,7 +104,9 @@ class DesignFront(Result):
         return [self._row(candidate) for candidate in self.exploration.candidates]
 
     def _row(self, candidate: Candidate) -> Document:
-        """Return a design's row: its plan, prices and watts, and whether it is on the front or leads its technology."""
+        """Return a design's row: its plan, prices and watts of the whole and of the fabric per rank, where it breaks
+        even with the best of the other technology (None where nothing of that has a plan), and whether it is on the
+        front or leads its own technology."""
         dollars, joules, seconds = candidate.point
         worth, design, found = candidate.worth, candidate.design, candidate.evaluated
         even = rival_break_even(candidate, self.exploration)

@@ -187,7 +187,8 @@ def goodput(
     set: Settings | None = None,
     **options: object,
 ) -> Goodput:
-    """Return how much of the time trains on a cluster, after failures, checkpoints, restarts and waits for repairs.
+    """Return the share of the time that trains on a cluster, after failures, checkpoints, restarts and waits for
+    repairs, and where the rest goes.
 
     >>> goodput("h100-1024-fat-tree-400g", restart="5min", stall="30s")
 

@@ -154,7 +154,7 @@ def trace(
     define: Mapping[str, object] | None = None,
     name: str | None = None,
 ) -> ComputeGraph:
-    """Return the operators of a model with their FLOPs and bytes, for ``batch`` samples.
+    """Return a model's graph: its operators with their FLOPs and bytes, for ``batch`` samples.
 
     >>> trace("resnet50", batch=32)
     >>> trace(torch.nn.Linear(16, 4), inputs=torch.zeros(8, 16), batch=32)

@@ -137,7 +137,8 @@ class TrafficResult(DrawnResult):
 def traffic(
     jobs: Sequence[str | TrafficJob], cluster: ClusterLike, *, set: Settings | None = None, **fields: object
 ) -> TrafficResult:
-    """Compare what jobs take alone and together on one cluster.
+    """Compare what jobs take alone and together on one cluster: return each job's times, in the order in which they are
+    given.
 
     >>> traffic(["gpt2-355m@0-31:tp=4,global-batch=64", "all-reduce@32-63:nbytes=64MiB"], "dgx-h100-64")
 
@@ -162,8 +163,8 @@ def traffic(
 
 
 def _request(job: TrafficJob, cluster: Cluster) -> Request:
-    """Return what is asked of a job: its collective, or the graph and search of its model; raise ConfigError for
-    unknown options."""
+    """Return what is asked of a job: its collective, or the graph and search of its model with the job's pins and
+    batch; ConfigError for unknown options, no or two sizes, or two batches."""
     if job.what in KINDS and job.what not in CLASSIC:
         raise ConfigError(f"job {job.label}: {job.what} shares no links with others yet: expected {', '.join(CLASSIC)}")
     known = _COLLECTIVE if job.what in CLASSIC else _MODEL

@@ -28,7 +28,7 @@ from lightloom.reports.console import rows_table
 
 
 def list_parts() -> Shown:
-    """Show all components of the catalog, by kind."""
+    """Show all components of the catalog, by kind and then by name, with the figures that each lacks."""
     components = sorted(map(load_part, part_names()), key=lambda part: (KINDS.index(part.kind), part.name))
     rows = []
     for component in components:
@@ -39,7 +39,8 @@ def list_parts() -> Shown:
 
 
 def _tables(components: list[Part]) -> Iterator[str | Table]:
-    """Yield a table of the parts of each kind, with prices, watts and lifetimes."""
+    """Yield a table of the parts of each kind, with prices, watts, energies and lifetimes, then lines on the marks in
+    it."""
     for kind in dict.fromkeys(component.kind for component in components):
         rows = [
             {

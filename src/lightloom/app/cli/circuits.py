@@ -294,7 +294,8 @@ def circuits(
 
 
 def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, request: Request) -> Document:
-    """Return the whole answer in SI units, as ``--json`` prints it."""
+    """Return the whole answer in SI units, as ``--json`` prints it; ``pairs`` and ``circuits`` are columns, with an
+    entry for each pair with traffic and for each circuit."""
     assignment, traffic = solved.assignment, solved.assignment.traffic
     flows = {name: getattr(traffic, name).tolist() for name in ("source", "destination", "nbytes")}
     asked = [[*flows.values()], on.model_dump(mode="json"), request._asdict(), timing.hold, timing.reconfiguration]

@@ -96,7 +96,7 @@ def _parts(found: DesignFront) -> Iterator[str | Table]:
 
 
 def _notes(found: DesignFront) -> Iterator[str]:
-    """Yield what is left out, and the assumptions."""
+    """Yield which costs nothing states, so that samples per dollar are upper bounds, and then the assumptions."""
     alike = found.exploration.candidates[0].worth.alike
     if alike:
         yield (
@@ -127,8 +127,8 @@ def _table(title: str, chosen: list[Candidate], found: DesignFront) -> Table:
 
 
 def verdict_lines(found: DesignFront) -> Iterator[str]:
-    """Yield how the best designs of both technologies compare, and what would have to change for the other one to
-    lead."""
+    """Yield how the best optical and the best electrical design compare for a dollar and for a joule, of those with all
+    prices and watts known and of all, and where the optical one breaks even; then what is left out of the front."""
     explored = found.exploration
     for objective, unit in ((0, "dollar"), (1, "joule")):
         lines = [_verdict(explored, objective, unit, known=known) for known in (True, False)]

@@ -145,7 +145,8 @@ def _causes(result: Goodput) -> Iterator[str | Table]:
 
 
 def _worth(result: Goodput) -> Iterator[str | Table]:
-    """Yield what single changes and each number of spare nodes are worth, as tables and sentences."""
+    """Yield a table of what single changes are worth, the price of a node, and a table of numbers of spare nodes, where
+    there are any, with the price below which the last one pays."""
     price = result.estimate.node_price
     least = f"{price.bound} ".lstrip()
     rows = [

@@ -90,8 +90,8 @@ _Json = Annotated[bool, "--json", Help("One JSON document on stdout.")]
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., None]:
-    """Return a command as Typer takes it: its signature has the options of all functions, each with its help, and
-    ``--json`` where it returns what it shows."""
+    """Return a command as Typer takes it: its signature has the options of all functions that it takes over, each with
+    its help, and ``--json`` where it returns something to show."""
     (summary, helps), own, parameters = documented(command), signature(command).parameters, list[Parameter]()
     bound: dict[str, tuple[Callable[..., Any], list[str]]] = {}
     for name, parameter in own.items():
@@ -229,7 +229,8 @@ class _Refused(typer.BadParameter):
 
 
 def _parse(read: Callable[[str, str], object], name: str, value: object) -> object:
-    """Return what a reader makes of an option's text, or its default; what it cannot read refuses the command."""
+    """Return what a reader makes of an option's text, or the value itself where it is no text, as a default; what
+    cannot be read refuses the command, with the reader's message."""
     try:
         return read(value, name) if isinstance(value, str) else value
     except ConfigError as error:
@@ -388,7 +389,8 @@ def needs_torch(what: str, otherwise: str = "", error: type[InputError] = Unsupp
 
 
 def read_settings(assignments: Iterable[str] | None, wavelengths: int | None = None) -> Document:
-    """Return ``field=value`` pairs; values are read as YAML scalars, so ``8`` is a number and ``50GiB/s`` a text.
+    """Return ``field=value`` pairs as a mapping, with ``wavelengths`` as one more field; values are read as YAML
+    scalars, so ``8`` is a number and ``50GiB/s`` a text.
 
     Raises:
         ConfigError: no ``=``, or a value that is no scalar.

@@ -241,7 +241,8 @@ def _parts(search: PlanSearch, document: Mapping[str, Any], messages: Sequence[s
 
 
 def _notes(search: PlanSearch, document: Mapping[str, Any]) -> list[str]:
-    """Return what is guessed, assumed, left out and refused, a line each."""
+    """Return lines on what is guessed, assumed, left out and refused, the first three refusals in full and the others
+    as a number."""
     reasons, clusters = list(dict.fromkeys(row.why for row in search.refused)), search.clusters
     more, sensitivity = len(reasons) - _REFUSED, document.get("latency_sensitivity")
     return [

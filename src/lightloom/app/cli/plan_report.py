@@ -229,7 +229,8 @@ def _placement_caption(name: str, step: PlacedStep) -> str:
 
 
 def _traffic_caption(name: str, step: PlacedStep) -> str:
-    """Return the caption of the traffic matrix of a placed step."""
+    """Return the caption of the traffic matrix of a placed step: how its circuits are granted, and the bytes that are
+    relayed."""
     circuits = step.circuits
     if circuits.assignment is None:
         granted = "Packets: each pair may have its whole port, in turn."
@@ -267,7 +268,8 @@ def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str
 
 
 def place_ledgers(search: PlanSearch) -> dict[str, StepLedger]:
-    """Return the ledgers of a step of each cluster's first plan, and of the electrical reference, by place."""
+    """Return the ledgers of a step of each cluster's first plan, up to the most that are shown, and of the first on the
+    electrical reference, by the names of their places."""
     first = search.first_of_clusters
     reference = [plan for plan in first if plan in search.reference]
     shown = [plan for plan in first if plan not in reference][:MOST_PLACES]
@@ -379,7 +381,8 @@ def assumptions(cluster: Cluster) -> tuple[str, ...]:
 
 
 def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each part of the clusters that is calibrated, or that holds assumptions, and names them."""
+    """Return lines on each cluster without repetition: its accelerator's calibration if it has one, and the assumed
+    values of each of its parts, one line for a part."""
     lines: list[str] = []
     for cluster in clusters:
         machine, library = cluster.accelerator, cluster.fabric.library
@@ -440,7 +443,9 @@ def _fabrics(clusters: Sequence[Cluster]) -> Iterable[tuple[str, Fabric]]:
 
 
 def plan_assumptions(plan: Plan) -> Iterator[str]:
-    """Yield the assumptions on how ranks of a plan with stages work together that decide its step."""
+    """Yield the assumptions on how ranks of a plan work together that decide its step: gradients that leave beside
+    backward passes, which groups go first on shared links, and equal work of context groups, each where it applies;
+    none for plans of other choices than a ``Strategy``."""
     choice = plan.choice
     if not isinstance(choice, Strategy):
         return
@@ -521,7 +526,7 @@ def throughput(search: PlanSearch) -> str:
 
 
 def interval_note(search: PlanSearch) -> str:
-    """Return a sentence on the intervals of the step times, or why there are none."""
+    """Return a sentence on what the intervals of the step times rest on, or why there are none."""
     basis = intervals_basis(search.winner)
     if not search.intervals:
         return basis[0].upper() + basis[1:] + "."

@@ -54,7 +54,7 @@ def best_stages(ranks: int, wavelengths: int) -> int:
 
 
 def theorem_1_exact(ranks: int, wavelengths: int, stages: int) -> float:
-    """Return the steps of Theorem 1 without its ceiling."""
+    """Return the steps of Theorem 1 without its ceiling, (2k − 1) N^(1 + 1/k) / (8w)."""
     return float((2 * stages - 1) * ranks ** (1 + 1 / stages) / (8 * wavelengths))
 
 
@@ -118,7 +118,8 @@ def paper_steps(ranks: int, wavelengths: int) -> dict[str, int]:
 
 
 def seconds(steps: int, nbytes: float, *, later_shares: int = 1) -> float:
-    """Return steps · (d/B + a), Eq. 3; every step but the first carries ``later_shares`` shares (NE: 2)."""
+    """Return steps · (d/B + a), Eq. 3, with ``nbytes`` as d; every step but the first carries ``later_shares`` shares
+    of it (NE: 2)."""
     shares = 1 + (steps - 1) * later_shares
     return shares * nbytes / BANDWIDTH + steps * RECONFIGURATION
 
@@ -233,7 +234,8 @@ JOURNAL = {"WRHT": 72.97, "Ring": 93.15, "NE": 86.32}
 
 
 def reduction(rival: str, settings: Settings) -> float:
-    """Return the mean percentage of time that OpTree saves over ``rival`` in (N, w) settings."""
+    """Return the mean over (N, w) settings of the percentage of time that OpTree saves over ``rival``, by
+    :func:`paper_steps`."""
     steps = [paper_steps(n, w) for n, w in settings]
     return fmean(100 * (1 - counts["OpTree"] / counts[rival]) for counts in steps)
 

@@ -70,12 +70,12 @@ def depth_figure() -> Figure:
 
 
 def nodes_figure() -> Figure:
-    """Draw Fig. 5: time against message size at 1,024 and 2,048 ranks."""
+    """Draw Fig. 5: time against message size, a panel each for 1,024 and 2,048 ranks."""
     return _time_figure(BY_RANKS)
 
 
 def wavelengths_figure() -> Figure:
-    """Draw Fig. 6: time against message size at 96 and 128 wavelengths."""
+    """Draw Fig. 6: time against message size, a panel each for 96 and 128 wavelengths."""
     return _time_figure(BY_WAVELENGTHS)
 
 

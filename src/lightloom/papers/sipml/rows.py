@@ -276,13 +276,13 @@ def not_balanced(placed: HybridPlan) -> list[str]:
 
 
 def peers_of_device(placed: HybridPlan, device: int) -> list[int]:
-    """Return the ranks that a device of the first group communicates with, including gradients."""
+    """Return the ranks, ascending, that a device of the first group sends to or receives from, including gradients."""
     sent = placed.traffic.total.toarray() > 0
     return [int(rank) for rank in np.flatnonzero((sent | sent.T)[device])]
 
 
 def most_peers(placed: HybridPlan) -> int:
-    """Return the number of peers in the group of the device that has most."""
+    """Return the most peers in the first group that any device of it has, including gradients."""
     return max(sum(rank < K for rank in peers_of_device(placed, device)) for device in range(K))
 
 
@@ -557,7 +557,7 @@ def group_peers(plan: HybridPlan) -> Peers:
 
 
 def circuits_refusal(plan: HybridPlan, degree: int) -> str:
-    """Return why so many circuits per rank cannot serve a plan; empty if they can."""
+    """Return the message on why a switch of ``degree`` planes cannot serve a plan's traffic; empty if it can."""
     fabric = CircuitSwitch(ranks=plan.ranks, degree=degree)
     try:
         switch.assign(Traffic.of(plan.traffic.total), fabric)
@@ -567,7 +567,7 @@ def circuits_refusal(plan: HybridPlan, degree: int) -> str:
 
 
 def least_degree(plan: HybridPlan) -> int:
-    """Return the fewest planes on which every communicating pair has a circuit."""
+    """Return the fewest planes on which every communicating pair of a plan gets a circuit."""
     return next(degree for degree in range(1, plan.ranks) if not circuits_refusal(plan, degree))
 
 

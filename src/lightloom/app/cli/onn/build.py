@@ -86,7 +86,8 @@ def tolerant_averager(
 
 
 def link_command(document: Document) -> str:
-    """Return the `onn link` command under which the same parts err, set as the search set them."""
+    """Return the `onn link` command under which the same parts err, on as many fabrications and words, to simulate the
+    result of --tolerate again."""
     errors, amplifiers = dict(document["errors"]), ""
     if POWER in errors:
         amplifiers = f" --full-scale {errors.pop(POWER):g}W --noise-figure {Link().noise_figure_db:g}"
@@ -132,7 +133,8 @@ TUPLES = 200_000
 
 
 def build_levels(groups: int, servers: int, bits: int, nonlinearity: str, tuples: int, out: Path | None) -> Shown:
-    """Build both levels, send tuples of codes through them, save them if asked, and show the result."""
+    """Construct both levels of a cascade, send random tuples of codes through them, save them if ``out`` is given, and
+    show the result."""
     made = build_cascade(groups, servers, bits, cast(Any, nonlinearity))
     document = cascade_document(made, tuples, [groups, servers, bits, nonlinearity, tuples])
     if out is not None:
@@ -141,7 +143,8 @@ def build_levels(groups: int, servers: int, bits: int, nonlinearity: str, tuples
 
 
 def train_levels(recipes: tuple[TrainingRecipe, TrainingRecipe], folder: Path | None, out: Path | None) -> Shown:
-    """Train both levels, send tuples of codes through them, save them if asked, and show the result."""
+    """Train both levels of a cascade, send random tuples of codes through them, save them if ``out`` is given, and show
+    the result; ``folder`` keeps checkpoints."""
     from lightloom.photonics.onn.training import train_cascade
 
     with progress("Epochs", sum(recipe.work for recipe in recipes)) as advance:
@@ -157,7 +160,8 @@ def train_levels(recipes: tuple[TrainingRecipe, TrainingRecipe], folder: Path | 
 
 
 def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Document:
-    """Return what both levels are, how often they err on their grids, and what arrives from end to end."""
+    """Return the document of both levels: what they are, how often each errs on its own grid, and how many of
+    ``tuples`` tuples arrive wrong from end to end."""
     with progress("Tuples", tuples) as advance:
         ends = end_to_end(cascade, tuples, advance=advance)
     return {
@@ -317,7 +321,7 @@ def _scenario_parts(rows: list[Document]) -> Iterator[Table | Text]:
 
 
 def _scenario_cells(row: Document) -> list[str]:
-    """Return the cells of a row of the table of scenarios."""
+    """Return the cells of a row of the table of scenarios, a dash where the paper states nothing."""
 
     def shown(value: float | None, form: str) -> str:
         """Return a number in a form; a dash for None."""

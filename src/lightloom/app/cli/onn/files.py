@@ -59,7 +59,8 @@ def chosen_mapping(
     gains: str | None = None,
     components: Annotated[bool | None, "--components/--whole"] = None,
 ) -> MeshMapping:
-    """Return the mapping of the options that are given, else that stored in the file, else the command's default.
+    """Return the mapping that the file stores, else the command's default, with the options that are given in place of
+    its fields.
 
     Args:
         network: file of a network, a cascade or a matrix; only networks store a mapping.
@@ -123,7 +124,7 @@ def read_devices(
     dac_bits: int = 0,
     detector_noise: float = 0.0,
 ) -> NonIdealities:
-    """Return the errors of devices that the options state.
+    """Return the errors of devices that the options state; those of 0 are absent.
 
     Args:
         phase_error (RAD): Of every phase, standard deviation.

@@ -198,7 +198,8 @@ def _tables(document: Document, settings: Link, network: Path) -> Iterator[Table
 
 
 def _facts(document: Document, network: Path) -> Iterator[tuple[str, str]]:
-    """Yield label and text of each fact about the network and its link."""
+    """Yield label and text of each fact about the network and its link: rate of wrong words, lasers, light, peaks,
+    gains, and the weakest part."""
     yield "mapping", mapping_words(document, network)
     rate, interval = _rate_cells(document)
     lit = document["light"]

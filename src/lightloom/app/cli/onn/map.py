@@ -197,7 +197,8 @@ def _chosen(source: Path, form: str | None, mapping: partial[MeshMapping]) -> Me
 
 
 def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) -> dict[str, Part]:
-    """Return the meshes of each matrix, by its name; with ``unitary`` one mesh each, without attenuators."""
+    """Return the meshes of each matrix, by its name; with ``unitary`` one mesh each, without attenuators. P and T never
+    get the approximated form."""
     parts: dict[str, Part] = {}
     with progress("Meshes", len(matrices)) as advance:
         for name, matrix in matrices.items():
@@ -313,7 +314,8 @@ def chip(
 
 
 def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion) -> Document:
-    """Return the chip: its parts, floor plan and dispersion, as ``--json`` prints them."""
+    """Return the chip's document but for mapping and provenance: its parts, floor plan in µm, and the relative error of
+    its matrix beside its wavelength."""
     wavelength = dispersion.wavelength
     ideal = chip_matrix(averager, wavelength, dispersion)
     detuned = []

@@ -44,7 +44,8 @@ def read_list(text: str, option: str, between: str = ",") -> tuple[int, ...]:
 def chosen_structure(
     *, layers: str | None = None, form: str | None = None, approximated: str | None = None
 ) -> Document:
-    """Return what is given of the network's structure, as fields of the recipe.
+    """Return the given options of the network's structure as fields of the recipe; options that are not given are
+    absent.
 
     Args:
         layers (4-64-...-4): Signals: inputs, hidden layers, outputs.
@@ -73,7 +74,8 @@ def chosen_training(
     threads: int = 1,
     device: str = "cpu",
 ) -> Document:
-    """Return what is given of how to train, as fields of the recipe.
+    """Return the options of how to train as fields of the recipe, without those that are None; ConfigError for epochs
+    and CPU seconds together.
 
     Args:
         noise (S): Train for noise on every signal, a share of full scale.
@@ -181,7 +183,8 @@ def _need_torch() -> Any:
 def _levels(
     groups: int, servers: int | None, bits: int | None, structure: Document, options: Document
 ) -> tuple[TrainingRecipe, TrainingRecipe]:
-    """Return the recipes of a cascade's lower and upper level; raise ConfigError for options that contradict."""
+    """Return the recipes of a cascade's lower and upper level, scenario 1's where no servers are given; ConfigError for
+    --servers without --bits or --layers."""
     if (servers is None) != (bits is None):
         raise ConfigError("give --servers and --bits together")
     if servers is not None and "layers" not in structure:
