@@ -36,7 +36,7 @@ def algorithms() -> dict[str, Algorithm]:
 
 
 def _built_in() -> list[Algorithm]:
-    """Return the algorithms that come with the package, plain ones also in their striped form."""
+    """Return the algorithms that come with the package: plain ones, their striped forms, then those of one form."""
     from lightloom.collectives.algorithms import direct, doubling, optree, ring, trees, wrht
     from lightloom.collectives.synthesis.synthesized import SYNTHESIZED
 

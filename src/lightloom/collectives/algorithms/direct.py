@@ -40,7 +40,7 @@ def one_stage_steps(ranks: int, channels: int) -> int:
 def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
     """Return the schedule of all ordered pairs at once, in as few steps as the wavelengths (or switch planes) allow.
 
-    In a gather, scatter or permute only of the pairs that exchange something.
+    In a gather, scatter or permute only of the pairs that exchange something. One step carries all packets.
     """
     name, n = "one-stage", collective.ranks
 

@@ -82,7 +82,10 @@ def _grouped(members: _Members, channels: int) -> tuple[list[list[_Members]], _M
 
 
 def _sides(group: _Members) -> Iterator[tuple[int, _Members]]:
-    """Yield the direction in which they lie and the members to either side of a group's middle, nearest first."""
+    """Yield the direction in which they lie and the members to either side of a group's middle, nearest first.
+
+    Those after the middle lie clockwise, and come first.
+    """
     yield CLOCKWISE, _Members(*(column[group.middle + 1 :] for column in group))
     yield COUNTERCLOCKWISE, _Members(*(column[: group.middle][::-1] for column in group))
 
@@ -209,7 +212,7 @@ def _refused(kind: str, fabric: Fabric) -> str | None:
 
 
 def _wrht_rows(kind: str, fabric: Fabric) -> int:
-    """Return an estimate of the rows of its schedules."""
+    """Return an estimate of the rows of WRHT's schedules, which grows with the square of the ranks in an all-gather."""
     n, w = fabric.ranks, max(fabric.usable_channels, 1)
     return 2 * n * (n // w + 2 * w + 4) if kind == "all-gather" else rows_by_rank(kind, fabric)
 

@@ -270,7 +270,10 @@ def _cheapest(ranks: int, hops: int, price: float) -> _Point:
 
 @lru_cache(maxsize=64)
 def _costs(ranks: int, hops: int) -> tuple[Floats, Floats, Floats]:
-    """Return links in all levels but one, those in that one, and how many attachments cost so much: [cost] each."""
+    """Return links in all levels but one, those in that one, and how many attachments use so many: [cost] each.
+
+    The root's own entry is left out; costs come by the first number, then by the second.
+    """
     others = _coefficients(hops - 1, ranks - 1)
     one = np.full(len(_coefficients(hops, ranks - 1)), 2.0)
     one[0] = 1.0

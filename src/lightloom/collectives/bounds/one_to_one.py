@@ -132,7 +132,7 @@ def distance_seconds(demand: Demand, fabric: Fabric) -> tuple[float, int]:
 
 
 def link_seconds(demand: Demand, fabric: Fabric) -> float:
-    """Return the seconds that all links of a ring need for what passes them at least."""
+    """Return the seconds that all links of a ring need together if every part takes the shorter way around."""
     ahead = (demand.destination - demand.source) % fabric.ranks
     uses = float(demand.nbytes @ np.minimum(ahead, fabric.ranks - ahead))
     return uses / float(fabric.link_bandwidth().sum())

@@ -303,7 +303,7 @@ class _Transfers(NamedTuple):
     chunks: Ints
 
     def in_all_copies(self, folding: Folding) -> _Transfers:
-        """Return the transfers of all copies of a folded schedule."""
+        """Return the transfers of all copies of a folded schedule, one copy after the other."""
         if folding.copies == 1:
             return self
         copy = np.arange(folding.copies)[:, None]
@@ -485,7 +485,7 @@ class StepSeconds(NamedTuple):
     """Seconds of the longest way."""
 
     def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
-        """Return the seconds of the busiest link of each step and of the longest way: [step]."""
+        """Return the seconds of the busiest link of each step and of the longest way, added up: [step]."""
         total: Floats = self.per_byte * loads.chunk_nbytes + self.latency
         return total
 
@@ -587,7 +587,7 @@ class PacketLoads:
     """Steps, links and chunks of all that steps load, [use] each, where steps run at once and share links; or None."""
 
     def seconds(self, loads: StepLoads, fabric: Fabric) -> Floats:
-        """Return the seconds of the busiest link of each step and of the longest way: [step].
+        """Return the seconds of the busiest link of each step and of the longest way, added up: [step].
 
         Raises:
             ConfigError: links that were of equal bandwidth are not when packets are smaller.

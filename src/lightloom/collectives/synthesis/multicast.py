@@ -385,7 +385,7 @@ class MulticastSearch:
         return max(pieces for pieces in _PIECES if pieces == 1 or (pieces <= quick and pieces <= most))
 
     def _content(self) -> bool:
-        """Return True when the best design is near enough to the bound."""
+        """Return True when the best design takes at most a hundredth more than the bound."""
         return self._best[0] <= _NEAR * self._task.bound
 
     def _try(self, design: MulticastDesign) -> None:

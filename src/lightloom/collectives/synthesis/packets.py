@@ -333,8 +333,11 @@ def _holds(schedule: Schedule, fabric: Fabric) -> bool:
 
 
 def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules over ever more packed trees a share, or from one root as long as more of them are faster; none
-    for a group that shares links."""
+    """Yield schedules over ever more packed trees a share, or from one root as long as more of them are faster.
+
+    Each number of trees comes with each weight of a later arrival. None for a group that shares links, or where trees
+    would choose among too many transfers.
+    """
     rooted, before = collective.kind in ROOTED, float("inf")
     roots, most = (1, _MOST_PACKED_ROOTED) if rooted else (fabric.ranks, _MOST_PACKED)
     for trees in _ROOTED_TREES if rooted else _TREES:

@@ -219,7 +219,9 @@ class _Version(NamedTuple):
 
 
 def movement_of(run: Run, where: str) -> Movement:
-    """Return what moves in a run.
+    """Return what moves in a run: a row for each arrival, in their order, and the edges between versions of chunks.
+
+    A row adds unless what arrives replaces what its GPU has of the chunk.
 
     Raises:
         UnsupportedError: a GPU uses two sums of one chunk side by side, or sends what no one uses; names the line.

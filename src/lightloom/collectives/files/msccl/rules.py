@@ -215,7 +215,7 @@ def refuse(where: str, line: int, what: str, complaint: str, error: type[InputEr
 
 
 def _check_buffers(gpu: Gpu, rank: int, condition: Condition, where: str) -> None:
-    """Check that the input and output of a GPU hold as many chunks as the collective has."""
+    """Raise ConfigError unless input and output of a GPU hold as many chunks as the collective has, or none."""
     for buffer in ("i", "o"):
         held, size = gpu.chunks[buffer], condition.size(rank, buffer)
         # A buffer that no step names may be said to hold nothing.
@@ -227,7 +227,7 @@ def _check_buffers(gpu: Gpu, rank: int, condition: Condition, where: str) -> Non
 
 
 def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, where: str) -> None:
-    """Check peers, channel, number of steps and merged reductions of a threadblock."""
+    """Check peers, channel, number of steps and merged reductions of a threadblock; ConfigError where one is wrong."""
     for peer in (block.send, block.receive):
         if not -1 <= peer < len(program.gpus) or peer == rank:
             refuse(where, block.line, name, f"peer {peer}: expected another of the {len(program.gpus)} GPUs, or -1")
@@ -246,7 +246,7 @@ def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, whe
 
 
 def _check_peers(gpu: Gpu, name: str, where: str) -> None:
-    """Check that no channel of a GPU has too many threadblocks."""
+    """Raise ConfigError where more than 32 threadblocks of a GPU send, or receive, on one channel."""
     for kind in ("send", "receive"):
         used = Counter(block.channel for block in gpu.blocks if getattr(block, kind) >= 0)
         for channel, count in used.items():
@@ -256,7 +256,7 @@ def _check_peers(gpu: Gpu, name: str, where: str) -> None:
 
 
 def _check_step(gpu: Gpu, block: ThreadBlock, i: int, step: Step, name: str, where: str) -> None:
-    """Check type, peers, counts, buffers, overlaps and dependency of a step."""
+    """Check type, peers, counts, buffers, overlaps and dependency of a step; ConfigError where one is wrong."""
     if step.type not in TYPES:
         refuse(where, step.line, name, f"type {step.type!r}: expected one of {', '.join(sorted(TYPES))}")
     for kinds, peer, verb in ((SENDS, block.send, "send"), (RECEIVES, block.receive, "receive")):
@@ -283,7 +283,7 @@ def _check_step(gpu: Gpu, block: ThreadBlock, i: int, step: Step, name: str, whe
 
 
 def _check_dependency(gpu: Gpu, step: Step, name: str, where: str) -> None:
-    """Check that the step for which another waits exists and is announced."""
+    """Raise ConfigError unless the step for which another waits exists and is announced."""
     block, awaited = step.depends or (-1, -1)
     if not 0 <= block < len(gpu.blocks):
         refuse(where, step.line, name, f"waits for threadblock {block}: the GPU has {len(gpu.blocks)}")

@@ -186,7 +186,10 @@ class Designs:
         return self._filled(Wiring(hubs, tuple(chords), feeder))
 
     def _feeder(self, hubs: int, wavelengths: int) -> Feeder | None:
-        """Return a feeder with as few spans in a row as possible, or one more; None where none has room."""
+        """Return a feeder with as few spans in a row as possible, or one more; None where none has room.
+
+        Ranks behind a wavelength are their even share of half a gap, times 1 to 2.5 at random.
+        """
         half = -(-self._ranks // hubs) // 2
         share = max(1, int(half / wavelengths * self._rng.choice(_SHARES)))
         for depth in range(1, DEEPEST):

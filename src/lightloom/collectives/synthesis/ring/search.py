@@ -93,7 +93,11 @@ def widened(chords: Sequence[Level], task: RingTask) -> Design | None:
 
 
 def hub_counts(ranks: int) -> list[int]:
-    """Return numbers of hubs worth trying, most first: divisors, and where there are few, any nearly even spread."""
+    """Return numbers of hubs worth trying, most first: divisors, and where there are few, any nearly even spread.
+
+    Divisors are those with at most 64 ranks from hub to hub. Where there are two or fewer, all ranks, and the ranks
+    over 2, 4, 8, ... 64, rounded down.
+    """
     spacings = [spacing for spacing in range(1, min(_SPACINGS, ranks // 2) + 1) if ranks % spacing == 0]
     if len(spacings) > 2:
         return [ranks // spacing for spacing in spacings]
@@ -279,7 +283,7 @@ class RingSearch:
                 self._try(replace(design, pieces=min(pieces, _FEW) if at_hubs else pieces, at_hubs=at_hubs))
 
     def _content(self) -> bool:
-        """Return True when the best design is near enough to the bound."""
+        """Return True when the best design takes at most a hundredth more than the bound."""
         return self._best[0] <= NEAR * self._task.bound
 
     def _try(self, design: Design) -> float:
@@ -294,7 +298,7 @@ class RingSearch:
         return self._tried[design]
 
     def _fits(self, design: Design) -> bool:
-        """Return True when light reaches along all chords and trees are not too many."""
+        """Return True when light reaches along all chords and no more transfers are scheduled than a table holds."""
         longest = max((ceil(chord.length(self._ranks)) for chord in design.chords), default=1)
         return longest <= self._task.farthest and self._cost(design) <= _LARGEST_TABLE
 
@@ -311,7 +315,10 @@ class RingSearch:
         )
 
     def _leaders(self, count: int) -> list[Design]:
-        """Return the best designs, at most ``count``, no two of them with the same chords."""
+        """Return the best designs, at most ``count``, no two of them with the same chords, the fastest first.
+
+        They are looked for among the best sixteen times ``count`` that were tried.
+        """
         best: dict[tuple[Level, ...], Design] = {}
         for _, _, design in self._order[: _KEPT * count]:
             best.setdefault(design.chords, design)
