@@ -138,11 +138,16 @@ def _operators(sizes: TransformerSizes, batch: int) -> Iterator[Operator]:
         name: str, kind: str, inputs: Sequence[str], width: int, flops: tuple[int, int] = (0, 0), *,
         read: int | None = None, parameters: int = 0, fixed: int | None = None, **sizes: int,
     ) -> Operator:  # fmt: skip
-        """Return an operator of (sample, token, ``width``).
+        """Return an operator whose output is (sample, token, ``width``).
 
         Args:
-            flops: forward and backward for each element.
+            name: of the operator; what stands before its last dot is its block.
+            kind: of the operator.
+            inputs: names of the operators that it reads.
+            width: channels of its output.
+            flops: forward and backward for each element of its output.
             read: elements that it reads for each token; by default each of its inputs once.
+            parameters: number of parameters first used here.
             fixed: elements that it reads of what no batch changes; by default its parameters.
             sizes: further dimensions.
         """

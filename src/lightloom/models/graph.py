@@ -145,9 +145,10 @@ class Operator:
         return sum(self.saved_parts(output_sampled=True)) + self.saved_index_bytes
 
     def saved_parts(self, *, output_sampled: bool) -> tuple[int, int]:
-        """Return the kept bytes of its elements that grow with the batch, and those that do not.
+        """Return the kept bytes of its elements as (those that grow with the batch, those that do not).
 
-        Where nothing tells what is kept, it is the output, which grows if it is ``output_sampled``.
+        Where nothing tells what is kept, it is the output, which grows if ``output_sampled``: the output depends on the
+        samples.
         """
         if self.saved_bytes is not None:
             return self.saved_bytes - self.saved_shared_bytes, self.saved_shared_bytes
@@ -196,11 +197,8 @@ _BYTES_OF_ELEMENTS = ("saved_bytes", *(name for name in COUNTS if name.endswith(
 
 
 def check_integer(name: str, key: str, value: object, least: int) -> None:
-    """Refuse a count that is no whole number of at least ``least``.
-
-    Raises:
-        WorkloadError: names the operator or graph, and the count.
-    """
+    """Raise WorkloadError, which names the operator or graph and the count, unless ``value`` is a whole number of at
+    least ``least``."""
     if type(value) is not int or value < least:
         raise WorkloadError(f"operator {name!r}: {key} is {value!r}, expected a whole number of at least {least}")
 
@@ -404,7 +402,8 @@ class ComputeGraph(Result):
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write the document of :meth:`to_json`, which ``lightloom plan FILE.json`` takes as a model without PyTorch.
+        """Write the document of :meth:`to_json`, which ``lightloom plan FILE.json`` takes as a model without PyTorch,
+        and return its path.
 
         Raises:
             ConfigError: the path does not end in .json, or cannot be written.
@@ -426,7 +425,7 @@ class ComputeGraph(Result):
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> ComputeGraph:
-        """Read what :meth:`to_json` wrote: ``from_json(to_json(graph)) == graph``.
+        """Return the graph in what :meth:`to_json` wrote: ``from_json(to_json(graph)) == graph``.
 
         Raises:
             WorkloadError: another schema, missing or unknown fields, or a graph that is not valid.
@@ -499,7 +498,8 @@ INCEPTION_NETWORKS = ("googlenet", "inception")
 
 
 def synapse_bytes(graph: ComputeGraph) -> int:
-    """Return the bytes of the weights of convolutions and fully connected layers."""
+    """Return the bytes of the weights of convolutions and fully connected layers, at the graph's element size, biases
+    left out."""
     return sum(_weights(operator) for operator in graph.operators) * graph.element_bytes
 
 

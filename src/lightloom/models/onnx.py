@@ -124,7 +124,7 @@ def _heads(node: Node, shapes: Sequence[Shape]) -> list[Shape]:
 
 
 def _operand(node: Node, inputs: Sequence[Value | None], place: int) -> Value:
-    """Return the input at a place; WorkloadError where it is missing or has no axes."""
+    """Return the input of a node at a place among ``inputs``; WorkloadError where it is missing or has no axes."""
     value = inputs[place] if place < len(inputs) else None
     if value is None or not value.shape:
         raise WorkloadError(f"node {node.name or node.output[0]!r} ({node.op_type}): operand {place} has no axes")
@@ -217,7 +217,8 @@ class _OnnxGraph:
             )
 
     def _operators(self) -> Iterator[Operator]:
-        """Yield an operator for each node but views and what only makes constants, which are counted and followed."""
+        """Yield an operator for each node in order, but for views and for nodes that only make constants, which are
+        counted and followed."""
         for node in self._model.nodes:
             read = [name for name in node.input if name]
             if makes_constants(node, self._constants):

@@ -232,9 +232,10 @@ def _texts(model: Message) -> Iterator[object]:
 
 
 def _check_nodes(onnx: Message, model: Message, path: Path) -> None:
-    """Refuse what has no fixed cost, what ONNX does not define, and nodes that are not in the order of their work.
+    """Raise WorkloadError, which names the node, for control flow, operators that ONNX does not define, and nodes out
+    of order.
 
-    Raises WorkloadError, which names the node.
+    Also for a node that makes nothing or what exists, or that ONNX's own checker refuses.
     """
     made = {each.name for each in (*model.graph.input, *model.graph.initializer)} | {""}
     made |= {each.values.name for each in model.graph.sparse_initializer}
@@ -466,9 +467,10 @@ class _Merger:
                 rewrite(place, self._nodes[place])
 
     def _simplify(self, place: int, node: Message) -> None:
-        """Make a view of a node that computes nothing, and a copy of a view that no strides can express.
+        """Replace a node that computes nothing by a view, and a view that no strides can express by a copy.
 
-        Such views are a dropout of ratio 0, a cast to the same type, and a ``Gather`` at one constant index.
+        Nodes that compute nothing are a dropout of ratio 0, a cast to the same type, and a ``Gather`` at one constant
+        index. Such a copy is a ``Reshape`` behind a ``Transpose``.
         """
         name = node.input[0] if node.input else ""
         if node.op_type == "Dropout":
@@ -547,8 +549,11 @@ class _Merger:
                     waiting.append(maker)
 
     def _functions_of(self, argument: str) -> Iterable[set[int]]:
-        """Return for each node that computes an element from one of ``argument``, and from scalars, the places of all
-        nodes that it takes: its own, and those of such nodes whose results it reads."""
+        """Return a set of places for each node that computes element by element from tensor ``argument`` and scalars
+        alone.
+
+        A set holds the node's own place and those of all such nodes between ``argument`` and it.
+        """
         found: dict[int, set[int]] = {}
         waiting = sorted(self._readers.get(argument, ()))
         while waiting:
@@ -613,7 +618,11 @@ class _Merger:
         return self._only_reader(name)
 
     def _unscaled(self, parts: set[int], name: str) -> str:
-        """Return the name of an operand before its scaling by scalars, and add the scaling to ``parts``."""
+        """Return the name of an operand of the scores before it is multiplied or divided by scalars, and add these
+        nodes to ``parts``.
+
+        A scaling that something else reads stays.
+        """
         while (source := self.made_by(name, "Mul", "Div")) is not None:
             if self._readers[name] - parts or not any(self.is_scalar(each) for each in self._nodes[source].input):
                 break
@@ -669,10 +678,11 @@ class _Merger:
         return self._known[mask]
 
     def _kept(self, word: str, *operands: str) -> NDArray[np.bool_] | None:
-        """Return which scores a node leaves (True), where it adds to them or chooses between them and a constant.
+        """Return an array of which scores a mask leaves (True), where node ``word`` adds it to them or chooses between
+        them and a constant.
 
-        None for other nodes, and for masks that cannot be evaluated. Of added numbers those above -10,000 leave a
-        score.
+        ``operands`` are the node's inputs, the scores' name empty. None for other nodes, and for masks that cannot be
+        evaluated. Of added numbers those above -10,000 leave a score.
         """
         name = operands[0] or operands[-1] if word == "Add" else operands[0] if word == "Where" else ""
         mask = self._model.constants.value(name, LARGEST_MASK) if name else None
@@ -804,9 +814,9 @@ class _Merger:
         return next(iter(readers)) if len(readers) == 1 and name not in self._outputs else None
 
     def _closed(self, parts: set[int]) -> bool:
-        """Return whether nothing else reads what the parts make, but for the last of them.
+        """Return whether nothing but the parts reads what they make, the results of the last of them aside.
 
-        A result of the model counts as read.
+        A result of the model counts as read by something else.
         """
         return all(
             self._readers.get(name, set()) <= parts and name not in self._outputs
@@ -849,8 +859,10 @@ class _Norms(NormFinder):
         self.readers = {place: merger.readers(node) for place, node in nodes.items()}
 
     def _word(self, node: Message) -> str:
-        """Return the word of a node in norms; a power other than the square, and a division of a number, have their
-        own."""
+        """Return the word by which norms are found of a node: its name in small letters or PyTorch's.
+
+        ``square`` and ``power`` part the exponents of ``Pow``; a division of a scalar is ``reciprocal``.
+        """
         if node.op_type == "Pow":
             return "square" if self._merger.number(node.input[1]) == 2 else "power"
         if node.op_type == "Div" and self._merger.is_scalar(node.input[0]):

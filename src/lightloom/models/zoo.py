@@ -93,8 +93,11 @@ def compared_versions(archive: Path = ARCHIVE) -> list[str]:
 
 
 def write_archive(graphs: Mapping[str, ComputeGraph], versions: Sequence[str], archive: Path = ARCHIVE) -> None:
-    """Write graphs by their keys, and the versions of PyTorch that trace them so, as an archive in the place of any
-    there."""
+    """Write an archive, in the place of any there, of graphs by their keys and of the versions of PyTorch that trace
+    them so.
+
+    Equal contents give equal files.
+    """
     texts = {key: json.dumps(graph.to_json(), separators=(",", ":")) for key, graph in graphs.items()}
     with zipfile.ZipFile(archive, "w") as members:
         for name, text in {_VERSIONS: "\n".join(versions), **texts}.items():
@@ -187,7 +190,8 @@ def _import_file(spec: str, path: Path) -> ModuleType:
 
 
 def _offer(module: ModuleType) -> str:
-    """Return the end of a message with up to ten callables that a module defines itself; empty if it has none."""
+    """Return the end of a message that lists up to ten public callables that a module defines itself, by name; empty if
+    it has none."""
     values = {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
     own = [name for name, value in values.items() if getattr(value, "__module__", None) == module.__name__]
     return f"; it has {', '.join(sorted(own)[:10])}" if own else ""

@@ -73,10 +73,10 @@ class Options:
         return self.given.get(name, ())
 
     def count(self, name: str, default: int | None = None) -> int | None:
-        """Return the value of an option that is a whole number of at least 1; the default where it is not given.
+        """Return the value of an option that is a whole number of at least 1; ``default`` where it is not given.
 
         Raises:
-            ConfigError: another value.
+            ConfigError: another value, none, or one that the file does not say.
         """
         text = self.text(name)
         if text is None:
@@ -157,8 +157,8 @@ def _held(script: Script) -> list[str]:
 
 
 def _flattened(words: Sequence[str]) -> list[str]:
-    """Return the words with elements such as ``"--fp8-format hybrid"``, and commands inside of quotes, split at
-    spaces."""
+    """Return the words in order, those that hold spaces and ``--`` (``"--fp8-format hybrid"``, commands inside of
+    quotes) split at spaces."""
     found: list[str] = []
     for word in words:
         found += _SPACES.split(word.strip()) if " " in word.strip() and "--" in word else [word]
@@ -555,10 +555,10 @@ def _sharding(options: Options) -> str | None:
 
 
 def _zero_stage(options: Options) -> str | None:
-    """Return the stage of ZeRO that arguments of DeepSpeed state, ``0`` to ``3``; None where its configuration does.
+    """Return the stage of ZeRO that arguments of DeepSpeed state, ``0`` to ``3`` as text; None where they state none.
 
     Raises:
-        ConfigError: no stage.
+        ConfigError: another word.
     """
     stage = options.text("zero-stage")
     if stage not in _ZERO_STAGES:
@@ -583,7 +583,8 @@ def _recomputation(options: Options) -> str | None:
 
 
 def _virtual_stages(options: Options, stages: int | None) -> int | None:
-    """Return the chunks of each stage: of a layout, of their stated number, or of the layers of each.
+    """Return the chunks of layers that each stage has: those of a layout go before their stated number, that before the
+    layers of a chunk.
 
     None where the options leave it open; ConfigError where the layers of a chunk do not divide those of a stage.
     """
@@ -621,7 +622,8 @@ def read_megatron(path: Path, request: FileRequest, text: str | None = None) -> 
     The micro-batch counts as a replica's batch where a command is called.
 
     Args:
-        path: the script. request: batch, length and definitions.
+        path: the script.
+        request: batch, length and definitions.
         text: a shell line in the place of the file; ``path`` then names it in messages.
 
     Raises:

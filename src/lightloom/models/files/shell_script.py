@@ -61,9 +61,10 @@ class _Leave(Exception):
 
 
 def read_script(path: Path, definitions: Mapping[str, str] | None = None, text: str | None = None) -> Script:
-    """Return what a script would call and set, following it without running anything.
+    """Return the script followed to its end without running anything: what it would call and set.
 
     Args:
+        path: the script.
         definitions: variables that are set before it begins.
         text: the script, where it is no file; ``path`` then names it in messages.
 
@@ -138,7 +139,8 @@ class Script:
         return status
 
     def _condition(self, nodes: Iterable[Node]) -> bool | None:
-        """Follow statements in order where a failure does not stop the script; return whether the last succeeds."""
+        """Follow statements in order where a failure does not stop the script; return whether the last succeeds, None
+        if not known."""
         self._guarded += 1
         try:
             return self._all(nodes)
@@ -174,7 +176,10 @@ class Script:
         return ConfigError(f"{self._path}, {_at(node, complaint)}")
 
     def _follow_list(self, node: Node) -> bool | None:
-        """Follow ``a && b`` or ``a || b``; the right side perhaps, where it is not known whether the left succeeds."""
+        """Follow ``a && b`` or ``a || b`` and return its status, None if not known.
+
+        The right side is followed as one that may run where it is not known whether the left succeeds.
+        """
         left, right, wanted = node.children[0], node.children[-1], node.children[1].type == "&&"
         status = self._condition([left])
         if status is None:
@@ -432,7 +437,7 @@ class Script:
         self.variables[name] = self._definitions.get(name, unknown(name, why))
 
     def _forget(self, names: Iterable[str], node: Node) -> bool | None:
-        """Make variables unknown, and return None, a status that is not known."""
+        """Make variables unknown (defined ones get that value again), and return None, a status that is not known."""
         for name in names:
             self._set_unknown(name, _at(node, _words_of(node)))
         return None
@@ -575,7 +580,10 @@ class Script:
         return True
 
     def _declare_words(self, text: str, node: Node) -> None:
-        """Take an assignment that is quoted or expanded, such as ``export "$NAME=3"``."""
+        """Set variables by an assignment that is quoted or expanded, such as ``export "$NAME=3"``.
+
+        Every variable becomes unknown where a name in it is none.
+        """
         for field in fields(text, self.variables):
             name, sign, new = field.partition("=")
             if not name.isidentifier():

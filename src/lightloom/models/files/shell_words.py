@@ -131,7 +131,8 @@ class _Expression:
         return then if condition else other
 
     def _left_out(self, skips: bool, operand: Callable[[], int]) -> int:
-        """Return the value of an operand; if ``skips`` it assigns and reads nothing, as what is not reached."""
+        """Return the value of an operand; if ``skips`` it is only read past: it assigns nothing, and its value means
+        nothing."""
         self._skipping += skips
         try:
             return operand()
@@ -249,7 +250,11 @@ def value(word: str, variables: Variables) -> str:
 
 
 def matches(subject: str, pattern: str, variables: Variables) -> bool | None:
-    """Return whether a text matches a pattern of ``case`` or ``[[``, None where that is not known or not followed."""
+    """Return whether a text matches a pattern of ``case`` or ``[[``, the pattern expanded first; None where that is not
+    known or not followed.
+
+    Quoted patterns, and those without ``*``, ``?``, ``[`` and ``(``, are compared as texts.
+    """
     literal = value(pattern, variables)
     if not is_known(subject) or not is_known(literal):
         return None
@@ -426,9 +431,10 @@ def _length(text: str, held: str | list[str] | None, name: str, index: str | Non
 
 
 def _element(text: str, held: list[str], index: str | None, variables: Variables) -> str | None:
-    """Return an element of an array, or all of them joined for ``@`` and ``*``.
+    """Return an element of the array ``held``, negative indices from its end, or for ``@`` and ``*`` all of them as
+    separate fields.
 
-    None where the index is outside of it, a mark where the index is not known.
+    None where the index is outside of it, a mark (of ``text``) where the index is not known.
     """
     if index in ("@", "*"):
         return _SPLIT.join("\x00" + element for element in held)
@@ -562,8 +568,10 @@ def _primary(words: list[str], variables: Variables) -> tuple[bool | None, list[
 
 
 def _keyword_compared(left: str, sign: str, right: str, variables: Variables) -> bool | None:
-    """Return whether a comparison of ``[[`` holds: a pattern, or whole numbers; None for other signs or unknown
-    values."""
+    """Return whether ``left sign right`` holds in ``[[``: a text against a pattern, or two arithmetic expressions.
+
+    None for other signs or unknown values.
+    """
     if sign in ("=", "==", "!="):
         known = matches(value(left, variables), right, variables)
         return known if sign != "!=" else negated(known)

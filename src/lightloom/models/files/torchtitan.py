@@ -38,7 +38,8 @@ def names() -> Iterator[str]:
 
 
 def _gated_width(hidden: int, multiple: int, factor: float = 1.0) -> int:
-    """Return an inner width by Llama's rule: two thirds of four hidden sizes, times a factor, up to a multiple."""
+    """Return the inner width of a gated layer by Llama's rule: two thirds of four times ``hidden``, times ``factor``,
+    rounded up to ``multiple``."""
     inner = int(factor * int(2 * 4 * hidden / 3)) if factor != 1.0 else int(2 * 4 * hidden / 3)
     return multiple * -(-inner // multiple)
 
@@ -144,7 +145,8 @@ class JobConfiguration:
         return ConfigError(f"{self.path}: {complaint}")
 
     def get(self, key: str, kind: type, *sections: str) -> Any:
-        """Return the value of a key in the first of the sections that has it; None without.
+        """Return the value of a key in the first of the sections that has it, which then counts as used; None where
+        none has it.
 
         Raises:
             ConfigError: a value of another kind.
@@ -186,7 +188,8 @@ _WORDS = {int: "a whole number", str: "a text", bool: "true or false", list: "a 
 
 
 def read_torchtitan(path: Path, request: FileRequest) -> ModelReading:
-    """Return the model that the file names, for its tokens, and its strategy.
+    """Return the model that the file names, with its strategy; the request's sequence length goes before the file's,
+    that before torchtitan's.
 
     Raises:
         ConfigError: unreadable, no TOML, an unknown model or flavor, or settings that contradict each other.
@@ -248,9 +251,11 @@ def local_batch(job: JobConfiguration) -> int | None:
 
 
 def strategy_pins(job: JobConfiguration, layers: int | None) -> tuple[StatedStrategy, list[str]]:
-    """Return the choices that a file states (1 for degrees that it leaves out), and what the plan takes otherwise.
+    """Return the choices that a file states (1 for degrees that it leaves out), and sentences on what the plan does
+    otherwise.
 
-    ``dp`` is None where the shards are what is left of the ranks. ConfigError for a setting that cannot be read.
+    ``dp`` is replicas times shards, None where the shards are what is left of the ranks. ConfigError for a setting that
+    cannot be read.
     """
     notes: list[str] = []
     tp, pp = job.degree("tensor_parallel_degree") or 1, job.degree("pipeline_parallel_degree") or 1

@@ -204,7 +204,8 @@ class Origins(dict[int, Origin]):
     """The origin of every storage that has been seen, by identity."""
 
     def of(self, frame: Frame, tensor: Tensor) -> Origin:
-        """Return the origin of a tensor that a function reads; what nothing has made yet is a constant."""
+        """Return the origin of a tensor that a function reads: as the function made it, else as known; what nothing has
+        made yet is a constant from now on."""
         key = key_of(tensor)
         return frame.own.get(key) or self.get(key) or self.setdefault(key, Origin(tensor.untyped_storage()))
 
@@ -281,7 +282,9 @@ def dimensions(
     """Return the named sizes of an operator, and the names of its output's axes; None where they have no order.
 
     Args:
-        frame: the function, with its products. kind: of the operator. sources: what it reads.
+        frame: the function, with its products.
+        kind: of the operator.
+        sources: what it reads, from which names may be inherited.
         outputs: what it returned, of which the first is named.
         batch: the batch if the operator depends on the samples, else None.
     """

@@ -93,7 +93,7 @@ def _needs_gradient(name: str, origins: Origins, operand: Tensor) -> bool:
 
 
 def _is_matrix(frame: Frame, origins: Origins, tensor: Tensor) -> bool:
-    """Return whether an operand is a parameter, or a view of one, with at least two axes."""
+    """Return whether an operand is a parameter, or a view of one, with at least two axes longer than 1."""
     return origins.of(frame, tensor).parameter is not None and sum(size > 1 for size in tensor.shape) > 1
 
 
@@ -395,7 +395,10 @@ class Recorder:
 
 
 def _normalizes(module: nn.Module) -> bool:
-    """Return whether a module is a normalisation that its library has written in parts, such as ``LlamaRMSNorm``."""
+    """Return whether a module is a normalisation that its library has written in parts, such as ``LlamaRMSNorm``.
+
+    Told by its class: ``norm`` in its name, none of PyTorch's, without children and with parameters of one axis.
+    """
     return (
         "norm" in type(module).__name__.lower()
         and not type(module).__module__.startswith("torch.")

@@ -132,7 +132,8 @@ def steered_by(error: BaseException) -> str | None:
 
 
 def refusal(name: str, module: nn.Module, error: Exception) -> WorkloadError:
-    """Return the error that says where the forward pass of a module fails on meta tensors, and what helps."""
+    """Return, not raise, the error that says where the forward pass of a module fails on meta tensors, why, and where
+    values steer it what helps."""
     steered, cause = steered_by(error), _first_line(error)
     if steered is not None:
         cause = f"values cannot steer the forward pass, there are only shapes ({cause}): {_REMEDIES[steered]}"
@@ -166,12 +167,13 @@ Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def trace(module: nn.Module, inputs: Any, *, batch: int, name: str, values: Values | None = None) -> ComputeGraph:
-    """Run the forward pass once on meta tensors and write down its operators, without a loss of its last linear layer.
+    """Run the forward pass once on meta tensors and return the graph of its operators, without a loss of its last
+    linear layer.
 
     Args:
         module: left in its mode (training or not); parameters and buffers are moved to the meta device.
         inputs: a tensor, a tuple of positional arguments or a mapping of keyword arguments.
-        batch: samples in ``inputs``.
+        batch: samples in ``inputs``, and of the graph.
         name: of the graph, and of the model in messages.
         values: what is known of tensors on the meta device, from where they were made.
 
@@ -285,13 +287,16 @@ def trace_factory(
     sequence_length: int | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> ComputeGraph:
-    """Call the factory under the meta device and trace what it returns.
+    """Call the factory under the meta device, trace what it returns, and return the graph for ``batch`` samples.
 
     Args:
-        factory: called with ``arguments``; a module itself is taken as it is. name: of the graph, and in
-        messages. batch: samples wanted. Where the factory brings its own example inputs, their size along the axis of
-        samples is the traced batch. sequence_length: passed on to the factory or the module's ``example_inputs``, if
-        one takes it; else tokens of the example inputs get that length. arguments: keyword arguments of the factory.
+        factory: called with ``arguments``; a module itself is taken as it is.
+        name: of the graph, and in messages.
+        batch: samples wanted. Where the factory brings its own example inputs, their size along the axis of samples is
+            traced, and the graph rescaled.
+        sequence_length: passed on to the factory or the module's ``example_inputs``, if one takes it; else tokens of
+            the example inputs get that length.
+        arguments: keyword arguments of the factory.
 
     Raises:
         WorkloadError: the factory or its module fails, or gives no inputs; one line that names the cause.

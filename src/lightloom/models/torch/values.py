@@ -136,9 +136,11 @@ class Values:
             self._stand_in(stand_in, view)
 
     def enter(self, stand_in: Tensor, example: Tensor) -> None:
-        """Note an input of the model: as the example has it; integers and truth values that are missing are ones.
+        """Note what an input of the model, ``stand_in`` on the meta device, holds: what ``example`` does, though it
+        does not count as known.
 
-        Integers that are all zero are tokens without a meaning: they would hide everything if they were a mask.
+        Integers and truth values that are missing are taken as ones, and so are integers that are all zero: tokens
+        without a meaning, which would hide everything if they were a mask. Missing floating values stay unknown.
         """
         view = self._view(example)
         values = None if view is None else _computed(lambda computation: computation.whole(view))
@@ -231,7 +233,8 @@ class Values:
         return None if content is None else _view(tensor, content)
 
     def _nested(self, arguments: Arguments) -> Arguments | None:
-        """Return arguments with views for tensors; None where the values of one are unknown."""
+        """Return positional and keyword arguments with views for tensors, ``device`` on the CPU; None where the values
+        of a tensor are unknown."""
         views = {id(tensor): self._view(tensor) for tensor in tensors_in(arguments)}
         if None in views.values():
             return None
@@ -262,8 +265,10 @@ class _Computation:
         self._calls = 0
 
     def hidden(self, mask: _View, queries: int, keys: int) -> Hidden:
-        """Return what a mask hides from ``queries`` x ``keys`` scores, looked at whole or, if too large, at evenly
-        spread points.
+        """Return what a mask hides of ``queries`` x ``keys`` scores, looked at whole or, if too large, at evenly spread
+        points.
+
+        A mask is causal if it hides something and shows nothing later than the query.
 
         Raises:
             _UnknownValuesError: the values are unknown, or the mask hides everything.
@@ -403,7 +408,10 @@ def _is_elementwise(function: Any) -> bool:
 
 
 def _says_something(function: Any, args: tuple[Any, ...], contents: list[_Content]) -> bool:
-    """Return whether the result of a call is worth noting: neither random nor arithmetic on assumed values."""
+    """Return whether the result of a call is worth noting: it is not random, and not arithmetic on assumed values.
+
+    With assumed values, calls by element, moves, and look-ups at places that are not assumed are.
+    """
     if torch.Tag.nondeterministic_seeded in function.tags:
         return False
     if not any(content.assumed for content in contents) or _is_elementwise(function):
@@ -486,7 +494,7 @@ def _parameter(parameter: nn.Parameter) -> nn.Parameter:
 
 
 def _fake(tensor: Tensor) -> Tensor:
-    """Return a new tensor of the same shape on the meta device, fake where a fake mode is active."""
+    """Return a new tensor of the same shape, strides and type on the meta device, fake where a fake mode is active."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 

@@ -192,10 +192,11 @@ def recording_of(entries: Sequence[Entry], path: Path, *, complete: bool = True)
 
 
 def duration_of(entry: Entry, where: str) -> float:
-    """Return the seconds of a node, those of inner calls left out; 0 where the trace does not say.
+    """Return the seconds of a node, stated in microseconds, those of inner calls left out; 0 where the trace does not
+    say.
 
     Raises:
-        WorkloadError: no number of microseconds, or more than eleven days.
+        WorkloadError: no number of microseconds, a negative one, or more than eleven days.
     """
     duration = entry.get("exclusive_dur", 0)
     number = not isinstance(duration, bool) and isinstance(duration, int | float)
@@ -228,9 +229,10 @@ def _launched(entries: Sequence[Entry], calls: Mapping[int, Call], path: Path) -
 
 
 def _tree(calls: dict[int, Call], parents: dict[int, int], path: Path, *, complete: bool) -> list[Call]:
-    """Attach calls to their parents, and return the roots. Ids grow as calls begin, so a parent has the smaller id.
+    """Attach calls to their parents in ``calls``, in the order of their ids, and return the roots.
 
-    Raises WorkloadError where a parent is missing (the first node's may be, any if not ``complete``) or begins later.
+    Ids grow as calls begin, so a parent has the smaller id. WorkloadError where a parent is missing (the first node's
+    may be, any if not ``complete``) or begins later.
     """
     roots: list[Call] = []
     for number, call in sorted(calls.items()):
@@ -586,8 +588,11 @@ def other_flops(kind: str, elements: Iterable[int]) -> int:
 
 
 def is_causal(call: Call) -> bool:
-    """Return whether the arguments of scaled dot-product attention ask for a causal mask; False where they hold no
-    flag."""
+    """Return whether the arguments of scaled dot-product attention ask for a causal mask, by their flags; False where
+    they hold none.
+
+    Masks that are tensors are not looked at.
+    """
     flags = [value for value in call.values if isinstance(value, bool)]
     if call.word.strip("_") == "efficient_attention_forward" and flags:
         mask = call.values[next(place for place, value in enumerate(call.values) if isinstance(value, bool)) - 1]
@@ -611,9 +616,9 @@ def guessed(call: Call) -> list[str]:
 
 
 def products(call: Call) -> list[tuple[Call, Product]]:
-    """Return the matrix products and convolutions with FLOPs of a call, each with the call that makes it.
+    """Return (call, product) for the matrix products and convolutions with FLOPs that a call makes.
 
-    Those of the calls inside it where they exist, else its own.
+    Those of the calls inside it where there are any, else its own; empty without.
     """
     inner = [entry for made in call.calls for entry in products(made)]
     if inner:

@@ -141,7 +141,10 @@ def _pieces(calls: Sequence[Node]) -> list[list[Node]]:
 
 
 def _call_entry(pieces: Sequence[Node], path: Path, *, nested: bool, first_of: Mapping[int, int]) -> dict[str, Any]:
-    """Return a call as an execution trace of PyTorch describes it; ``first_of`` maps pieces to the first of theirs."""
+    """Return a call, given as its pieces, as an entry of an execution trace of PyTorch, its duration summed over them.
+
+    ``first_of`` maps pieces to the first of theirs; without ``nested`` it has no caller.
+    """
     node = pieces[0]
     where = f"{path}: node {node.id} ({node.name!r})"
     piece = _PIECE.fullmatch(node.name)
@@ -286,7 +289,8 @@ def _other_ranks(path: Path, nodes: Sequence[Node]) -> list[str]:
 
 
 def _refuse_collective(nodes: Sequence[Node], computing: Sequence[Node], path: Path) -> None:
-    """Refuse one collective as sends and receives, as simulators take in the place of their own, by a WorkloadError."""
+    """Raise WorkloadError for the schedule of one collective as sends and receives: more of these than compute nodes,
+    and no collective."""
     messages = sum(node.type in (SEND, RECEIVE) for node in nodes)
     if messages > len(computing) and not any(node.type == COLLECTIVE for node in nodes):
         raise WorkloadError(
@@ -396,7 +400,7 @@ class _ChakraGraph:
         )
 
     def _is_timed(self) -> bool:
-        """Return whether any node of the passes states its duration."""
+        """Return whether any node of the forward or the backward pass states its duration."""
         return any(node.duration for node in (*self._forward, *self._backward))
 
     def unrecorded(self, order: Sequence[Node]) -> Iterator[str]:
@@ -428,7 +432,8 @@ def _is_backward(node: Node) -> bool:
 
 
 def _layer(node: Node) -> str:
-    """Return the name of a node without the words of its pass, as ``chakra_converter Text`` appends them."""
+    """Return the name of a node without the ending of its pass (``_FWD``, ``_BWD_IG``, ``_BWD_WG``), which
+    ``chakra_converter Text`` appends."""
     return _PASS.sub("", node.name)
 
 

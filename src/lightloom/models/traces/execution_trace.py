@@ -95,7 +95,11 @@ class _Norms(NormFinder):
         return super().joins(place) or (self.words[place] == "add" and one_axis)
 
     def as_call(self, norm: Sequence[int]) -> Call:
-        """Return one call ``aten::rms_norm`` that holds the parts, and reads what they read from outside."""
+        """Return one call ``aten::rms_norm``, whichever norm it is, that holds the parts, and reads what they read from
+        outside.
+
+        ``norm`` are the places of the parts in order; it returns what the last one does.
+        """
         calls = [self._calls[place] for place in norm]
         reads = [
             tensor
@@ -137,7 +141,8 @@ def reading_of(
     """Return the graph of one step of the calls of a trace, as :func:`read_execution_trace` does.
 
     Args:
-        recording: the calls. path: of the trace, for names and messages.
+        recording: the calls of the trace.
+        path: of the trace, for names and messages.
         batch: number of samples in the trace; by default guessed from shapes.
         step: which step; by default the first one that has a backward pass, if any has.
         machine: what the calls ran on, as the trace names it.
@@ -197,7 +202,11 @@ class _TraceGraph:
         self._element_bytes = max(1, sizes.most_common(1)[0][0]) if sizes else 4
 
     def reading(self, other_steps: int) -> TraceReading:
-        """Return the graph, and what the trace does not record; so many other steps are left out."""
+        """Return the graph, sentences on what the trace does not record, and its exchanges; ``other_steps`` are left
+        out.
+
+        WorkloadError where no operator of the step computes a tensor.
+        """
         operators = [operator for call in self._parts.forward if (operator := self._operator(call)) is not None]
         if not operators:
             raise WorkloadError(f"{self._path}: no operator in it returns a tensor that it computed")
@@ -236,7 +245,8 @@ class _TraceGraph:
         return seconds_of(calls, on_device=self._recording.on_device)
 
     def _unmeasured(self) -> Iterator[str]:
-        """Yield a line on where the measured time of the step is, if not in operators of the graph."""
+        """Yield one sentence on where the measured time of the step is: in operators, the optimizer, communication,
+        other calls."""
         calls = (self._step.calls, self._parts.update, self._parts.communication)
         whole, update, communication = map(self._seconds_of, calls)
         operators = sum(forward + (backward or 0.0) for forward, backward in self._seconds)
@@ -383,7 +393,8 @@ class _TraceGraph:
                 self._parameters[tensor.storage] = self._unused[tensor.storage] = tensor.elements
 
     def _first_used(self, call: Call) -> int:
-        """Return the number of elements of parameters that a call reads and no earlier operator has used."""
+        """Return the number of elements of parameters that a call reads and no earlier operator has used; they count as
+        used from now on."""
         self._settle(call)
         return sum(self._unused.pop(tensor.storage, 0) for tensor in call.reads)
 

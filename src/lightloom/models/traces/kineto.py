@@ -61,7 +61,8 @@ class Event:
 
     @property
     def external_id(self) -> object:
-        """Number of the call that an event belongs to, as the profiler counts; None where it states none."""
+        """Number of the call that an event belongs to, as the profiler counts; None where it states none. Its type is
+        not checked."""
         return self.arguments.get("External id", self.arguments.get("external id"))
 
     def begin(self) -> float:
@@ -113,7 +114,10 @@ def read_document(path: Path) -> tuple[JsonObject, list[Event]]:
 
 
 def _complete(entries: Sequence[Any], path: Path) -> Iterator[tuple[int, JsonObject]]:
-    """Yield number and fields of each complete event (phase X); WorkloadError for an entry that is no object."""
+    """Yield (number, fields) of each complete event (phase X), numbers being places among all entries.
+
+    WorkloadError for an entry that is no object.
+    """
     for number, entry in enumerate(entries):
         if not isinstance(entry, dict):
             raise WorkloadError(
@@ -192,7 +196,10 @@ def arguments_of(arguments: Mapping[str, Any], where: str) -> tuple[list[TraceTe
 
 
 def _tensor(shape: Value, kind: str, strides: Value, where: str) -> TraceTensor:
-    """Return a tensor of this shape and type, whose storage is not known; WorkloadError where the shape is none."""
+    """Return a tensor of this shape and type, whose storage is not known (-1); WorkloadError where the shape is none.
+
+    Strides that do not fit the shape are left out.
+    """
     if not _is_shape(shape):
         raise WorkloadError(f"{where}: 'Input Dims': {shape!r}: expected a list of whole numbers")
     number_format, size = _TYPES[kind]
@@ -319,8 +326,8 @@ class OpenCalls:
 def exchange_of(name: str, arguments: Mapping[str, Any], seconds: float) -> TracedExchange | None:
     """Return the exchange that a kernel, or a call of a communication library, carries out; None for other work.
 
-    ``torch.profiler`` of PyTorch 2.2 and later states its collective, elements, number format and group. Bytes and
-    ranks are None where it does not; the kind then follows from the name.
+    ``torch.profiler`` of PyTorch 2.2 and later states its collective, elements, number format and group in
+    ``arguments``. Where it does not, the kind follows from the name, and bytes and ranks are None.
     """
     stated = arguments.get("Collective name")
     kind = kind_of_words(str(stated)) or str(stated) if stated else kind_of_kernel(name)

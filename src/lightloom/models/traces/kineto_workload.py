@@ -95,8 +95,8 @@ def is_view(call: Call) -> bool:
 
 
 def result_shape(call: Call) -> tuple[int, ...]:
-    """Return the shape of what a call returns: by a rule, else as the last call inside of it, else that of its
-    largest input."""
+    """Return the shape of what a call returns: by a rule, else that of the last call inside it that reads and is no
+    view, else its largest input's."""
     try:
         shape = _ruled(call, [tensor.shape for tensor in call.reads])
     except (IndexError, TypeError, ValueError, ZeroDivisionError):
@@ -174,7 +174,7 @@ def read_kineto_workload(path: Path, *, batch: int | None = None, step: int | No
 
 
 def _forward(roots: Sequence[Call]) -> Iterator[Call]:
-    """Yield the calls that no other one made and that belong to no backward pass and no optimizer."""
+    """Yield the operators that no other one made, those of the backward pass and of the optimizer left out."""
     for call in leaves(roots):
         if call.schema and not call.name.startswith((BACKWARD, "Optimizer.")):
             yield call

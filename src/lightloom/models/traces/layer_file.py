@@ -60,14 +60,16 @@ class _Layer:
 
 
 def read_layer_file(path: Path, *, batch: int) -> TraceReading:
-    """Return one operator a layer, with its compute times as measured times.
+    """Return the graph of one operator for each layer, with its compute times as measured times, notes, and the file's
+    exchanges.
 
     Args:
+        path: the file.
         batch: number of samples that the times are of, which the file does not state.
 
     Raises:
         ConfigError: unreadable, or a malformed line (names it).
-        WorkloadError: exchanges alone, without a layer that computes.
+        WorkloadError: exchanges alone, without a layer that computes (policy MICRO).
     """
     lines = read_text(path, MOST_TRACE_BYTES).splitlines()
     rows = [(number, line.split()) for number, line in enumerate(lines, 1) if line.strip()]
@@ -152,9 +154,11 @@ def _exchange_group(policy: str, place: int, settings: dict[str, str]) -> tuple[
 
 
 def _layer_graph(path: Path, layers: Sequence[_Layer], batch: int, policy: str) -> ComputeGraph:
-    """Return one operator a layer, each reading the previous one, with its stated times and no FLOPs.
+    """Return the graph of one operator for each layer, each reading the previous one, with its stated times and no
+    FLOPs.
 
-    A layer has as many parameters as its exchange of weight gradients sums elements, of 4 bytes.
+    Backward times are those of both gradients together. A layer has as many parameters as its exchange of weight
+    gradients sums elements, of 4 bytes; none with the policy MODEL.
     """
     operators: list[Operator] = []
     for layer in layers:
@@ -215,7 +219,7 @@ def _unrecorded(
 
 
 def _count(path: Path, line: int, word: str) -> float:
-    """Return a number of at least 0; ConfigError for another word."""
+    """Return the number of at least 0 that a word states; ConfigError, with the line, for another word."""
     if not _is_number(word) or read_number(word) < 0:
         raise ConfigError(f"{path}, line {line}: {word!r}: expected a number of at least 0")
     return read_number(word)

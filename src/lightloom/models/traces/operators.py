@@ -92,7 +92,7 @@ class TraceReading:
 
 
 def numbered(names: Counter[str], name: str) -> str:
-    """Count the name of an operator, and return it with its number where it was there before: ``add#2``."""
+    """Count the name of an operator in ``names``, and return it, from the second time on with its number: ``add#2``."""
     names[name] += 1
     return name if names[name] == 1 else f"{name}#{names[name]}"
 

@@ -408,7 +408,8 @@ _BEYOND = 3.5
 
 @styled
 def reducers_figure(made: ReducerComparison) -> Figure:
-    """Draw energies by part with the range of 90 % of draws, and the constants that change a saving the most."""
+    """Draw two panels: energies by part with the range of 90 % of draws, and the constants that change a saving the
+    most."""
     figure, panels = panel_grid(10.5, 4.4, 1, 2, width_ratios=(1.25, 1))
     _draw_energies(panels[0, 0], made)
     _draw_turns(panels[0, 1], made)
