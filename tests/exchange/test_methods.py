@@ -181,3 +181,14 @@ def test_bad_options_are_refused(text: str) -> None:
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="exchange"):
         find("int5")
+
+
+@given(st.lists(st.integers(1, 1 << 20), min_size=1, max_size=5), st.integers(2, 64))
+def test_a_codec_by_its_own_name_sends_what_its_method_sends(sizes: list[int], ranks: int) -> None:
+    """Scaled, the ring sends a stream for each tensor, whatever the method is called."""
+    shapes = tuple((size,) for size in sizes)
+    for scaled in ("", "-scaled"):
+        sums = CodedSums(f"inceptionn{scaled}:2^-10", ((1, 12.0),))
+        gradient = Gradient(shapes, (sums,))
+        named = find(f"inceptionn:bound=2^-10{scaled.replace('-', ',')}")
+        assert find(f"codec:name=(inceptionn{scaled}:2^-10)").phases(gradient, ranks) == named.phases(gradient, ranks)

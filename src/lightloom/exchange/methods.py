@@ -412,6 +412,11 @@ class CodecExchange(RingCodecExchange):
     """Full name of the codec."""
 
     @property
+    def scaled(self) -> bool:
+        """True for ``inceptionn-scaled``, of which rings send a stream for each tensor."""
+        return self.coder.startswith("inceptionn-scaled:")
+
+    @property
     def codec(self) -> str:
         """Full name of the codec, ``coder``."""
         return self.coder
