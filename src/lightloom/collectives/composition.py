@@ -155,7 +155,8 @@ def _flat_schedule(
 def _nbytes(phase: Phase, collective: Collective, sizes: Sequence[int], before: Sequence[Phase]) -> float:
     """Return the bytes of the collective of one group, as its kind counts them.
 
-    It takes account of what earlier phases have gathered or scattered along other axes; lanes are not divided.
+    In an all-gather it is the whole result over the sizes of the axes that are gathered only later, otherwise the whole
+    over the sizes of the axes that are scattered and not yet gathered again; lanes are not divided.
     """
     nbytes = collective.nbytes
     if collective.kind == "all-gather":

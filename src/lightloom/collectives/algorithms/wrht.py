@@ -212,7 +212,8 @@ def _refused(kind: str, fabric: Fabric) -> str | None:
 
 
 def _wrht_rows(kind: str, fabric: Fabric) -> int:
-    """Return an estimate of the rows of WRHT's schedules, which grows with the square of the ranks in an all-gather."""
+    """Return an estimate of the rows of WRHT's schedules: 2 n (n / w + 2 w + 4) in an all-gather of n ranks on w
+    channels, otherwise that of :func:`rows_by_rank`."""
     n, w = fabric.ranks, max(fabric.usable_channels, 1)
     return 2 * n * (n // w + 2 * w + 4) if kind == "all-gather" else rows_by_rank(kind, fabric)
 

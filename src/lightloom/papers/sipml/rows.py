@@ -546,8 +546,8 @@ def forward_case(degree: int = RULE_REACH, devices: int = RULE_DEVICES) -> Hybri
 
 
 def group_peers(plan: HybridPlan) -> Peers:
-    """Return the most peers that a device of the first group has: either way in the traffic of an iteration, and as
-    receivers of activations along the graph's edges."""
+    """Return the most peers inside the first group that one of its devices has: either way in an iteration's
+    model-parallel traffic, and as receivers of activations along the graph's edges."""
     sent = plan.traffic.model_parallel.toarray()[: plan.k, : plan.k] > 0
     balanced, device = plan.balanced, plan.placement.device
     reader = np.repeat(np.arange(balanced.size), np.diff(balanced.parent_start))

@@ -293,7 +293,8 @@ def light_units(network: LayeredNetwork) -> tuple[float, ...]:
 
 
 def light_matrices(network: LayeredNetwork) -> list[Matrix]:
-    """Return the weights (outputs, inputs) of every layer, in units of amplitude."""
+    """Return the weights (outputs, inputs) of every layer, biases apart, in units of amplitude: times the signal for
+    which amplitude 1 stands before the layer, over that after it."""
     units = light_units(network)
     return [np.asarray(w * (units[i] / units[i + 1]), np.float64) for i, w in enumerate(network.weights)]
 

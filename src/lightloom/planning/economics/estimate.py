@@ -128,7 +128,8 @@ class Estimate:
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
-        """Defaults that decide the result, a line each with its source; inputs that were given are left out."""
+        """Defaults that decide the goodput (restarts, checkpoints, repairs, nodes, spares, rates of failures), a line
+        each with its source; inputs that were given are left out."""
         options, lines = self.options, list(self.recovery.assumptions())
         checkpoint = self.job.checkpoint
         if options.stall is None:

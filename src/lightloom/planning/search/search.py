@@ -172,7 +172,8 @@ def _reference(
     graph: ComputeGraph, clusters: tuple[Cluster, ...], request: SearchRequest, batch: int
 ) -> tuple[Plan, ...]:
     """Return the plans of data parallelism alone on the electrical reference of the one cluster, at one batch, best
-    first; none without comparison, with several clusters or without a reference."""
+    first, those that do not fit behind; none without comparison, with several clusters, without a reference, or where
+    no data-parallel kind is asked for."""
     if not request.compare or len(clusters) > 1 or not set(DATA_PARALLEL) & set(request.kinds):
         return ()
     (own,) = clusters

@@ -137,9 +137,8 @@ class CirculantSearch:
 def regular_skips(ranks: int, channels: int, longest: int) -> Iterator[tuple[int, ...]]:
     """Yield lengths 1 ... a, and multiples of a length that these bridge from both sides.
 
-    Four hops may reach all ranks.
-
-    Only lengths whose sum the channels hold.
+    A stride of 2a, 2a + 1 or 2a + 2 multiplies. Only lengths whose sum the channels hold, and whose longest goes at
+    least an eighth of the way around, so that four hops may reach all ranks.
     """
     for near in range(1, longest + 1):
         for stride in (2 * near + 1, 2 * near, 2 * near + 2):

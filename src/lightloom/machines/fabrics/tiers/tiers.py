@@ -362,7 +362,8 @@ class TieredFabric(PacketFabric):
         return max((reach.farthest for reach in self.reaches()), default=0.0)
 
     def root_latency(self, *, to_root: bool) -> float:
-        """Return the latency of the farthest rank: where no relay is quicker, ranks are alike, or 0 is in a corner."""
+        """Return the latency from rank 0, or to it, of the rank that is farthest, over relays where they are quicker;
+        elsewhere that of the farthest pair, as ranks are alike or 0 is in a corner."""
         return derived.root_latency(self, to_root=to_root) if self._relays_help else self.diameter_latency()
 
     # Ports of ranks, and groups of ranks at a stride as fabrics of tiers

@@ -342,8 +342,8 @@ def _step_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
 
 
 def _activation_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
-    """Return the bytes [sender, receiver], k devices each, of activations and their gradients inside a group; elements
-    that several readers on a device share count once."""
+    """Return the bytes [sender, receiver], k devices each, of one micro-batch's activations and their gradients inside
+    a group; elements that several readers on a device share count once."""
     from scipy.sparse import csr_array
 
     edge, target = crossing_edges(balanced, device, k)
