@@ -4,18 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 MODEL ?= resnet50
 CLUSTER ?= terarack-64
+TESTS ?= not slow and not long
 
-.PHONY: run test test-long test-slow test-gds check format mutants census bench docs tutorials pictures clean
+.PHONY: run test test-slow test-gds check format mutants census bench docs tutorials pictures clean
 
 run: $(VENV)/installed  ## the main job on its default: ranking on the terminal, report and trace in out/
 	@mkdir -p out
 	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --report out/report.html --trace out/trace.json
 
-test: $(VENV)/installed-for-development  ## every test that takes less than two seconds, warnings as errors
-	$(BIN)/python -m pytest --numprocesses auto
-
-test-long: $(VENV)/installed-for-development  ## the tests that take two to fifteen seconds each
-	$(BIN)/python -m pytest -m 'long and not slow' --numprocesses auto
+test: $(VENV)/installed-for-development  ## tests of less than two seconds each, warnings as errors; TESTS='not slow': longer ones too
+	$(BIN)/python -m pytest -m '$(TESTS)' --numprocesses auto
 
 test-slow: $(VENV)/installed-for-development  ## all tests, the slow ones too, with all random examples of each law
 	LIGHTLOOM_EXAMPLES=1 $(BIN)/python -m pytest -m '' --numprocesses auto
