@@ -308,12 +308,6 @@ class RingCodecExchange(BuiltInExchange):
     """All-reduce around a ring whose hops carry coded partial sums."""
 
     @property
-    def scaled(self) -> bool:
-        """True if every message is scaled by a power of two of its own before it is coded; False unless a subclass says
-        so."""
-        return False
-
-    @property
     def codec(self) -> str:
         """Name of the codec, as :func:`lightloom.exchange.compression.registry.find` reads it; each subclass has its
         own."""
@@ -332,7 +326,7 @@ class RingCodecExchange(BuiltInExchange):
         # Of the frames behind the first of a message, as if the last one could be cut short.
         frames = max(values / FRAME_VALUES - ranks, 0.0) * FRAME_BYTES
         streams = ranks * STREAM_BYTES
-        if self.scaled:
+        if find_codec(self.codec).scales_messages:
             streams = ranks * len(gradient.shapes) * (STREAM_BYTES + LENGTH_BYTES)
         headers = streams + frames
         # Pairs (number of summed gradients, average bits of a value, tags included).
@@ -410,11 +404,6 @@ class CodecExchange(RingCodecExchange):
     needs_values = True
     coder: str
     """Full name of the codec."""
-
-    @property
-    def scaled(self) -> bool:
-        """True for ``inceptionn-scaled``, of which rings send a stream for each tensor."""
-        return self.coder.startswith("inceptionn-scaled:")
 
     @property
     def codec(self) -> str:

@@ -5,7 +5,7 @@ The functions below it turn what callers pass into flat NumPy arrays and check i
 """
 
 from abc import ABC, abstractmethod
-from typing import TypeVar, cast, overload
+from typing import ClassVar, TypeVar, cast, overload
 
 import numpy as np
 
@@ -21,6 +21,9 @@ class Codec(ABC):
     The same values give the same bytes on every machine. Encoding decoded values again changes nothing, unless the
     codec's documentation says otherwise.
     """
+
+    scales_messages: ClassVar[bool] = False
+    """True if all values of a message share a scale: rings then code each tensor in a stream of its own."""
 
     @property
     @abstractmethod

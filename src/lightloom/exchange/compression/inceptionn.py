@@ -182,6 +182,7 @@ class InceptionnScaled(Codec):
         ConfigError: any other bound.
     """
 
+    scales_messages = True
     bound: float = 2.0**-10
 
     def __post_init__(self) -> None:

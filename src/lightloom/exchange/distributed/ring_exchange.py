@@ -14,7 +14,6 @@ from torch import Tensor
 from lightloom.core.arrays import Bytes, Codes, Float32s
 from lightloom.core.errors import CodecError, ConfigError, UnsupportedError
 from lightloom.exchange.compression.codec import Codec
-from lightloom.exchange.compression.inceptionn import InceptionnScaled
 from lightloom.exchange.distributed.exchanger import Exchanger
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.residuals import Geometry, Piece, SavedState, StateDict
@@ -197,7 +196,7 @@ class RingExchanger(Exchanger):
             return
         if geometry not in self._blocks:
             cut = TensorBlocks(geometry, ranks)
-            codec = CodecByTensor(self.codec, cut) if isinstance(self.codec, InceptionnScaled) else self.codec
+            codec = CodecByTensor(self.codec, cut) if self.codec.scales_messages else self.codec
             self._blocks[geometry] = cut, cut.joined(), codec
         (cut, joined, codec), leave = self._blocks[geometry], self.residuals is not None
         own = torch.empty_like(values) if self.residuals is None else self.residuals.buffer(joined)
