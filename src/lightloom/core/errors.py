@@ -13,7 +13,8 @@ LightloomError
 └── TransportError, LaunchError (lightloom.exchange)   a peer fell silent, a worker failed
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 INSTALL_TORCH = "needs PyTorch, which is not installed: pip install 'lightloom[torch]'"
@@ -66,3 +67,15 @@ class VerificationError(LightloomError):
 
 class BoundError(LightloomError):
     """A cost lies below a proved lower bound, so one of the two is wrong."""
+
+
+@contextmanager
+def needing_torch(what: str, otherwise: str = "", error: type[InputError] = UnsupportedError) -> Iterator[None]:
+    """Raise ``error`` where an import in the context finds no PyTorch: ``what`` needs it, how to install it, and
+    ``otherwise`` as what to do instead."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
+        raise error(f"{what} {INSTALL_TORCH}{otherwise}") from missing

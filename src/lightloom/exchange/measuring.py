@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lightloom.core.errors import INSTALL_TORCH, UnsupportedError
+from lightloom.core.errors import UnsupportedError, needing_torch
 from lightloom.core.files import cache_directory, write_atomically
 from lightloom.exchange.compression.profile import Coding, time_coding
 from lightloom.exchange.method import ExchangeMethod
@@ -88,12 +88,8 @@ def measure_kernels(method: ExchangeMethod) -> KernelRates:
         UnsupportedError: it codes nothing, or nothing here codes it; or PyTorch, whose tensors its kernels take, is
             missing.
     """
-    try:
+    with needing_torch(f"exchange {method.name!r}: measuring its kernels"):
         return _measured_rates(method)
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise UnsupportedError(f"exchange {method.name!r}: measuring its kernels {INSTALL_TORCH}") from error
 
 
 def _measured_rates(method: ExchangeMethod) -> KernelRates:

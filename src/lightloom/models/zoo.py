@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lightloom.core.errors import INSTALL_TORCH, UnknownNameError, WorkloadError
+from lightloom.core.errors import UnknownNameError, WorkloadError, needing_torch
 from lightloom.core.files import cache_directory, read_entry, write_entry
 from lightloom.core.forms import expected_forms
 from lightloom.core.plugins import load_plugins
@@ -137,7 +137,7 @@ def resolve(spec: str) -> Any:
             f"{spec!r} is no file here and names no factory: expected package.module:factory or path/file.py:factory"
         )
     try:
-        with search_path(spec), needing_torch(spec), contextlib.redirect_stdout(sys.stderr):
+        with search_path(spec), needing_torch(f"{spec}:", error=WorkloadError), contextlib.redirect_stdout(sys.stderr):
             module = _import_file(spec, Path(place)) if is_file else importlib.import_module(place)
     except WorkloadError:
         raise
@@ -293,17 +293,6 @@ def _source_hash() -> str:
 def tracer(name: str) -> Callable[..., ComputeGraph]:
     """Return :func:`trace_factory`, which traces with PyTorch and is imported only now; WorkloadError with ``name`` if
     PyTorch is missing."""
-    with needing_torch(name):
+    with needing_torch(f"{name}:", error=WorkloadError):
         from lightloom.models.torch.trace import trace_factory
     return trace_factory
-
-
-@contextlib.contextmanager
-def needing_torch(name: str) -> Iterator[None]:
-    """Raise WorkloadError, with the name of what needs it, where an import in the context finds no PyTorch."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise WorkloadError(f"{name}: {INSTALL_TORCH}") from error

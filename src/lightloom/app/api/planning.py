@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from lightloom.app.api.arguments import ClusterLike, Natural, Quantity, Settings, load_cluster
 from lightloom.collectives.cost.stepped import known_cost_model
-from lightloom.core.errors import INSTALL_TORCH, ConfigError, WorkloadError
+from lightloom.core.errors import ConfigError, WorkloadError, needing_torch
 from lightloom.core.fields import Count
 from lightloom.core.forms import looks_like_file
 from lightloom.core.results import Document, plain, provenance
@@ -229,14 +229,10 @@ def _from_module(
     """Return the traced graph of a module, with its own example inputs unless ``inputs`` are given, named as its class
     unless ``name`` is; WorkloadError without PyTorch or if it is no ``nn.Module``."""
     title = name or type(module).__name__
-    try:
+    with needing_torch(f"{title}:", error=WorkloadError):
         from torch import nn
 
         from lightloom.models.torch.trace import trace_factory
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise WorkloadError(f"{title}: {INSTALL_TORCH}") from error
     if not isinstance(module, nn.Module):
         raise WorkloadError(f"{title}: expected a model's name, a file, a graph or a torch.nn.Module")
     factory = module if inputs is None else lambda: (module, inputs)

@@ -13,9 +13,9 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from lightloom.app.cli.options import OutFile, Shown, needs_torch
+from lightloom.app.cli.options import OutFile, Shown
 from lightloom.core.array_files import read_npy
-from lightloom.core.errors import CodecError, ConfigError, WorkloadError
+from lightloom.core.errors import CodecError, ConfigError, WorkloadError, needing_torch
 from lightloom.core.fields import Count
 from lightloom.core.files import atomic_file, cannot_read, check_writable, write_atomically
 from lightloom.core.results import provenance
@@ -114,7 +114,7 @@ def profile(
     if gradients:
         origin, values = f"saved: {', '.join(path.name for path in gradients)}", _saved(gradients, graph)
     else:
-        with needs_torch(f"{model}:", "; or give --gradients FILE", WorkloadError):
+        with needing_torch(f"{model}:", "; or give --gradients FILE", WorkloadError):
             from lightloom.papers.runs.gradient_profile import Training
         chosen: dict[str, Any] = {"data": data, "steps": steps, "batch": batch, "terms": sums, "seed": seed}
         training = Training(model=model, **chosen, sequence_length=sequence_length, learning_rate=learning_rate)

@@ -21,7 +21,6 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from inspect import Parameter, Signature, getdoc, signature
 from pathlib import Path
@@ -35,7 +34,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightloom.core.documents import parse_yaml
-from lightloom.core.errors import INSTALL_TORCH, ConfigError, InputError, UnsupportedError
+from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Quantity
 from lightloom.core.files import check_writable
 from lightloom.core.results import Document, plain, provenance_line
@@ -48,7 +47,8 @@ if TYPE_CHECKING:
 
 
 class Help(NamedTuple):
-    """What an option does, and a name of its value as ``TIME``; None where its type names it."""
+    """Help of one option: what it does, and the word that stands for its value, as ``TIME``; None leaves the word to
+    the type."""
 
     text: str
     value: str | None = None
@@ -374,18 +374,6 @@ JsonFile = Annotated[Path | None, partial(check_file, endings=(".json",))]
 
 
 # Options and arguments that several commands share.
-
-
-@contextmanager
-def needs_torch(what: str, otherwise: str = "", error: type[InputError] = UnsupportedError) -> Iterator[None]:
-    """Run imports that load PyTorch; without PyTorch raise ``error``, with ``what`` needs it and ``otherwise`` as what
-    to do instead."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        if missing.name != "torch":
-            raise
-        raise error(f"{what} {INSTALL_TORCH}{otherwise}") from missing
 
 
 def read_settings(assignments: Iterable[str] | None, wavelengths: int | None = None) -> Document:

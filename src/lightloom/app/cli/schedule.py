@@ -19,7 +19,6 @@ from lightloom.app.cli.options import (
     Settings,
     Shown,
     check_file,
-    needs_torch,
     read_settings,
 )
 from lightloom.collectives.collective import SIZED
@@ -27,7 +26,7 @@ from lightloom.collectives.files.document import checked_suffix, read_schedule
 from lightloom.collectives.files.formats import FORMATS, export_size
 from lightloom.collectives.files.msccl.check import document, sentence
 from lightloom.collectives.files.msccl.read import check_program
-from lightloom.core.errors import ConfigError, VerificationError
+from lightloom.core.errors import ConfigError, VerificationError, needing_torch
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
 from lightloom.core.units import format_time, parse
@@ -155,7 +154,7 @@ def execute(
         moved, on = made.schedule, made.fabric
     size = moved.collective.nbytes if nbytes is None else parse(nbytes, "size")
     moved = moved.resized(size)
-    with needs_torch("executing"):
+    with needing_torch("executing"):
         from lightloom.exchange.execution_trial import try_schedule, values_of
         from lightloom.exchange.transport.channel import LaunchError
     values = values_of(moved, size, dtype)

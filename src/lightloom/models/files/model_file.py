@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from math import gcd
 
+from lightloom.core.errors import WorkloadError, needing_torch
 from lightloom.machines.clusters.cluster import StageBlocks
 from lightloom.models.decoder import DecoderSizes
 from lightloom.models.graph import ComputeGraph
-from lightloom.models.zoo import TRACE_BATCH, needing_torch, tracer
+from lightloom.models.zoo import TRACE_BATCH, tracer
 
 LINE = "the shell line"
 """Name of a model that is given as a line, in messages."""
@@ -100,7 +101,7 @@ def trace_decoder(sizes: DecoderSizes, *, name: str, batch: int) -> ComputeGraph
     Raises:
         WorkloadError: PyTorch is missing, or the decoder cannot be traced.
     """
-    with needing_torch(name):
+    with needing_torch(f"{name}:", error=WorkloadError):
         from lightloom.models.torch.zoo.llama import Decoder
     samples = TRACE_BATCH
     if sizes.experts:  # visits divide evenly among the experts

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lightloom.core.documents import MOST_TRACE_BYTES, load_json
-from lightloom.core.errors import ConfigError, WorkloadError
+from lightloom.core.errors import ConfigError, WorkloadError, needing_torch
 from lightloom.core.forms import recognise
 from lightloom.models.decoder import MOST_LAYERS
 from lightloom.models.files.megatron import read_megatron
@@ -18,7 +18,6 @@ from lightloom.models.traces.execution_trace import read_execution_trace
 from lightloom.models.traces.kineto_workload import read_kineto_workload
 from lightloom.models.traces.layer_file import read_layer_file
 from lightloom.models.traces.operators import TraceReading, check_step
-from lightloom.models.zoo import needing_torch
 
 # ``config.json`` of ``transformers``: the model is built on the meta device by that library, and traced.
 
@@ -34,7 +33,7 @@ def read_transformers(path: Path, request: FileRequest) -> ModelReading:
     if not isinstance(fields, dict):
         raise ConfigError(f"{path}: expected an object with the fields of a configuration")
     _check_counts(fields, path)
-    with needing_torch(str(path)):
+    with needing_torch(f"{path}:", error=WorkloadError):
         from lightloom.models.torch.pretrained import trace_configuration
     graph, assumptions, unknown = trace_configuration(
         fields, name=str(path), batch=request.batch, sequence_length=request.sequence_length

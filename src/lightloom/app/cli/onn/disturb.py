@@ -21,8 +21,8 @@ from lightloom.app.cli.onn.files import (
     sweep_parts,
     sweep_values,
 )
-from lightloom.app.cli.options import FigureFile, Network, Options, Shown, draw, needs_torch
-from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.app.cli.options import FigureFile, Network, Options, Shown, draw
+from lightloom.core.errors import ConfigError, UnknownNameError, needing_torch
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.cascade import cascade_hash, is_cascade, load_cascade
@@ -74,7 +74,7 @@ def measured_accuracy(
         ConfigError: no data.
         UnsupportedError: no PyTorch, or more servers than this host can be.
     """
-    with needs_torch("--train"):
+    with needing_torch("--train"):
         import torch  # noqa: F401
     from lightloom.exchange.datasets import data_folder
     from lightloom.papers.runs.device_noise import test_accuracy_under

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from lightloom.app.cli.onn.build import train_levels
 from lightloom.app.cli.onn.files import NetworkOut, device_errors, read_devices
-from lightloom.app.cli.options import FigureFile, Options, Shown, draw, needs_torch, read_count
-from lightloom.core.errors import ConfigError
+from lightloom.app.cli.options import FigureFile, Options, Shown, draw, read_count
+from lightloom.core.errors import ConfigError, needing_torch
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.networks import TABLE_I, FunctionArguments, save_network
@@ -175,7 +175,7 @@ def _devices(devices: NonIdealities, aware_from: float | None) -> Document:
 
 def _need_torch() -> Any:
     """Return the module that trains; UnsupportedError without PyTorch."""
-    with needs_torch("training"):
+    with needing_torch("training"):
         from lightloom.photonics.onn import training
     return training
 
