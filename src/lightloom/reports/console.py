@@ -8,7 +8,7 @@ Bars tell parts by shade as well as by colour, since colour is only used where o
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import IO, Any, Generic, TypeVar
@@ -19,6 +19,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from lightloom.core.answer import Answer
 from lightloom.core.claims import Claim, Status
 from lightloom.core.files import visible
 from lightloom.core.units import format_claim, format_energy, format_rate, format_ratio, format_size, format_time
@@ -268,6 +269,29 @@ def rows_table(rows: Sequence[Mapping[str, object]], *, title: str = "", left: S
     """Return a table of a result's rows, as :func:`plain_table`; the keys of the first row (there must be one) are the
     heading."""
     return plain_table(list(rows[0]), (map(str, row.values()) for row in rows), title=title, left=left)
+
+
+def answer_parts(answer: Answer, table: Table | None = None) -> Iterator[str | Text | Table]:
+    """Yield an answer as lines and a table that fit the terminal: the question in bold and what is best, the rows
+    (``table`` in their place, where one is given), then what would change the answer, its limit and what to ask next."""
+    width = make_console().width
+    for number, line in enumerate(answer.head(width)):
+        yield Text(line, "bold" if number < 2 else "")
+    if table is not None:
+        yield table
+    elif answer.rows:
+        rows = [[*map(str, row.values())] for row in answer.rows]
+        left = [name for n, name in enumerate(answer.rows[0]) if not n or any(not numeric(row[n]) for row in rows)]
+        yield plain_table(list(answer.rows[0]), rows, left=left)
+    yield from map(Text, answer.foot(width))
+
+
+_NUMERIC = re.compile(r"[-+−±≈<>≤≥~]? ?(\$ )?\d[\d.,eE+\-−]*\s*([%×]|[A-Za-zµ/$]{1,8})?")
+
+
+def numeric(text: str) -> bool:
+    """Return True for a cell that is a number, a unit may follow, or is empty."""
+    return not text.strip(" –") or _NUMERIC.fullmatch(text.strip()) is not None
 
 
 def facts_table(facts: Iterable[tuple[str, str]], *, title: str = "") -> Table:

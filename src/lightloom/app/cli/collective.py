@@ -11,6 +11,7 @@ from lightloom.app.api.arguments import collective_of
 from lightloom.app.api.collectives import CollectiveRanking
 from lightloom.app.api.collectives import collective as rank_algorithms
 from lightloom.app.cli.options import (
+    SITE_FIELDS,
     FabricName,
     FigureFile,
     Kind,
@@ -18,6 +19,7 @@ from lightloom.app.cli.options import (
     Ranks,
     Settings,
     Shown,
+    SiteFields,
     Wavelengths,
     draw,
     read_settings,
@@ -38,9 +40,6 @@ from lightloom.reports.figures.comparisons import damage_figure
 from lightloom.reports.progress import progress
 from lightloom.reports.report import CollectiveRow
 
-_BOARDS = ("board_price", "host_power", "host_price", "fabric_price", "price")
-"""Prices that a fabric alone does not pay, or that its fields state."""
-
 
 def collective(
     kind: Kind,
@@ -50,7 +49,7 @@ def collective(
     wavelengths: Wavelengths = None,
     set: Settings = None,
     rank: Annotated[partial[CollectiveRanking], Options(rank_algorithms)],
-    site: Annotated[partial[Document], Options(site_inputs, without=_BOARDS)],
+    site: SiteFields = None,
     figure: FigureFile = None,
 ) -> Shown:
     """Build, verify and cost schedules of one collective.
@@ -58,7 +57,9 @@ def collective(
     Args:
         figure: Draw the fastest schedule: wavelength, link, time (.svg, .png, .pdf).
     """
-    ranking = rank(kind, fabric, ranks, site=site({}), set=read_settings(set, wavelengths))
+    ranking = rank(
+        kind, fabric, ranks, site=site_inputs({}, site, fields=SITE_FIELDS[:4]), set=read_settings(set, wavelengths)
+    )
     document = ranking.to_json()
     written = {"drawn": draw(figure, ranking.winner.figure, document)}
     return Shown(document, _collective_parts(ranking), written)

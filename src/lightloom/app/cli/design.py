@@ -8,9 +8,8 @@ from rich.table import Table
 
 from lightloom.app.api.designing import DesignFront
 from lightloom.app.api.designing import design as search_designs
-from lightloom.app.cli.options import Options, OutFile, Shown, read_settings, site_inputs
+from lightloom.app.cli.options import Options, OutFile, PartPrices, Shown, SiteFields, read_settings, site_inputs
 from lightloom.core.errors import ConfigError
-from lightloom.core.results import Document
 from lightloom.machines.parts.bill import BillChoices, missing_text
 from lightloom.machines.parts.part import format_amount
 from lightloom.planning.designs.explore import TECHNOLOGIES, Candidate, Exploration
@@ -29,7 +28,8 @@ def design(
     model: str,
     *,
     search: Annotated[partial[DesignFront], Options(search_designs, without=("advance", "prune"))],
-    site: Annotated[partial[Document], Options(site_inputs, without=("fabric_price",))],
+    site: SiteFields = None,
+    price: PartPrices = None,
     set: list[str] | None = None,
     no_prune: bool = False,
     workers: Annotated[partial[Workers], Options(Workers)],
@@ -47,7 +47,7 @@ def design(
         report (FILE): Write the page (.html).
     """
     fields = read_settings(set)
-    inputs = site(fields)
+    inputs = site_inputs(fields, site, price)
     if fields:
         raise ConfigError(
             f"--set {min(fields)}: expected a choice of the bill, one of {', '.join(BillChoices.model_fields)}"

@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from lightloom.app.cli.former import renewed
 from lightloom.core.errors import InputError
 from lightloom.core.files import visible
 
@@ -138,6 +139,15 @@ class LazyGroup(TyperGroup):
         self.entries = entries
         for name, entry in entries.items():
             self.add_command(TyperCommand(name=name, help=entry.help), name)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return what is left of the program's arguments as Click does, former spellings replaced, with a line of
+        warning for each on stderr."""
+        if ctx.parent is None:
+            args, warnings = renewed(args)
+            for line in warnings:
+                typer.echo(f"warning: {line}; the former spelling works in this release", err=True)
+        return list(super().parse_args(ctx, args))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return name, command and remaining arguments as Typer does, with the real command in place of the

@@ -299,7 +299,7 @@ class Shown(NamedTuple):
     document: Document
     """The result, with its ``provenance``."""
     parts: Iterable[str | Text | Table]
-    """Tables and lines, made only where they are printed; provenance and written files follow."""
+    """Tables and lines, made only where they are printed; written files follow."""
     written: Mapping[str, Path | None] = MappingProxyType({})
     """Files that were written, by what they hold; None for a file that was not requested."""
     bare: bool = False
@@ -326,7 +326,7 @@ class Shown(NamedTuple):
             raise typer.Exit(self.code)
 
     def _print_parts(self) -> None:
-        """Print the parts for people, then the line of provenance, then the path of each file that was written."""
+        """Print the parts for people, then the path of each file that was written."""
         console = make_console()
         for part in self.parts:
             if isinstance(part, Table) and not console.is_terminal:
@@ -335,7 +335,6 @@ class Shown(NamedTuple):
                     console.width, console.measure(part, options=console.options.update(width=1 << 14)).minimum
                 )
             console.print(part, soft_wrap=isinstance(part, str) and not console.is_terminal)
-        console.print(provenance_line(self.document["provenance"]), style="dim")
         for name, path in self.written.items():
             if path is not None:
                 console.print(f"{name}: {path}", soft_wrap=True)
@@ -419,31 +418,47 @@ Several = Annotated[int, Field(ge=2)]
 # Options of commands that count dollars: electricity, the building, and over how long a price is paid.
 
 
-def site_inputs(settings: Document, *, price: list[str] | None = None, **inputs: str) -> Document:
-    """Return the inputs of a :class:`~lightloom.planning.economics.ledger.Site` from options of its fields' names, with
-    prices of parts and choices of the bill; None for either that is not given.
+SITE_FIELDS = ("pue", "electricity", "amortisation", "maintenance", "board_price", "host_power", "host_price")
+"""Fields of a site that an option ``--site`` states where accelerators are bought too."""
+
+
+def site_inputs(
+    settings: Document,
+    site: Sequence[str] | None,
+    price: Sequence[str] | None = None,
+    fields: Sequence[str] = SITE_FIELDS,
+) -> Document:
+    """Return the inputs of a :class:`~lightloom.planning.economics.ledger.Site` from options, with prices of parts and
+    choices of the bill; None for either that is not given.
 
     Args:
         settings: fields of ``--set``; choices of the bill are taken out of them.
-        pue (X): Joules at the meter for each of the cluster; 1.4 without it, an assumption.
-        electricity (PRICE): Price of electricity, e.g. 8 ct/kWh; 12 ct/kWh without it, an assumption.
-        amortisation (TIME): Time over which prices are paid, e.g. 5 years; 4 years without it, an assumption.
-        maintenance (SHARE): Share of the price that maintenance costs a year; 5 % without it, an assumption.
-        board_price (PRICE): Dollars of one accelerator; the catalog's board without it.
-        host_power (POWER): Watts of a node beside its accelerators, for each of them; the catalog's host without it.
-        host_price (PRICE): Dollars of a node beside its accelerators, for each of them; missing without it, as no
-            source gives any.
-        fabric_price (PRICE): Dollars of the fabric for each rank, in place of those of its parts.
-        price (PART=PRICE): part=price of one part of the fabric, e.g. wdm-engine='$ 120'; repeatable.
+        site: texts of ``--site``.
+        price: texts of ``--price``.
+        fields: those that ``--site`` may state.
 
     Raises:
-        ConfigError: a price without a part, or two of one.
+        ConfigError: a text of another form, a name twice, or none of the fields.
     """
+    inputs = read_pairs(site, "--site {!r}", "field=value, e.g. electricity='8 ct/kWh'")
+    for name in inputs:
+        if name not in fields:
+            raise ConfigError(f"--site {name}: expected one of {', '.join(fields)}")
     chosen = {name: settings.pop(name) for name in BillChoices.model_fields if name in settings}
     return {**inputs, "prices": read_prices(price), "choices": chosen or None}
 
 
-SiteInputs = Annotated[partial[Document], Options(site_inputs)]
+SiteFields = Annotated[
+    list[str] | None,
+    Help(
+        "field=value of what turns parts and watts into dollars, e.g. electricity='8 ct/kWh', pue=1.1 or "
+        "amortisation='5 years' (`lightloom catalog --schema site`); repeatable."
+    ),
+]
+PartPrices = Annotated[
+    list[str] | None,
+    Help("part=price of one part of the fabric, e.g. wdm-engine='$ 120'; repeatable.", "PART=PRICE"),
+]
 
 
 def read_prices(given: Sequence[str] | None) -> dict[str, str] | None:

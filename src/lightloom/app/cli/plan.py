@@ -15,15 +15,18 @@ from lightloom.app.api.arguments import load_cluster
 from lightloom.app.api.planning import PlanRanking
 from lightloom.app.api.planning import plan as rank_plans
 from lightloom.app.cli.options import (
+    SITE_FIELDS,
     FigureFile,
     JsonFile,
     Options,
     OutFile,
+    PartPrices,
     Shown,
-    SiteInputs,
+    SiteFields,
     draw,
     read_count,
     read_settings,
+    site_inputs,
 )
 from lightloom.app.cli.plan_report import (
     assumed_lines,
@@ -279,7 +282,8 @@ def plan(
     define: list[str] | None = None,
     rank: _Rank,
     latency_sensitivity: Annotated[bool, "--latency-sensitivity/--no-latency-sensitivity"] = False,
-    site: SiteInputs,
+    site: SiteFields = None,
+    price: PartPrices = None,
     files: Annotated[partial[_Files], Options(_Files)],
 ) -> Shown:
     """Rank every plan for training this model on these clusters.
@@ -305,7 +309,7 @@ def plan(
         if given is not None and name in fields:
             raise ConfigError(f"--set {name}={fields[name]} and --{name} {given}: expected one of them")
     fields |= {} if accelerator is None else {"accelerator": accelerator}
-    inputs, written = site(fields), files()
+    inputs, written = site_inputs(fields, site, price, (*SITE_FIELDS, "fabric_price")), files()
     counts: list[int | None] = [*dict.fromkeys(ranks or ())] or [None]
     clusters = [
         load_cluster(name, count, set=fields) for name in dict.fromkeys(cluster or [_CLUSTER]) for count in counts

@@ -1,0 +1,89 @@
+"""The answer to a question on one screen: what is best, what it is compared with, what would change it, what to ask next.
+
+    Llama-3 8B on 256 H100 (dgx-h100-512), 512 x 4,096 tokens a step
+    BEST     fully sharded data parallel                         897 ms ±19 %
+             4 % of the step waits for the network
+    #   plan                     step    waits
+    1   data 256, ZeRO-3       897 ms      4 %
+    2 = data 256, ZeRO-2       921 ms      6 %
+    =   too close to call                                  12 more: --all
+    What if  links twice as fast -0.1 %    half the batch +3 %
+    Limit    computing: faster networks gain at most 4 % at this batch
+    More     --explain    --assumptions
+
+Terminals, pages and notebooks show the same answer; documents keep every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+MOST_ROWS = 8
+"""Rows of a table that an answer shows by default."""
+_LABELS = {"best": "BEST", "what_if": "What if", "limit": "Limit", "more": "More"}
+_INDENT = 9
+"""Columns of the labels of lines."""
+_BETWEEN = "    "
+"""Blanks between two items of a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A question and its answer in words, for people; every part but the first two may be empty."""
+
+    question: str
+    """What was asked, as it was understood, in one line."""
+    best: Sequence[str]
+    """The answer: one line, then what it means in at most two more."""
+    rows: Sequence[Mapping[str, str]] = ()
+    """Rows of the table that are shown, each a text by column; all have the columns of the first."""
+    legend: str = ""
+    """What the marks in the table mean."""
+    hidden: int = 0
+    """Rows that the table leaves out."""
+    everything: str = "--all"
+    """Option that shows the rows which are left out."""
+    what_if: Sequence[str] = ()
+    """Changes of the question, each with its effect in a few words."""
+    limit: str = ""
+    """What bounds the answer, and what lifting that would gain at most."""
+    more: Sequence[str] = ()
+    """Options or commands that say more."""
+
+    def head(self, width: int) -> Iterator[str]:
+        """Yield the lines above the table: the question and the answer."""
+        yield from wrap(self.question, width)
+        yield from _labelled(_LABELS["best"], [line for text in self.best for line in wrap(text, width - _INDENT)])
+
+    def foot(self, width: int) -> Iterator[str]:
+        """Yield the lines beneath the table: the legend, what would change the answer, its limit, what to ask next."""
+        left_out = f"{self.hidden:,} more: {self.everything}" if self.hidden else ""
+        if self.legend or left_out:
+            yield from pack(filter(None, (self.legend, left_out)), width)
+        yield from _labelled(_LABELS["what_if"], pack(self.what_if, width - _INDENT))
+        yield from _labelled(_LABELS["limit"], wrap(self.limit, width - _INDENT))
+        yield from _labelled(_LABELS["more"], pack(self.more, width - _INDENT))
+
+
+def _labelled(label: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
+    """Yield lines indented as those of an answer, the first behind its label; none for no lines."""
+    for number, line in enumerate(lines):
+        yield f"{label if not number else '':{_INDENT}}{line}"
+
+
+def pack(items: Iterator[str] | Sequence[str], width: int) -> Iterator[str]:
+    """Yield items on as few lines of ``width`` as hold them in their order; an item that is longer than a line is
+    wrapped by itself."""
+    line = ""
+    for item in items:
+        if line and len(line) + len(_BETWEEN) + len(item) > width:
+            yield line
+            line = ""
+        line = f"{line}{_BETWEEN}{item}" if line else item
+        if len(line) > width:
+            *full, line = wrap(item, width)
+            yield from full
+    if line:
+        yield line
