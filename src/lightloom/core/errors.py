@@ -17,6 +17,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
+_NEAR = 3
+"""Known names that a message about an unknown one offers."""
+_FEW = 8
+"""Known names that such a message lists all, where there are no more."""
+_LISTED = ("accelerator", "algorithm", "cluster", "codec", "exchange", "fabric", "model", "part")
+"""Names that ``lightloom catalog`` lists, by what they are."""
 INSTALL_TORCH = "needs PyTorch, which is not installed: pip install 'lightloom[torch]'"
 """End of the message of a command that cannot run without PyTorch."""
 
@@ -34,15 +40,22 @@ class UnitError(InputError):
 
 
 class UnknownNameError(InputError):
-    """A name is in no catalog; the message lists what is."""
+    """A name is in no catalog; the message says what is near it, and where all names are."""
 
-    def __init__(self, what: str, name: str, known: Iterable[str], otherwise: str = "") -> None:
-        """Make the message: what is unknown, the nearest known name, and all of them, then ``otherwise``."""
+    def __init__(self, what: str, name: str, known: Iterable[str], otherwise: str = "", listed: str = "") -> None:
+        """Make the message: what is unknown, up to three known names that are near it, the command that lists all
+        (``listed``, or the catalog's for what it lists), and what else is possible (``otherwise``); up to eight names,
+        or names that nothing lists, are all in the message where none is near."""
         names = sorted(known)
-        close = get_close_matches(name, names, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        expected = f"expected one of {', '.join(names)}"
-        super().__init__(f"unknown {what} {name!r}: {hint}{expected}{f', {otherwise}' if otherwise else ''}")
+        close = get_close_matches(name, names, n=_NEAR)
+        near = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+        listed = listed or (f"lightloom catalog {what}s" if what in _LISTED else "")
+        if len(names) <= _FEW or not (listed or close):
+            expected = ", ".join(names)
+        else:
+            expected = f"the {len(names)} {f'that `{listed}` lists' if listed else 'known ones'}"
+        ending = f", {otherwise}" if otherwise else ""
+        super().__init__(f"unknown {what} {name!r}: {near}expected one of {expected}{ending}")
 
 
 class ConfigError(InputError):

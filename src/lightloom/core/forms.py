@@ -152,6 +152,12 @@ def expected_forms(purpose: Purpose) -> str:
     )
 
 
+def or_a_file(purpose: Purpose) -> str:
+    """Return the end of a message about an unknown name where a file for this purpose would do: its suffixes."""
+    suffixes = dict.fromkeys(suffix for form in FORMS if form.purpose == purpose for suffix in form.suffixes)
+    return f"or a file ({', '.join(suffixes)})"
+
+
 def read_head(path: Path) -> str:
     """Return the first 65,536 bytes of a file as text, unpacked where it is gzip; what is no UTF-8 is replaced.
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from lightloom.core.errors import UnknownNameError, WorkloadError, needing_torch
 from lightloom.core.files import cache_directory, read_entry, write_entry
-from lightloom.core.forms import expected_forms
+from lightloom.core.forms import or_a_file
 from lightloom.core.plugins import load_plugins
 from lightloom.core.results import content_hash
 from lightloom.models.graph import ComputeGraph
@@ -227,7 +227,7 @@ def load_workload(spec: str, *, batch: int, sequence_length: int | None = None) 
             return trace(factory, name=spec, batch=batch, sequence_length=sequence_length)
     plugins = load_plugins("models")
     if spec not in plugins:
-        raise UnknownNameError("model", spec, [*ZOO, *plugins], f"or a file: {expected_forms('model')}")
+        raise UnknownNameError("model", spec, [*ZOO, *plugins], or_a_file("model"))
     return tracer(spec)(plugins[spec], name=spec, batch=batch, sequence_length=sequence_length)
 
 

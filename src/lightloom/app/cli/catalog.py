@@ -1,44 +1,208 @@
-"""``lightloom catalog``: every name that the other commands take."""
+"""``lightloom catalog``: every name that the other commands take, its fields with their sources, and JSON Schemas."""
 
-import sys
-from collections.abc import Iterator
-from shutil import get_terminal_size
-from textwrap import fill
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import yaml
 from rich.table import Table
 
-from lightloom.app.cli.options import Shown
+from lightloom.app.cli.options import OutFile, Several, Shown, check_file
 from lightloom.collectives.registry import algorithms
-from lightloom.core.errors import UnknownNameError
+from lightloom.core.answer import Answer
+from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.files import write_atomically
 from lightloom.core.plugins import load_plugins
 from lightloom.core.results import Document, provenance
+from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.exchange.compression import registry as codecs
+from lightloom.exchange.method import Gradient, accuracy_note, evidence_of
+from lightloom.exchange.methods import families, find
 from lightloom.machines.accelerators import load as accelerators
 from lightloom.machines.clusters import load as clusters
 from lightloom.machines.fabrics import load as fabrics
 from lightloom.machines.parts import part as parts
 from lightloom.machines.parts.part import FIGURES, KINDS, EnergyPerBit, Figure, Part, load_part, range_text
-from lightloom.machines.parts.part import names as part_names
-from lightloom.models.zoo import ZOO
-from lightloom.reports.console import rows_table
+from lightloom.models.zoo import ZOO, is_model_name, load_workload
+from lightloom.planning.gradients import model_gradient
+from lightloom.planning.pricing.collective_prices import phase_document
+from lightloom.reports.console import answer_parts, rows_table
 
-# ``lightloom catalog parts``: every component with its price, its watts and its lifetime.
+_SCHEMAS = {
+    "cluster": "lightloom.machines.clusters.load:schema",
+    "experiment": "lightloom.planning.sweeps.experiment:schema",
+    "schedule": "lightloom.collectives.files.document:schema",
+    "site": "lightloom.planning.economics.ledger:Site",
+}
+"""What ``--schema`` describes, by name: the configuration of a file or option, or a function that returns the schema
+of one."""
+_FILES: dict[str, Any] = {"cluster": clusters, "fabric": fabrics, "accelerator": accelerators, "part": parts}
+"""Modules of the kinds of entries that are YAML files."""
+_MOST_FIELDS = 17
+"""Fields of an entry on one screen."""
+_DERIVED = {"averaging_latency": format_time, "power_per_rank": "{:.4g} W".format, "energy_per_bit": format_energy}
+"""How figures of averagers are shown, which follow from an entry and are in SI units."""
+_RANKS = 4
+"""Ranks for which a fabric's derived values are shown, since a fabric of the catalog states none."""
 
 
-def list_parts() -> Shown:
-    """Show all components of the catalog, by kind and then by name, with the figures that each lacks."""
-    components = sorted(map(load_part, part_names()), key=lambda part: (KINDS.index(part.kind), part.name))
-    rows = []
-    for component in components:
-        missing = [text for name in FIGURES if (text := component.missing(name)) is not None]
-        rows.append({**component.model_dump(mode="json"), "missing": missing})
-    document: Document = {"schema": "lightloom.parts/1", "parts": rows, "provenance": provenance(rows)}
-    return Shown(document, _tables(components))
+def catalog(
+    name: str | None = None,
+    *,
+    schema: bool = False,
+    ranks: Several | None = None,
+    model: str | None = None,
+    out: OutFile = None,
+    all: bool = False,
+) -> Shown:
+    """List models, clusters, fabrics, accelerators, parts, codecs, exchanges, algorithms; or show one entry.
+
+    `lightloom catalog clusters` names all clusters, `lightloom catalog dgx-h100-64` shows the fields of one, and with
+    `--out mine.yaml` writes it to a file that the commands take in the place of the name.
+
+    Args:
+        name: An entry, an exchange with options such as int4:block=128, or a kind such as clusters.
+        schema: Print the JSON Schema of what NAME is the name of: cluster, experiment, schedule or site; or list these.
+        ranks: Ranks of an exchange, 8 if not given, or of a fabric for what follows from their number, 4 if not given.
+        model (MODEL|VALUES): The model whose gradients an exchange sends, or a number of values of one vector; 1048576
+            if not given.
+        out: Write the entry to a file that can be edited and loaded: .yaml, or .json for a model or a schema.
+        all: Show the source of each value, or the descriptions of all names.
+    """
+    if schema:
+        return _schema(name, out)
+    sections = _sections()
+    if name is None or name in sections:
+        if out is not None or ranks is not None or model is not None:
+            raise ConfigError("--out, --ranks and --model are of one entry: expected its name")
+        return _list_all(sections, all) if name is None else _list_kind(name, sections[name], all)
+    kinds = {kind: module for kind, module in _FILES.items() if name in module.names()}
+    if not kinds and name.partition(":")[0] in families():
+        if out is not None:
+            raise ConfigError(f"{name!r} is spelt out by its options and has no file: expected no --out")
+        return _show_exchange(name, ranks or 8, model or str(1 << 20))
+    if model is not None or (ranks is not None and "fabric" not in kinds):
+        raise ConfigError(f"--{'ranks' if model is None else 'model'}: of exchanges: {name!r} is none")
+    if not kinds and is_model_name(name):
+        return _show_model(name, out)
+    for kind in ("codecs", "algorithms"):
+        if not kinds and name in sections[kind]:
+            if out is not None:
+                raise ConfigError(f"{name!r} is one of the {kind}, which have no files: expected no --out")
+            return _shown_entries(name, {kind[:-1]: {"description": sections[kind][name]}}, all, None)
+    if not kinds:
+        raise UnknownNameError("catalog entry", name, {n for names in sections.values() for n in names}, listed=_HERE)
+    # A name may be a cluster and its fabric too (dadiannao-100g): show every entry that has it.
+    entries = {kind: dict(module.description(name)) for kind, module in kinds.items()}
+    if out is not None:
+        check_file(out, (".yaml", ".yml"))
+        write_atomically(out, _as_yaml(entries))
+    derived = {kind: entry | _derived(kind, name, ranks or _RANKS) for kind, entry in entries.items()}
+    return _shown_entries(name, derived, all, out)
 
 
-def _tables(components: list[Part]) -> Iterator[str | Table]:
+_HERE = "lightloom catalog"
+
+
+def _schema(name: str | None, out: Path | None) -> Shown:
+    """Return a JSON Schema by name, which is also written to ``out``, or the names without one; UnknownNameError for
+    another name."""
+    if name is None:
+        return Shown({"schemas": list(_SCHEMAS)}, [f"lightloom catalog --schema {known}" for known in _SCHEMAS])
+    if name not in _SCHEMAS:
+        raise UnknownNameError("schema", name, _SCHEMAS)
+    module, _, attribute = _SCHEMAS[name].partition(":")
+    described = getattr(import_module(module), attribute)
+    document = described.model_json_schema() if hasattr(described, "model_json_schema") else described()
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    if out is not None:
+        write_atomically(out, text + "\n")
+    return Shown(document, [text] if out is None else [f"schema: {out}"], bare=True)
+
+
+# Lists of names.
+
+
+def _sections() -> dict[str, dict[str, str]]:
+    """Return the descriptions of catalog entries by name, by kind: models, clusters, fabrics, accelerators, parts,
+    codecs, exchanges and algorithms."""
+    plugged = dict.fromkeys(load_plugins("models"), "from a plug-in")
+    modules = {f"{kind}s": module for kind, module in _FILES.items()} | {"codecs": codecs}
+    described = {
+        kind: {name: str(module.description(name).get("description", "")) for name in module.names()}
+        for kind, module in modules.items()
+    }
+    return {
+        "models": {model.name: model.description for model in ZOO.values()} | plugged,
+        **described,
+        "exchanges": {family.name: family.summary for family in families().values()},
+        "algorithms": {algorithm.name: algorithm.summary for algorithm in algorithms().values()},
+    }
+
+
+def _list_all(sections: dict[str, dict[str, str]], all: bool) -> Shown:
+    """Show how many entries each kind has, and its first ones; with ``all`` every name with its description."""
+    rows = {kind: [{"name": n, "description": d} for n, d in names.items()] for kind, names in sections.items()}
+    document = {"schema": "lightloom.catalog/1", **rows, "provenance": provenance(rows)}
+    if all:
+        return Shown(
+            document, (rows_table(each, title=kind, left=("name", "description")) for kind, each in rows.items())
+        )
+    answer = Answer(
+        question=f"Names that the commands take: {sum(map(len, sections.values()))} of {len(sections)} kinds",
+        best=(),
+        rows=[
+            {"kind": kind, "names": str(len(names)), "for example": ", ".join(list(names)[:2])}
+            for kind, names in sections.items()
+        ],
+        more=("lightloom catalog KIND", "lightloom catalog NAME", "lightloom catalog --schema", "--all"),
+    )
+    return Shown(document, answer_parts(answer))
+
+
+def _list_kind(kind: str, names: dict[str, str], all: bool) -> Shown:
+    """Show the names of a kind; with ``all`` also what is known of each: figures of parts, the accuracy of exchanges,
+    else the descriptions."""
+    rows: list[Document] = [{"name": name, "description": text} for name, text in names.items()]
+    document: Document = {"schema": "lightloom.catalog/1", kind: rows}
+    details: Iterable[str | Table] = [rows_table(rows, left=("name", "description"))]
+    if kind == "parts":
+        components = sorted(map(load_part, names), key=lambda part: (KINDS.index(part.kind), part.name))
+        missing = {
+            part.name: [text for name in FIGURES if (text := part.missing(name)) is not None] for part in components
+        }
+        rows = [{**part.model_dump(mode="json"), "missing": missing[part.name]} for part in components]
+        document, details = {"schema": "lightloom.parts/1", "parts": rows}, _figures(components)
+    elif kind == "exchanges":
+        rows = [
+            {
+                "name": family.name,
+                "summary": family.summary,
+                "default": find(family.name).name,
+                "options": dict(family.options),
+                "accuracy": accuracy_note(find(family.name).name),
+            }
+            for family in families().values()
+        ]
+        shown = [{key: row[key] for key in ("name", "summary", "accuracy")} for row in rows]
+        document = {"schema": "lightloom.exchanges/1", "methods": rows}
+        details = [rows_table(shown, left=tuple(shown[0]))]
+    document["provenance"] = provenance([rows])
+    more = (f"lightloom catalog {next(iter(names))}", "--all: a line about each")
+    answer = Answer(question=f"{kind}: {len(names)} names", best=(), more=more)
+    return Shown(document, details if all else _named(answer, names))
+
+
+def _named(answer: Answer, names: Mapping[str, str]) -> Iterator[Any]:
+    """Yield an answer with names in its middle, as many on a line as fit it."""
+    question, *foot = answer_parts(answer)
+    yield from (question, "  ".join(names), *foot)
+
+
+def _figures(components: list[Part]) -> Iterator[str | Table]:
     """Yield a table of the parts of each kind, with prices, watts, energies and lifetimes, then lines on the marks in
     it."""
     for kind in dict.fromkeys(component.kind for component in components):
@@ -58,7 +222,6 @@ def _tables(components: list[Part]) -> Iterator[str | Table]:
     yield "energy: of a bit on a full link, where a part has a rate; of load, what every bit adds to the static power"
     yield "≤, ≥: a limit is stated in place of a value, such as a rated power"
     yield "* an assumption: what a vendor claims, an excerpt says or nothing published confirms. ? no source"
-    yield "lightloom catalog NAME prints a part with the source of each figure"
 
 
 def _shown(figure: Figure[float] | None) -> str:
@@ -84,76 +247,71 @@ def _energy(component: Part) -> str:
     return range_text(value, low, high, EnergyPerBit.unit) + "*" * power.assumed
 
 
-_RANKS = 4
-"""Ranks for which a fabric's derived values are shown, since a fabric of the catalog states none."""
+# One entry.
 
 
-def catalog(name: str | None = None) -> Shown:
-    """List models, clusters, fabrics, accelerators, parts, codecs, algorithms; or show one entry with its sources.
-
-    Args:
-        name: Show all of one entry, with the source of each value; or list parts alone.
-    """
-    if name == "parts":
-        return list_parts()
-    if name is not None:
-        return _show(name)
-    sections = _sections()
-    rows = {title: [{"name": n, "description": d} for n, d in names.items()] for title, names in sections.items()}
-    document = {"schema": "lightloom.catalog/1", **rows, "provenance": provenance(rows)}
-    return Shown(document, _lines(sections), bare=True)
-
-
-def _lines(sections: dict[str, dict[str, str]]) -> Iterator[str]:
-    """Yield the names of each kind with their descriptions, folded to the terminal's width; in a pipe each on one
-    line."""
-    # A pipe has no edge, so that no line is broken there.
-    columns = get_terminal_size().columns if sys.stdout.isatty() else 1 << 14
-    for title, names in sections.items():
-        yield f"{title}:"
-        width = max(map(len, names)) + 4
-        for entry, description in names.items():
-            line = f"{f'  {entry}':<{width}}{description}"
-            yield fill(line, max(columns, width + 20), subsequent_indent=" " * width, break_on_hyphens=False)
-
-
-def _sections() -> dict[str, dict[str, str]]:
-    """Return the descriptions of catalog entries by name, by kind: models, clusters, fabrics, accelerators, parts,
-    codecs and algorithms."""
-    plugged = dict.fromkeys(load_plugins("models"), "from a plug-in")
-    modules: dict[str, Any] = {"clusters": clusters, "fabrics": fabrics, "accelerators": accelerators}
-    modules |= {"parts": parts, "codecs": codecs}
-    described = {
-        kind: {name: str(module.description(name).get("description", "")) for name in module.names()}
-        for kind, module in modules.items()
-    }
-    own = {algorithm.name: algorithm.summary for algorithm in algorithms().values()}
-    models = {model.name: model.description for model in ZOO.values()}
-    return {"models": models | plugged, **described, "algorithms": own}
-
-
-def _show(name: str) -> Shown:
-    """Show every catalog entry of a name (cluster, fabric, accelerator, part), to people as YAML; UnknownNameError if
-    there is none."""
-    modules = {"cluster": clusters, "fabric": fabrics, "accelerator": accelerators, "part": parts}
-    # A name may be a cluster and its fabric too (dadiannao-100g): show every entry that has it.
-    entries = {kind: dict(module.description(name)) for kind, module in modules.items() if name in module.names()}
-    if not entries:
-        raise UnknownNameError("catalog entry", name, {known for each in modules.values() for known in each.names()})
-    for kind, entry in entries.items():
-        entry |= _derived(kind, name)
-    text = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=110).rstrip()
+def _shown_entries(name: str, entries: dict[str, Document], all: bool, out: Path | None) -> Shown:
+    """Show entries by kind: their fields, as ``--set`` names them, or with ``all`` the YAML with every source."""
     document = {"schema": "lightloom.catalog/1", "name": name, **entries, "provenance": provenance(entries)}
-    return Shown(document, [text], bare=True)
+    if all:
+        return Shown(document, [_as_yaml(entries).rstrip()], bare=True)
+    fields = [
+        (field if len(entries) == 1 else f"{kind}: {field}", value)
+        for kind, entry in entries.items()
+        for field, value in _fields(entry)
+    ]
+    titles = (f"{kind} {name}: {entry.get('description', '')}".rstrip(": ") for kind, entry in entries.items())
+    more = () if "algorithm" in entries or "codec" in entries else ("--all: every source", f"--out my-{name}.yaml")
+    return Shown(document, _facts(", ".join(titles), fields, more), {"entry": out})
 
 
-def _derived(kind: str, name: str) -> dict[str, Any]:
-    """Return, under one key that names the ranks, figures of an entry's averager for its ranks, or for four where it
-    states none; empty for entries without an averager of known parts."""
+def _facts(title: str, fields: Sequence[tuple[str, str]], more: Sequence[str]) -> Iterator[Any]:
+    """Yield what is shown of an entry: its title, the first 17 of its fields with their values, and what to ask
+    next."""
+    first = [{"field": field, "value": value} for field, value in fields[:_MOST_FIELDS]]
+    legend = "* an assumption" if any(row["value"].endswith("*") for row in first) else ""
+    hidden = len(fields) - len(first)
+    return answer_parts(Answer(question=title, best=(), rows=first, hidden=hidden, legend=legend, more=more))
+
+
+def _as_yaml(entries: dict[str, Document]) -> str:
+    """Return entries by kind as YAML, which loads again under any of these kinds."""
+    return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=110)
+
+
+def _fields(
+    entry: Mapping[str, Any], path: str = "", assumed: frozenset[str] = frozenset()
+) -> Iterator[tuple[str, str]]:
+    """Yield the fields of an entry as settings name them (``tiers.rail.ports``), each with its value as text, with a
+    star where its source is an assumption; ``assumed`` are paths of those of the entry that it is in."""
+    stated = {f"{path}{key}" for key, text in (entry.get("sources") or {}).items() if str(text).startswith("assum")}
+    assumed = assumed | stated
+    for key, value in entry.items():
+        if key in ("sources", "spreads", "description", "source", "averager"):
+            continue
+        place = f"{path}{key}"
+        if isinstance(value, dict) and "value" in value:
+            ends = [str(value[end]) for end in ("low", "high") if end in value]
+            star = "*" if value.get("confidence") == "assumption" else ""
+            yield place, f"{value['value']}{f' ({chr(32).join(ends[:1])} to {ends[-1]})' if ends else ''}{star}"
+        elif isinstance(value, dict):
+            yield from _fields(value, f"{place}.", assumed)
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            for number, each in enumerate(value):
+                inner = {field: text for field, text in each.items() if field != "name"}
+                yield from _fields(inner, f"{place}.{each.get('name', number)}.", assumed)
+        else:
+            star = "*" if any(place == text or place.startswith(f"{text}.") for text in assumed) else ""
+            yield place, f"{_DERIVED[key](value) if key in _DERIVED and isinstance(value, float) else value}{star}"
+
+
+def _derived(kind: str, name: str, ranks: int) -> dict[str, Any]:
+    """Return, under one key that names the ranks, figures of an entry's averager for a cluster's ranks, or a fabric's
+    for ``ranks``; empty for entries without an averager of known parts."""
     if kind == "cluster":
         fabric = clusters.load_cluster(name).fabric
     elif kind == "fabric" and fabrics.description(name).get("averaging") is not None:
-        fabric = fabrics.load_fabric(name, _RANKS)
+        fabric = fabrics.load_fabric(name, ranks)
     else:
         return {}
     if not fabric.built_of:
@@ -165,3 +323,75 @@ def _derived(kind: str, name: str) -> dict[str, Any]:
     return {
         f"derived for {fabric.ranks} ranks": {**values, "averager": fabric.built_of, **warnings, "sources": sources}
     }
+
+
+def _show_model(name: str, out: Path | None) -> Shown:
+    """Show a model: its description, and its size for one sample; write its graph to ``out``, a .json file."""
+    if out is not None:
+        check_file(out, (".json",))
+    graph = load_workload(name, batch=1)
+    entry = ZOO.get(name)
+    fields = {"description": entry.description, "sample": entry.example} if entry else {}
+    fields |= {"parameters": f"{graph.parameters:,}", "forward FLOPs a sample": f"{graph.forward_flops:.4g}"}
+    document = {"schema": "lightloom.catalog/1", "name": name, "model": dict(fields), "provenance": provenance(fields)}
+    if out is not None:
+        graph.save(out)
+    title = f"model {name}: {fields.pop('description', '')}".rstrip(": ")
+    return Shown(
+        document, _facts(title, list(fields.items()), (f"lightloom plan {name}", f"--out {name}.json")), {"graph": out}
+    )
+
+
+# An exchange: what a method sends and computes.
+
+
+def _show_exchange(name: str, ranks: int, model: str) -> Shown:
+    """Show what a method sends and computes in one exchange of a model's gradients, or of a vector of so many values,
+    and what is known of its accuracy."""
+    chosen = find(name)
+    is_vector = model.isdecimal() and int(model) > 0
+    gradient = Gradient.flat(int(model)) if is_vector else model_gradient(load_workload(model, batch=1))
+    sent, plain = (each.sent_bytes(gradient, ranks) for each in (chosen, find("float32")))
+    document: dict[str, Any] = {
+        "schema": "lightloom.exchange/1",
+        "method": chosen.name,
+        "options": dict(families()[chosen.name.partition(":")[0]].options),
+        "ranks": ranks,
+        "values": gradient.values,
+        "every": chosen.every,
+        "synchronous": chosen.synchronous,
+        "feedback": chosen.feedback,
+        "scale_free": chosen.scale_free,
+        "bytes_depend_on_values": chosen.needs_values,
+        "phases": [phase_document(phase) for phase in chosen.phases(gradient, ranks)],
+        "work": asdict(chosen.work(gradient, ranks)),
+        "sent_bytes": sent,
+        "ratio": plain / sent,
+        "state_bytes_per_parameter": 4 * chosen.state_values,
+        "accuracy": accuracy_note(chosen.name),
+        "evidence": [row.to_json() for row in evidence_of(chosen.name)],
+    }
+    document["provenance"] = provenance([chosen.name, ranks, gradient.values])
+    title = f"{chosen.name}: {gradient.values:,} values on {ranks} ranks"
+    more = ("--ranks N", "--model MODEL", "lightloom catalog exchanges")
+    return Shown(document, _facts(title, list(_exchange_facts(document)), more))
+
+
+def _exchange_facts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a method sends, computes and keeps, its options, and what is known of its accuracy."""
+    work = document["work"]
+    least = ", at the most: its bytes depend on the gradient" if document["bytes_depend_on_values"] else ""
+    often = "" if document["every"] == 1 else f", every {document['every']} steps"
+    yield (
+        "a rank sends",
+        f"{format_size(document['sent_bytes'])}, {document['ratio']:.3g} times less than float32{often}{least}",
+    )
+    for phase in document["phases"]:
+        hidden = "behind the backward pass" if phase["hideable"] else "not behind the backward pass"
+        yield phase["kind"], f"{format_size(phase['bytes'])}, {phase['where']}, {hidden}"
+    yield "codes", f"{work['encoded_values']:,.0f} values in {work['encoded_messages']:g} messages"
+    yield "decodes", f"{work['decoded_values']:,.0f} values in {work['decoded_messages']:g} messages"
+    yield "computes beside", f"{work['flops']:,.0f} FLOPs in {work['calls']:g} calls"
+    yield "keeps", f"{document['state_bytes_per_parameter']:g} bytes a parameter between steps"
+    yield from ((f"option {name}", meaning) for name, meaning in document["options"].items())
+    yield "accuracy", document["accuracy"]

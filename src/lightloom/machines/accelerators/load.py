@@ -9,7 +9,7 @@ from typing import Any
 from lightloom.core.configfile import catalog_file, catalog_files, read_entry, validate
 from lightloom.core.documents import parse_json, read_text
 from lightloom.core.errors import ConfigError, UnknownNameError
-from lightloom.core.forms import expected_forms, looks_like_file, recognise
+from lightloom.core.forms import looks_like_file, or_a_file, recognise
 from lightloom.core.plugins import load_plugins
 from lightloom.machines.accelerators.accelerator import Accelerator
 from lightloom.machines.accelerators.calibrated import Calibration
@@ -38,7 +38,7 @@ def description(name: str) -> dict[str, Any]:
         if looks_like_file(name):
             recognise(Path(name), "accelerator")
             return system_fields(Path(name))
-        raise UnknownNameError("accelerator", name, names(), f"or a file: {expected_forms('accelerator')}")
+        raise UnknownNameError("accelerator", name, names(), or_a_file("accelerator"))
     return plugin.model_dump()
 
 
