@@ -1,112 +1,25 @@
-"""``lightloom exchange``: gradient exchanges, what they send, and what they do to training."""
+"""``lightloom exchange break-even``: when an exchange of gradients shortens a step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from rich.table import Table
-
-from lightloom.app.cli.options import FigureFile, Several, Shown, draw
-from lightloom.core.fields import Count
+from lightloom.app.cli.options import FigureFile, Several, Shown, draw, read_settings
+from lightloom.core.answer import MOST_ROWS, Answer
+from lightloom.core.configfile import read_config
+from lightloom.core.fields import Config, Count
 from lightloom.core.results import provenance
-from lightloom.core.units import format_bandwidth, format_size, format_time, parse
-from lightloom.exchange.method import Gradient, accuracy_note, evidence_of
-from lightloom.exchange.methods import families, find
+from lightloom.core.units import parse
+from lightloom.exchange.method import accuracy_note, evidence_of
+from lightloom.exchange.methods import find
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.models.zoo import load_workload
-from lightloom.planning.gradients import model_gradient, sized
-from lightloom.planning.pricing.collective_prices import phase_document
+from lightloom.planning.gradients import sized
 from lightloom.planning.search.break_even import SetUp, Trial, break_even_bandwidth, set_ups
-from lightloom.reports.console import plain_table
+from lightloom.reports.console import answer_parts
 from lightloom.reports.progress import progress
-
-# ``lightloom exchange list`` and ``show``: methods, and what one sends and computes.
-
-
-def list_methods() -> Shown:
-    """Name all methods by which replicas exchange gradients, with their defaults and what is known of accuracy."""
-    rows = [
-        {
-            "name": family.name,
-            "summary": family.summary,
-            "default": find(family.name).name,
-            "options": dict(family.options),
-            "accuracy": accuracy_note(find(family.name).name),
-        }
-        for family in families().values()
-    ]
-    cells = [[str(row[name]) for name in ("name", "summary", "default", "accuracy")] for row in rows]
-    table = plain_table(["method", "what it does", "with its defaults", "accuracy of the default"], cells)
-    document = {"schema": "lightloom.exchanges/1", "methods": rows, "provenance": provenance([rows])}
-    return Shown(document, [table])
-
-
-def show(method: str, *, ranks: Several = 8, model: str | None = None, values: Count = 1 << 20) -> Shown:
-    """Say what a method sends and computes in one exchange.
-
-    Args:
-        method: A method with options, e.g. int4:block=128,feedback.
-        ranks: Ranks that exchange.
-        model: Tensors of this model, else one vector.
-        values: Values of that vector.
-    """
-    chosen = find(method)
-    gradient = Gradient.flat(values) if model is None else model_gradient(load_workload(model, batch=1))
-    sent, plain = (each.sent_bytes(gradient, ranks) for each in (chosen, find("float32")))
-    document: dict[str, Any] = {
-        "schema": "lightloom.exchange/1",
-        "method": chosen.name,
-        "options": dict(families()[chosen.name.partition(":")[0]].options),
-        "ranks": ranks,
-        "values": gradient.values,
-        "every": chosen.every,
-        "synchronous": chosen.synchronous,
-        "feedback": chosen.feedback,
-        "scale_free": chosen.scale_free,
-        "bytes_depend_on_values": chosen.needs_values,
-        "phases": [phase_document(phase) for phase in chosen.phases(gradient, ranks)],
-        "work": asdict(chosen.work(gradient, ranks)),
-        "sent_bytes": sent,
-        "ratio": plain / sent,
-        "state_bytes_per_parameter": 4 * chosen.state_values,
-        "accuracy": accuracy_note(chosen.name),
-        "evidence": [row.to_json() for row in evidence_of(chosen.name)],
-    }
-    document["provenance"] = provenance([chosen.name, ranks, gradient.values])
-    return Shown(document, _show_parts(document))
-
-
-def _show_parts(document: dict[str, Any]) -> Iterator[str | Table]:
-    """Yield a table of the method's collectives (kind, size, place, whether the backward pass hides it), and lines on
-    bytes, computing, memory, options and accuracy."""
-    cells = [
-        [phase["kind"], format_size(phase["bytes"]), phase["where"], "yes" if phase["hideable"] else "no"]
-        for phase in document["phases"]
-    ]
-    title = f"{document['method']}: {document['values']:,} values on {document['ranks']} ranks"
-    yield plain_table(["collective", "size", "where", "behind the backward pass"], cells, title=title)
-    least = ", at the most: its bytes depend on the gradient" if document["bytes_depend_on_values"] else ""
-    often = "" if document["every"] == 1 else f", every {document['every']} steps"
-    yield (
-        f"a rank sends {format_size(document['sent_bytes'])}, {document['ratio']:.3g} times less than "
-        f"float32{often}{least}"
-    )
-    work = document["work"]
-    yield (
-        f"codes {work['encoded_values']:,.0f} values in {work['encoded_messages']:g} messages, decodes "
-        f"{work['decoded_values']:,.0f} in {work['decoded_messages']:g}"
-    )
-    yield (
-        f"{work['flops']:,.0f} FLOPs in {work['calls']:g} calls beside; keeps "
-        f"{document['state_bytes_per_parameter']:g} bytes a parameter between steps"
-    )
-    yield from (f"  {name}: {meaning}" for name, meaning in document["options"].items())
-    yield f"accuracy: {document['accuracy']}"
-
-
-# ``lightloom exchange break-even``: when an exchange of gradients shortens a step.
 
 MODELS = ("alexnet", "vgg16", "resnet50", "densenet121", "inception-v3", "transformer-big", "gpt2-355m")
 METHODS = ("bf16", "int8", "int4", "lloyd2", "topk", "powersgd")
@@ -117,6 +30,19 @@ _SLOWEST, _FASTEST = 1e7, 1e12
 """Bytes per second between which lines are searched."""
 _CLEAR = 1.1
 """Speed-ups from here on are called clear: less is within what the assumptions decide."""
+_MOST_LINKS = 7
+"""Links on the terminal."""
+
+
+class SetUps(Config):
+    """What all set-ups have in common."""
+
+    batch: Count = 32
+    """Samples of a rank."""
+    cluster: str = "h100-512-two-tier"
+    """Accelerator and library; its ranks have one link each, in domains of one."""
+    engine: str = "accelerator"
+    """What codes, as ``lightloom plan --exchange-engine``."""
 
 
 def break_even(
@@ -125,35 +51,36 @@ def break_even(
     exchange: list[str] | None = None,
     link: list[str] | None = None,
     ranks: list[Several] | None = None,
-    batch: Count = 32,
-    cluster: str = "h100-512-two-tier",
-    engine: str = "accelerator",
+    set: list[str] | None = None,
     figure: FigureFile = None,
 ) -> Shown:
     """Say in how many set-ups of models, link speeds and ranks a method shortens the step of data parallelism.
 
+    `lightloom exchange break-even --model resnet50 --exchange int8 --link 10Gbps --link 100Gbps` asks it of one model.
+
     Args:
-        model: 7 of the zoo without it; repeatable.
-        exchange (METHOD): Synchronous methods; repeatable.
-        link: Speeds of a rank's link, e.g. 10Gbps; repeatable.
-        ranks: Numbers of ranks; repeatable.
-        batch: Samples of a rank.
-        cluster: Accelerator and library; its ranks have one link each, in domains of one.
-        engine: What codes, as plan --exchange-engine.
+        model: A model; 7 of the zoo are tried if none is given; repeatable.
+        exchange (METHOD): A synchronous method; 6 are tried if none is given; repeatable.
+        link: The speed of a rank's link, e.g. 10Gbps; 1 to 400 Gb/s are tried if none is given; repeatable.
+        ranks: A number of ranks; 8 to 512 are tried if none is given; repeatable.
+        set: field=value of what all set-ups have in common: batch=32 samples a rank, the cluster whose accelerators
+            and library compute (h100-512-two-tier), and the engine that codes (accelerator, local or nic); repeatable.
         figure: Draw the break-even lines of the first model (.svg, .png, .pdf).
     """
+    fixed = read_config(SetUps, "break-even", None, read_settings(set))
     names, methods = model or list(MODELS), [find(name) for name in exchange or METHODS]
 
     def on(ranks: int, bandwidth: float) -> Cluster:
         """Return the cluster with so many ranks, each with a link of its own."""
-        return load_cluster(cluster, {"ranks": ranks, "fabric.domain_size": 1, "fabric.bandwidth": f"{bandwidth}B/s"})
+        link = {"fabric.tiers.domain.size": 1, "fabric.tiers.network.bandwidth": f"{bandwidth}B/s"}
+        return load_cluster(fixed.cluster, {"ranks": ranks, **link})
 
     speeds = [parse(speed, "bandwidth") for speed in link or LINKS]
     trials = []
     for name in names:
         graph = load_workload(name, batch=1)
-        exchanges = tuple(sized(method, name, graph, None, None, engine) for method in methods)
-        trials.append(Trial(graph, exchanges, batch))
+        exchanges = tuple(sized(method, name, graph, None, None, fixed.engine) for method in methods)
+        trials.append(Trial(graph, exchanges, fixed.batch))
     counts = ranks or list(RANKS)
     with progress("Set-ups", len(trials) * len(counts) * len(speeds)) as advance:
         rows = set_ups(trials, counts, speeds, on, lambda: advance(1))
@@ -161,16 +88,15 @@ def break_even(
     speedups = {name: [row.speedup(name) for row in rows] for name in shown}
     speedups["best"] = [row.best(shown)[1] for row in rows]
     coders = [exchange.on(on(2, speeds[0]).accelerator).coder for exchange in trials[0].exchanges]
-    by_source: dict[str, list[str]] = {}
-    for method, coder in zip(methods, coders, strict=True):
-        by_source.setdefault(coder.source, []).append(method.name)
-    sources = "; ".join(f"{', '.join(names)}: {source}" for source, names in by_source.items())
+    sources = {method.name: coder.source for method, coder in zip(methods, coders, strict=True)}
+    by_source = {each: [name for name, source in sources.items() if source == each] for each in sources.values()}
+    listed = "; ".join(f"{', '.join(names)}: {source}" for source, names in by_source.items())
     document: dict[str, Any] = {
         "schema": SCHEMA,
-        "cluster": cluster,
-        "batch_per_rank": batch,
+        "cluster": fixed.cluster,
+        "batch_per_rank": fixed.batch,
         "engine": coders[0].name,
-        "engine_source": sources if len(by_source) > 1 else coders[0].source,
+        "engine_source": listed if len(by_source) > 1 else coders[0].source,
         "set_ups": [asdict(row) | {"methods": dict(row.methods)} for row in rows],
         "counts": {
             name: {
@@ -183,14 +109,17 @@ def break_even(
         },
         "accuracy": {method.name: accuracy_note(method.name) for method in methods},
     }
-    document["provenance"] = provenance([names, [method.name for method in methods], speeds, counts, batch, cluster])
+    chosen = [names, [method.name for method in methods], speeds, counts, fixed.batch, fixed.cluster]
+    document["provenance"] = provenance(chosen)
     if figure is not None:
         from lightloom.reports.figures.comparisons import break_even_figure
 
         document["lines"] = _lines(trials[0], counts, on)
-        title = f"{trials[0].graph.name}, {batch} samples a rank, {cluster}: an exchange pays below its line"
+        title = (
+            f"{trials[0].graph.name}, {fixed.batch} samples a rank, {fixed.cluster}: an exchange pays below its line"
+        )
         draw(figure, partial(break_even_figure, document["lines"], title), document)
-    return Shown(document, _break_even_parts(rows, document), {"figure": figure})
+    return Shown(document, answer_parts(_answer(rows, document, link or LINKS, sources)), {"figure": figure})
 
 
 def _lines(trial: Trial, ranks: Sequence[int], on: Any) -> dict[str, list[tuple[int, float | None]]]:
@@ -208,31 +137,41 @@ def _lines(trial: Trial, ranks: Sequence[int], on: Any) -> dict[str, list[tuple[
     return found
 
 
-def _break_even_parts(rows: Sequence[SetUp], document: dict[str, Any]) -> Iterator[str | Table]:
-    """Yield a table of how many set-ups each method shortens, a table of the best method's least and most speed-up over
-    ranks by model and link, and notes on accuracy."""
+def _loss(method: str) -> str:
+    """Return the difference in loss that was measured first for a method, with its sign; a dash for none."""
+    return next((f"{row.loss_difference:+.2g}" for row in evidence_of(method)), "–")
+
+
+def _answer(
+    rows: Sequence[SetUp], document: dict[str, Any], links: Sequence[str], sources: Mapping[str, str]
+) -> Answer:
+    """Return the method that clearly shortens most steps, with a row for each method: in how many set-ups of each link
+    speed it does so, and its difference in loss; ``sources`` say where the speed of each method's kernels is from."""
     counts, clear = document["counts"], f"at_least_{_CLEAR:g}"
-    total = counts["best"]["set_ups"]
-    cells = [
-        [name, f"{row['shorter']} of {total}", f"{row[clear]} of {total}", f"{row['most']:.3g} x"]
-        for name, row in counts.items()
-    ]
-    title = f"{total} set-ups of data parallelism, {document['batch_per_rank']} samples a rank, {document['cluster']}"
-    yield plain_table(["method", "shorter step", f"{_CLEAR:g} times or more", "most"], cells, title=title)
-    links = sorted({row.bandwidth for row in rows})
-    methods = [name for name, _ in rows[0].methods]
+    methods = [name for name in counts if name != "best"]
+    best = max(methods, key=lambda name: (counts[name][clear], counts[name]["most"]))
+    source = sources[best]
+    short = [name.partition(":")[0] for name in methods]
+    titles = short if len({*short}) == len(methods) else methods
     table = []
-    for name in dict.fromkeys(row.model for row in rows):
-        own = [row for row in rows if row.model == name]
-        best = [[row.best(methods)[1] for row in own if row.bandwidth == link] for link in links]
-        spans = [f"{min(ups):.3g} to {max(ups):.3g}" for ups in best]
-        table.append([name, format_time(min(row.plain for row in own)), *spans])
-    columns = ["model", "shortest step", *(format_bandwidth(link) for link in links)]
-    yield plain_table(columns, table, title="speed-up by the best method, over ranks")
-    yield (
-        "Agarwal et al. (MLSys 2022) measured a shorter step in 6 of more than 200 set-ups, on V100s and 10 Gb/s, with "
-        "the kernels of their day; this is a model of "
-        f"{document['engine_source']}"
+    for title, name in list(zip(titles, methods, strict=True))[:MOST_ROWS]:
+        faster = [[row.speedup(name) >= _CLEAR for row in rows[place :: len(links)]] for place in range(len(links))]
+        cells = {link: str(sum(each)) for link, each in zip(links, faster, strict=True)}
+        table.append({"method": title, **dict(list(cells.items())[:_MOST_LINKS]), "loss": _loss(name)})
+    models, ranks = (len({getattr(row, name) for row in rows}) for name in ("model", "ranks"))
+    unmeasured = any(row["loss"] == "–" for row in table)
+    return Answer(
+        question=f"Does compressing gradients shorten a step of data parallelism? Models: {models}; speeds of links: "
+        f"{len(links)}; numbers of ranks: {ranks}; {document['batch_per_rank']} samples a rank, {document['cluster']}",
+        best=(
+            f"{best} shortens {counts[best]['shorter']} of {len(rows)} steps, up to {counts[best]['most']:.3g} times",
+            f"its kernels: {source}",
+        ),
+        rows=table,
+        legend=f"of {models * ranks} steps over each link, those that are {_CLEAR:g} times shorter or more; loss: as "
+        f"measured on a small task, less that of plain training{'; – not measured' * unmeasured}",
+        hidden=len(methods[MOST_ROWS:]),
+        everything="--json",
+        limit=f"a shorter step is shorter training only while the loss stays: {document['accuracy'][best]}",
+        more=("--figure lines.png", f"lightloom catalog {best.partition(':')[0]}"),
     )
-    yield from (f"accuracy of {name}: {note}" for name, note in document["accuracy"].items())
-    yield "a shorter step is no shorter training unless the loss stays"

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import stdev
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from rich.table import Table
-
-from lightloom.app.cli.options import FigureFile, OutFile, Several, Shown, draw
-from lightloom.core.fields import Count
+from lightloom.app.cli.options import FigureFile, OutFile, Several, Shown, draw, read_settings
+from lightloom.core.answer import MOST_ROWS, Answer
+from lightloom.core.configfile import read_config
+from lightloom.core.fields import Bandwidth, Config, Count
 from lightloom.core.files import cache_directory, write_atomically
 from lightloom.core.results import Document, provenance
-from lightloom.core.units import format_time, parse
+from lightloom.core.units import format_bandwidth, format_time
 from lightloom.exchange.comparison import REFERENCE, Comparison, cases, compare_runs, default_steps, run_all
 from lightloom.exchange.measuring import keep_rates, measurable
 from lightloom.exchange.measuring import measure_kernels as measured
 from lightloom.exchange.method import Evidence, merge_evidence
 from lightloom.exchange.methods import compared, find
-from lightloom.reports.console import rows_table
+from lightloom.reports.console import answer_parts
 from lightloom.reports.figures.comparisons import ExchangePoint, exchange_figure
 from lightloom.reports.progress import progress
 
@@ -67,22 +66,41 @@ class _Comparison:
             "provenance": self.origin,
         }
 
-    def display_rows(self) -> list[dict[str, str]]:
-        """Return a row of text for each method; "less plain" and "spread" are of its loss minus plain training's, empty
-        for plain training itself."""
-        return [
+    def answer(self, all: bool) -> Answer:
+        """Return the method of the lowest loss after equal time, with a row for each method: those that no other beats
+        in both bytes and loss first, then by the loss after equal time, eight of them unless ``all`` are asked for."""
+        ordered = sorted(self.methods, key=lambda row: (not row.on_front, row.loss_at_equal_time))
+        best, *others = sorted(self.methods, key=lambda row: row.loss_at_equal_time)
+        other = next((row for row in others if row.method == REFERENCE), others[0])
+        names = {row.method: "plain training" if row.method == REFERENCE else row.method for row in self.methods}
+        unequal = [row.method for row in self.methods if not row.replicas_equal]
+        shown = ordered if all else ordered[:MOST_ROWS]
+        rows = [
             {
-                "method": row.method,
-                "bytes saved": f"{row.ratio:.2f} x",
+                "method": f"{names[row.method]}{' *' * row.on_front}",
+                "bytes": f"÷{row.ratio:.3g}",
                 "loss": f"{row.loss:.4f}",
-                "less plain": "" if row.method == REFERENCE else f"{row.difference:+.4f}",
-                "spread": "" if row.method == REFERENCE else f"{row.spread:.4f}",
-                "step over the link": format_time(row.step_seconds),
-                "loss after equal time": f"{row.loss_at_equal_time:.4f}",
-                "on the front": "yes" if row.on_front else "",
+                "less plain": "" if row.method == REFERENCE else f"{row.difference:+.4f}±{row.spread / 2:.4f}",
+                "step": format_time(row.step_seconds),
+                "equal time": f"{row.loss_at_equal_time:.4f}",
             }
-            for row in self.methods
+            for row in shown
         ]
+        return Answer(
+            question=f"Which exchange trains {TASKS[self.task]} best? {self.ranks} ranks, {self.steps} steps, "
+            f"{self.seeds} seed{'s' * (self.seeds > 1)}, links of {format_bandwidth(self.link)}",
+            best=(
+                f"{names[best.method]}: loss {best.loss_at_equal_time:.4f} after the time of {self.steps // 2} plain "
+                f"steps; {names[other.method]}: {other.loss_at_equal_time:.4f}",
+            ),
+            rows=rows,
+            legend="* no other has both fewer bytes and a lower loss; less plain: loss less that of plain training "
+            "from the same seeds, ± half the range over seeds; equal time: loss after the time of half the plain steps",
+            hidden=len(ordered) - len(shown),
+            limit="steps are a model: processor time as measured here, then sending; replicas "
+            + (f"differ under {', '.join(unequal)}" if unequal else "are equal bit for bit in every run"),
+            more=("--set link=10Gbps", "--seeds N", "--figure losses.png"),
+        )
 
     def _differences(self, method: str) -> list[float]:
         """Return the last losses of a method's runs minus those of plain training from the same seeds, in the order of
@@ -123,66 +141,66 @@ class _Comparison:
         return exchange_figure(points, self.title)
 
 
+class TrainingRuns(Config):
+    """What ``lightloom exchange compare --set`` states of all runs."""
+
+    steps: Count | None = None
+    """Steps of a run. Null: 300, or 400 for mnist."""
+    link: Bandwidth = 1.25e8
+    """Speed at which each rank sends, for equal time; 1 Gb/s."""
+    data: Path | None = None
+    """Folder of data sets. Null: $LIGHTLOOM_DATA."""
+    folder: Path | None = None
+    """Where finished runs are kept. Null: in the cache."""
+
+
 def compare(
     *,
     task: str = "chars",
-    methods: Annotated[list[str] | None, "--method"] = None,
+    exchange: list[str] | None = None,
     ranks: Several = 4,
     seeds: Count = 3,
-    steps: Count | None = None,
-    link: str = "1Gbps",
-    data: Path | None = None,
-    folder: Path | None = None,
+    set: list[str] | None = None,
     figure: FigureFile = None,
-    evidence: OutFile = None,
+    out: OutFile = None,
+    all: bool = False,
 ) -> Shown:
     """Train a small task with each exchange, in real processes: bytes against loss, and loss after equal time.
 
     Runs that have finished are not repeated, so that a comparison that was interrupted continues.
+    `lightloom exchange compare --exchange int8 --exchange topk --seeds 1` compares two methods with plain training.
 
     Args:
-        task: mnist, chars (tinyshakespeare) or text (WikiText-2).
-        methods (METHOD): An exchange, as int4:block=128; repeatable, all by default.
-        ranks: Number of processes.
-        seeds: Runs of each exchange.
-        steps: Steps; 300, or 400 for mnist, by default.
-        link: Speed at which each rank sends, for equal time.
-        data: Folder of data sets; $LIGHTLOOM_DATA otherwise.
-        folder: Where finished runs are kept; in the cache by default.
+        task: The training task is mnist, chars (tinyshakespeare) or text (WikiText-2).
+        exchange (METHOD): An exchange, as int4:block=128; all are compared if none is given; repeatable.
+        ranks: Number of processes that train together.
+        seeds: Runs of each exchange, from different weights.
+        set: field=value of all runs: steps=300, link=1Gbps for equal time, data=FOLDER of data sets ($LIGHTLOOM_DATA if
+            not given) or folder=FOLDER, where finished runs are kept (the cache if not given); repeatable.
         figure: Draw bytes saved against loss (.svg, .png, .pdf).
-        evidence: Put the differences in loss into this table, as plans read it (evidence.json).
+        out: Put the differences in loss into this table, as plans read it (evidence.json).
+        all: Show all methods.
     """
-    chosen, speed, usual = methods or compared(), float(parse(link, "bandwidth")), default_steps(task, data)
-    count = usual if steps is None else steps
+    runs = read_config(TrainingRuns, "compare", None, read_settings(set))
+    chosen, usual = exchange or compared(), default_steps(task, runs.data)
+    count = usual if runs.steps is None else runs.steps
     planned = cases(task, chosen, seeds, ranks, count)
     with progress("training", seeds * (len(chosen) + 1)) as advance:
-        results = run_all(planned, folder or cache_directory() / "exchanges", data, advance)
+        results = run_all(planned, runs.folder or cache_directory() / "exchanges", runs.data, advance)
     result = _Comparison(
         task=task,
         ranks=ranks,
         steps=count,
         seeds=seeds,
-        link=speed,
-        methods=tuple(compare_runs(results, speed)),
+        link=runs.link,
+        methods=tuple(compare_runs(results, runs.link)),
         losses=tuple((each.case.method, each.case.seed, tuple(each.loss)) for each in results),
         origin=provenance({"task": task, "methods": chosen, "ranks": ranks, "seeds": seeds, "steps": count}),
     )
     draw(figure, result.figure, result.to_json())
-    if evidence is not None:
-        write_atomically(evidence, merge_evidence(evidence, result.evidence()))
-    return Shown(result.to_json(), _parts(result), {"figure": figure, "evidence": evidence})
-
-
-def _parts(result: _Comparison) -> Iterator[str | Table]:
-    """Yield the table of methods, how its columns are meant, and the methods whose replicas came to differ."""
-    yield rows_table(result.display_rows(), title=result.title)
-    yield (
-        "less plain: mean over seeds of the loss less that of DDP without a hook, from the same weights on the same "
-        "batches; spread: largest less smallest. Steps over the link and equal time are a model: processor time as "
-        "measured here, then sending."
-    )
-    unequal = [row.method for row in result.methods if not row.replicas_equal]
-    yield f"replicas differ: {', '.join(unequal)}" if unequal else "replicas are equal bit for bit in every run"
+    if out is not None:
+        write_atomically(out, merge_evidence(out, result.evidence()))
+    return Shown(result.to_json(), answer_parts(result.answer(all)), {"figure": figure, "evidence": out})
 
 
 # ``lightloom exchange measure``: rates of this host's kernels, which ``plan --exchange-engine local`` prices with.
@@ -191,8 +209,10 @@ def _parts(result: _Comparison) -> Iterator[str | Table]:
 def measure(methods: list[str] | None = None) -> Shown:
     """Time the kernels of methods on one thread of this host, and keep the rates for `lightloom plan`.
 
+    `lightloom exchange measure int8 topk` times two.
+
     Args:
-        methods (METHOD...): Methods with options; the common ones without any.
+        methods (METHOD...): Methods with options; the common ones are timed if none is given.
     """
     chosen = [find(name) for name in methods or compared()]
     chosen = chosen if methods else [method for method in chosen if measurable(method)]
@@ -203,18 +223,24 @@ def measure(methods: list[str] | None = None) -> Shown:
             keep_rates(method.name, rates)
             rows.append({"method": method.name} | asdict(rates))
             advance(1)
-    shown = [
-        {
-            "method": row["method"],
-            "encode GB/s": f"{row['encode'] / 1e9:.3g}",
-            "decode GB/s": f"{row['decode'] / 1e9:.3g}",
-            "encode call": format_time(row["encode_message"]),
-            "decode call": format_time(row["decode_message"]),
-            "kernel": row["kernel"],
-        }
-        for row in rows
-    ]
-    table = rows_table(shown, title="bytes of float32 per second, the fastest of a few rounds")
+    fastest = max(rows, key=lambda row: row["encode"])
+    answer = Answer(
+        question=f"How fast does one thread of this host code gradients, by {len(rows)} methods?",
+        best=(f"{fastest['method']} encodes {fastest['encode'] / 1e9:.3g} GB of float32 a second",),
+        rows=[
+            {
+                "method": row["method"],
+                "encode": f"{row['encode'] / 1e9:.3g} GB/s",
+                "decode": f"{row['decode'] / 1e9:.3g} GB/s",
+                "a call": format_time(row["encode_message"] + row["decode_message"]),
+            }
+            for row in rows[:MOST_ROWS]
+        ],
+        hidden=len(rows[MOST_ROWS:]),
+        everything="--json",
+        legend="GB/s: of float32 values, the fastest of a few rounds; a call: to encode and decode, however small",
+        more=("kept for lightloom plan --exchange-engine local",),
+    )
     names = [method.name for method in chosen]
     document = {"schema": "lightloom.exchange-rates/1", "methods": rows, "provenance": provenance(names)}
-    return Shown(document, [table, "kept for lightloom plan --exchange-engine local"])
+    return Shown(document, answer_parts(answer))
