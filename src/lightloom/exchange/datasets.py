@@ -67,7 +67,7 @@ def data_folder(folder: Path | None = None) -> Path:
     """
     chosen = folder if folder is not None else Path(os.environ.get(VARIABLE, ""))
     if folder is None and not os.environ.get(VARIABLE):
-        raise ConfigError(f"no data folder: give --data, or set {VARIABLE} to the folder that holds the data sets")
+        raise ConfigError(f"no data folder: set {VARIABLE} to the folder that holds the data sets")
     if not chosen.is_dir():
         raise ConfigError(f"no data folder {str(chosen)!r}: expected the folder that holds the data sets")
     return chosen

@@ -35,7 +35,7 @@ def test_packing_does_not_matter(tmp_path: Path, level: int) -> None:
 def test_every_fault_is_one_line_that_names_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     faults: dict[str, Callable[[], object]] = {
-        "no data folder: give --data": lambda: data_folder(),
+        "no data folder: set LIGHTLOOM_DATA": lambda: data_folder(),
         "no data folder '": lambda: data_folder(tmp_path / "absent"),
         "get it from https://example.org": lambda: FILE.read(tmp_path),
     }

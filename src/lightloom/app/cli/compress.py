@@ -6,26 +6,29 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.table import Table
+from rich.text import Text
 
-from lightloom.app.cli.options import OutFile, Shown
+from lightloom.app.cli.options import OutFile, Shown, read_settings
+from lightloom.core.answer import MOST_ROWS, Answer
 from lightloom.core.array_files import read_npy
+from lightloom.core.configfile import read_config
 from lightloom.core.errors import CodecError, ConfigError, WorkloadError, needing_torch
-from lightloom.core.fields import Count
+from lightloom.core.fields import Config, Count
 from lightloom.core.files import atomic_file, cannot_read, check_writable, write_atomically
 from lightloom.core.results import provenance
 from lightloom.core.units import format_size, format_time
 from lightloom.exchange.compression.profile import Sample, measure_codecs, read_gradients, store_profile
 from lightloom.exchange.compression.registry import codecs, find
-from lightloom.exchange.compression.stream import HEADER_BYTES, FramedCodec, Header, StreamDecoder
+from lightloom.exchange.compression.stream import HEADER_BYTES, MAGIC, FramedCodec, Header, StreamDecoder
 from lightloom.models.zoo import load_workload
 from lightloom.planning.gradients import model_key
-from lightloom.reports.console import plain_table
+from lightloom.reports.console import answer_parts, plain_table
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
@@ -80,51 +83,65 @@ _TENSORS = 12
 """Tensors on the terminal; files and JSON hold all."""
 
 
+class ProfileSettings(Config):
+    """What ``lightloom compress profile --set`` states of the training whose gradients are measured."""
+
+    steps: int = 20
+    """Steps to train."""
+    learning_rate: float = 0.01
+    """Learning rate of SGD with momentum 0.9."""
+    sums: Count = 64
+    """Gradients of the last step that are added up at most, as a ring does."""
+    data: Path | None = None
+    """Folder with data sets (MNIST), for models that they fit. Null: random inputs."""
+
+
 def profile(
     model: str,
     *,
     codec: list[str] | None = None,
     gradients: list[Path] | None = None,
-    data: Path | None = None,
-    steps: int = 20,
     batch: int = 16,
     sequence_length: int | None = None,
-    learning_rate: float = 0.01,
-    sums: Count = 64,
     seed: int = 0,
+    set: list[str] | None = None,
     out: OutFile = None,
+    all: bool = False,
 ) -> Shown:
     """Measure what codecs make of this model's gradients, and keep it for `lightloom plan --exchange`.
 
+    `lightloom compress profile hdc --codec inceptionn:2^-8` trains it for some steps and measures one codec.
+
     Args:
         model: A zoo name, package.module:factory, or file.py:factory.
-        codec: inceptionn:2^-10 without it; repeatable.
-        gradients: Saved gradients (.npy, .npz, .pt) instead of training; one file a step.
-        data: Folder with data sets (MNIST), for models that they fit; else random inputs.
-        steps: Steps to train.
+        codec: The codec that is measured, inceptionn:2^-10 if none is given; repeatable.
+        gradients: Measure saved gradients (.npy, .npz, .pt) instead of training; one file a step; repeatable.
         batch: Samples in a step.
-        sequence_length: Tokens per sample.
-        learning_rate: Learning rate of SGD with momentum 0.9.
-        sums: Gradients of the last step that are added up at most, as a ring does.
-        seed: Seed of initialisation, inputs and labels.
+        sequence_length: Tokens in a sample; the model's own number if not given.
+        seed: The seed of initialisation, inputs and labels.
+        set: field=value of the training: steps=20, learning_rate=0.01, sums=64 gradients that are added up at most as a
+            ring does, or data=FOLDER with MNIST, for models that it fits (random inputs if not given); repeatable.
         out: Also write the profile to a file.
+        all: Show each codec's largest tensors and the kernels too.
     """
     codecs = [find(name) for name in dict.fromkeys(codec or [_DEFAULT])]
     graph = load_workload(model, batch=1, sequence_length=sequence_length)
+    settings = read_config(ProfileSettings, "profile", None, read_settings(set))
     if gradients:
         origin, values = f"saved: {', '.join(path.name for path in gradients)}", _saved(gradients, graph)
     else:
         with needing_torch(f"{model}:", "; or give --gradients FILE", WorkloadError):
             from lightloom.papers.runs.gradient_profile import Training
-        chosen: dict[str, Any] = {"data": data, "steps": steps, "batch": batch, "terms": sums, "seed": seed}
-        training = Training(model=model, **chosen, sequence_length=sequence_length, learning_rate=learning_rate)
+        chosen: dict[str, Any] = {"batch": batch, "sequence_length": sequence_length, "seed": seed}
+        stated: dict[str, Any] = dict(settings)
+        training = Training(model=model, **chosen, terms=stated.pop("sums"), **stated)
         origin, values = training.describe(), _trained(graph, training)
     measured = measure_codecs(model, graph.parameters, values, codecs, origin)
     document = measured.to_json() | {"provenance": provenance([measured.to_json()], None if gradients else seed)}
     if out is not None:
         write_atomically(out, json.dumps(measured.to_json(), indent=2) + "\n")
     store_profile(measured, model_key(model))
-    return Shown(document, _parts(measured), {"profile": out})
+    return Shown(document, _parts(measured, all), {"profile": out})
 
 
 def _trained(graph: ComputeGraph, training: Training) -> Iterator[Sample]:
@@ -162,31 +179,43 @@ def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
             advance(1)
 
 
-def _parts(profile: CompressionProfile) -> Iterator[str | Table]:
-    """Yield tables of the codecs and of each codec's twelve largest tensors, ratios of sums of gradients, and how all
-    was measured."""
-    threads = " / ".join(str(rate.threads) for rate in profile.codecs[0].host)
-    cells = []
-    for codec in profile.codecs:
-        rates = ([getattr(rate, way) for rate in codec.host] for way in ("encode", "decode"))
-        shown = (" / ".join(f"{rate / 1e9:.3g}" for rate in each) for each in rates)
-        cells.append([codec.codec, *_fit(codec.whole), *shown])
-    title = f"{profile.model}, {profile.parameters:,} parameters"
-    yield plain_table(["codec", *_FIT, "encode GB/s", "decode GB/s"], cells, title=title)
+def _parts(profile: CompressionProfile, all: bool) -> Iterator[str | Text | Table]:
+    """Yield the codec of the largest ratio, and a table of the codecs; with ``all`` also tables of each codec's twelve
+    largest tensors, and how the kernels were measured."""
+    best = max(profile.codecs, key=lambda codec: codec.whole.ratio)
+    rows = [
+        {
+            "codec": codec.codec,
+            "ratio": f"{codec.whole.ratio:.2f}",
+            "relative error": f"{codec.whole.relative_l2_error:.3f}",
+            "largest error": f"{codec.whole.max_error:.2e}",
+            **{way: f"{getattr(codec.host[0], way) / 1e9:.3g} GB/s" for way in ("encode", "decode")},
+        }
+        for codec in profile.codecs[: len(profile.codecs) if all else MOST_ROWS]
+    ]
+    most, ratio = max(best.sums.items(), default=(1, 0.0))
+    answer = Answer(
+        question=f"What do codecs make of the gradients of {profile.model}, {profile.parameters:,} values?",
+        best=(f"{best.codec} makes them {best.whole.ratio:.2f} times smaller", profile.gradients),
+        rows=rows,
+        legend="relative error: of all values, root mean square; GB/s: of float32 values on one thread of this host",
+        hidden=len(profile.codecs) - len(rows),
+        limit=f"{best.codec} makes a sum of {most} gradients, as rings send, {ratio:.2f} times smaller" * (most > 1),
+        more=(f"lightloom plan {profile.model} --exchange METHOD", "--all: its largest tensors"),
+    )
+    yield from answer_parts(answer)
+    if not all:
+        return
     for codec in profile.codecs:
         largest = sorted(codec.tensors.items(), key=lambda item: -item[1].values)[:_TENSORS]
-        cells = [[name, f"{fit.values:,}", *_fit(fit)] for name, fit in largest]
+        cells = [[name, f"{fit.values:,}", *_fit(fit)] for name, fit in [("all", codec.whole), *largest]]
         yield plain_table(["tensor", "values", *_FIT], cells, title=f"{codec.codec}, largest tensors")
-    for codec in profile.codecs:
-        if codec.sums:
-            sums = ", ".join(f"{terms}: {ratio:.2f}" for terms, ratio in sorted(codec.sums.items()))
-            yield f"{codec.codec}, ratio of sums of so many gradients: {sums}"
-    calls = [rates for codec in profile.codecs for rates in codec.host[:1] if rates.encode_message is not None]
-    if calls:
-        slowest = max((rates.encode_message or 0.0) + (rates.decode_message or 0.0) for rates in calls)
-        yield f"a message takes {format_time(slowest)} to encode and decode, however small"
-    yield f"gradients: {profile.gradients}"
-    yield f"kernel: {profile.kernel}, {threads} threads, bytes of float32 on this host; kept for lightloom plan"
+        for rates in codec.host:
+            call = (rates.encode_message or 0.0) + (rates.decode_message or 0.0)
+            yield (
+                f"{profile.kernel}, threads: {rates.threads}: encodes {rates.encode / 1e9:.3g} GB/s, decodes "
+                f"{rates.decode / 1e9:.3g} GB/s" + f", {format_time(call)} a message however small" * (call > 0)
+            )
 
 
 _FIT = ("ratio", "2/10/18/34 bit, %", "max error", "rel. L2", "cosine")
@@ -199,14 +228,38 @@ def _fit(fit: Any) -> list[str]:
     return [f"{fit.ratio:.2f}", tags, f"{fit.max_error:.2e}", f"{fit.relative_l2_error:.3f}", f"{fit.cosine:.4f}"]
 
 
-def compress_file(source: Path, target: Annotated[Path, check_writable], *, codec: str = _DEFAULT) -> None:
-    """Compress a file of floats.
+def compress_file(source: Path, target: Annotated[Path, check_writable], *, codec: str | None = None) -> None:
+    """Compress a file of floats, or decompress what this command wrote.
+
+    A compressed stream is recognised, says which codec made it, and every frame is checked.
+    `lightloom compress file gradients.npy gradients.llgc --codec int4:128` compresses.
 
     Args:
-        source (IN): float32 values: .npy, or raw little-endian bytes.
-        target (OUT): The checked stream.
-        codec: E.g. inceptionn:2^-10, truncate:16.
+        source (IN): float32 values: .npy, or raw little-endian bytes; or a compressed stream.
+        target (OUT): The stream; or the values: .npy, else raw little-endian bytes.
+        codec: The codec that compresses, inceptionn:2^-10 if not given, e.g. truncate:16.
     """
+    with _opened(source) as stream:
+        head = stream.read(HEADER_BYTES)
+        if not head.startswith(MAGIC):
+            _compress(source, target, codec or _DEFAULT)
+        elif codec is not None:
+            raise ConfigError(f"--codec {codec}: {str(source)!r} is compressed, and says by which codec")
+        else:
+            stream.seek(0)
+            _decompress(source, stream, *_codec_of(head, source), target)
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Return a file that is open for reading; ConfigError where it cannot be."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise cannot_read(path, error) from error
+
+
+def _compress(source: Path, target: Path, codec: str) -> None:
+    """Write the stream of a file of floats, and say its size."""
     chosen = find(codec)
     if not isinstance(chosen, FramedCodec):
         raise ConfigError(f"codec {codec!r} does not write a stream of frames")
@@ -220,30 +273,19 @@ def compress_file(source: Path, target: Annotated[Path, check_writable], *, code
     typer.echo(f"{target}: {sizes}, {values.nbytes / written:.2f} times smaller")
 
 
-def decompress(source: Path, target: Annotated[Path, check_writable]) -> None:
-    """Decompress a file; the stream says which codec made it, and every frame is checked.
-
-    Args:
-        source (IN): A stream that `compress file` wrote.
-        target (OUT): float32 values: .npy, else raw little-endian bytes.
-    """
-    try:
-        stream = source.open("rb")
-    except OSError as error:
-        raise cannot_read(source, error) from error
-    with stream:
-        header, codec = _codec_of(stream.read(HEADER_BYTES), source)
-        stream.seek(0)
-        decoder, done = StreamDecoder(codec), 0
-        with progress("Values", header.count) as advance, atomic_file(target) as file:
-            if target.suffix == ".npy":
-                shape = {"descr": "<f4", "fortran_order": False, "shape": (header.count,)}
-                np.lib.format.write_array_header_1_0(file, shape)
-            while piece := stream.read(_PIECE):
-                values = decoder.feed(piece)
-                file.write(values.astype("<f4", copy=False).data)
-                done += values.size
-                advance(values.size)
-            if not decoder.finished:
-                raise CodecError(f"{str(source)!r} ends early: {done} of {header.count} values")
+def _decompress(source: Path, stream: BinaryIO, header: Header, codec: FramedCodec, target: Path) -> None:
+    """Write the values of a stream that begins with ``header``, and say how many; CodecError for a stream that ends
+    early."""
+    decoder, done = StreamDecoder(codec), 0
+    with progress("Values", header.count) as advance, atomic_file(target) as file:
+        if target.suffix == ".npy":
+            shape = {"descr": "<f4", "fortran_order": False, "shape": (header.count,)}
+            np.lib.format.write_array_header_1_0(file, shape)
+        while piece := stream.read(_PIECE):
+            values = decoder.feed(piece)
+            file.write(values.astype("<f4", copy=False).data)
+            done += values.size
+            advance(values.size)
+        if not decoder.finished:
+            raise CodecError(f"{str(source)!r} ends early: {done} of {header.count} values")
     typer.echo(f"{target}: {done:,} values from {codec.name}")
