@@ -523,7 +523,7 @@ def calibrate(
         raise ConfigError("expected a table of measured steps, --collectives or --profile: one of the three")
     of_collectives = {"--gpus": gpus, "--cluster": cluster, "--transport": transport}
     if collectives is None and (given := [f"{name} {value}" for name, value in of_collectives.items() if value]):
-        raise ConfigError(f"{given[0]}: of collectives, of which there are none: expected --collectives")
+        raise ConfigError(f"{given[0]}: of collectives, of which there are none: expected a file of them")
     if collectives is not None:
         if accelerator is not None and cluster is not None:
             raise ConfigError(f"--accelerator {accelerator}: --cluster {cluster} states it: expected one of them")

@@ -261,9 +261,9 @@ class SystemCollective(MeasuredCollective):
 
 
 def is_collectives(name: Path | str) -> bool:
-    """Return True if the first line of a file names a column ``collective``."""
+    """Return True for a file of timed collectives: its first line names no column of measured steps."""
     heading = read_measured(measured_file(name))[0].split("\n", 1)[0]
-    return "collective" in heading.strip().split(",")
+    return {"row", "step_s"}.isdisjoint(heading.strip().split(","))
 
 
 def read_systems(
