@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from lightloom.app.cli.options import OutFile, Shown
-from lightloom.core.claims import SCHEMA, counts_in_words, status_counts
+from lightloom.core.answer import MOST_ROWS, Answer
+from lightloom.core.claims import SCHEMA, STATUSES, Claim, Status, counts_in_words, status_counts
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import content_hash, provenance
-from lightloom.reports.console import claims_table, make_console
+from lightloom.core.units import format_claim
+from lightloom.reports.console import answer_parts, claims_table, make_console
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
@@ -25,15 +27,19 @@ def reproduce(
     report: OutFile = None,
     work: Path | None = None,
     data: Path | None = None,
+    all: bool = False,
 ) -> Shown:
     """Regenerate what a paper printed and set it beside the paper; rows that deviate stay and say why.
 
+    `lightloom reproduce optree --report optree.html` writes every row and figure of one paper.
+
     Args:
-        study: One study, e.g. optree; without it all of them.
+        study: One study, e.g. optree; all of them if not given.
         report: Write the rows and figures as a self-contained HTML page.
         work: Repeat the study's long measurements here (inceptionn, optinc: training runs, hours) and use them; a
             folder that already holds some of them is resumed.
         data: Folder with the data sets, for --work; $LIGHTLOOM_DATA unless given.
+        all: Show every row with the reason for its deviation, and what the studies assume.
     """
     from lightloom.papers.study import find, names
 
@@ -58,10 +64,69 @@ def reproduce(
     assumptions = {result.name: list(result.assumptions) for result in results}
     counts = {result.name: status_counts(result.claims) for result in results}
     document = {"schema": SCHEMA, "rows": rows, "counts": counts, "assumptions": assumptions, "provenance": origin}
-    return Shown(document, _parts(results), {"report": report})
+    parts = _every_row(results) if all else answer_parts(_answer(results))
+    return Shown(document, parts, {"report": report})
 
 
-def _parts(results: Iterable[Study]) -> Iterator[str | Table]:
+_SHORT: dict[Status, str] = {"by construction": "constructed", "not reproducible": "absent"}
+"""Headings of columns that are shorter than the status."""
+
+
+def _answer(results: Sequence[Study]) -> Answer:
+    """Return how many printed numbers agree, with a row for each study, or for those of one that deviate most."""
+    claims = [claim for result in results for claim in result.claims]
+    counts = status_counts(claims)
+    agree = len(claims) - counts.get("deviates", 0) - counts.get("not reproducible", 0)
+    own = counts.get("derived", 0) + counts.get("by construction", 0)
+    best = (
+        f"{agree} of {len(claims)} printed numbers agree, {counts.get('deviates', 0)} deviate",
+        f"{counts.get('match', 0)} reproduce an experiment, {counts.get('stand-in', 0)} hold in another one, {own} "
+        "follow from printed figures or formulas",
+    )
+    assumed = sum(len(result.assumptions) for result in results)
+    more = ("--all: every row, and why", "--report page.html")
+    if len(results) > 1:
+        rows = []
+        for result in results:
+            of_study = status_counts(result.claims)
+            rows.append({"study": result.name, "rows": str(len(result.claims))})
+            rows[-1] |= {_SHORT.get(status, status): str(of_study.get(status, 0)) for status in STATUSES}
+        question = f"What {len(results)} papers printed, beside ours"
+        legend = "constructed: by the paper's own figures or formulas, which shows nothing; absent: nothing to compare"
+        more = ("lightloom reproduce STUDY", *more)
+        return Answer(
+            question=question, best=best, rows=rows, legend=legend, limit=f"{assumed} assumptions: --all", more=more
+        )
+    numbers = [(claim, _deviation(claim)) for claim in claims if claim.status == "deviates"]
+    worst = sorted(numbers, key=lambda entry: -entry[1])[:MOST_ROWS]
+    return Answer(
+        question=f"{results[0].paper}: what it printed, beside ours",
+        best=best,
+        rows=[
+            {
+                "deviates": claim.id.partition(".")[2],
+                "paper": format_claim(claim.paper),
+                "ours": format_claim(claim.ours),
+                "unit": claim.unit,
+                "off by": f"{deviation:.1%}" if deviation >= 0 else "",
+            }
+            for claim, deviation in worst
+        ],
+        hidden=len(claims) - len(worst),
+        limit=f"{assumed} assumptions where the paper leaves something open: --all",
+        more=more,
+    )
+
+
+def _deviation(claim: Claim) -> float:
+    """Return how far ours is from the paper's number, as a share of the larger one; -1 where either is no number."""
+    paper, ours = claim.paper, claim.ours
+    if isinstance(paper, str) or isinstance(ours, str) or paper is None or ours is None:
+        return -1.0
+    return abs(ours - paper) / max(abs(ours), abs(paper))
+
+
+def _every_row(results: Iterable[Study]) -> Iterator[str | Table]:
     """Yield for each study a table of its claims, how many agree and deviate, and what it assumes."""
     console = make_console()
     width = console.width if console.is_terminal else None
