@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.app.api.accuracy import StepComparison, compare_step
+from lightloom.app.api.accuracy import AccuracyReport, StepComparison, compare_step
 from lightloom.app.api.accuracy import accuracy as predict_steps
 from lightloom.app.api.calibrating import CollectiveAccuracy, Fitted, collective_accuracy
 from lightloom.app.api.calibrating import calibrate as fit_parameters
@@ -19,10 +18,7 @@ from lightloom.app.cli.options import FigureFile, Options, OutFile, Shown, draw
 from lightloom.core.answer import MOST_ROWS, Answer
 from lightloom.core.errors import ConfigError
 from lightloom.planning.calibration.collectives import is_collectives
-from lightloom.reports.console import answer_parts, rows_table
-
-if TYPE_CHECKING:
-    from lightloom.planning.calibration.accuracy import Accuracy
+from lightloom.reports.console import answer_parts
 
 _Parts = Iterator[str | Text | Table]
 
@@ -59,17 +55,16 @@ def accuracy(
         step = compare_step(rows[0], stated.get("cluster"))
         return Shown(step.to_json(), _profiled(step, all))
     fits = calibration in ("rows", "models")
+    report: CollectiveAccuracy | AccuracyReport
     if stated or any(map(is_collectives, rows)):
         if fits:
             raise ConfigError(f"--calibration {calibration}: of steps: expected a transport for collectives")
-        timed = collectives(rows, transport=calibration)
-        document, drawn, parts = timed.to_json(), timed.figure, _timed(timed, all)
+        report = collectives(rows, transport=calibration)
     else:
         chosen: dict[str, Any] = {"cross_validate" if fits else "calibration": calibration}
         report = predict_steps(rows, **chosen)
-        document, drawn = report.to_json(), report.figure
-        parts = _every_step(report.tables) if all else _steps(report.tables)
-    return Shown(document, parts, {"figure": draw(figure, drawn, document)})
+    document = report.to_json()
+    return Shown(document, _furthest(report, all), {"figure": draw(figure, report.figure, document)})
 
 
 def _is_profile(path: Path) -> bool:
@@ -77,84 +72,36 @@ def _is_profile(path: Path) -> bool:
     return path.suffix == ".json" or path.suffixes[-2:] == [".json", ".gz"]
 
 
-def _shown(
-    rows: Sequence[Mapping[str, object]], all: bool, without: Sequence[str] = (), *, best: Sequence[str], **parts: Any
-) -> _Parts:
-    """Yield an answer of at most three lines with the first eight rows, or all of them, without some columns."""
+def _answered(rows: Sequence[Mapping[str, object]], all: bool, without: Sequence[str] = (), **parts: Any) -> _Parts:
+    """Yield an answer with the first eight rows, or all of them, without some columns."""
     shown = [{name: str(value) for name, value in row.items() if name not in without} for row in rows]
     shown = shown if all else shown[:MOST_ROWS]
-    yield from answer_parts(Answer(best=best[:3], rows=shown, hidden=len(rows) - len(shown), **parts))
+    return answer_parts(Answer(rows=shown, hidden=len(rows) - len(shown), **parts))
 
 
 def _profiled(step: StepComparison, all: bool) -> _Parts:
     """Yield a step part by part, predicted beside measured; with ``all`` everything that is said beside the table."""
-    said = step.lines()
-    best = list(islice(said, 2))
-    rows = step.display_rows()
-    yield from _shown(
-        rows, all, ("how",), question=f"Is a step of {step.profile.name} predicted?", best=best, more=("--all",)
+    best, *said = step.lines()
+    question = f"Is a step of {step.profile.name} predicted?"
+    yield from _answered(step.display_rows(), all, ("how",), question=question, best=(best, said[0]), more=("--all",))
+    yield from said[1:] if all else ()
+
+
+def _furthest(report: AccuracyReport | CollectiveAccuracy, all: bool) -> _Parts:
+    """Yield the errors of each table or system, and the rows whose predictions are furthest off first."""
+    order = sorted(zip(report.rows(), report.display_rows(), strict=True), key=lambda pair: -abs(pair[0]["error"]))
+    rows = [row for _, row in order]
+    said = [table.summary() for table in report] if isinstance(report, AccuracyReport) else report.lines()
+    outside = any(not exact.get("inside", True) for exact, _ in order[: len(order) if all else MOST_ROWS])
+    return _answered(
+        rows,
+        all,
+        () if all else ("table", "90 % interval", "assumed"),
+        question=f"How near are predictions of {len(rows)} measurements? Those that are furthest off:",
+        best=said[:3],
+        legend="outside: of its 90 % interval" if outside else "",
+        more=("--calibration FILE", "--figure picture.png", "--all"),
     )
-    if all:
-        yield from said
-
-
-def _timed(report: CollectiveAccuracy, all: bool) -> _Parts:
-    """Yield timed collectives, those first whose predictions are furthest off."""
-    errors = [-abs(row["error"]) for row in report.rows()]
-    rows = [row for _, row in sorted(zip(errors, report.display_rows(), strict=True), key=lambda entry: entry[0])]
-    question = f"How near are predictions of {len(rows)} collectives? The furthest off:"
-    yield from _shown(rows, all, question=question, best=report.lines(), more=("--figure picture.png",))
-
-
-def _steps(judged: Sequence[Accuracy]) -> _Parts:
-    """Yield the scores and the rows of one table that are furthest off, or the scores of each of several tables."""
-    first, *others = judged
-    scores = [table.scores for table in judged]
-    mean = sum(each.rows * each.mean for each in scores) / sum(each.rows for each in scores)
-    held = sum(each.rows * each.coverage for each in scores) / sum(each.rows for each in scores)
-    best = (f"a mean error of {mean:.1%}; 90 % intervals hold {held:.0%} of the rows",)
-    more = ("--calibration rows", "--figure picture.png", "--all")
-    if others:
-        rows = [
-            {
-                "table": table.steps.name,
-                "rows": str(table.scores.rows),
-                "mean error": f"{table.scores.mean:.1%}",
-                "median": f"{table.scores.median:.1%}",
-                "nine of ten below": f"{table.scores.percentile_90:.1%}",
-                "intervals hold": f"{table.scores.coverage:.0%}",
-            }
-            for table in judged
-        ]
-        question = f"How near are predictions of the steps of {len(judged)} tables, {first.basis}?"
-        yield from _shown(rows, False, question=question, best=best, more=more)
-        return
-    score = first.scores
-    worst = {row["row"]: place for place, row in enumerate(first.worst(MOST_ROWS))}
-    shown = [row for row in first.display_rows() if row["row"] in worst]
-    answer = Answer(
-        question=f"How near are predictions of {first.scores.rows} steps of {first.steps.name}, {first.basis}? The "
-        "furthest off:",
-        best=(*best, f"median {score.median:.1%}, bias {score.bias:+.1%}, nine of ten below {score.percentile_90:.1%}"),
-        rows=[
-            {name: str(value) for name, value in row.items() if name not in ("90 % interval", "assumed")}
-            for row in sorted(shown, key=lambda row: worst[str(row["row"])])
-        ],
-        hidden=first.scores.rows - len(shown),
-        legend="outside: of its 90 % interval" if any(not row["inside"] for row in first.worst(MOST_ROWS)) else "",
-        more=more,
-    )
-    yield from answer_parts(answer)
-
-
-def _every_step(judged: Sequence[Accuracy]) -> _Parts:
-    """Yield for each file a table of all its rows, without columns that are empty throughout, and its scores."""
-    for entry in judged:
-        rows = entry.display_rows()
-        columns = [column for column in rows[0] if any(row[column] for row in rows)]
-        shown = [{column: row[column] for column in columns} for row in rows]
-        yield rows_table(shown, title=f"{entry.steps.name}, {entry.basis}", left=("row", "assumed"))
-        yield entry.scores.line()
 
 
 # ``lightloom calibrate``: an accelerator's parameters, fitted to what was measured on it.
@@ -189,13 +136,13 @@ def calibrate(
     said = [last, *others] if source == "profile" else [*others, last]  # The last one is the outcome of a profile.
     # What the rows determine comes before what stays at its prior.
     table = sorted(fitted.display_rows(), key=lambda row: row.get("rests on") == "prior")
-    parts = _shown(
+    parts = _answered(
         table,
         all,
         () if all else ("meaning", "inputs", "format"),
         question=fitted.title,
         legend="×: a factor on the transport's own constant" if "typical" in table[0] else "",
-        best=said,
+        best=said[:3],
         more=("--out my.yaml",),
     )
     return Shown(fitted.to_json(), parts, {"calibration": out})

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.table import Table
-from rich.text import Text
 
 from lightloom.app.cli.options import OutFile, Shown, read_settings
 from lightloom.core.answer import MOST_ROWS, Answer
@@ -22,13 +20,13 @@ from lightloom.core.errors import CodecError, ConfigError, WorkloadError, needin
 from lightloom.core.fields import Config, Count
 from lightloom.core.files import atomic_file, cannot_read, check_writable, write_atomically
 from lightloom.core.results import provenance
-from lightloom.core.units import format_size, format_time
+from lightloom.core.units import format_size
 from lightloom.exchange.compression.profile import Sample, measure_codecs, read_gradients, store_profile
 from lightloom.exchange.compression.registry import codecs, find
 from lightloom.exchange.compression.stream import HEADER_BYTES, MAGIC, FramedCodec, Header, StreamDecoder
 from lightloom.models.zoo import load_workload
 from lightloom.planning.gradients import model_key
-from lightloom.reports.console import answer_parts, plain_table
+from lightloom.reports.console import answer_parts
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
@@ -79,8 +77,6 @@ def _codec_of(head: bytes, source: Path) -> tuple[Header, FramedCodec]:
 
 
 _DEFAULT = "inceptionn:2^-10"
-_TENSORS = 12
-"""Tensors on the terminal; files and JSON hold all."""
 
 
 class ProfileSettings(Config):
@@ -106,7 +102,6 @@ def profile(
     seed: int = 0,
     set: list[str] | None = None,
     out: OutFile = None,
-    all: bool = False,
 ) -> Shown:
     """Measure what codecs make of this model's gradients, and keep it for `lightloom plan --exchange`.
 
@@ -122,7 +117,6 @@ def profile(
         set: field=value of the training: steps=20, learning_rate=0.01, sums=64 gradients that are added up at most as a
             ring does, or data=FOLDER with MNIST, for models that it fits (random inputs if not given); repeatable.
         out: Also write the profile to a file.
-        all: Show each codec's largest tensors and the kernels too.
     """
     codecs = [find(name) for name in dict.fromkeys(codec or [_DEFAULT])]
     graph = load_workload(model, batch=1, sequence_length=sequence_length)
@@ -141,7 +135,7 @@ def profile(
     if out is not None:
         write_atomically(out, json.dumps(measured.to_json(), indent=2) + "\n")
     store_profile(measured, model_key(model))
-    return Shown(document, _parts(measured, all), {"profile": out})
+    return Shown(document, answer_parts(_answer(measured)), {"profile": out})
 
 
 def _trained(graph: ComputeGraph, training: Training) -> Iterator[Sample]:
@@ -179,53 +173,29 @@ def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
             advance(1)
 
 
-def _parts(profile: CompressionProfile, all: bool) -> Iterator[str | Text | Table]:
-    """Yield the codec of the largest ratio, and a table of the codecs; with ``all`` also tables of each codec's twelve
-    largest tensors, and how the kernels were measured."""
+def _answer(profile: CompressionProfile) -> Answer:
+    """Return the codec of the largest ratio, with a row for each codec."""
     best = max(profile.codecs, key=lambda codec: codec.whole.ratio)
-    rows = [
-        {
-            "codec": codec.codec,
-            "ratio": f"{codec.whole.ratio:.2f}",
-            "relative error": f"{codec.whole.relative_l2_error:.3f}",
-            "largest error": f"{codec.whole.max_error:.2e}",
-            **{way: f"{getattr(codec.host[0], way) / 1e9:.3g} GB/s" for way in ("encode", "decode")},
-        }
-        for codec in profile.codecs[: len(profile.codecs) if all else MOST_ROWS]
-    ]
     most, ratio = max(best.sums.items(), default=(1, 0.0))
-    answer = Answer(
+    return Answer(
         question=f"What do codecs make of the gradients of {profile.model}, {profile.parameters:,} values?",
         best=(f"{best.codec} makes them {best.whole.ratio:.2f} times smaller", profile.gradients),
-        rows=rows,
+        rows=[
+            {
+                "codec": codec.codec,
+                "ratio": f"{codec.whole.ratio:.2f}",
+                "relative error": f"{codec.whole.relative_l2_error:.3f}",
+                "largest error": f"{codec.whole.max_error:.2e}",
+                **{way: f"{getattr(codec.host[0], way) / 1e9:.3g} GB/s" for way in ("encode", "decode")},
+            }
+            for codec in profile.codecs[:MOST_ROWS]
+        ],
         legend="relative error: of all values, root mean square; GB/s: of float32 values on one thread of this host",
-        hidden=len(profile.codecs) - len(rows),
+        hidden=len(profile.codecs[MOST_ROWS:]),
+        everything="--json",
         limit=f"{best.codec} makes a sum of {most} gradients, as rings send, {ratio:.2f} times smaller" * (most > 1),
-        more=(f"lightloom plan {profile.model} --exchange METHOD", "--all: its largest tensors"),
+        more=(f"lightloom plan {profile.model} --exchange METHOD", "--json: every tensor"),
     )
-    yield from answer_parts(answer)
-    if not all:
-        return
-    for codec in profile.codecs:
-        largest = sorted(codec.tensors.items(), key=lambda item: -item[1].values)[:_TENSORS]
-        cells = [[name, f"{fit.values:,}", *_fit(fit)] for name, fit in [("all", codec.whole), *largest]]
-        yield plain_table(["tensor", "values", *_FIT], cells, title=f"{codec.codec}, largest tensors")
-        for rates in codec.host:
-            call = (rates.encode_message or 0.0) + (rates.decode_message or 0.0)
-            yield (
-                f"{profile.kernel}, threads: {rates.threads}: encodes {rates.encode / 1e9:.3g} GB/s, decodes "
-                f"{rates.decode / 1e9:.3g} GB/s" + f", {format_time(call)} a message however small" * (call > 0)
-            )
-
-
-_FIT = ("ratio", "2/10/18/34 bit, %", "max error", "rel. L2", "cosine")
-
-
-def _fit(fit: Any) -> list[str]:
-    """Return a codec's cells for a tensor or all of them: ratio, per cent of values by the bits of their codes (a dash
-    without), maximum error, relative L2 error and cosine."""
-    tags = "–" if fit.tags is None else " / ".join(f"{100 * count / fit.values:.1f}" for count in fit.tags)
-    return [f"{fit.ratio:.2f}", tags, f"{fit.max_error:.2e}", f"{fit.relative_l2_error:.3f}", f"{fit.cosine:.4f}"]
 
 
 def compress_file(source: Path, target: Annotated[Path, check_writable], *, codec: str | None = None) -> None:
