@@ -56,7 +56,7 @@ BAD_ARGUMENTS: list[tuple[list[str], str]] = [
     (["plan", "hdc", "--set", "circuit_switch=palomar-136"], "circuit_switch changes nothing here"),
     (["plan", "hdc", "--set", "switches=most"], "switches"),
     (["design", "hdc", "--ranks", "8", "--set", "ranks=8"], "--set ranks: expected a choice of the bill"),
-    (["design", "hdc", "--budget-dollars", "5 kg"], "--budget-dollars: '5 kg': unknown price unit"),
+    (["design", "hdc", "--budget", "dollars=5 kg"], "budget_dollars: '5 kg': unknown price unit"),
     (["plan", "hdc", "--host-price", "-1 $"], "'-1 $': a price must be finite and not negative"),
     (["plan", "hdc", "--maintenance", "lots"], "'lots' is not a share: expected e.g. 5 %, 0.05"),
     ([*_GATHER, "dgx-h100", "--ranks", "13"], "ranks=13 do not divide evenly into domains of tier 1 (NVLink)"),

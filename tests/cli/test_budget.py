@@ -14,7 +14,7 @@ def test_the_document_says_what_the_table_says(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     picture = tmp_path / "light.svg"
-    wanted = ["budget", "--ranks", "16", "--wavelengths", "8", "--set", "node_loss=0.3", "--taps", "7"]
+    wanted = ["budget", "--ranks", "16", "--set", "wavelengths=8", "--set", "node_loss=0.3", "--set", "taps=7"]
     told = run(monkeypatch, capsys, *wanted, "--json", "--figure", str(picture))
     document = json.loads(told.out)
     assert document["schema"] == "lightloom.budget/1"
@@ -29,6 +29,11 @@ def test_the_document_says_what_the_table_says(
     assert picture.read_text().startswith("<?xml")
     table = run(monkeypatch, capsys, *wanted)
     assert (table.code, table.err) == (0, "")
+    assert len(table.out.splitlines()) <= 25
+    former = ["budget", "--ranks", "16", "--wavelengths", "8", "--set", "node_loss=0.3", "--taps", "7"]
+    before = run(monkeypatch, capsys, *former, "--json")
+    assert json.loads(before.out)["rows"] == document["rows"]
+    assert [line.split()[1] for line in before.err.splitlines()] == ["--wavelengths", "--taps"]
     for row in document["rows"]:
         assert f"{row['reach']} links" in table.out
         assert f"{row['adjacent_taps_laser_dbm']:.1f} dBm" in table.out
@@ -55,13 +60,14 @@ def test_lossless_light_has_no_limit(monkeypatch: pytest.MonkeyPatch, capsys: py
     [
         (["--ranks", "1"], "--ranks 1: expected 2 to 131072"),
         (["--ranks", "many"], "--ranks 'many': expected a whole number"),
-        (["--ranks", "8", "--taps", "8"], "--taps 8: expected 1 to 7"),
-        (["--taps", "0"], "--taps 0: expected 1 to 63"),
+        (["--ranks", "8", "--set", "taps=8"], "--set taps=8: expected 1 to 7"),
+        (["--set", "taps=0"], "--set taps=0: expected 1 to 63"),
+        (["--set", "taps=few"], "--set taps=few: expected 1 to 63"),
         (["--set", "coupler_loss=-1"], "field 'coupler_loss': -1"),
-        (["--set", "colour=red"], "unknown field 'colour'"),
+        (["--set", "colour=red"], "unknown setting of budget 'colour'"),
         (["--set", "laser_power=3 apples"], "unknown power unit 'apples'"),
         (["--set", "laser_power=0"], "field 'laser_power'"),
-        (["--wavelengths", "0"], "field 'wavelengths': 0"),
+        (["--set", "wavelengths=0"], "field 'wavelengths': 0"),
         (["--set", "error_rate=0.7"], "field 'error_rate': 0.7"),
         (["--figure", "light.txt"], "cannot draw 'light.txt'"),
     ],
@@ -82,8 +88,8 @@ def test_the_averager_of_a_cluster_takes_instances(
     document = json.loads(run(monkeypatch, capsys, *wanted, "--json").out)
     assert document["schema"] == "lightloom.averager-budget/1"
     assert document["averager"]["instances"] == 16 and document["power_per_rank"] > 10
-    text = run(monkeypatch, capsys, *wanted).out
-    assert "16 of 400 Gb/s a rank" in text and "assumption" in text
+    text = run(monkeypatch, capsys, *wanted, "--explain").out
+    assert "16 instances of 400 Gb/s a rank" in text and "assumption" in text
     refused = run(monkeypatch, capsys, "budget", "--cluster", "dgx-h100-64")
     assert_refused(refused, "expected a cluster around an averager")
     assert "derived for 4 ranks" in run(monkeypatch, capsys, "catalog", "optinc-4").out

@@ -5,12 +5,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from lightloom.core.documents import parse_yaml, read_text
-from lightloom.core.errors import ConfigError
+from lightloom.core.errors import ConfigError, UnknownNameError
 
 T = TypeVar("T")
+C = TypeVar("C", bound=BaseModel)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -131,6 +132,23 @@ def validate(kind: type[T], data: Mapping[str, Any], where: str) -> T:
         return TypeAdapter(kind).validate_python(dict(data))
     except ValidationError as error:
         raise ConfigError(f"{where}: {_first_complaint(error, kind)}") from error
+
+
+def read_config(kind: type[C], name: str, file: Path | None, settings: Mapping[str, object]) -> C:
+    """Return the settings of a command from a YAML file, where one is given, with single fields replaced; a dot reaches
+    into a part.
+
+    Raises:
+        ConfigError: the file cannot be read, or the first complaint, which names the field.
+        UnknownNameError: a field is unknown; the message says which are near, and that ``lightloom catalog --schema``
+            describes those of ``name``.
+    """
+    fields = with_settings({} if file is None else read_yaml(file), settings, name)
+    known = kind.model_fields
+    unknown = next((field for field in fields if field not in known), None)
+    if unknown is not None:
+        raise UnknownNameError(f"setting of {name}", unknown, known, listed=f"lightloom catalog --schema {name}")
+    return validate(kind, fields, name)
 
 
 def _first_complaint(error: ValidationError, kind: Any) -> str:

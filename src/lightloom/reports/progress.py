@@ -2,30 +2,57 @@
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 PATIENCE = 2.0
 """Seconds before a bar appears."""
+_BETWEEN = 1.0
+"""Least seconds between two changes of what stands behind a bar."""
+
+
+class Bar:
+    """A progress bar, called with the amount of work that is done since the last call; it shows nothing without a bar
+    of Rich."""
+
+    def __init__(self, shown: Any = None, task: Any = None) -> None:
+        """Take the bar and the task in it."""
+        self._shown, self._task, self._told = shown, task, 0.0
+
+    def __call__(self, count: int) -> None:
+        """Show that ``count`` more is done."""
+        if self._shown is not None:
+            self._shown.advance(self._task, count)
+
+    def tell(self, text: Callable[[], str], total: int | None = None) -> None:
+        """Show what ``text`` returns, the best answer so far, behind the bar, and the amount of work once it is known;
+        ``text`` is called at most once a second."""
+        if self._shown is not None and time.monotonic() - self._told > _BETWEEN:
+            self._shown.update(self._task, best=text(), **({} if total is None else {"total": total}))
+            self._told = time.monotonic()
 
 
 @contextmanager
-def progress(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def progress(description: str, total: int | None) -> Iterator[Bar]:
     """Yield ``advance(count)``, to be called as work is done; a bar appears on stderr, if that is a terminal, after two
     seconds.
 
     With ``total=None`` the bar pulses, since the amount of work is unknown. It disappears at the end of the context.
     """
     if not sys.stderr.isatty():
-        yield lambda _: None
+        yield Bar()
         return
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
-    columns = TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn()
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task, lock, ended = bar.add_task(escape(description), total=total), threading.Lock(), False
+    best = TextColumn("{task.fields[best]}", markup=False, table_column=Column(no_wrap=True, ratio=1))
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn(), best
+    bar = Progress(*columns, console=Console(stderr=True), transient=True, expand=True)
+    task, lock, ended = bar.add_task(escape(description), total=total, best=""), threading.Lock(), False
 
     def show() -> None:
         """Start the bar unless the work has ended."""
@@ -38,7 +65,7 @@ def progress(description: str, total: int | None) -> Iterator[Callable[[int], No
     timer.daemon = True
     timer.start()
     try:
-        yield lambda count: bar.advance(task, count)
+        yield Bar(bar, task)
     finally:
         timer.cancel()
         with lock:

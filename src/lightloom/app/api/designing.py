@@ -31,7 +31,7 @@ from lightloom.planning.designs.explore import (
 from lightloom.planning.designs.page import rival_break_even
 from lightloom.planning.designs.space import DEFAULT, Design, read_space
 from lightloom.planning.economics.ledger import Site, board_of, check_inputs, site_of
-from lightloom.planning.sweeps.workers import Workers
+from lightloom.planning.sweeps.workers import SearchStopped, Workers
 
 _LEAST_RANKS, _MOST_RANKS = 8, 1 << 14
 """Ranks that a budget is searched for where none are given: powers of two."""
@@ -64,9 +64,11 @@ class DesignFront(Result):
 
     @property
     def designs(self) -> int:
-        """Number of designs that were searched: evaluated, beaten by bounds, refused, and over the budget."""
+        """Number of designs that were asked for: evaluated, beaten by bounds, refused, over the budget, and not searched
+        before Ctrl-C."""
         found = self.exploration
-        return len(found.candidates) + len(found.beaten) + len(found.refused) + found.over_budget
+        counts = len(found.candidates), len(found.beaten), len(found.refused), len(found.unsearched)
+        return sum(counts) + found.over_budget
 
     def summary(self) -> str:
         """Return a sentence on the design that trains most samples per dollar; "at most" where prices or watts are
@@ -147,6 +149,7 @@ class DesignFront(Result):
                 {"name": each.design.name, "ranks": each.design.ranks, "why": each.why} for each in found.refused
             ],
             "over_budget": found.over_budget,
+            **({"not_searched": [each.name for each in found.unsearched]} if found.unsearched else {}),
             "missing_alike": list(first.worth.alike),
             "assumptions": [*self.assumptions, *self.site.assumptions()],
             "site": self.site.to_json(),
@@ -169,6 +172,7 @@ def design(
     workers: Workers | None = None,
     folder: str | Path | None = None,
     advance: Callable[[int], None] = lambda _: None,
+    tell: Callable[[Candidate, int], None] = lambda *_: None,
 ) -> DesignFront:
     """Search fabrics and their fields for the designs that train most samples for a dollar and for a joule.
 
@@ -189,13 +193,15 @@ def design(
         folder (FOLDER): folder that keeps what was found of each design, so that the same call resumes; nothing is kept
             without it.
         advance: called with the number of designs that are done since the last call.
+        tell: called with the design that trains most samples for a dollar so far, and the number of all designs.
 
     Raises:
+        SearchStopped: Ctrl-C, with the result as far as designs are evaluated.
         ConfigError: neither ranks nor a budget, a number that is not positive, or a malformed file.
         UnsupportedError: no design has a plan within the budget.
     """
-    dollars = _budget("--budget-dollars", budget_dollars, "price")
-    watts = _budget("--budget-watts", budget_watts, "power")
+    dollars = _budget("budget_dollars", budget_dollars, "price")
+    watts = _budget("budget_watts", budget_watts, "power")
     chosen_site = site_of(site)
     counts = _ranks(ranks, dollars, watts, accelerator, chosen_site)
     if batch is not None and batch < 1:
@@ -211,19 +217,22 @@ def design(
     jobs = 1 if workers is None else workers.jobs or 16
     run: Any = partial(map if workers is None else workers.results, solve_task)
     with nullcontext(run) if folder is None else resumed(run, Path(folder), graph) as kept_run:
-        found = explore(question, designs, kept_run, **limits, prune=prune, jobs=jobs, advance=advance)
+        found = explore(question, designs, kept_run, **limits, prune=prune, jobs=jobs, advance=advance, tell=tell)
     listed = f"schedules that list more than {MOST_ROWS:,} transfers are left out"
     counted = (
         "boards draw their rated power, busy or not, which counts against slower steps; spare nodes cost and draw as "
         "much as others; the intervals of step times (lightloom plan) are not counted"
     )
-    return DesignFront(
+    front = DesignFront(
         model=graph.name,
         accelerator=accelerator,
         site=chosen_site,
         exploration=found,
         assumptions=(*searched.assumptions, *_software(found), listed, counted),
     )
+    if found.unsearched:
+        raise SearchStopped(front)
+    return front
 
 
 def _software(found: Exploration) -> list[str]:
@@ -275,7 +284,7 @@ def _ranks(
             raise ConfigError(f"ranks={given}: expected numbers of at least 2")
         return tuple(dict.fromkeys(counts))
     if dollars == watts == inf:
-        raise ConfigError("neither ranks nor a budget: expected --ranks N, --budget-dollars D or --budget-watts W")
+        raise ConfigError("neither ranks nor a budget: expected --ranks N, --budget dollars=AMOUNT or --budget watts=AMOUNT")
     board = board_of(load_accelerator(accelerator), site)
     price = board.dollars.value if board.dollars else 0.0
     power = board.static_power.value * site.pue if board.static_power else 0.0

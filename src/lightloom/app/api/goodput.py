@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from lightloom.app.api.arguments import (
     ClusterLike,
@@ -16,7 +19,7 @@ from lightloom.app.api.arguments import (
 )
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError
-from lightloom.core.fields import Count
+from lightloom.core.fields import Config, Count, Quantity, Seconds
 from lightloom.core.results import Document, Result, plain, provenance
 from lightloom.core.units import format_time
 from lightloom.machines.clusters import load as clusters
@@ -35,7 +38,7 @@ from lightloom.planning.economics.estimate import (
     slices_of,
     spare_counts,
 )
-from lightloom.planning.economics.job import Played, World
+from lightloom.planning.economics.job import GoodputOptions, Played, World
 from lightloom.planning.economics.ledger import ClusterLedger, fabric_bill, site_of, unused_inputs
 
 
@@ -89,7 +92,8 @@ class Goodput(Result):
         most = "at most " if each.missing else ""
         return (
             f"{most}{each.most_goodput:.2%} of the time trains on {each.machine.ranks:,} ranks of {each.machine.name}: "
-            f"an interruption every {_duration(each.job.mtbf)}, a checkpoint every {_duration(each.job.interval)}"
+            f"an interruption every {format_duration(each.job.mtbf)}, a checkpoint every "
+            f"{format_duration(each.job.interval)}"
         )
 
     def to_json(self) -> Document:
@@ -157,19 +161,57 @@ class Goodput(Result):
             {
                 "cause": row["cause"],
                 "interruptions": "not sourced" if row["interruptions"] is None else f"{row['interruptions']:.3g}",
-                "restart": "" if row["restart_s"] is None else _duration(row["restart_s"]),
+                "restart": "" if row["restart_s"] is None else format_duration(row["restart_s"]),
                 "remedy": row["remedy"] or "",
             }
             for row in self.rows()
         ]
 
 
-def _duration(seconds: float) -> str:
+class Rack(Config):
+    """Racks whose nodes fail together."""
+
+    nodes: Count
+    """Nodes of a rack."""
+    mtbf: Annotated[Seconds, Field(gt=0)]
+    """Mean time between failures of a rack as a whole."""
+
+
+class GoodputSettings(GoodputOptions):
+    """What a goodput rests on beside the cluster and its ranks: fields of ``lightloom goodput --settings`` and
+    ``--set``."""
+
+    months: float = 1.0
+    """Months of 30 days for which interruptions are counted and training is simulated."""
+    block: Count | None = None
+    """Ranks of a block of slices. Null: those that circuit switches join, or a node."""
+    host_availability: Annotated[float, Field(ge=0, le=1), Quantity("share", "99 %")] | None = None
+    """Share of the time that a host works, for slices. Null: from rates and repairs."""
+    runs: Count = 8
+    """Number of times that the months are simulated."""
+    weibull: float | None = None
+    """Shape of the lifetimes of nodes that are simulated; below 1 young nodes fail more often, 1 is exponential."""
+    crews: Count | None = None
+    """Repairs at once that are simulated. Null: any number."""
+    rack: Rack | None = None
+    """Racks that fail as a whole, simulated."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the settings as keywords of :func:`goodput`; what only a simulation has asks for one."""
+        keywords = {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
+        shape, crews, rack = (keywords.pop(name, None) for name in ("weibull", "crews", "rack"))
+        if shape is None and crews is None and rack is None:
+            return keywords
+        racks = {} if rack is None else {"rack": rack.nodes, "rack_rate": 1 / rack.mtbf}
+        return {**keywords, "simulate": World(shape=1.0 if shape is None else shape, crews=crews or 0, **racks)}
+
+
+def format_duration(seconds: float) -> str:
     """Return seconds as text in the largest unit of days, hours and minutes of which there are two or more, else as
     format_time does."""
     for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
         if seconds >= 2 * size:
-            return f"{seconds / size:.4g} {unit}"
+            return f"{seconds / size:.3g} {unit}"
     return format_time(seconds)
 
 
@@ -190,7 +232,7 @@ def goodput(
     """Return the share of the time that trains on a cluster, after failures, checkpoints, restarts and waits for
     repairs, and where the rest goes.
 
-    >>> goodput("h100-1024-fat-tree-400g", restart="5min", stall="30s")
+    >>> goodput("h100-1024-no-nvlink-400g", restart="5min", stall="30s")
 
     Args:
         cluster: a name of the catalog, a YAML file or a cluster.
@@ -213,7 +255,7 @@ def goodput(
         remedy (NAME): what follows a failed link: restart, rewire or damaged; the best without it.
         spare_channels: spare wavelengths or ports of every rank.
         communication (SHARE): share of a step that waits for communication, as 30% or 0.3; all of it without it.
-        damage_slowdown (TIMES): times as long as collectives take around a failed link; as `damage` prices it without
+        damage_slowdown (TIMES): times as long as collectives take around a failed link; priced by synthesis without
             it.
         node_price (PRICE): price of a node in use, e.g. 300 k$; from the bill without it.
         spare_price (PRICE): price of a spare node; that of a node in use without it.

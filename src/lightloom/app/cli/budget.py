@@ -7,8 +7,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.app.cli.options import FigureFile, Shown, Wavelengths, draw, read_settings
-from lightloom.core.configfile import validate
+from lightloom.app.cli.options import FigureFile, Shown, draw, read_settings
+from lightloom.core.answer import MOST_ROWS, Answer
+from lightloom.core.configfile import read_config
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.core.results import Document, provenance
@@ -17,13 +18,13 @@ from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.link_budget import SOURCES, LinkBudget, dbm
 from lightloom.machines.reducers.built import BuiltAverager
-from lightloom.reports.console import facts_table, plain_table, rows_table
+from lightloom.reports.console import answer_parts, plain_table, rows_table
 from lightloom.reports.figures.comparisons import budget_figure
 
 # ``lightloom budget --cluster``: the watts, lanes, light, latency and area that a cluster's averager takes.
 
 
-def averager_budget(name: str, settings: Mapping[str, Any]) -> Shown:
+def averager_budget(name: str, settings: Mapping[str, Any], explain: bool) -> Shown:
     """Show what the averager of a cluster takes; ``settings`` replace fields of the cluster.
 
     Raises:
@@ -45,41 +46,43 @@ def averager_budget(name: str, settings: Mapping[str, Any]) -> Shown:
         "sources": fabric.sources,
         "provenance": provenance(["averager-budget", fabric.model_dump(mode="json")]),
     }
-    return Shown(document, _averager_budget_parts(cluster, built))
+    return Shown(document, _averager_parts(cluster, built, explain))
 
 
-def _averager_budget_parts(cluster: Cluster, built: BuiltAverager) -> Iterator[str | Text | Table]:
-    """Yield the facts of the averager, its watts by part (of all instances, largest first), the range of its power, and
-    what it asks of the world."""
-    fabric = cluster.fabric
-    power = fabric.power_per_rank
-    facts = {
-        "averager": built.reducer,
-        "instances": f"{built.instances} of {format_bandwidth(built.instance_bandwidth)} a rank",
-        "lanes of a rank": f"{built.lanes}",
-        "passive meshes": f"{built.meshes}",
-        "latency, fibres included": format_time(fabric.diameter_latency()),
-        "area of meshes": f"{1e6 * built.area:.3g} mm2" if built.area else "",
-        "power of a rank": "" if power is None else format_quantity(power, "power"),
-    }
-    yield facts_table([fact for fact in facts.items() if fact[1]], title=f"{cluster.name}: {cluster.ranks} ranks")
-    yield ""
-    whole = sum(built.watts.values())
+def _averager_parts(cluster: Cluster, built: BuiltAverager, explain: bool) -> Iterator[str | Text | Table]:
+    """Yield the answer, watts by part (of all instances, largest first); then with ``explain`` what the averager asks
+    of the world, what has no figure, and sources."""
+    fabric, whole, power = cluster.fabric, sum(built.watts.values()), cluster.fabric.power_per_rank
     rows = [
-        [part, format_quantity(watts, "power"), f"{100 * watts / whole:.0f} %"]
+        {"part": part, "all instances": format_quantity(watts, "power"), "share": f"{watts / whole:.0%}"}
         for part, watts in sorted(built.watts.items(), key=lambda entry: -entry[1])
     ]
-    yield plain_table(["part", "all instances", "share"], [*rows, ["in all", format_quantity(whole, "power"), ""]])
+    least = "" if power is None else f"{format_quantity(power, 'power')} a rank, "
+    area = f", {1e6 * built.area:.3g} mm2 of meshes" if built.area else ""
+    best = [
+        f"{least}{format_quantity(whole, 'power')} in all, {format_time(fabric.diameter_latency())} with fibres",
+        f"{built.instances} instances of {format_bandwidth(built.instance_bandwidth)} a rank, {built.lanes} lanes of a "
+        f"rank, {built.meshes} passive meshes{area}",
+    ]
     if built.low is not None:
         most = "no limit" if built.high is None else format_quantity(built.high, "power")
-        yield f"90 % of draws of all constants: {format_quantity(built.low, 'power')} to {most}"
-    if built.unknown:
-        yield f"without a figure, hence left out: {', '.join(built.unknown)}"
-    yield from (f"warning: {line}" for line in fabric.warnings)
-    if built.needs:
-        yield f"needs: {'; '.join(built.needs)}"
-    stated = [field for field in ("averaging_latency", "power_per_rank") if field in fabric.sources]
-    yield from (Text(f"{field.replace('_', ' ')}: {fabric.sources[field]}", style="dim") for field in stated)
+        best.append(f"90% of draws of all constants take {format_quantity(built.low, 'power')} to {most}")
+    answer = Answer(
+        question=f"What does the averager of {cluster.name} take, {built.reducer} for {cluster.ranks} ranks?",
+        best=best,
+        hidden=max(len(rows) - MOST_ROWS, 0),
+        everything="--explain",
+        limit="; ".join(fabric.warnings),
+        more=("--explain", "lightloom onn reducers"),
+    )
+    yield from answer_parts(answer, rows_table(rows[:MOST_ROWS]) if rows else None)
+    if explain:
+        yield ""
+        yield rows_table(rows)
+        yield from (f"needs: {need}" for need in built.needs)
+        yield from (f"without a figure, hence left out: {part}" for part in built.unknown)
+        stated = [field for field in ("averaging_latency", "power_per_rank") if field in fabric.sources]
+        yield from (f"{field.replace('_', ' ')}: {fabric.sources[field]}" for field in stated)
 
 
 _TAPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
@@ -88,31 +91,34 @@ _TAPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 def budget(
     *,
     ranks: int = 64,
-    wavelengths: Wavelengths = None,
     set: list[str] | None = None,
-    taps: int = 10,
     cluster: str | None = None,
     figure: FigureFile = None,
+    explain: bool = False,
 ) -> Shown:
-    """Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs.
+    """Show how far light reaches across a ring, how many destinations it serves on its way, and the laser for that.
+
+    Example: lightloom budget --ranks 64 --set node_loss=0.3 --set laser_power=10mW
 
     Args:
         ranks: Nodes on the ring.
-        set: field=value of the budget, losses in dB; repeatable.
-        taps (T): Most destinations of one lightpath.
+        set: field=value of the budget, losses in dB (`lightloom catalog --schema budget`), or taps=N, the most
+            destinations of one lightpath; repeatable.
         cluster (CLUSTER): Instead of a ring: what the averager of a cluster takes (optinc-4, or a file).
         figure: Draw the power along the longest lightpath (.svg, .png, .pdf).
+        explain: List all losses with their sources.
     """
+    chosen = read_settings(set)
     if cluster is not None:
-        if figure is not None or wavelengths is not None:
-            raise ConfigError("--cluster takes --set and --json alone")
-        return averager_budget(cluster, read_settings(set))
-    chosen = read_settings(set, wavelengths)
+        if figure is not None:
+            raise ConfigError("--cluster takes --set, --explain and --json alone")
+        return averager_budget(cluster, chosen, explain)
     if not 2 <= ranks <= MAXIMUM_RANKS:
         raise ConfigError(f"--ranks {ranks}: expected 2 to {MAXIMUM_RANKS} nodes")
-    if not 1 <= taps < ranks:
-        raise ConfigError(f"--taps {taps}: expected 1 to {ranks - 1}, since {ranks} nodes are on the ring")
-    light = validate(LinkBudget, chosen, "budget")
+    taps = chosen.pop("taps", 10)
+    if not (isinstance(taps, int) and 1 <= taps < ranks):
+        raise ConfigError(f"--set taps={taps}: expected 1 to {ranks - 1}, since {ranks} nodes are on the ring")
+    light = read_config(LinkBudget, "budget", None, chosen)
     half = ranks // 2
     document = {
         "schema": "lightloom.budget/1",
@@ -140,39 +146,60 @@ def budget(
         "provenance": provenance(["budget", ranks, taps, light.model_dump(mode="json")]),
     }
     written = {"drawn": draw(figure, partial(budget_figure, light, taps), document)}
-    return Shown(document, _budget_parts(document), written)
+    return Shown(document, _budget_parts(document, light, explain), written)
 
 
-def _budget_parts(document: Document) -> Iterator[str | Table]:
-    """Yield the tables of losses in dB and of the reach by number of destinations, and whether a link and half a ring
-    close."""
-    losses = [(loss["item"], f"{loss['decibels']:.4g}", loss["counted"]) for loss in document["losses"]]
-    light = document["budget"]
-    rate = f"{light['wavelengths']} wavelengths of {format_bandwidth(light['wavelength_bandwidth'])}"
-    title = f"light of {document['laser_dbm']:.2f} dBm a wavelength, {rate}"
-    yield plain_table(("loss", "dB", "counts"), losses, title=title, left=("loss", "counts"))
-    yield (
-        f"a photodiode needs {document['sensitivity_dbm']:.2f} dBm for at most {light['error_rate']:.2g} errors a bit"
-    )
-    yield ""
-    reaches = [
+def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Iterator[str | Text | Table]:
+    """Yield the answer with the reach by number of destinations; then with ``explain`` the losses in dB, and every
+    field of the budget with its source."""
+    rows = [
         {
-            "up to": row["taps"],
-            "reach": "no limit" if row["reach"] is None else f"{row['reach']} links",
+            "destinations": row["taps"],
+            "reach": _links(row["reach"]),
             "errors a bit there": "" if row["error_rate_at_reach"] is None else f"{row['error_rate_at_reach']:.1e}",
-            "all adjacent": "close" if row["adjacent_taps_close"] else "too weak",
-            "laser for that": f"{row['adjacent_taps_laser_dbm']:.1f} dBm",
+            "next to each other": "close" if row["adjacent_taps_close"] else "too weak",
+            "laser for these": f"{row['adjacent_taps_laser_dbm']:.1f} dBm",
         }
         for row in document["rows"]
     ]
-    yield rows_table(reaches, title="destinations of one lightpath", left=())
-    most = "no limit" if document["most_taps"] is None else f"at most {document['most_taps']}"
-    half = document["ranks"] // 2
-    yield (
-        f"ring of {document['ranks']}: a link {_closes(document['neighbours_close'])}; half a ring, {half} links, "
-        f"{_closes(document['half_ring_closes'])} and takes a laser of {document['half_ring_laser_dbm']:.1f} dBm; "
-        f"adjacent destinations of one lightpath: {most}"
+    half, most = document["ranks"] // 2, document["most_taps"]
+    reached = f"{_links(document['rows'][0]['reach'])} to one destination, "
+    reached += "any number" if most is None else f"at most {most}"
+    changes = {
+        "a laser twice as strong": {"laser_power": 2 * light.laser_power},
+        "nodes of half the loss": {"node_loss": light.passing_loss / 2},
+        "half the wavelengths": {"wavelengths": max(light.wavelengths // 2, 1)},
+    }
+    answer = Answer(
+        question=f"How far does light reach on a ring of {document['ranks']} nodes with {light.wavelengths} "
+        f"wavelengths of {format_bandwidth(light.wavelength_bandwidth)}?",
+        best=(
+            f"{reached} next to each other" if document["neighbours_close"] else "a link does not close",
+            f"from {document['laser_dbm']:.2f} dBm of the laser to the {document['sensitivity_dbm']:.2f} dBm of a "
+            f"photodiode at {light.error_rate:.2g} errors a bit",
+        ),
+        legend="close: the light suffices for the margin",
+        hidden=max(len(rows) - MOST_ROWS, 0),
+        everything="--explain",
+        what_if=[f"{words}: {_links(light.model_copy(update=change).reach())}" for words, change in changes.items()],
+        limit=f"a node passed takes {light.passing_loss:.3g} dB; half the ring, {half} links, "
+        f"{_closes(document['half_ring_closes'])} and takes a laser of {document['half_ring_laser_dbm']:.1f} dBm",
+        more=("--explain", "--figure light.png", "lightloom catalog --schema budget"),
     )
+    yield from answer_parts(answer, rows_table(rows[:MOST_ROWS], left=()))
+    if explain:
+        losses = [(loss["item"], f"{loss['decibels']:.4g}", loss["counted"]) for loss in document["losses"]]
+        yield ""
+        yield plain_table(("loss", "dB", "counts"), losses, left=("loss", "counts"))
+        yield ""
+        yield rows_table(rows, left=())
+        yield ""
+        yield from (f"{name} {document['budget'][name]}: {source}" for name, source in document["sources"].items())
+
+
+def _links(reach: int | None) -> str:
+    """Return a reach in words."""
+    return "no limit" if reach is None else f"{reach} links"
 
 
 def _closes(closes: bool) -> str:

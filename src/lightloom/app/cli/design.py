@@ -4,59 +4,111 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Annotated
 
+import typer
 from rich.table import Table
+from rich.text import Text
 
 from lightloom.app.api.designing import DesignFront
 from lightloom.app.api.designing import design as search_designs
-from lightloom.app.cli.options import Options, OutFile, PartPrices, Shown, SiteFields, read_settings, site_inputs
+from lightloom.app.cli.options import (
+    Options,
+    OutFile,
+    PartPrices,
+    Shown,
+    SiteFields,
+    read_pairs,
+    read_settings,
+    site_inputs,
+)
+from lightloom.core.answer import Answer
 from lightloom.core.errors import ConfigError
 from lightloom.machines.parts.bill import BillChoices, missing_text
 from lightloom.machines.parts.part import format_amount
 from lightloom.planning.designs.explore import TECHNOLOGIES, Candidate, Exploration
-from lightloom.planning.designs.page import break_even, design_page, price_text, ratio, rival_break_even
-from lightloom.planning.sweeps.workers import Workers
-from lightloom.reports.console import rows_table
+from lightloom.planning.designs.page import break_even, design_page, price_text, ratio
+from lightloom.planning.sweeps.workers import SearchStopped, Workers
+from lightloom.reports.console import answer_parts, rows_table
 from lightloom.reports.html import write
 from lightloom.reports.progress import progress
 from lightloom.reports.report import Report
 
-_SHOWN = 12
-"""Designs of each technology on the terminal; the page and the JSON document have all."""
+_SHOWN = 3
+"""Designs of each technology in the answer; with ``--explain`` all that lead it."""
 
 
 def design(
     model: str,
     *,
-    search: Annotated[partial[DesignFront], Options(search_designs, without=("advance", "prune"))],
+    budget: list[str] | None = None,
+    search: Annotated[
+        partial[DesignFront],
+        Options(search_designs, without=("advance", "tell", "prune", "workers", "budget_dollars", "budget_watts")),
+    ],
     site: SiteFields = None,
     price: PartPrices = None,
     set: list[str] | None = None,
-    no_prune: bool = False,
-    workers: Annotated[partial[Workers], Options(Workers)],
+    workers: str | None = None,
     report: OutFile = None,
+    explain: bool = False,
+    assumptions: bool = False,
 ) -> Shown:
     """Search fabrics and their fields for the most samples per dollar and per joule, after failures.
 
+    Example: lightloom design gpt2-355m --ranks 64 --report designs.html
+
     Args:
         model: A model, as `plan` takes it.
-        set: A choice of the fabrics' bills (switches=whole); repeatable.
-        no_prune: Evaluate designs that bounds leave out as well.
-        jobs: Processes on this machine; one without it.
-        dask (ADDRESS): Compute on the Dask cluster of this scheduler instead.
-        ray (ADDRESS): Compute on this Ray cluster instead.
+        budget: dollars=AMOUNT ('5 M$') of all boards, hosts and parts of the fabric, as far as prices are known, or
+            watts=AMOUNT (200kW) at the meter, the most of either; repeatable.
+        set: A choice of the fabrics' bills (switches=whole), or prune=false, which evaluates designs that bounds leave
+            out as well; repeatable.
+        workers (N|dask:ADDRESS|ray:ADDRESS): Processes on this machine, or the cluster of a scheduler; this process
+            alone without it.
         report (FILE): Write the page (.html).
+        explain: List all designs that lead their technology, and how optical and electrical ones compare.
+        assumptions: List all that is assumed.
     """
     fields = read_settings(set)
+    prune = fields.pop("prune", True)
     inputs = site_inputs(fields, site, price)
-    if fields:
-        raise ConfigError(
-            f"--set {min(fields)}: expected a choice of the bill, one of {', '.join(BillChoices.model_fields)}"
-        )
+    if fields or not isinstance(prune, bool):
+        expected = f"expected a choice of the bill, one of {', '.join(BillChoices.model_fields)}; or prune=false"
+        raise ConfigError(f"--set {min(fields, default='prune')}: {expected}")
+    limits = read_pairs(budget, "--budget {!r}", "dollars=AMOUNT or watts=AMOUNT")
+    if not limits.keys() <= {"dollars", "watts"}:
+        raise ConfigError(f"--budget {' '.join(limits)}: expected dollars=AMOUNT or watts=AMOUNT")
+    started = None if workers is None else Workers.read(workers)
+    code = 0
     with progress(f"designs for {model}", None) as advance:
-        started = workers() if workers.keywords else None
-        found = search(model, site=inputs, prune=not no_prune, workers=started, advance=advance)
+
+        def tell(best: Candidate, designs: int) -> None:
+            """Show the best design so far beside the progress."""
+            advance.tell(lambda: f"best so far: {best.design.name}", designs)
+
+        try:
+            found = search(
+                model,
+                site=inputs,
+                prune=prune,
+                workers=started,
+                advance=advance,
+                tell=tell,
+                **{f"budget_{name}": text for name, text in limits.items()},
+            )
+        except SearchStopped as stopped:
+            found, code = stopped.result, 130
+    if code:
+        resumes = "the same command resumes" if "folder" in search.keywords else "with --folder the search would resume"
+        typer.echo(f"interrupted: {_left(found)}; {resumes}", err=True)
     written = {} if report is None else {"report": write(_page(found), report)}
-    return Shown(found.to_json(), _parts(found), written)
+    return Shown(found.to_json(), _parts(found, explain, assumptions), written, code=code)
+
+
+def _left(found: DesignFront) -> str:
+    """Return how many designs of each technology a search that was stopped has left out."""
+    names = [each.technology for each in found.exploration.unsearched]
+    counts = " and ".join(f"{names.count(each)} {each}" for each in TECHNOLOGIES if each in names)
+    return f"{counts} of {found.designs} designs were not searched"
 
 
 def _page(found: DesignFront) -> Report:
@@ -65,7 +117,7 @@ def _page(found: DesignFront) -> Report:
     facts = [
         ("model", found.model),
         ("accelerator", found.accelerator),
-        ("ranks", ", ".join(f"{ranks:,}" for ranks in sorted({each.design.ranks for each in explored.candidates}))),
+        ("ranks", _ranks(explored)),
         ("samples a rank", str(explored.question.batch_per_rank)),
         ("designs", str(found.designs)),
         ("evaluated", str(len(explored.candidates))),
@@ -76,23 +128,86 @@ def _page(found: DesignFront) -> Report:
     return design_page(f"designs for {found.model}", found.summary(), explored, facts, [*verdict, *_notes(found)])
 
 
-def _parts(found: DesignFront) -> Iterator[str | Table]:
-    """Yield a table for each technology of the designs that lead it, the verdict, how many designs were searched, and
-    the notes."""
+def _ranks(explored: Exploration) -> str:
+    """Return the numbers of ranks of the designs that were evaluated."""
+    return ", ".join(f"{ranks:,}" for ranks in sorted({each.design.ranks for each in explored.candidates}))
+
+
+def _parts(found: DesignFront, explain: bool, assumptions: bool) -> Iterator[str | Text | Table]:
+    """Yield the answer with the designs of each technology that lead it; then with ``explain`` all of these and the
+    verdict, and with ``assumptions`` what is assumed."""
     explored = found.exploration
-    for technology in TECHNOLOGIES:
-        chosen = [each for each in explored.candidates if each.design.technology == technology and each.leads]
-        if chosen:
-            yield _table(f"{technology} designs for {found.model} that no other one beats", chosen, found)
-            yield ""
-    yield from verdict_lines(found)
-    yield ""
-    yield (
-        f"{found.designs} designs: {len(explored.candidates)} evaluated, {len(explored.beaten)} beaten at bounds, "
-        f"{explored.over_budget} over the budget, {len(explored.refused)} without a plan; "
-        f"{explored.question.batch_per_rank} samples a rank on {found.accelerator}"
+    leading = {
+        technology: explored.distinct(
+            each for each in explored.candidates if each.leads and each.design.technology == technology
+        )
+        for technology in TECHNOLOGIES
+    }
+    some = [(each, alike) for chosen in leading.values() for each, alike in chosen[:_SHOWN]]
+    hidden = sum(map(len, leading.values())) - len(some)
+    yield from answer_parts(_answer(found, hidden), _table(some, explored))
+    if explain:
+        yield ""
+        yield _table([each for chosen in leading.values() for each in chosen], explored, explain=True)
+        yield ""
+        yield from verdict_lines(found)
+        yield (
+            f"{found.designs} designs: {len(explored.candidates)} evaluated, {len(explored.beaten)} beaten at bounds, "
+            f"{explored.over_budget} over the budget, {len(explored.refused)} without a plan"
+        )
+    if assumptions:
+        yield ""
+        yield from _notes(found)
+
+
+def _answer(found: DesignFront, hidden: int) -> Answer:
+    """Return the design that trains most for a dollar, of those whose fabrics have all prices and watts known, beside
+    the best of the other technology."""
+    explored = found.exploration
+    first = explored.candidates[0]
+    best = next((each for each in explored.candidates if not each.worth.unknown), first)
+    other = TECHNOLOGIES[best.design.technology == TECHNOLOGIES[0]]
+    rival = explored.best(other, 0, known=not best.worth.unknown) or explored.best(other, 0)
+    lines, what_if = (
+        [f"{best.design.name}: {_samples(best, 0)} samples per dollar, {_samples(best, 1)} per joule"],
+        list[str](),
     )
-    yield from _notes(found)
+    if rival is not None:
+        per_dollar, even = ratio(rival, best, 0), break_even(rival, best)
+        times = f"{per_dollar.least:#.3g} times as many per dollar, {ratio(rival, best, 1).least:#.3g} per joule"
+        known = "" if rival.worth.unknown else " of known price"
+        lines.append(f"the best {other} one{known}, {rival.design.name}, trains {times}")
+        if per_dollar.limit is not None:
+            what_if.append(f"hosts very dear: {other} {per_dollar.limit:#.3g} times as many per dollar")
+        price = price_text(even.fabric_dollars, {})
+        if price != "no price":
+            now = format_amount(rival.worth.fabric_dollars, "dollars")
+            what_if.append(f"its fabric at {price} a rank (now {now}): {other} as many per dollar")
+    if first is not best:
+        missing = missing_text(first.worth.unknown)
+        lines.append(f"{first.design.name}: {_samples(first, 0)} per dollar, as nothing states {missing}")
+    alike = best.worth.alike
+    limit = [_left(found)] if explored.unsearched else []
+    if alike:
+        limit.append(f"samples per dollar are upper bounds, as nothing states {missing_text(alike)} (--site)")
+    count = len(found.assumptions) + len(found.site.assumptions())
+    return Answer(
+        question=f"Which fabric trains {found.model} best on {_ranks(explored)} ranks of {found.accelerator}, "
+        f"{explored.question.batch_per_rank} samples a rank?",
+        best=lines,
+        legend="*: no other design beats it    ≤: an upper bound, as a price, a power or a life is unknown",
+        hidden=hidden,
+        everything="--explain",
+        what_if=what_if,
+        limit="; ".join(limit),
+        more=("--explain", f"--assumptions ({count})", "--report designs.html"),
+    )
+
+
+def _samples(each: Candidate, objective: int, mark: str = "at most ") -> str:
+    """Return the samples of a design for a dollar (0) or a joule (1), marked where that is an upper bound."""
+    value = float(f"{each.point[objective]:.3g}")
+    return f"{mark * each.worth.at_most(objective)}{value:,.{'0f' if value >= 1000 else '3g'}}"
 
 
 def _notes(found: DesignFront) -> Iterator[str]:
@@ -101,29 +216,28 @@ def _notes(found: DesignFront) -> Iterator[str]:
     if alike:
         yield (
             f"nothing states {missing_text(alike)} of a rank: samples per dollar are upper bounds without, and every "
-            "design stays that leads at some such figure (--host-price, --host-power and --board-price state them)"
+            "design stays that leads at some such figure (--site host_price=..., host_power=... and board_price=... "
+            "state them)"
         )
     yield from (f"assumption: {line}" for line in (*found.assumptions, *found.site.assumptions()))
 
 
-def _table(title: str, chosen: list[Candidate], found: DesignFront) -> Table:
-    """Return up to twelve designs as a table, one row each; those equal in all objectives are merged, with their
-    number. A star marks those that no other design beats."""
+def _table(chosen: list[tuple[Candidate, int]], explored: Exploration, *, explain: bool = False) -> Table:
+    """Return designs as a table, one row each, with how many are equal in all objectives; with ``explain`` their
+    plans, too. A star marks those that no other design beats."""
+    several = len({each.design.ranks for each in explored.candidates}) > 1
     rows = []
-    for each, alike in found.exploration.distinct(chosen)[:_SHOWN]:
-        dollars, joules, _ = each.point
-        even = rival_break_even(each, found.exploration)
+    for each, alike in chosen:
         row = {
             "design": "* " * each.on_front + each.design.name + (f" ({alike} alike)" if alike > 1 else ""),
-            "ranks": f"{each.design.ranks:,}",
-            "samples/$": f"{'≤ ' if each.worth.at_most(0) else ''}{dollars:,.4g}",
-            "samples/J": f"{'≤ ' if each.worth.at_most(1) else ''}{joules:.4g}",
+            **({"ranks": f"{each.design.ranks:,}"} if several else {}),
+            "technology": each.design.technology,
+            "samples/$": _samples(each, 0, "≤ "),
+            "samples/J": _samples(each, 1, "≤ "),
             "fabric a rank": format_amount(each.worth.fabric_dollars, "dollars"),
-            "breaks even at": "" if even is None else price_text(even.fabric_dollars, even.dollars_more),
-            "plan": each.evaluated.plan,
         }
-        rows.append(row)
-    return rows_table(rows, title=title, left=("design", "plan"))
+        rows.append(row | ({"plan": each.evaluated.plan} if explain else {}))
+    return rows_table(rows, left=("design", "technology", "plan"))
 
 
 def verdict_lines(found: DesignFront) -> Iterator[str]:

@@ -1,29 +1,32 @@
 """``lightloom goodput``: how much of a month trains on a cluster, what interrupts it, and what changes are worth."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from math import inf
+from pathlib import Path
 from typing import Annotated
 
 from rich.table import Table
+from rich.text import Text
 
-from lightloom.app.api.arguments import Number
-from lightloom.app.api.goodput import Goodput, PricedBill
+from lightloom.app.api.arguments import Natural, Number
+from lightloom.app.api.goodput import Goodput, GoodputSettings, PricedBill, format_duration
 from lightloom.app.api.goodput import bill as count_parts
 from lightloom.app.api.goodput import goodput as estimate_goodput
-from lightloom.app.cli.options import Options, Shown, read_number, read_pairs, read_prices, read_settings
-from lightloom.core.errors import ConfigError
-from lightloom.core.fields import Count
+from lightloom.app.cli.options import PartPrices, Shown, read_prices, read_settings
+from lightloom.core.answer import MOST_ROWS, Answer
+from lightloom.core.configfile import read_config
+from lightloom.core.errors import InputError, UnknownNameError
 from lightloom.core.results import Document
-from lightloom.core.units import parse
-from lightloom.machines.parts.bill import Total, summed
+from lightloom.machines.clusters.load import ClusterFile
+from lightloom.machines.parts.bill import Total, missing_text, summed
 from lightloom.machines.parts.part import FigureName, format_amount
-from lightloom.planning.economics.job import GoodputOptions, World
-from lightloom.reports.console import plain_table, rows_table
+from lightloom.reports.console import answer_parts, plain_table, rows_table
 
 _SHARES = {
     "useful": "training that is kept",
     "stalled": "waiting for checkpoints",
-    "recomputed": "computed again after failures",
+    "recomputed": "computing again after failures",
     "restarting": "restarts",
     "waiting": "waiting for repairs",
     "slowed": "steps slowed by damage",
@@ -33,84 +36,102 @@ _SHARES = {
 def goodput(
     cluster: str,
     *,
+    ranks: int | None = None,
     set: list[str] | None = None,
-    checkpoint: str | None = None,
-    recovery: list[str] | None = None,
-    mtbf: list[str] | None = None,
+    settings: Path | None = None,
     slices: Annotated[list[Number] | None, "--slice"] = None,
-    estimate: Annotated[Callable[..., Goodput], Options(estimate_goodput, fields=GoodputOptions)],
     simulate: bool = False,
-    weibull: Number | None = None,
-    crews: Count | None = None,
-    rack: str | None = None,
+    seed: Natural = 0,
+    explain: bool = False,
+    assumptions: bool = False,
 ) -> Shown:
     """Show how much of a month trains, what interrupts it, and what spares and faster checkpoints are worth.
 
+    Example: lightloom goodput dgx-h100-64 --set spares=2 --set mtbf.host=60000h
+
     Args:
         cluster: A cluster of the catalog, or a YAML file.
-        set: field=value of the cluster; repeatable.
-        checkpoint (TIME[,TIME]): Time that training stops for one; STALL,SAVE: an asynchronous one, durable SAVE later.
-        recovery: part=time of a restart: detection, network_detection, swap, rewiring, link_up, initialisation,
-            loading; repeatable.
-        mtbf: name=time between failures of a part, or of accelerator, host, network, software; repeatable.
-        slices (RANKS): Ranks of a slice; repeatable.
+        ranks: Ranks of the job, with the cluster's parts for each; they may be more than a cluster can have.
+        set: field=value; repeatable. Names that `lightloom catalog --schema goodput` lists (spares, mtbf.host) are
+            settings of the goodput, all others (fabric.wavelengths) are fields of the cluster.
+        settings (FILE): A YAML file of settings of the goodput.
+        slices (RANKS): Ranks of a slice, of which the share that can run is computed; repeatable.
         simulate: Play the months event by event as well.
-        weibull (K): Shape of the lifetimes that are simulated; 1 is exponential.
-        crews: Repairs at once that are simulated; any number without it.
-        rack (NODES,TIME): Racks that fail as a whole, simulated: nodes and time between failures.
+        seed: Seed of the simulation.
+        explain: List where the time goes, the remedies of each cause, and what spares are worth.
+        assumptions: List all that is assumed, with its source.
     """
-    stall, comma, save = (part.strip() for part in (checkpoint or "").partition(","))
-    result = estimate(
-        cluster,
-        slices=[int(ranks) for ranks in slices or ()],
-        simulate=_world(weibull, crews, rack) or simulate,
-        stall=None if checkpoint is None else stall,
-        save=save if comma else None,
-        recovery=read_pairs(recovery, "--recovery {!r}", "name=time, e.g. loading=60s"),
-        mtbf=read_pairs(mtbf, "--mtbf {!r}", "name=time, e.g. host=60000h"),
-        set=read_settings(set),
+    fields = read_settings(set)
+    for name in (name.partition(".")[0] for name in fields):
+        known = {*GoodputSettings.model_fields, *ClusterFile.model_fields}
+        if name not in known:
+            raise UnknownNameError(
+                "field", name, known, listed="lightloom catalog --schema goodput` and `--schema cluster"
+            )
+    own = {name: fields.pop(name) for name in list(fields) if name.partition(".")[0] in GoodputSettings.model_fields}
+    given = {"simulate": simulate, **read_config(GoodputSettings, "goodput", settings, own).arguments()}
+    result = estimate_goodput(
+        cluster, ranks=ranks, slices=[int(each) for each in slices or ()], seed=seed, set=fields, **given
     )
-    return Shown(result.to_json(), _parts(result))
+    return Shown(result.to_json(), _parts(result, explain, assumptions))
 
 
-def _world(weibull: float | None, crews: int | None, rack: str | None) -> World | None:
-    """Return what the simulation is to have beside the closed form; None where nothing was asked for. ConfigError for
-    racks without nodes or a time between failures."""
-    if weibull is None and crews is None and rack is None:
-        return None
-    world = World(shape=1.0 if weibull is None else weibull, crews=crews or 0)
-    if rack is None:
-        return world
-    nodes, comma, seconds = rack.partition(",")
-    mean = parse(seconds.strip(), "time") if comma else 0.0
-    if not mean:
-        raise ConfigError(f"--rack {rack!r}: expected nodes and a time between failures of a rack, e.g. 4,20000h")
-    return replace(world, rack=int(read_number(nodes, "--rack")), rack_rate=1 / mean)
-
-
-def _parts(result: Goodput) -> Iterator[str | Table]:
-    """Yield the summary, and tables of where the time goes, of causes, of what changes are worth and of slices, then
-    causes without a rate and assumptions."""
-    yield result.summary()
-    yield ""
-    yield _shares(result)
-    yield ""
-    yield from _causes(result)
-    yield ""
-    yield from _worth(result)
-    if result.slices:
-        shares = ("host_availability", ".2%"), ("reconfigurable", ".3%"), ("static", ".3%")
-        rows = [
-            (f"{row.ranks:,}", f"{row.block_ranks:,}", *(format(getattr(row, name), form) for name, form in shares))
-            for row in result.slices
-        ]
+def _parts(result: Goodput, explain: bool, assumptions: bool) -> Iterator[str | Text | Table]:
+    """Yield the answer; with ``explain`` where the time goes, remedies, worth and slices; with ``assumptions`` all that
+    is assumed."""
+    causes = sorted(
+        zip(result.rows(), result.display_rows(), strict=True), key=lambda row: -(row[0]["interruptions"] or 0)
+    )
+    yield from answer_parts(_answer(result), _causes_table([shown for _, shown in causes[:MOST_ROWS]]))
+    if explain:
+        for part in (_shares(result), *_remedies(result), *_worth(result)):
+            yield from ("", part) if isinstance(part, Table) else (part,)
+    if assumptions:
         yield ""
-        yield plain_table(("slice", "block", "hosts that work", "circuit switches", "fixed slices"), rows)
+        yield from result.estimate.assumptions
+
+
+def _answer(result: Goodput) -> Answer:
+    """Return the share of the time that trains, where the rest goes, and what single changes give."""
+    each, job, months = result.estimate, result.estimate.job, result.months
+    at_most, least = "at most " if result.missing else "", f"{each.node_price.bound} ".lstrip()
+    losses = sorted(((getattr(each.shares, name), words) for name, words in _SHARES.items()), reverse=True)
+    losses = [(share, words) for share, words in losses if share > 0 and words != _SHARES["useful"]]
+    best = [
+        f"{at_most}{each.most_goodput:.2%} of the time trains",
+        f"interrupted every {format_duration(job.mtbf)}, a checkpoint every {format_duration(job.interval)}, "
+        f"{job.spares} spare nodes",
+        ", ".join(f"{share:.2%} {words}" for share, words in losses),
+    ]
+    if (played := result.simulated) is not None:
+        error = f" ± {played.error:.2%}" if played.runs > 1 else ""
+        best[0] += f"; {played.goodput:.2%}{error} as played {played.runs} times"
+    best += [
+        f"slices of {row.ranks:,} ranks: {row.reconfigurable:.2%} can run where circuits join blocks, {row.static:.2%} "
+        "where they are fixed"
+        for row in result.slices
+    ]
+    limit = f"without {losses[0][1]} at most {each.most_goodput + losses[0][0]:.2%} would train" if losses else ""
     if result.missing:
-        yield ""
-        yield f"at most, for nothing states: {'; '.join(result.missing)}; --mtbf NAME=TIME gives it"
-    yield ""
-    yield from result.estimate.assumptions
+        limit = f"an upper bound, as nothing states {'; '.join(result.missing)} (--set mtbf.NAME=TIME); {limit}"
+    return Answer(
+        question=f"How much of {'a month' if months == 1 else f'{months:g} months'} trains on {each.machine.ranks:,} "
+        f"ranks of {each.machine.name}?",
+        best=[line for line in best if line],
+        hidden=max(len(result.rows()) - MOST_ROWS, 0),
+        everything="--explain",
+        what_if=[
+            f"{change.name} {change.goodput:.2%}"
+            + ("" if change.dollars is None else f", worth {least}{format_amount(change.dollars, 'dollars')}")
+            for change in result.changes
+        ],
+        limit=limit,
+        more=(
+            "--explain",
+            f"--assumptions ({len(each.assumptions)} sourced or assumed)",
+            *(["--simulate"] if played is None else []),
+        ),
+    )
 
 
 def _shares(result: Goodput) -> Table:
@@ -122,18 +143,18 @@ def _shares(result: Goodput) -> Table:
         columns.append(f"simulated, {played.runs} × {result.months:g} months")
         shares.append(played.shares)
     names = [name for name in _SHARES if getattr(shares[0], name) > 0]
-    rows = [(_SHARES[name], *(f"{getattr(each, name):.3%}" for each in shares)) for name in names]
-    if played is not None and played.runs > 1:
-        rows.append(("standard error of what is kept", "", f"{played.error:.3%}"))
-    return plain_table(columns, rows)
+    return plain_table(columns, [(_SHARES[name], *(f"{getattr(each, name):.3%}" for each in shares)) for name in names])
 
 
-def _causes(result: Goodput) -> Iterator[str | Table]:
-    """Yield the table of causes of interruptions, then a line for each remedy with the causes that it is an alternative
-    for and the goodput that it keeps."""
-    rows = [map(str, row.values()) for row in result.display_rows()]
-    title = f"{result.interruptions:.4g} interruptions in {result.months:g} months of 30 days"
-    yield plain_table(("cause", "interruptions", "restart", "then"), rows, title=title)
+def _causes_table(rows: list[dict[str, object]]) -> Table:
+    """Return a table of causes of interruptions."""
+    return rows_table(rows, left=("cause", "remedy"))
+
+
+def _remedies(result: Goodput) -> Iterator[str | Table]:
+    """Yield the table of all causes, then a line for each remedy with the causes that it is an alternative for and the
+    goodput that it keeps."""
+    yield _causes_table(result.display_rows())
     said: dict[str, list[str]] = {}
     for answer in result.estimate.answers:
         for response, goodput in answer.alternatives:
@@ -145,20 +166,10 @@ def _causes(result: Goodput) -> Iterator[str | Table]:
 
 
 def _worth(result: Goodput) -> Iterator[str | Table]:
-    """Yield a table of what single changes are worth, the price of a node, and a table of numbers of spare nodes, where
-    there are any, with the price below which the last one pays."""
+    """Yield the price of a node, a table of numbers of spare nodes with the price below which the last one pays, and a
+    table of slices; what there is none of is left out."""
     price = result.estimate.node_price
     least = f"{price.bound} ".lstrip()
-    rows = [
-        {
-            "change": change.name,
-            "kept": f"{change.goodput:.3%}",
-            "share of the machine's price": f"{change.gain:.3%}",
-            "worth": "not sourced" if change.dollars is None else least + format_amount(change.dollars, "dollars"),
-        }
-        for change in result.changes
-    ]
-    yield rows_table(rows)
     if price.value is not None:
         total = format_amount(result.estimate.dollars or 0, "dollars")
         yield f"a node in use: {price.text()}; the machine with its spares: {least}{total}"
@@ -171,9 +182,17 @@ def _worth(result: Goodput) -> Iterator[str | Table]:
         }
         for row in result.spare_counts
     ]
-    if counts:
-        yield ""
-        yield rows_table(counts)
+    slices = [
+        {
+            "slice": f"{row.ranks:,}",
+            "block": f"{row.block_ranks:,}",
+            "hosts that work": f"{row.host_availability:.2%}",
+            "circuit switches": f"{row.reconfigurable:.3%}",
+            "fixed slices": f"{row.static:.3%}",
+        }
+        for row in result.slices
+    ]
+    yield from (rows_table(rows) for rows in (counts, slices) if rows)
 
 
 # ``lightloom bill``: what a fabric or a cluster is built of, and what that costs, draws and how often it fails.
@@ -181,9 +200,16 @@ def _worth(result: Goodput) -> Iterator[str | Table]:
 _COLUMNS: dict[str, FigureName] = {
     "price a rank": "dollars",
     "power a rank": "static_power",
-    "power of load a rank": "dynamic_energy",
+    "load a rank": "dynamic_energy",
     "failures a rank": "mtbf",
 }
+_CHANGES = {
+    "whole switches": {"switches": "whole"},
+    "copper to the hosts": {"host_links": "copper"},
+    "copper in the grid": {"grid_links": "copper"},
+    "wavelengths of single devices": {"wdm": "devices"},
+}
+"""Choices of the bill whose effect on the price is shown, by what they are."""
 
 
 def bill(
@@ -191,46 +217,89 @@ def bill(
     *,
     ranks: int | None = None,
     set: list[str] | None = None,
-    price: list[str] | None = None,
+    price: PartPrices = None,
     explain: bool = False,
 ) -> Shown:
     """Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks them.
 
+    Example: lightloom bill two-tier-400g --ranks 1024
+
     Args:
         built (FABRIC|CLUSTER): A name of the catalog, or a YAML file.
         ranks: Ranks; a cluster's own without it.
-        set: field=value of the fabric, or a choice of the bill (circuit_switch=polatis-7000).
-        price (PART=PRICE): part=price of one part of the fabric, e.g. wdm-engine='$ 120'; repeatable.
-        explain: List the formula behind the count of each part.
+        set: field=value of the fabric, or a choice of the bill (circuit_switch=polatis-7000); repeatable.
+        explain: List all parts with the formula behind each count, and what each total leaves out or assumes.
     """
-    found = count_parts(built, ranks, set=read_settings(set), prices=read_prices(price))
+    settings, prices = read_settings(set), read_prices(price)
+    found = count_parts(built, ranks, set=settings, prices=prices)
     document = found.to_json()
-    return Shown(document, _bill_parts(found, document, explain))
+    return Shown(document, _bill_parts(found, document, _changed_prices(built, ranks, settings, prices), explain))
 
 
-def _bill_parts(found: PricedBill, document: Document, explain: bool) -> Iterator[str | Table]:
-    """Yield a table with a row for each part (count and figures of a rank, lines of the same part added up), sums of a
-    rank and of all, what is not stated, notes, and with ``explain`` the formulas of the counts."""
+def _changed_prices(
+    built: str, ranks: int | None, settings: Document, prices: Mapping[str, str] | None
+) -> dict[str, float | None]:
+    """Return the price of a rank with each of some choices of the bill; a choice that is made, or with which nothing
+    can be built, is left out."""
+    changed = {}
+    for words, choice in _CHANGES.items():
+        if not settings.keys() & choice.keys():
+            with suppress(InputError):
+                changed[words] = count_parts(built, ranks, set=settings | choice, prices=prices).dollars.value
+    return changed
+
+
+def _bill_parts(
+    found: PricedBill, document: Document, changed: Mapping[str, float | None], explain: bool
+) -> Iterator[str | Text | Table]:
+    """Yield the answer with a row for each part (count and figures of a rank, lines of the same part added up), the
+    dearest first; with ``explain`` all parts, what each total rests on, notes, and the formulas of the counts."""
     made = found.bill
     shown = {title: name for title, name in _COLUMNS.items() if any(line.total(name).value != 0 for line in made.lines)}
-    rows = []
+    rows, prices = [], {}
     for part in dict.fromkeys(line.part.name for line in made.lines):
         lines = [line for line in made.lines if line.part.name == part]
-        count = sum(line.per_rank for line in lines)
-        totals = ([line.total(name) for line in lines] for name in shown.values())
-        cells = (_cell(summed(each[0].unit, each)) for each in totals)
-        rows.append((part, f"{count:.4g}", f"{count * made.ranks:,.6g}", *cells))
-    yield plain_table(("part", "a rank", "in all", *shown), rows, title=f"{found.name}, {made.ranks:,} ranks")
-    yield ""
-    sums = {"price": made.dollars, "power, busy or idle": made.static_power}
-    sums |= {"power of load besides": made.dynamic_power, "failures": made.failure_rate}
-    yield from (_total(name, total, made.ranks) for name, total in sums.items())
-    yield from (f"not stated: {part}" for part in document["missing"])
-    yield from (f"note: {note}" for note in made.notes)
-    yield from (f"note: {name} changes nothing here" for name in found.unused)
+        count, price = sum(line.per_rank for line in lines), summed("price", [line.total("dollars") for line in lines])
+        prices[part] = price.value or 0.0
+        totals = (summed(lines[0].total(name).unit, [line.total(name) for line in lines]) for name in shown.values())
+        cells = {"part": part, "a rank": f"{count:.4g}", "in all": f"{count * made.ranks:,.6g}"}
+        rows.append(cells | dict(zip(shown, map(_cell, totals), strict=True)))
+    rows.sort(key=lambda row: -prices[row["part"]])
+    sums = {"price": made.dollars, "power, busy or idle": made.static_power, "failures": made.failure_rate}
+    price, share = made.dollars.value, max(prices.values(), default=0.0) / (made.dollars.value or inf)
+    dearest = f"{rows[0]['part']} is {share:.0%} of the known price" if rows else ""
+    answer = Answer(
+        question=f"What is {found.name} built of, {made.ranks:,} ranks?",
+        best=[_total(name, total, made.ranks) for name, total in sums.items()],
+        legend="?: no source states it" if any("?" in row.values() for row in rows[:MOST_ROWS]) else "",
+        hidden=max(len(rows) - MOST_ROWS, 0),
+        everything="--explain",
+        what_if=[
+            f"{words}: price {(now - price) / price:+.1%}"
+            for words, now in changed.items()
+            if price and now not in (None, price)
+        ],
+        limit="; ".join(filter(None, (_left_out(made.dollars), dearest if 0 < share < 0.995 else ""))),
+        more=("--explain", "--price part='$ 100'", "lightloom catalog parts"),
+    )
+    yield from answer_parts(answer, rows_table(rows[:MOST_ROWS]) if rows else None)
     if explain:
         yield ""
+        yield rows_table(rows)
+        yield ""
+        sums["power of load besides"] = made.dynamic_power
+        yield from (_total(name, total, made.ranks, explain=True) for name, total in sums.items())
+        yield from (f"not stated: {part}" for part in document["missing"])
+        yield from (f"note: {note}" for note in made.notes)
+        yield ""
         yield from made.explain()
+    yield from (f"note: {name} changes nothing here" for name in found.unused)
+
+
+def _left_out(total: Total) -> str:
+    """Return how many parts a sum of prices leaves out, with the names of up to two; empty for none."""
+    few = missing_text(total.missing) if len(total.missing) <= 2 else f"price of {len(total.missing)} parts"
+    return f"no source states the {few}" if total.missing else ""
 
 
 def _cell(total: Total) -> str:
@@ -238,14 +307,12 @@ def _cell(total: Total) -> str:
     return "?" if total.value is None else "" if total.value == 0 else format_amount(total.value, total.unit)
 
 
-def _total(name: str, total: Total, ranks: int) -> str:
-    """Return a line on a total of a rank and of all ranks, with what it leaves out and what it assumes; "none" for
+def _total(name: str, total: Total, ranks: int, *, explain: bool = False) -> str:
+    """Return a line on a total of a rank and of all ranks, with ``explain`` what it leaves out and assumes; "none" for
     zero."""
-    if total.value is None:
-        return f"{name}: {total.text()}"
-    shown = "none"
-    if total.value or total.missing:
+    shown = total.known_text() if total.value is None else "none"
+    if total.value or (total.missing and total.value is not None):
         every = format_amount(total.value * ranks, total.unit)
         shown = f"{total.bound} {total.known_text()} a rank, {every} in all".strip()
     assumed = [f"assumptions: {', '.join(total.assumptions)}"] if total.assumptions else []
-    return f"{name}: {'; '.join((shown, *total.reasons(), *assumed))}"
+    return f"{name}: {'; '.join((shown, *((*total.reasons(), *assumed) if explain else ())))}"

@@ -1,71 +1,97 @@
 """``lightloom sweep``: an experiment over many collectives and plans, computed by several processes, resumed."""
 
-from collections.abc import Iterator
-from functools import partial
+from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from lightloom.app.cli.options import Options, Shown
-from lightloom.core.errors import ConfigError
+from lightloom.app.cli.options import Shown
+from lightloom.core.answer import MOST_ROWS, Answer
 from lightloom.core.results import Document
 from lightloom.planning.sweeps.experiment import points_of, read_experiment
-from lightloom.planning.sweeps.page import sweep_report
+from lightloom.planning.sweeps.page import contests, headline, sweep_report, wins
+from lightloom.planning.sweeps.run import Swept
 from lightloom.planning.sweeps.run import sweep as run
-from lightloom.planning.sweeps.workers import DONE, FAILED, REFUSED, Workers
+from lightloom.planning.sweeps.workers import DONE, FAILED, REFUSED, Row, SearchStopped, Workers
+from lightloom.reports.console import answer_parts
 from lightloom.reports.html import write
 from lightloom.reports.progress import progress
 
+_KINDS = {"collective": "collectives", "plan": "training steps"}
 
-def sweep(
-    experiment: Path,
-    *,
-    out: Path | None = None,
-    spread: Annotated[partial[Workers], Options(Workers)],
-) -> Shown:
+
+def sweep(experiment: Path, *, out: Path | None = None, workers: str | None = None) -> Shown:
     """Compute every point of an experiment that its folder lacks; results as Parquet, and one page.
+
+    Example: lightloom sweep examples/sweep.yaml --workers 4
 
     Args:
         experiment: A YAML file; see docs/sweeps.md.
         out (FOLDER): Folder of the results; out/ and the experiment's name without it.
-        jobs: Processes on this machine; one for each core without it.
-        dask (ADDRESS): Compute on the Dask cluster of this scheduler instead.
-        ray (ADDRESS): Compute on this Ray cluster instead.
+        workers (N|dask:ADDRESS|ray:ADDRESS): Processes on this machine, or the cluster of a scheduler; a process for
+            each core without it.
     """
-    if "jobs" in spread.keywords and len(spread.keywords) > 1:
-        raise ConfigError(f"--jobs {spread.keywords['jobs']}: expected without --dask and --ray, whose workers compute")
-    workers = spread()
-    request = read_experiment(experiment)
+    spread, request = Workers.read(workers), read_experiment(experiment)
     points = points_of(request)
     folder = Path("out") / request.name if out is None else out
     try:
         with progress(request.name, len(points)) as advance:
-            result = run(request.name, points, folder, workers, advance)
-    except KeyboardInterrupt:
+
+            def tell(rows: Collection[Row]) -> None:
+                """Show who is fastest most often so far beside the progress."""
+                advance.tell(lambda: headline(rows))
+
+            result = run(request.name, points, folder, spread, advance, tell)
+    except KeyboardInterrupt as stopped:
         typer.echo(f"interrupted: {folder} keeps what is finished; the same command resumes", err=True)
-        raise typer.Exit(130) from None
-    page = write(sweep_report(result, request.description), folder / "report.html")
+        if not isinstance(stopped, SearchStopped):
+            raise typer.Exit(130) from None
+        result = stopped.result
     document = {
         "schema": "lightloom.sweep/1",
         "name": result.name,
-        "points": len(result.rows),
+        "points": len(points),
         "computed": result.computed,
         "unused": result.unused,
         **{status: result.statuses[status] for status in (DONE, REFUSED, FAILED)},
-        "results": str(result.results),
-        "report": str(page),
         "provenance": dict(result.provenance),
     }
-    written = {"results": result.results, "report": page}
-    return Shown(document, _parts(document), written, code=1 if document["failed"] else 0)
+    parts = answer_parts(_answer(result, document))
+    if result.left:
+        return Shown(document | {"not_computed": result.left}, parts, code=130)
+    written = {
+        "results": result.results,
+        "report": write(sweep_report(result, request.description), folder / "report.html"),
+    }
+    files = {name: str(path) for name, path in written.items()}
+    return Shown(document | files, parts, written, code=1 if document["failed"] else 0)
 
 
-def _parts(document: Document) -> Iterator[str]:
-    """Yield lines on how many points were computed now and earlier, what became of them, and rows that are left out."""
-    earlier = document["points"] - document["computed"]
-    yield f"{document['points']} points: {document['computed']} computed, {earlier} taken from an earlier run"
-    yield f"{document['done']} done, {document['refused']} refused, {document['failed']} failed; the rows say why"
-    if document["unused"]:
-        yield f"{document['unused']} rows in the folder belong to other points or to other code, and are left out"
-    yield f"hash of the code that computed them: {document['provenance']['code']}"
+def _answer(result: Swept, document: Document) -> Answer:
+    """Return who is fastest how often, and what became of the points."""
+    tables = [wins(contests(result.rows, what), words) for what, words in _KINDS.items()]
+    rows = [
+        {"fastest": name, "among": table.title, "times": times, "alone": alone}
+        for table in tables
+        for name, times, alone in table.rows
+    ]
+    earlier = len(result.rows) - result.computed
+    lines = [
+        headline(result.rows) or "nothing could be computed",
+        f"{document['points']} points: {result.computed} computed, {earlier} taken from an earlier run; "
+        f"{document[DONE]} done, {document[REFUSED]} refused, {document[FAILED]} failed",
+    ]
+    if result.unused:
+        lines.append(f"{result.unused} rows in the folder belong to other points or to other code, and are left out")
+    limit = [f"{result.left} points were not computed"] if result.left else []
+    reasons = Counter(row["why"] for row in result.rows if row["status"] != DONE)
+    limit += [f"most often refused: {why} ({count})" for why, count in reasons.most_common(1)]
+    return Answer(
+        question=f"Which algorithms and plans are fastest in {result.name}?",
+        best=lines,
+        rows=rows[:MOST_ROWS],
+        hidden=max(len(rows) - MOST_ROWS, 0),
+        everything="report.html",
+        limit="; ".join(limit),
+    )

@@ -276,6 +276,8 @@ class Exploration:
     """Designs without a plan, each with why."""
     over_budget: int = 0
     """Designs that cost or draw more than the budget."""
+    unsearched: tuple[Design, ...] = ()
+    """Designs that a search which was stopped has neither evaluated nor left out."""
 
     def distinct(self, chosen: Iterable[Candidate]) -> list[tuple[Candidate, int]]:
         """Return designs without those that equal one before in all objectives, each with how many it stands for."""
@@ -322,9 +324,10 @@ def explore(
     prune: bool = True,
     jobs: int = 1,
     advance: Callable[[int], None] = lambda _: None,
+    tell: Callable[[Candidate, int], None] = lambda *_: None,
 ) -> Exploration:
     """Return the designs that train most samples for a dollar and for a joule, those that bounds leave out, and those
-    without a plan.
+    without a plan; after Ctrl-C what is found by then.
 
     Args:
         question: what every design is asked.
@@ -334,9 +337,11 @@ def explore(
         prune: False evaluates every design.
         jobs: designs that are evaluated at once.
         advance: called with the number of designs that are done.
+        tell: called with the design that trains most samples for a dollar so far, and the number of all designs.
 
     Raises:
         UnsupportedError: no design is within the budget and has a plan.
+        KeyboardInterrupt: Ctrl-C before any design is evaluated.
     """
     by_speed = len({design.ranks for design in designs}) > 1
     assessed = [assess(question, design) for design in designs]
@@ -356,22 +361,30 @@ def explore(
     found: list[Candidate] = []
     beaten: list[Bounded] = []
     refused = [each for each in assessed if each.worth is None]
-    for technology in TECHNOLOGIES:
-        own = [each for each in affordable if each.design.technology == technology]
-        front = Front(by_speed=by_speed) if prune else None
-        for candidates, left_out, without in _waves(question, own, run, front, jobs):
-            found += candidates
-            beaten += left_out
-            refused += without
-            advance(len(candidates) + len(left_out) + len(without))
+    try:
+        for technology in TECHNOLOGIES:
+            own = [each for each in affordable if each.design.technology == technology]
+            front = Front(by_speed=by_speed) if prune else None
+            for candidates, left_out, without in _waves(question, own, run, front, jobs):
+                found += candidates
+                beaten += left_out
+                refused += without
+                advance(len(candidates) + len(left_out) + len(without))
+                if found:
+                    tell(max(found, key=lambda each: each.point[0]), len(designs))
+    except KeyboardInterrupt:
+        if not found:
+            raise
     if not found:
         raise _no_design_left(refused, [], dollars, watts)
+    searched = {each.design.key for each in (*found, *beaten, *refused)}
     return Exploration(
         question=question,
         candidates=tuple(sorted(_marked(found, by_speed), key=lambda each: -each.point[0])),
         beaten=tuple(beaten),
         refused=tuple(refused),
         over_budget=len(possible) - len(affordable),
+        unsearched=tuple(each.design for each in affordable if each.design.key not in searched),
     )
 
 

@@ -12,7 +12,7 @@ from lightloom.machines.parts.bill import missing_text
 from lightloom.machines.parts.part import format_amount
 from lightloom.planning.designs.explore import TECHNOLOGIES, Candidate, Exploration
 from lightloom.planning.designs.space import PRICE, Technology
-from lightloom.reports.figures.canvas import FAINT, hide_spines, single_panel, styled, to_svg
+from lightloom.reports.figures.canvas import FAINT, INK, hide_spines, single_panel, styled, to_svg
 from lightloom.reports.report import Picture, Report, Table
 
 if TYPE_CHECKING:
@@ -165,8 +165,8 @@ def design_page(
             Picture(
                 title="Designs by samples per dollar and per joule",
                 svg=to_svg(front_figure(exploration)),
-                caption="Filled: no other design of its technology beats it. An arrow: a price, a power or a life is "
-                "unknown, the point is an upper bound.",
+                caption="Filled: no other design of its technology beats it; the line joins those that none beats. An "
+                "arrow: a price, a power or a life is unknown, the point is an upper bound.",
             ),
         ),
         tables=(
@@ -215,6 +215,9 @@ def front_figure(exploration: Exploration) -> Figure:
         axes.annotate(str(number), point, xytext=beside, textcoords="offset points", va="center", fontsize=7)
         colour = _COLOURS[each.design.technology]
         axes.plot([], [], marker=f"${number}$", color=colour, linestyle="none", label=each.design.name)
+    # The front of both objectives: whoever trains more for a dollar trains fewer for a joule.
+    front = sorted({each.point[:2] for each in exploration.front})
+    axes.step(*zip(*front, strict=True), where="pre", color=INK, linewidth=0.8, zorder=0, label="no design beats these")
     hide_spines(axes)
     axes.set_xlabel("samples per dollar")
     axes.set_ylabel("samples per joule")

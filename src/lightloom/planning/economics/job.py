@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
-from lightloom.core.fields import Config, Count, Dollars, Seconds, Size
+from lightloom.core.fields import Config, Count, Dollars, Quantity, Seconds, Size
 
 # Checkpoints and restarts in closed form: the optimal interval, and what share of the time is kept.
 #
@@ -320,8 +320,9 @@ class GoodputOptions(Config):
     spare_channels: Annotated[int, Field(ge=0, le=4096, strict=True)] = 0
     """Spare wavelengths, transceivers or ports of every rank, to which rewiring can move a failed link."""
     damage_slowdown: Annotated[float, Field(ge=1)] | None = None
-    """Times as long as a collective takes around a failed link. Null: as ``lightloom damage`` prices it."""
-    communication: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Times as long as a collective takes around a failed link. Null: as ``lightloom collective --without`` prices
+    it."""
+    communication: Annotated[float, Field(ge=0, le=1), Quantity("share", "30 %")] | None = None
     """Share of a step that waits for communication, which damage makes longer. Null: all of it, the worst case."""
     message: Size = 2.0**28
     """Bytes of the all-reduce at which damage is priced."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, sqrt
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,7 +97,7 @@ def _as_fast(row: Row, best: float) -> bool:
 
 def entrant(row: Row) -> str:
     """Return the name of what was tried: an algorithm, preceded by the strategy in a plan."""
-    return f"{row['strategy']} · {row['algorithm']}" if row["what"] == "plan" else str(row["algorithm"])
+    return f"{row['strategy']} with {row['algorithm']}" if row["what"] == "plan" else str(row["algorithm"])
 
 
 def exposed(row: Row) -> float:
@@ -211,7 +212,11 @@ def _rows_left_out(rows: Sequence[object]) -> str:
 Colours = Mapping[str, Any]
 """Colour of each name."""
 _CELL, _ROW, _LABEL = 1.05, 0.36, 0.068
-"""Width and height of a cell, and width of a letter of a row's label, in inches."""
+"""Width and height of a cell with words, and width of a letter of a row's label, in inches."""
+_NARROW, _LOW = 0.2, 0.13
+"""Least width and height of a cell, of which only the colour tells the winner."""
+_WORDY_ROWS, _WORDY_COLUMNS = 32, 10
+"""Largest numbers of rows and columns of a grid whose cells have words."""
 _SHADE = 0.38
 """Opacity of a cell: ink stays readable on light and on dark ground."""
 
@@ -234,21 +239,28 @@ def colours_of(names: Sequence[str]) -> dict[str, Any]:
 
 @styled
 def winners_figure(cells: Sequence[Cell], colours: Colours) -> Figure:
-    """Draw the cells as a grid, each in the colour of its winner; rows (downwards) and columns (left to right) keep the
-    order in which they first occur."""
+    """Draw all cells as a grid, each in the colour of its winner; rows (downwards) and columns (left to right) keep the
+    order in which they first occur. Cells of large grids are small and have no words."""
     from matplotlib.patches import Patch, Rectangle
 
-    rows = list(dict.fromkeys(cell.row for cell in cells))
-    columns = list(dict.fromkeys(cell.column for cell in cells))
+    rows = {row: place for place, row in enumerate(dict.fromkeys(cell.row for cell in cells))}
+    columns = {column: place for place, column in enumerate(dict.fromkeys(cell.column for cell in cells))}
     label = _LABEL * max(map(len, rows)) + 0.2
-    figure, axes = single_panel(max(label + _CELL * len(columns), 7.0), 0.9 + _ROW * len(rows))
+    width = (
+        _CELL * len(columns) if len(columns) <= _WORDY_COLUMNS else max(_CELL * _WORDY_COLUMNS, _NARROW * len(columns))
+    )
+    height = _ROW * len(rows) if len(rows) <= _WORDY_ROWS else max(_ROW * _WORDY_ROWS, _LOW * len(rows))
+    wordy = len(columns) <= _WORDY_COLUMNS and len(rows) <= _WORDY_ROWS
+    figure, axes = single_panel(max(label + width, 7.0), 0.9 + height)
     for cell in cells:
-        x, y = columns.index(cell.column), rows.index(cell.row)
+        x, y = columns[cell.column], rows[cell.row]
         axes.add_patch(Rectangle((x, y), 0.97, 0.94, color=colours[cell.winner], alpha=_SHADE, linewidth=0))
-        axes.text(x + 0.485, y + 0.47, plain(cell.text), ha="center", va="center", fontsize=7.2, linespacing=1.15)
+        if wordy:
+            axes.text(x + 0.485, y + 0.47, plain(cell.text), ha="center", va="center", fontsize=7.2, linespacing=1.15)
     axes.set(xlim=(0, len(columns)), ylim=(len(rows), 0))
-    axes.set_xticks([x + 0.485 for x in range(len(columns))], [plain(tick) for tick in columns])
-    axes.set_yticks([y + 0.47 for y in range(len(rows))], [plain(tick) for tick in rows])
+    turned = {} if wordy else {"rotation": 90, "fontsize": 6}
+    axes.set_xticks([x + 0.485 for x in range(len(columns))], [plain(tick) for tick in columns], **turned)
+    axes.set_yticks([y + 0.47 for y in range(len(rows))], [plain(tick) for tick in rows], fontsize=None if wordy else 6)
     axes.tick_params(length=0, color=FAINT)
     axes.xaxis.tick_top()
     axes.spines[:].set_visible(False)
@@ -315,8 +327,8 @@ def _draw_panel(axes: Any, contests: Sequence[Contest], colours: Colours) -> Non
     hide_spines(axes)
 
 
-_CELL_ROWS, _CELL_COLUMNS, _PANELS = 32, 10, 6
-"""Largest numbers of rows, columns and panels on a page; results.parquet holds everything."""
+_PANELS = 6
+"""Largest number of panels of a picture of curves; results.parquet holds everything."""
 
 
 def sweep_report(result: Swept, description: str) -> Report:
@@ -333,7 +345,7 @@ def sweep_report(result: Swept, description: str) -> Report:
     )
     return Report(
         title=f"sweep {result.name}",
-        headline=_headline(collectives, plans) or "nothing could be computed",
+        headline=headline(result.rows) or "nothing could be computed",
         explanation=description,
         facts=(
             ("points", f"{len(result.rows):,}"),
@@ -348,24 +360,144 @@ def sweep_report(result: Swept, description: str) -> Report:
     )
 
 
-def _headline(collectives: Sequence[Contest], plans: Sequence[Contest]) -> str:
-    """Return who is fastest most often, of collectives and of training steps; empty without contests."""
+def headline(rows: Collection[Row]) -> str:
+    """Return who is fastest most often, of collectives and of training steps; empty where nothing is finished."""
     winners = [
         f"{name} is fastest in {count} of {len(group)} {what}"
-        for group, what in ((collectives, "collectives"), (plans, "training steps"))
+        for group, what in ((contests(rows, "collective"), "collectives"), (contests(rows, "plan"), "training steps"))
         for name, count in fastest(group).most_common(1)
     ]
     return "; ".join(winners)
 
 
+# Scatters: each entrant by two objectives that trade off; filled where no other one at the same place beats it.
+
+
+class Point(NamedTuple):
+    """An entrant by two objectives, of which less is better."""
+
+    panel: str
+    place: str
+    """Entrants of the same place are rivals."""
+    name: str
+    x: float
+    y: float
+
+
+def on_front(points: Sequence[tuple[float, float]]) -> list[bool]:
+    """Return for each point whether no other one is less in one objective and no more in the other."""
+    front, least = set[tuple[float, float]](), inf
+    for x, y in sorted(points):
+        if y < least:
+            front.add((x, y))
+            least = y
+    return [point in front for point in points]
+
+
+@styled
+def scatter_figure(points: Sequence[Point], colours: Colours, labels: tuple[str, str]) -> Figure:
+    """Draw points, both objectives logarithmic, a panel for each name of one; filled are those that no rival beats, and
+    names without a colour are grey."""
+    from matplotlib.lines import Line2D
+
+    panels = {
+        name: [point for point in points if point.panel == name] for name in dict.fromkeys(p.panel for p in points)
+    }
+    across = min(_ACROSS, len(panels))
+    down = -(-len(panels) // across)
+    figure, grid = panel_grid(max(_WIDTH * across, 6.0), 1.3 * _HEIGHT * down + 0.5, down, across)
+    flat = grid.flatten()
+    for axes, (panel, own) in zip(flat, panels.items(), strict=False):
+        rivals: dict[str, list[Point]] = {}
+        for point in own:
+            rivals.setdefault(point.place, []).append(point)
+        for group in rivals.values():
+            for point, best in zip(group, on_front([(point.x, point.y) for point in group]), strict=True):
+                colour = colours.get(point.name, FAINT)
+                face = colour if best else "none"
+                axes.plot(point.x, point.y, "o", color=colour, markerfacecolor=face, markersize=4.5, zorder=2 + best)
+        axes.set(xscale="log", yscale="log", xlabel=labels[0], ylabel=labels[1])
+        for axis, values in ((axes.xaxis, [point.x for point in own]), (axes.yaxis, [point.y for point in own])):
+            ends = min(values), max(values)
+            ticks = sorted({ends[0], sqrt(ends[0] * ends[1]), ends[1]})
+            axis.set_ticks(ticks, [f"{tick:.3g}" for tick in ticks])
+            axis.set_ticks([], minor=True)
+        axes.set_title(plain(fill(panel, _LETTERS)), fontsize=7.6)
+        axes.tick_params(labelsize=7)
+        axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
+        hide_spines(axes)
+    for axes in flat[len(panels) :]:
+        axes.set_axis_off()
+    shown = {point.name for point in points}
+    look = {"marker": "o", "linestyle": "none", "markersize": 4.5}
+    handles = [Line2D([], [], color=colours[name], label=plain(name), **look) for name in colours if name in shown]
+    if shown - set(colours):
+        handles.append(Line2D([], [], color=FAINT, label="never fastest", **look))
+    figure.legend(handles=handles, loc="outside lower left", ncols=3)
+    return figure
+
+
+_FILLED = "Filled: none of the others there beats it in one and equals it in the other."
+
+
+def _collective_scatter(group: Sequence[Contest], colours: Colours, title: str) -> list[Picture]:
+    """Return a picture of the algorithms by how near they come to the bound for the smallest and for the largest
+    message of each place; none where no place has several sizes."""
+    points = []
+    for _, place in grouped(group, "site", "ranks", "settings"):
+        sizes = sorted(place, key=lambda contest: contest.winner["nbytes"])
+        small, large = ({entrant(row): row["ratio"] for row in each.ranking} for each in (sizes[0], sizes[-1]))
+        if len(sizes) > 1:
+            points += [
+                Point("", sizes[0].place, name, small[name], large[name])
+                for name in small
+                if name in large and small[name] and large[name]
+            ]
+    labels = "times the bound, smallest message", "times the bound, largest message"
+    caption = f"A point for each algorithm at each place, by its smallest and its largest message. {_FILLED}"
+    return _scatter(f"{title}: small against large messages", points, colours, labels, caption)
+
+
+def _plan_scatter(group: Sequence[Contest], colours: Colours, title: str) -> list[Picture]:
+    """Return a picture of the plans of each model by the seconds of a sample and by the dollars, else the joules, else
+    the memory that it takes, whichever is known of any."""
+    rows = [row for contest in group for row in contest.ranking]
+    objectives = (
+        ("samples_per_dollar", "dollars"),
+        ("samples_per_joule", "joules"),
+        ("memory_bytes", "bytes of memory"),
+    )
+    name, words = next(each for each in objectives if any(row.get(each[0]) for row in rows))
+    points = [
+        Point(
+            row["model"],
+            row["model"],
+            entrant(row),
+            row["time_s"] / (row["batch_per_rank"] * row["ranks"]),
+            row[name] if name == "memory_bytes" else 1 / row[name],
+        )
+        for row in rows
+        if row.get(name)
+    ]
+    per = words if name == "memory_bytes" else f"{words} a sample"
+    caption = (
+        f"A point for each plan at each place: {len(points)} of {len(rows)}, of which the {words} are known. {_FILLED}"
+    )
+    return _scatter(f"{title}: time against {words}", points, colours, ("seconds a sample", per), caption)
+
+
+def _scatter(
+    title: str, points: Sequence[Point], colours: Colours, labels: tuple[str, str], caption: str
+) -> list[Picture]:
+    """Return the picture of points; none without points."""
+    return (
+        [Picture(title=title, svg=to_svg(scatter_figure(points, colours, labels)), caption=caption)] if points else []
+    )
+
+
 def _winners_picture(title: str, cells: Sequence[Cell], colours: Colours, caption: str) -> Picture:
-    """Return the figure of the winners, with at most so many rows and columns as a page holds."""
-    rows = evenly_spaced(list(dict.fromkeys(cell.row for cell in cells)), _CELL_ROWS)
-    columns = evenly_spaced(list(dict.fromkeys(cell.column for cell in cells)), _CELL_COLUMNS)
-    shown = [cell for cell in cells if cell.row in rows and cell.column in columns]
-    if len(shown) < len(cells):
-        caption += f" {len(shown)} of {len(cells):,} cells; results.parquet holds all."
-    return Picture(title=title, svg=to_svg(winners_figure(shown, colours)), caption=caption)
+    """Return the figure of the winners, a cell for each contest."""
+    return Picture(title=title, svg=to_svg(winners_figure(cells, colours)), caption=caption)
 
 
 def _collective_pictures(collectives: Sequence[Contest]) -> list[Picture]:
@@ -375,7 +507,11 @@ def _collective_pictures(collectives: Sequence[Contest]) -> list[Picture]:
     pictures: list[Picture] = []
     for (kind, model), group in grouped(collectives, "collective", "cost_model"):
         title = f"{kind[0].upper()}{kind[1:]}, {model} cost"
-        pictures += [_winners_picture(title, _size_cells(group), colours, caption), *_curves(group, colours, title)]
+        pictures += [
+            _winners_picture(title, _size_cells(group), colours, caption),
+            *_collective_scatter(group, colours, title),
+            *_curves(group, colours, title),
+        ]
     return pictures
 
 
@@ -414,13 +550,15 @@ def _curves(group: Sequence[Contest], colours: Colours, title: str) -> list[Pict
 
 
 def _plan_pictures(plans: Sequence[Contest]) -> list[Picture]:
-    """Return a picture of the fastest training steps for each cost model."""
+    """Return pictures of the fastest training steps for each cost model, and of what all plans trade for time."""
     colours = colours_of([entrant(contest.winner) for contest in plans])
     caption = "Colour: the fastest strategy and algorithm, of equals the first by name; time of a step."
-    return [
-        _winners_picture(f"Training steps, {model} cost", [_plan_cell(contest) for contest in group], colours, caption)
-        for (model,), group in grouped(plans, "cost_model")
-    ]
+    pictures = []
+    for (model,), group in grouped(plans, "cost_model"):
+        title = f"Training steps, {model} cost"
+        cells = [_plan_cell(contest) for contest in group]
+        pictures += [_winners_picture(title, cells, colours, caption), *_plan_scatter(group, colours, title)]
+    return pictures
 
 
 def _plan_cell(contest: Contest) -> Cell:

@@ -3,7 +3,7 @@
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,7 +15,7 @@ from lightloom.core.files import write_atomically
 from lightloom.core.journal import open_journal
 from lightloom.core.results import provenance
 from lightloom.planning.sweeps.experiment import Point, code_version
-from lightloom.planning.sweeps.workers import Row, Workers, batches, compute
+from lightloom.planning.sweeps.workers import Row, SearchStopped, Workers, batches, compute
 
 # Write the results as one Parquet file; equal rows give equal bytes.
 
@@ -94,6 +94,8 @@ class Swept:
     """Number of rows in the folder that belong to other points or to another version of the code."""
     results: Path
     provenance: Mapping[str, Any]
+    left: int = 0
+    """Number of points that were not computed before Ctrl-C; nothing is written then."""
 
     @property
     def statuses(self) -> Counter[str]:
@@ -106,7 +108,8 @@ def sweep(
     points: Mapping[str, Point],
     folder: Path,
     workers: Workers,
-    advance: Callable[[int], None] = lambda count: None,  # noqa: ARG005 - progress is not shown
+    advance: Callable[[int], None] = lambda _: None,
+    tell: Callable[[Collection[Row]], None] = lambda _: None,
 ) -> Swept:
     """Compute the rows that the folder lacks, write all results as one Parquet file, and return them in the order of
     the points.
@@ -114,8 +117,10 @@ def sweep(
     Args:
         points: by key, as :func:`lightloom.planning.sweeps.experiment.points_of` gives them.
         advance: called with the number of finished rows, first those of an earlier run.
+        tell: called with all finished rows whenever there are more.
 
     Raises:
+        SearchStopped: Ctrl-C, with the rows that are finished; the folder keeps them.
         ConfigError: the folder cannot be written to, is another's, or is in use; no such cluster, or it is lost.
         UnsupportedError: pyarrow, joblib, Dask or Ray is needed and missing.
     """
@@ -126,18 +131,28 @@ def sweep(
     with open_journal(folder, name) as journal:
         missing = [(key, point) for key, point in points.items() if key not in journal.rows]
         advance(len(points) - len(missing))
-        if missing:
-            with closing(workers.results(compute, batches(missing))) as finished:
-                for rows in finished:
-                    journal.append(rows)
-                    advance(len(rows))
-        results = tuple(journal.rows[key] for key in points)
+        try:
+            if missing:
+                with closing(workers.results(compute, batches(missing))) as finished:
+                    for rows in finished:
+                        journal.append(rows)
+                        advance(len(rows))
+                        tell(journal.rows.values())
+        except KeyboardInterrupt:
+            if all(key not in journal.rows for key in points):
+                raise
+        left = sum(key not in journal.rows for key, _ in missing)
+        results = tuple(journal.rows[key] for key in points if key in journal.rows)
         origin = provenance([name, list(points)]) | {"code": code_version()}
-        return Swept(
+        swept = Swept(
             name=name,
             rows=results,
-            computed=len(missing),
-            unused=len(journal.rows) - len(points),
-            results=write_table(results, folder / RESULTS, origin),
+            computed=len(missing) - left,
+            unused=len(journal.rows) - len(results),
+            results=folder / RESULTS if left else write_table(results, folder / RESULTS, origin),
             provenance=origin,
+            left=left,
         )
+    if left:
+        raise SearchStopped(swept)
+    return swept

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from importlib import import_module
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import evaluate, find
@@ -152,6 +152,15 @@ def _refused(why: str) -> Row:
     return {"status": REFUSED, "why": " ".join(why.split())}
 
 
+class SearchStopped(KeyboardInterrupt):
+    """Ctrl-C has ended a search; ``result`` is what it has found so far, and says what it has not searched."""
+
+    def __init__(self, result: Any) -> None:
+        """Take what was found."""
+        super().__init__()
+        self.result = result
+
+
 T = TypeVar("T")
 R = TypeVar("R")
 _PATIENCE = 10
@@ -176,9 +185,20 @@ class Workers:
     def __post_init__(self) -> None:
         """Raise ConfigError for fewer than one process, or for two clusters."""
         if self.jobs is not None and self.jobs < 1:
-            raise ConfigError(f"--jobs {self.jobs}: expected at least one process")
+            raise ConfigError(f"{self.jobs} workers: expected at least one process")
         if self.dask is not None and self.ray is not None:
-            raise ConfigError(f"--dask {self.dask} --ray {self.ray}: expected one cluster")
+            raise ConfigError(f"workers dask:{self.dask} and ray:{self.ray}: expected one cluster")
+
+    @classmethod
+    def read(cls, text: str | None) -> Self:
+        """Return the workers of a text, ``4``, ``dask:ADDRESS`` or ``ray:ADDRESS``; a process for each core without
+        one. ConfigError for another text."""
+        kind, _, address = (text or "").partition(":")
+        if kind in ("dask", "ray") and address:
+            return cls(**{kind: address})  # type: ignore[arg-type]
+        if text is not None and not text.removeprefix("-").isdecimal():
+            raise ConfigError(f"--workers {text!r}: expected a number of processes, dask:ADDRESS or ray:ADDRESS")
+        return cls(jobs=None if text is None else int(text))
 
     def results(self, function: Callable[[T], R], work: Sequence[T]) -> Generator[R, None, None]:
         """Yield what a function of a module returns for each item, as it finishes, in any order; closing the generator
@@ -207,7 +227,7 @@ def _local(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Generato
             yield from results
         except BrokenExecutor as error:
             raise ConfigError(
-                "a worker was killed, perhaps for lack of memory: run the same command with fewer --jobs to resume"
+                "a worker was killed, perhaps for lack of memory: run the same command with fewer --workers to resume"
             ) from error
 
 
@@ -255,7 +275,7 @@ def _on_dask(address: str, function: Callable[[T], R], work: Sequence[T]) -> Gen
                 yield future.result()
         except (CancelledError, OSError, ImportError, RuntimeError, distributed.scheduler.KilledWorker) as error:
             why = f"the cluster was lost, or lacks lightloom: {_first_line(error)}"
-            raise ConfigError(f"--dask {address}: {why}; the same command resumes") from error
+            raise ConfigError(f"dask:{address}: {why}; the same command resumes") from error
 
 
 def _dask_client(distributed: Any, address: str) -> Any:
@@ -265,7 +285,7 @@ def _dask_client(distributed: Any, address: str) -> Any:
         distributed.comm.get_address_host_port(address)
         return distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"--dask {address}: no Dask scheduler answers there: {_first_line(error)}") from error
+        raise ConfigError(f"dask:{address}: no Dask scheduler answers there: {_first_line(error)}") from error
 
 
 @contextmanager
@@ -282,14 +302,14 @@ def _on_ray(address: str, function: Callable[[T], R], work: Sequence[T]) -> Gene
     """Yield results of a Ray cluster's workers, in any order; ConfigError where it cannot be reached or is lost."""
     host, _, port = address.rpartition("/")[2].rpartition(":")
     if not port.isdecimal():
-        raise ConfigError(f"--ray {address}: expected host:port")
+        raise ConfigError(f"ray:{address}: expected ray:HOST:PORT")
     ray = _import_extra("ray", "ray")
     try:
         # The address is checked first: Ray itself retries for minutes.
         socket.create_connection((host, int(port)), _PATIENCE).close()
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"--ray {address}: no Ray cluster answers there: {_first_line(error)}") from error
+        raise ConfigError(f"ray:{address}: no Ray cluster answers there: {_first_line(error)}") from error
     try:
         remote = ray.remote(function)
         pending = [remote.remote(item) for item in work]
@@ -300,7 +320,7 @@ def _on_ray(address: str, function: Callable[[T], R], work: Sequence[T]) -> Gene
         raise error.cause from error
     except ray.exceptions.RayError as error:
         raise ConfigError(
-            f"--ray {address}: the cluster was lost: {_first_line(error)}; the same command resumes"
+            f"ray:{address}: the cluster was lost: {_first_line(error)}; the same command resumes"
         ) from error
     finally:
         ray.shutdown()
