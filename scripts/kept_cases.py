@@ -55,8 +55,8 @@ gpt2-355m dgx-b200-64 --ranks 16
 gpt2-355m dgx-h100-512 --ranks 16
 gpt2-355m a100-1024-two-tier --ranks 16
 gpt2-355m h100-512-two-tier --ranks 16
-gpt2-355m h100-1024-fat-tree-400g --ranks 16
-gpt2-355m b200-1024-fat-tree-800g --ranks 16
+gpt2-355m h100-1024-no-nvlink-400g --ranks 16
+gpt2-355m b200-1024-no-nvlink-800g --ranks 16
 gpt2-355m nvl72 --ranks 8
 gpt2-355m nvl72-576 --ranks 8
 gpt2-355m terarack-64 --ranks 8
@@ -278,7 +278,7 @@ SINGLE = {
     "sizes-on-switches": "all-to-all-v --fabric ocs-320 --ranks 4 --sizes traffic.csv",
     "site": "all-reduce --fabric dgx-h100 --ranks 16 --nbytes 1MB --pue 1.1 --electricity '8 ct/kWh' "
     "--amortisation '5 years' --maintenance 0.1",
-    "taper": "all-to-all --fabric two-tier-400g --ranks 32 --set oversubscription=4 --nbytes 1MB",
+    "taper": "all-to-all --fabric two-tier-400g --ranks 32 --set tiers.network.taper=4 --nbytes 1MB",
     "twisted": "all-to-all --fabric tpu-v4-twisted --ranks 128 --nbytes 8MB --algorithm one-stage",
     "rows": "all-gather --fabric mesh --ranks 12 --set rows=2 --nbytes 1MB",
     "two-fibres": "all-gather --fabric wdm-ring --ranks 16 --set fibres=2 --set transceivers=16 --nbytes 1MB",
@@ -512,7 +512,7 @@ families:
   - name: domains
     technology: electrical
     fabric: two-tier-400g
-    set: {domain_size: [4, 8], oversubscription: [1, 4]}
+    set: {tiers.domain.size: [4, 8], tiers.network.taper: [1, 4]}
   - name: circuits
     technology: optical
     fabric: circuit-switch
@@ -567,7 +567,7 @@ BILLS = (
     "optinc-16",
     "inceptionn-4",
     "aws-p5-64 --explain",
-    "h100-1024-fat-tree-400g --ranks 256",
+    "h100-1024-no-nvlink-400g --ranks 256",
     "terarack --ranks 64 --set wavelengths=8",
     "no-such-thing --ranks 8",
 )
@@ -575,7 +575,7 @@ GOODPUTS = {
     **{
         cluster: cluster
         for cluster in (
-            "h100-1024-fat-tree-400g",
+            "h100-1024-no-nvlink-400g",
             "dgx-h100-64",
             "dgx-h100-512",
             "dgx-a100-64",
@@ -589,10 +589,10 @@ GOODPUTS = {
             "optinc-16",
         )
     },
-    "simulated": "h100-1024-fat-tree-400g --simulate --runs 2 --seed 5",
+    "simulated": "h100-1024-no-nvlink-400g --simulate --runs 2 --seed 5",
     "weibull": "h100-512-two-tier --simulate --runs 2 --weibull 0.7 --crews 2 --rack 4,20000h",
-    "asynchronous": "h100-1024-fat-tree-400g --checkpoint 0.6s,51s --node-price 300000 --slice 512",
-    "interruptions": "h100-1024-fat-tree-400g --ranks 16384 --interruption-time 3.093h --restart 5min --checkpoint 30s",
+    "asynchronous": "h100-1024-no-nvlink-400g --checkpoint 0.6s,51s --node-price 300000 --slice 512",
+    "interruptions": "h100-1024-no-nvlink-400g --ranks 16384 --interruption-time 3.093h --restart 5min --checkpoint 30s",
     "rates": "dgx-h100-512 --rates rsc-1 --spares 2 --repair 12h",
     "mtbf": "sip-ocs-1024 --mtbf circuit-switch-port=1e7h --mtbf host=60000h",
     "remedy": "terarack-1024 --remedy rewire --spare-channels 1 --communication 30%",
@@ -779,7 +779,7 @@ EXPRESSIONS = {
     "reducers": "ll.compare_reducers(servers=4, bits=8)",
     "trace.zoo": "ll.trace('hdc', batch=32)",
     "trace.transformer": "ll.trace('transformer-big', batch=2, sequence_length=64)",
-    "fabric": "ll.load_fabric('two-tier-400g', 64, oversubscription=2)",
+    "fabric": "ll.load_fabric('two-tier-400g', 64, set={'tiers.network.taper': 2})",
     "fabric.circuits": "ll.load_fabric('ocs-136', 64)",
     "cluster": "ll.load_cluster('terarack-64', ranks=32, set={'fabric.wavelengths': 16})",
 }

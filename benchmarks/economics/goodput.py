@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PAGE = Path("docs/economics/goodput.md")
 PICTURE = Path("docs/pictures/economics/goodput.png")
-CLUSTER = "h100-1024-fat-tree-400g"
+CLUSTER = "h100-1024-no-nvlink-400g"
 JOBS = ((1024, 1200.0), (16384, 120.0))
 """Ranks, and months of each run."""
 RUNS = 16

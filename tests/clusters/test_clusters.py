@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.files import say_former
 from lightloom.machines.clusters.load import (
     cluster_from,
     description,
@@ -197,3 +198,22 @@ def test_an_entry_that_a_list_lacks_is_named() -> None:
         load_fabric("dgx-h100", 64, {"tiers.rale.ports": 4})
     with pytest.raises(ConfigError, match="no entry 'rale': expected one of NVLink, rail"):
         load_cluster("dgx-h100-64", {"fabric.tiers.rale.ports": 4})
+
+
+@pytest.mark.parametrize(
+    ("former", "name"),
+    [
+        ("h100-1024-fat-tree-400g", "h100-1024-no-nvlink-400g"),
+        ("b200-1024-fat-tree-800g", "b200-1024-no-nvlink-800g"),
+    ],
+)
+def test_clusters_go_by_their_former_names_too_with_a_line_of_warning(
+    former: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    say_former.cache_clear()
+    assert load_cluster(former) == load_cluster(name)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"warning: cluster {former} is {name} now; the former spelling works in this release"
+    )
+    assert former not in names()

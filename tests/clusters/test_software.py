@@ -26,7 +26,7 @@ SWITCH = {"name": "node", "shape": "switch", "size": 8, "bandwidth": "450GB/s"}
 NETWORK = {"name": "network", "shape": "switch", "bandwidth": "50GB/s"}
 ON_SWITCHES: list[Any] = [
     {"kind": "tiers", "tiers": [SWITCH, NETWORK]},
-    {"kind": "two-tier-switch"},
+    {"kind": "tiers", "tiers": [SWITCH, NETWORK | {"taper": 1.0}]},
     {"kind": "switch"},
     "dgx-h100",
     "fat-tree-400g",

@@ -24,9 +24,8 @@ from lightloom.collectives.collective import ROOTED, Collective, Sizes
 from lightloom.machines.fabrics.fabric import CLOCKWISE, Fabric
 from lightloom.machines.fabrics.grids import Mesh, Torus
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
-from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
 from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
-from tests.collectives.strategies import wdm_ring
+from tests.collectives.strategies import two_tiers, wdm_ring
 
 SLOT, BANDWIDTH = 1e-3, 1e9
 """Seconds, and bytes a second of the channel on which a chunk takes them."""
@@ -63,12 +62,12 @@ FABRICS: dict[str, Callable[[int, int], Fabric]] = {
     "mesh": lambda n, lag: Mesh(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
     "torus": lambda n, lag: Torus(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
     "switch": lambda n, lag: PacketSwitch(ranks=n, bandwidth=BANDWIDTH, hop_latency=lag * SLOT),
-    "two tiers": lambda n, lag: TwoTierSwitch(
+    "two tiers": lambda n, lag: two_tiers(
         ranks=n,
         domain_size=2 - n % 2,
         domain_bandwidth=3 * BANDWIDTH,
         bandwidth=BANDWIDTH,
-        oversubscription=2 - n % 2,
+        taper=2 - n % 2,
         hop_latency=lag * SLOT,
         domain_latency=lag * SLOT,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -25,6 +26,22 @@ SIZE = st.one_of(st.just(0.0), st.floats(min_value=1.0, max_value=1e10))
 def wdm_ring(ranks: int, wavelengths: int, **fields: object) -> WdmRing:
     """A WDM ring as OpTree simulates it, but for the given fields."""
     return WdmRing.model_validate({"ranks": ranks, "wavelengths": wavelengths} | fields)
+
+
+def two_tiers(
+    ranks: int,
+    *,
+    domain_size: int = 8,
+    domain_bandwidth: float = 450e9,
+    domain_latency: float = 0.0,
+    bandwidth: float = 50e9,
+    taper: float = 1.0,
+    **fields: Any,
+) -> Tiers:
+    """Domains of a few ranks on a fast switch, joined by a fat tree through one network port a rank."""
+    domain = Tier(name="domain", shape="switch", size=domain_size, bandwidth=domain_bandwidth, latency=domain_latency)
+    network = Tier(name="network", shape="switch", bandwidth=bandwidth, taper=taper)
+    return Tiers(ranks=ranks, tiers=(domain, network), **fields)
 
 
 @st.composite
@@ -107,10 +124,6 @@ def fabrics(draw: st.DrawFn, largest: int = 40) -> Fabric:
     if kind == "wdm-ring":
         return draw(wdm_rings(largest))
     fields: dict[str, object] = {"ranks": draw(st.integers(2, largest)), "hop_latency": draw(LATENCY)}
-    if kind == "two-tier-switch":
-        size = draw(st.integers(1, 8))
-        fields |= {"domain_size": size, "ranks": size * draw(st.integers(1 if size > 1 else 2, 5))}
-        fields["domain_latency"] = draw(LATENCY)
     if kind == "graph":
         return draw(graphs(largest))
     if kind == "tiers":

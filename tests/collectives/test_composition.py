@@ -26,9 +26,10 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Torus
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import PacketSwitch
-from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
+from lightloom.machines.fabrics.tiers.tiers import Tiers
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.collectives.reference import data_arrives
+from tests.collectives.strategies import two_tiers
 
 GIB = float(1 << 30)
 AXES = ((2, 2), (3, 5), (7, 2), (8, 8), (2, 31), (2, 3, 2), (3, 2, 5))
@@ -42,13 +43,13 @@ FLAT: dict[str, tuple[str, ...]] = {
 }
 
 
-def two_tiers(ranks: int, domain: int, latency: float = 1e-6) -> TwoTierSwitch:
-    return TwoTierSwitch(ranks=ranks, domain_size=domain, domain_latency=latency, hop_latency=3 * latency)
+def domains(ranks: int, domain: int, latency: float = 1e-6) -> Tiers:
+    return two_tiers(ranks, domain_size=domain, domain_latency=latency, hop_latency=3 * latency)
 
 
 def composed(kind: str, axes: tuple[int, ...], flat: Algorithm, nbytes: float = 1e6) -> tuple[Schedule, Fabric]:
     ranks = prod(axes)
-    fabric = two_tiers(ranks, axes[0])
+    fabric = domains(ranks, axes[0])
     collective = Collective(kind, ranks, nbytes)  # type: ignore[arg-type]
     phases = hierarchical_phases(collective.kind, [flat] * len(axes))
     return lower("composed", collective, fabric, axes, phases), fabric
@@ -107,7 +108,7 @@ def compositions(draw: st.DrawFn) -> tuple[Collective, Fabric, tuple[int, ...], 
     axes = draw(st.sampled_from(AXES))
     kind: Kind = draw(st.sampled_from(CLASSIC))
     lanes = [_lane(draw, axes, kind) for _ in range(draw(st.integers(1, 2)))]
-    fabric = draw(st.sampled_from([two_tiers(prod(axes), axes[0]), PacketSwitch(ranks=prod(axes), hop_latency=1e-6)]))
+    fabric = draw(st.sampled_from([domains(prod(axes), axes[0]), PacketSwitch(ranks=prod(axes), hop_latency=1e-6)]))
     return Collective(kind, prod(axes), draw(st.sampled_from([0.0, 1e3, 1e6, 1e9]))), fabric, axes, lanes
 
 
@@ -146,14 +147,14 @@ def test_any_composition_is_right_and_costs_what_its_rows_cost(
 
 def test_a_gibibyte_on_64_h100_takes_less_than_5_ms() -> None:
     """Across the boundaries of 8 domains 2 · 7 · 1 GiB must be received, by 64 ports of 50 GB/s: 4.698 ms."""
-    fabric = TwoTierSwitch(ranks=64, domain_size=8, domain_bandwidth=450e9, bandwidth=50e9)
+    fabric = two_tiers(ranks=64, domain_size=8, domain_bandwidth=450e9, bandwidth=50e9)
     evaluation = evaluate(find("hierarchical"), Collective("all-reduce", 64, GIB), fabric)
     assert 2 * 7 * GIB / 64 / 50e9 < evaluation.cost.time < 4.75e-3
     assert evaluate(find("ring"), Collective("all-reduce", 64, GIB), fabric).cost.time > 20e-3
 
 
 def test_the_number_of_pieces_is_the_best_at_every_size() -> None:
-    fabric = two_tiers(32, 8)
+    fabric = domains(32, 8)
     for nbytes in (0.0, 1e4, 1e6, 1e9):
         best = evaluate(find("hierarchical"), Collective("all-reduce", 32, nbytes), fabric)
         for pieces in (1, 2, 8, 64):
@@ -161,7 +162,7 @@ def test_the_number_of_pieces_is_the_best_at_every_size() -> None:
 
 
 def test_energy_counts_every_copy_and_piece() -> None:
-    fabric = two_tiers(8, 4).model_copy(update={"energy_per_bit": 1e-12})
+    fabric = domains(8, 4).model_copy(update={"energy_per_bit": 1e-12})
     schedule, _ = composed("all-reduce", (4, 2), find("one-stage"))
     schedule = schedule.in_pieces(3)
     assert schedule.folding is not None
@@ -254,7 +255,7 @@ def test_double_binary_trees_reach_the_bandwidth_in_few_steps(ranks: int) -> Non
     assert evaluation.schedule.first_piece().steps <= 2 * ranks.bit_length()
     assert data_arrives(evaluation.schedule.first_piece())
     assert evaluation.cost.time < 2.2 * 1e10 / switch.bandwidth
-    fabric = two_tiers(2 * ranks, 2)
+    fabric = domains(2 * ranks, 2)
     flats = [find("one-stage"), find("double-binary-tree")]
     composed = lower(
         "mine", Collective("all-reduce", 2 * ranks, 1e6), fabric, (2, ranks), hierarchical_phases("all-reduce", flats)

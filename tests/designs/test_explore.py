@@ -177,7 +177,7 @@ def test_the_summary_names_a_lead_only_among_known_prices(space: Path) -> None:
 def test_the_least_bound_of_few_strategies_is_that_of_all(space: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few are bounded on each fabric, in the order of their floors; nodes of several sizes have floors of their own."""
     monkeypatch.setattr(search, "_AT_ONCE", 1)
-    nodes = "  - {name: nodes, technology: electrical, fabric: two-tier-400g, set: {domain_size: [2, 4]}}\n"
+    nodes = "  - {name: nodes, technology: electrical, fabric: two-tier-400g, set: {tiers.domain.size: [2, 4]}}\n"
     space.write_text(SPACE + nodes)
     question = Question(graph=ll.trace(MODEL), batch_per_rank=4, site=Site())
     for design in read_space(space).designs([8], "h100", space.parent):

@@ -14,7 +14,7 @@ from lightloom.planning.economics.causes import load_log, names
 from lightloom.planning.economics.estimate import spare_counts
 
 RING: dict[str, Any] = {"mtbf": {"wdm-engine": "1e6h", "host": "400000h"}}
-SWITCH = "h100-1024-fat-tree-400g"
+SWITCH = "h100-1024-no-nvlink-400g"
 
 
 def test_rates_follow_from_the_bill() -> None:
@@ -86,7 +86,7 @@ def test_a_small_change_of_the_price_of_a_spare_decides_how_many_there_are() -> 
 def test_a_price_of_spares_is_not_held_against_an_incomplete_price_of_a_node() -> None:
     """Spares at the price of a node in use are as many as without any price, whatever that is; a ratio to a part of the
     price would be too high."""
-    name = "h100-1024-fat-tree-400g"
+    name = "h100-1024-no-nvlink-400g"
     known = goodput(name, spares=0).estimate.node_price
     assert known.value is not None and known.missing
     with pytest.raises(InputError, match="lacks price of host-hgx-h100: expected node_price beside it"):

@@ -47,7 +47,8 @@ from lightloom.planning.pricing.placed_space import peers
 
 cache.SCALE = 1 / 300  # any design will do
 profile._RATE_VALUES = 1 << 12  # and any rate
-ideal = {"bandwidth": 50e9, "wire_efficiency": 1, "hop_latency": 0, "transport": None}
+network = {"tiers.network.bandwidth": 50e9, "tiers.network.wire_efficiency": 1}
+ideal = {**network, "hop_latency": 0, "transport": None}
 rail, switch = load_fabric("rail", 64), load_fabric("two-tier-400g", 64, ideal)
 check_fabric(load_fabric("rail", 16, {"hop_latency": 1e-6}))
 exchange = Collective("all-reduce", 8, 256e6)

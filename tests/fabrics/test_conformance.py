@@ -20,13 +20,14 @@ from lightloom.machines.fabrics.graph import Graph
 from lightloom.machines.fabrics.grids import Mesh, Torus
 from lightloom.machines.fabrics.load import description, load_fabric, names
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
-from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
+from lightloom.machines.fabrics.tiers.tiers import Tiers
 from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
+from tests.collectives.strategies import two_tiers
 
 
 @pytest.mark.parametrize("name", [name for name in names() if description(name)["kind"] != "tiers"])
 def test_every_fabric_of_the_catalog_keeps_the_contract(name: str) -> None:
-    check_fabric(load_fabric(name, 12, {"hop_latency": 1e-6} if "two-tier" not in name else {"domain_size": 4}))
+    check_fabric(load_fabric(name, 12, {"hop_latency": 1e-6}))
 
 
 def _broken_ring(*failures: str) -> Fabric:
@@ -36,10 +37,10 @@ def _broken_ring(*failures: str) -> Fabric:
 @pytest.mark.parametrize(
     "fabric",
     [
-        TwoTierSwitch(ranks=12, domain_size=4, hop_latency=1e-6, domain_latency=1e-7, oversubscription=2),
-        TwoTierSwitch(ranks=12, domain_size=6, hop_latency=1e-7, domain_latency=1e-5),
-        TwoTierSwitch(ranks=6, domain_size=1, hop_latency=1e-6),
-        TwoTierSwitch(ranks=6, domain_size=6),
+        two_tiers(ranks=12, domain_size=4, hop_latency=1e-6, domain_latency=1e-7, taper=2),
+        two_tiers(ranks=12, domain_size=6, hop_latency=1e-7, domain_latency=1e-5),
+        two_tiers(ranks=6, domain_size=1, hop_latency=1e-6),
+        two_tiers(ranks=6, domain_size=6),
         PacketSwitch(ranks=2, packet_payload=1000, packet_header=100, packet_time=1e-7),
         *(kind(ranks=ranks) for kind in (Mesh, Torus, Ring) for ranks in (2, 3, 4, 5, 9)),
         Mesh(ranks=12, rows=1),
@@ -50,7 +51,7 @@ def _broken_ring(*failures: str) -> Fabric:
         _broken_ring("cable:3", "node:5"),
         _broken_ring("node:7", "wavelength:5", "transceiver:3:2", "segment:1:clockwise"),
         Mesh(ranks=12).group(3, 2),
-        TwoTierSwitch(ranks=12, domain_size=4).group(2, 3),
+        two_tiers(ranks=12, domain_size=4).group(2, 3),
     ],
     ids=lambda fabric: f"{fabric.kind_name}-{fabric.ranks}",
 )
@@ -105,7 +106,12 @@ def _first_link_twice(self: Mesh, *ends: np.ndarray) -> Any:
         (_mutated(Mesh, group=lambda self, ranks, stride=1: Mesh(ranks=ranks, hop_latency=1e-6)), r"group\("),
         (_mutated(Mesh, group=lambda self, ranks, stride=1: None), "is not a fabric of"),
         (
-            _mutated(TwoTierSwitch, domain_size=4, distance_matters=False, __annotations__={"domain_size": int}),
+            _mutated(
+                Tiers,
+                tiers=two_tiers(12, domain_size=4).tiers,
+                distance_matters=False,
+                __annotations__={"tiers": tuple},
+            ),
             "first gave",
         ),
         (_mutated(PacketSwitch, ports=lambda self, a, b: None), "ports differ"),

@@ -16,8 +16,8 @@ from lightloom.machines.fabrics.fabric import CLOCKWISE, Fabric, GroupFabric
 from lightloom.machines.fabrics.failures import WAYS
 from lightloom.machines.fabrics.grids import Mesh, Torus
 from lightloom.machines.fabrics.lattice import Lattice
-from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
 from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
+from tests.collectives.strategies import two_tiers
 
 DIMS = st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple)
 
@@ -94,7 +94,7 @@ WHOLES: tuple[Fabric, ...] = (
     Mesh(ranks=12, hop_latency=1e-6),
     Torus(ranks=24, dims=(2, 3, 4), hop_latency=1e-6),
     Ring(ranks=12, hop_latency=1e-6),
-    TwoTierSwitch(ranks=12, domain_size=3, hop_latency=1e-6, domain_latency=1e-8),
+    two_tiers(ranks=12, domain_size=3, hop_latency=1e-6, domain_latency=1e-8),
 )
 
 

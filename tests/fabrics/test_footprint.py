@@ -12,7 +12,7 @@ from lightloom.machines.fabrics.derived import (
     links_of,
     ordered_links,
 )
-from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
+from tests.collectives.strategies import two_tiers
 
 Run = tuple[int, int, int, int]
 runs = st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 4), st.integers(4, 7))
@@ -55,5 +55,5 @@ def test_nothing_occupies_nothing() -> None:
 
 
 def test_a_single_rank_is_near_itself() -> None:
-    single = TwoTierSwitch(ranks=1, hop_latency=1e-6)
+    single = two_tiers(ranks=1, hop_latency=1e-6)
     assert (single.diameter(), single.neighbour_latency(), single.diameter_latency()) == (0, 0.0, 0.0)

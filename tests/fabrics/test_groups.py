@@ -22,9 +22,9 @@ from lightloom.machines.fabrics.grids import Mesh, Torus
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import PacketSwitch, PartFabric
 from lightloom.machines.fabrics.tiers.tier import Tier
-from lightloom.machines.fabrics.tiers.tiers import Tiers, TwoTierSwitch, _members
+from lightloom.machines.fabrics.tiers.tiers import Tiers, _members
 from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
-from tests.collectives.strategies import tier_fabrics
+from tests.collectives.strategies import tier_fabrics, two_tiers
 
 
 @given(st.sampled_from([1, 2, 3, 4, 6, 8]), st.integers(1, 12), st.integers(2, 12), st.integers(1, 12))
@@ -34,7 +34,7 @@ def test_domains_of_a_group_are_those_that_its_ranks_fall_into(
     whole = max(size * domains, 2 * size)
     if whole % (ranks * stride):
         return
-    part = TwoTierSwitch(ranks=whole, domain_size=size).group(ranks, stride)
+    part = two_tiers(ranks=whole, domain_size=size).group(ranks, stride)
     # Interleaved groups fill stretches of ranks · stride.
     spread = {
         frozenset(Counter((begin + first + stride * place) // size for place in range(ranks)).values())
@@ -42,8 +42,8 @@ def test_domains_of_a_group_are_those_that_its_ranks_fall_into(
         for first in range(stride)
     }
     assert part is not None and part.ranks == ranks
-    if isinstance(part, TwoTierSwitch):
-        assert spread == {frozenset([part.domain_size])}
+    if isinstance(part, Tiers):
+        assert spread == {frozenset([part.node_ranks])}
 
 
 @given(st.integers(1, 4), st.integers(2, 8), st.integers(1, 12), st.data())
@@ -69,18 +69,18 @@ def test_a_group_on_a_star_is_a_smaller_star_and_on_a_ring_of_wavelengths_a_smal
         assert fabric.pair(3) == (fabric.total_receive_bandwidth() / 12, fabric.neighbour_latency())
 
 
-@pytest.mark.parametrize("kind", [Mesh, PacketSwitch, Ring, TwoTierSwitch, WdmRing])
+@pytest.mark.parametrize("kind", [Mesh, PacketSwitch, Ring, WdmRing])
 def test_a_rank_needs_no_link_to_itself(kind: type[Fabric]) -> None:
     fabric = kind(ranks=16, hop_latency=1e-6)
     assert fabric.pair(0) == fabric.pair(16) == fabric.pair(32) == (math.inf, 0.0)
 
 
 def test_sends_out_of_a_domain_share_the_tree() -> None:
-    fabric = TwoTierSwitch(ranks=16, domain_size=8, bandwidth=50e9, oversubscription=4, hop_latency=1e-6)
+    fabric = two_tiers(ranks=16, domain_size=8, bandwidth=50e9, taper=4, hop_latency=1e-6)
     assert fabric.pair(8)[0] == pytest.approx(12.5e9)
     assert fabric.pair(1) == (50e9, 4e-6)
 
-    assert TwoTierSwitch(ranks=8, domain_size=8, domain_bandwidth=450e9).pair(4)[0] == 450e9
+    assert two_tiers(ranks=8, domain_size=8, domain_bandwidth=450e9).pair(4)[0] == 450e9
 
 
 @given(st.data())
@@ -89,12 +89,12 @@ def test_a_group_that_is_a_two_tier_switch_costs_what_footprints_give(data: st.D
     """Every algorithm, on the smaller switch of ``group`` and on the links of the whole one."""
     size = data.draw(st.sampled_from([2, 4, 6]))
     ranks, stride = data.draw(st.sampled_from([(2, 1), (2, 2), (4, 2), (3, 2), (3, 4), (4, 6), (2, 12), (6, 4)]))
-    fabric = TwoTierSwitch(
+    fabric = two_tiers(
         ranks=24,
         domain_size=size,
         hop_latency=1e-6,
         domain_latency=2e-7,
-        oversubscription=data.draw(st.sampled_from([1.0, 3.0])),
+        taper=data.draw(st.sampled_from([1.0, 3.0])),
     )
     part = fabric.group(ranks, stride)
     assert part is not None
@@ -213,7 +213,7 @@ def test_a_part_has_axes_where_it_is_a_block_of_the_grid(dims: tuple[int, ...], 
 
 
 def test_a_part_across_two_domains_has_no_axis_of_one() -> None:
-    whole = TwoTierSwitch(ranks=16, domain_size=8)
+    whole = two_tiers(ranks=16, domain_size=8)
     assert [axis.size for axis in PartFabric.on(whole, range(8, 16)).axes] == [8]
     assert PartFabric.on(whole, range(4, 12)).axes == ()
 
@@ -222,7 +222,7 @@ def test_memory_is_asked_for_that_holds_what_is_kept_of_all_pairs(monkeypatch: p
     """Latencies once as they are found, and once as they are compared."""
     asked: list[int] = []
     monkeypatch.setattr(derived, "require_memory", lambda nbytes, what: asked.append(nbytes))
-    fabric = TwoTierSwitch(ranks=15, domain_size=5, hop_latency=1.5e-6)
+    fabric = two_tiers(ranks=15, domain_size=5, hop_latency=1.5e-6)
     held = derived._uses(fabric).nbytes, 2 * derived.direct_latency(fabric).nbytes
     assert tuple(asked) == held
 
@@ -232,7 +232,7 @@ def test_memory_is_asked_for_that_holds_what_is_kept_of_all_pairs(monkeypatch: p
 )
 def test_what_holds_of_links_holds_of_a_part_that_uses_them(part: Callable[[Fabric], Fabric]) -> None:
     packets: dict[str, Any] = {"packet_payload": 1000, "packet_header": 100, "energy_per_bit": 1e-12}
-    plain = TwoTierSwitch(ranks=16, domain_size=4, domain_latency=1e-7, hop_latency=1e-6, **packets)
+    plain = two_tiers(ranks=16, domain_size=4, domain_latency=1e-7, hop_latency=1e-6, **packets)
     carried = load_fabric("two-tier-400g", 16)
     assert part(plain).wire_bytes(1e6) == plain.wire_bytes(1e6) == 1.1e6
     assert part(carried).arithmetic_share == carried.arithmetic_share > 0

@@ -16,6 +16,7 @@ from lightloom.core.errors import ConfigError
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import fabric_from, load_fabric
 from lightloom.machines.fabrics.switches import PacketSwitch
+from tests.collectives.strategies import two_tiers
 
 _packets = st.fixed_dictionaries(
     {
@@ -44,7 +45,7 @@ def test_a_codec_behind_the_port_leaves_the_number_of_packets_alone(
 
 _FABRICS: dict[str, dict[str, Any]] = {
     "switch": {},
-    "two-tier-switch": {"domain_size": 2, "oversubscription": 2.0},
+    "tiers": {"tiers": two_tiers(8, domain_size=2, taper=2.0).tiers},
 }
 
 

@@ -15,6 +15,7 @@ from lightloom.machines.fabrics.load import fabric_from
 from lightloom.machines.fabrics.optical_averager import OpticalAverager
 from lightloom.machines.fabrics.switches import CircuitSwitch, PartFabric
 from lightloom.machines.fabrics.wdm_ring import WdmRing
+from tests.collectives.strategies import two_tiers
 
 SWITCH = {"shape": "switch", "bandwidth": 1e9}
 PACKETS = {"packet_payload": 1000, "packet_header": 100}
@@ -69,4 +70,4 @@ def test_those_at_the_limit_are_not() -> None:
         assert of(**RING, failures=[failure])().failures_text == failure
     assert without(CircuitSwitch(ranks=8, degree=2), "plane:1")().channels == 1
     assert without(Torus(ranks=16), "node:15")().ranks == PartFabric.on(Mesh(ranks=16), range(1, 16)).ranks == 15
-    assert of(kind="two-tier-switch", domain_size=32)().ranks == 16
+    assert two_tiers(16, domain_size=32).ranks == 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import process_time
 from typing import Any
 
@@ -10,10 +11,14 @@ import pytest
 from hypothesis import given, settings
 
 from lightloom.core.errors import ConfigError
+from lightloom.core.files import say_former
+from lightloom.core.units import parse
+from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.conformance import check_fabric
 from lightloom.machines.fabrics.grids import Torus
 from lightloom.machines.fabrics.load import (
+    changed,
     description,
     fabric_from,
     load_fabric,
@@ -21,8 +26,8 @@ from lightloom.machines.fabrics.load import (
 )
 from lightloom.machines.fabrics.switches import PacketSwitch
 from lightloom.machines.fabrics.tiers.tier import Tier
-from lightloom.machines.fabrics.tiers.tiers import Tiers, TwoTierSwitch
-from tests.collectives.strategies import tier_fabrics
+from lightloom.machines.fabrics.tiers.tiers import Tiers
+from tests.collectives.strategies import tier_fabrics, two_tiers
 
 
 @given(tier_fabrics(largest=18))
@@ -42,7 +47,7 @@ def test_tiers_of_the_catalog_keep_the_contract(name: str) -> None:
         elif "size" in tier:
             tier["size"] = 4 if ranks == 1 else 2
         ranks *= tier.get("size", 8 if "dims" in tier else 2)
-        assert "latency" in tier or tier["shape"] == "circuit-switch"
+        assert "latency" in tier or "hop_latency" in description(name) or tier["shape"] == "circuit-switch"
         fewer.append(tier)
     check_fabric(load_fabric(name, ranks, {"tiers": fewer}))
 
@@ -130,7 +135,7 @@ def test_wire_efficiency_and_packets_take_their_part_of_every_tier() -> None:
 
 
 def test_axes_are_strides_with_the_ports_of_their_tiers() -> None:
-    fabric = TwoTierSwitch(ranks=64, domain_size=8)
+    fabric = two_tiers(ranks=64, domain_size=8)
     assert [(axis.stride, axis.size, axis.ports) for axis in fabric.axes] == [(1, 8, 1), (8, 8, 8)]
     cube = Torus(ranks=24, dims=(2, 3, 4))
     assert [(axis.stride, axis.size) for axis in cube.axes] == [(1, 4), (4, 3), (12, 2)]
@@ -350,3 +355,52 @@ def test_what_enters_a_rank_is_named_after_its_links(shapes: list[str], expected
 def test_a_grid_joins_ranks_although_nothing_lies_beyond() -> None:
     tiers = (Tier(shape="ring", size=4, bandwidth=1e9), _switch(size=1))
     assert Tiers(ranks=4, tiers=tiers).joins_ranks
+
+
+FORMER = """
+kind: two-tier-switch
+domain_size: 4
+domain_bandwidth: 300GB/s
+domain_wire_efficiency: 0.8
+domain_latency: 25ns
+bandwidth: 200Gbps
+wire_efficiency: 0.97
+oversubscription: 2
+hop_latency: 500ns
+sources: {domain_size: a data sheet, hop_latency: a guess}
+"""
+"""A file of 0.2, when two tiers of switches were a kind of their own."""
+
+
+def test_files_of_the_former_kind_are_two_tiers_and_say_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Alone, in a cluster, with fields of either spelling set on top, and with what they leave out."""
+    path, cluster = tmp_path / "mine.yaml", tmp_path / "cluster.yaml"
+    path.write_text(FORMER)
+    cluster.write_text(
+        "ranks: 8\naccelerator: a100\nfabric: {base: mine.yaml, oversubscription: 4, transport: ideal}\n"
+    )
+    say_former.cache_clear()
+    fabric = load_fabric(str(path), 8)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "warning: of a fabric, kind two-tier-switch is tiers now; the former spelling works in this release"
+    )
+    domain, network = fabric.tiers if isinstance(fabric, Tiers) else ()
+    latency = parse("25ns", "time")
+    stated = two_tiers(8, domain_size=4, domain_bandwidth=3e11, domain_latency=latency, bandwidth=25e9, taper=2)
+    assert domain == stated.tiers[0].model_copy(update={"wire_efficiency": 0.8})
+    assert network == stated.tiers[1].model_copy(update={"wire_efficiency": 0.97})
+    assert fabric.sources == {"tiers.domain.size": "a data sheet", "hop_latency": "a guess"}
+    four = {"tiers.network.taper": 4}
+    assert (
+        load_fabric(str(path), 8, {"oversubscription": 4}) == load_fabric(str(path), 8, four) == changed(fabric, four)
+    )
+    carried = load_cluster(cluster).fabric
+    assert carried.sources["tiers.network.taper"] == f"set by {cluster}"
+    assert carried == load_cluster(cluster, {"fabric.tiers.domain.size": 4}).fabric.model_copy(
+        update={"sources": carried.sources}
+    )
+    assert fabric_from({"kind": "two-tier-switch"}, 16, where="mine") == two_tiers(16)
+    with pytest.raises(ConfigError, match="oversubscription"):
+        load_fabric("dgx-h100", 16, {"oversubscription": 4})
+    assert len(caplog.records) == 2

@@ -19,7 +19,7 @@ from lightloom.machines.fabrics.derived import Footprint, links_of
 from lightloom.machines.fabrics.edges import Edge, Vertex, vertex_of
 from lightloom.machines.fabrics.graph import Graph
 from lightloom.machines.fabrics.tiers.tier import Level
-from lightloom.machines.fabrics.tiers.tiers import TieredFabric
+from lightloom.machines.fabrics.tiers.tiers import Tiers
 
 _ROUTED: Effort = 64
 """Most ranks whose routes are written down one by one."""
@@ -33,7 +33,7 @@ class _Link(NamedTuple):
     head: Vertex
 
 
-def to_graph(fabric: TieredFabric) -> Graph:
+def to_graph(fabric: Tiers) -> Graph:
     """The fabric's links as a graph, with its routes up to 64 ranks and shortest ones beyond.
 
     Prices, latencies and loads are the same; so are hops, except where ranks share ports.
@@ -137,7 +137,7 @@ def _ends_of(links: list[_Link]) -> dict[int, _Ends]:
     return ends
 
 
-def _routes(fabric: TieredFabric, links: list[_Link]) -> tuple[tuple[Vertex, ...], ...]:
+def _routes(fabric: Tiers, links: list[_Link]) -> tuple[tuple[Vertex, ...], ...]:
     """The vertices that every transfer passes, tier by tier."""
     ends = _ends_of(links)
     routes: list[tuple[Vertex, ...]] = []

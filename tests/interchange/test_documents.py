@@ -20,8 +20,8 @@ from lightloom.collectives.schedule.columns import COLUMNS
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric, GroupFabric
 from lightloom.machines.fabrics.switches import PartFabric
-from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
 from lightloom.machines.fabrics.wdm_ring import Ring, WdmRing
+from tests.collectives.strategies import two_tiers
 from tests.interchange.schedules import Made, made, ring, same
 
 SUFFIXES = (".json", ".parquet", ".arrow")
@@ -66,7 +66,7 @@ def test_steps_that_name_others_come_back(tmp_path: Path, suffix: str) -> None:
     [
         WdmRing(ranks=12, wavelengths=8).group(4, 3),
         WdmRing(ranks=12, wavelengths=8).group(4, 1),
-        TwoTierSwitch(ranks=16, domain_size=4).group(4, 2),
+        two_tiers(ranks=16, domain_size=4).group(4, 2),
         GroupFabric.of(Ring(ranks=8), 4, 2),
         PartFabric.on(Ring(ranks=8), (0, 2, 4, 6)),
     ],

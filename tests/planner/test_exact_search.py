@@ -41,8 +41,8 @@ CASES = [
     (PACKETS, (3, 2), 256),
     (SLOW, (3, 4), 2048),
 ]
-NODES: dict[str, Any] = {"base": "two-tier-400g", "domain_size": 2}
-HALVES: dict[str, Any] = {"base": "two-tier-200g", "domain_size": 4}
+NODES: dict[str, Any] = {"base": "two-tier-400g", "tiers": {"domain": {"size": 2}}}
+HALVES: dict[str, Any] = {"base": "two-tier-200g", "tiers": {"domain": {"size": 4}}}
 DGX: dict[str, Any] = {"base": "dgx-h100", "transport": "nccl-hopper"}
 RACK: dict[str, Any] = {"base": "gb200-nvl72", "transport": "nccl-blackwell"}
 CARRIED = [
@@ -106,9 +106,8 @@ def test_the_winner_is_that_of_a_search_without_pruning(
     [
         {
             "base": "two-tier-400g",
-            "domain_size": 2,
+            "tiers": {"domain": {"size": 2, "latency": "200ns"}},
             "hop_latency": "1us",
-            "domain_latency": "200ns",
             "transport": "ideal",
         },
         pytest.param({"base": "torus", "hop_latency": "1us"}, marks=pytest.mark.slow),

@@ -28,12 +28,16 @@ _TIERS: list[dict[str, object]] = [
     {"name": "leaf", "shape": "switch", "size": 4, "bandwidth": 3e9, "latency": 5e-7},
     {"name": "spine", "shape": "switch", "through_switch": True, "ports": 2, "bandwidth": 1e9, "latency": 5e-7},
 ]
+_DOMAINS: list[dict[str, object]] = [
+    {"name": "domain", "shape": "switch", "size": 4, "bandwidth": 450e9, "latency": 0.0},
+    {"name": "network", "shape": "switch", "bandwidth": 1e9, "taper": 2},
+]
 _SHAPES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "switch": ({"kind": "switch", "bandwidth": 1e9}, {"bandwidth": 7e9}),
     "torus": ({"kind": "torus", "bandwidth": 1e9, "hop_latency": 1e-7}, {"bandwidth": 7e9}),
     "domains": (
-        {"kind": "two-tier-switch", "domain_size": 4, "bandwidth": 1e9, "oversubscription": 2, "hop_latency": 1e-6},
-        {"bandwidth": 7e9, "domain_bandwidth": 9e10, "oversubscription": 3},
+        {"kind": "tiers", "tiers": _DOMAINS, "hop_latency": 1e-6},
+        {"tiers.network.bandwidth": 7e9, "tiers.domain.bandwidth": 9e10, "tiers.network.taper": 3},
     ),
     "fat tree": (
         {"kind": "tiers", "tiers": _TIERS},
@@ -129,8 +133,9 @@ def test_prices_of_shared_schedules_equal_those_of_their_own(name: str) -> None:
     ("name", "changed"),
     [
         ("torus", {"hop_latency": 2e-7}),
-        ("domains", {"domain_size": 8}),
-        ("domains", {"domain_bandwidth": 1e9, "bandwidth": 1e9, "oversubscription": 1}),
+        ("domains", {"tiers.domain.size": 8}),
+        ("domains", {"tiers.network.taper": None}),
+        ("domains", {"tiers.domain.bandwidth": 1e9, "tiers.network.bandwidth": 1e9, "tiers.network.taper": 1}),
         ("circuits", {"degree": 4}),
         ("circuits", {"reconfiguration_time": 0.0}),
         ("circuits", {"energy_per_bit": 1e-12}),

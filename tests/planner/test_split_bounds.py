@@ -39,7 +39,7 @@ FABRICS = (
     {"base": "circuit-switch", "degree": 4, "hop_latency": "100ns"},
     {"base": "circuit-switch", "degree": 3, "bandwidth": "10Gbps"},
     {"base": "ethernet-400g"},
-    {"base": "two-tier-400g", "domain_size": 2},
+    {"base": "two-tier-400g", "tiers": {"domain": {"size": 2}}},
     {"base": "ethernet-400g", "bandwidth": "1Gbps"},
 )
 

@@ -25,7 +25,7 @@ from lightloom.reports.figures.timelines import timeline_figure, waits
 from tests.collectives.strategies import wdm_ring
 from tests.simulation.test_engine import task_lists
 
-LIKE_OTHERS = ("graph", "mesh", "ring", "switch", "two-tier-switch")
+LIKE_OTHERS = ("graph", "mesh", "ring", "switch")
 """Fabrics that are drawn as others are: as tiers, a torus or a WDM ring."""
 
 
@@ -33,7 +33,6 @@ def small(kind: str, ranks: int = 8) -> Fabric:
     fields: dict[str, dict[str, object]] = {
         "tiers": {"tiers": [{"shape": "switch", "size": 2, "bandwidth": 1e9}, {"shape": "ring", "bandwidth": 1e9}]},
         "graph": {"edges": [[rank, "hub", 1e9] for rank in range(ranks)]},
-        "two-tier-switch": {"domain_size": 2},
     }
     return kinds()[kind].model_validate({"ranks": ranks, **fields.get(kind, {})})
 

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from lightloom.core.errors import ConfigError
 from lightloom.machines.fabrics.load import load_fabric
-from lightloom.machines.fabrics.tiers.tiers import Tiers, TwoTierSwitch
+from lightloom.machines.fabrics.tiers.tiers import Tiers
 from lightloom.machines.transports.transport import PARAMETERS, load_transport
 
 NCCL = load_transport("nccl-hopper")
@@ -76,6 +76,5 @@ def test_packets_are_counted_once() -> None:
 
 
 def test_the_schema_takes_names_and_fields() -> None:
-    for kind in (Tiers, TwoTierSwitch):
-        field = TypeAdapter(kind).json_schema()["properties"]["transport"]
-        assert {"type": "string"} in field["anyOf"]
+    field = TypeAdapter(Tiers).json_schema()["properties"]["transport"]
+    assert {"type": "string"} in field["anyOf"]

@@ -8,6 +8,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
@@ -108,6 +109,14 @@ def visible(text: str) -> str:
 
 LOG = logging.getLogger("lightloom")
 """Warnings about what is kept; they go to stderr unless a program that uses the package says otherwise."""
+
+
+@cache
+def say_former(spelling: str) -> None:
+    """Say on stderr, once, how something is spelt now whose former spelling still works: ``a is b now``."""
+    LOG.warning("warning: %s; the former spelling works in this release", spelling)
+
+
 _MARK = b"lightloom-cache "
 _BEFORE = (b"PK", b'{"', b"[{", b"[]")
 """How entries of versions before 0.3 begin, which have no digest: they are made again without a word."""

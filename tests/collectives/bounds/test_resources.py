@@ -19,12 +19,11 @@ from lightloom.collectives.collective import Collective, Kind, Sizes
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Mesh
 from lightloom.machines.fabrics.switches import PacketSwitch
-from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
-from tests.collectives.strategies import wdm_ring
+from tests.collectives.strategies import two_tiers, wdm_ring
 
 FABRICS = [
-    TwoTierSwitch(ranks=12, domain_size=4, oversubscription=3),
-    TwoTierSwitch(ranks=12, domain_size=6, domain_bandwidth=30e9),
+    two_tiers(ranks=12, domain_size=4, taper=3),
+    two_tiers(ranks=12, domain_size=6, domain_bandwidth=30e9),
     Mesh(ranks=12, dims=(3, 4)),
     PacketSwitch(ranks=5),
     wdm_ring(6, 2),

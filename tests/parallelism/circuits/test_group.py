@@ -16,7 +16,6 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.grids import Mesh
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
-from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 from lightloom.planning.parallelism.circuits import ring
 from lightloom.planning.parallelism.circuits.circuits import Circuits, GroupCircuits, Timing, Traffic
@@ -24,6 +23,7 @@ from lightloom.planning.parallelism.circuits.group import grant, grants, regrant
 from lightloom.planning.parallelism.circuits.ring import assign_tiled, longest_tiled
 from lightloom.planning.parallelism.circuits.verify import verify
 from lightloom.planning.parallelism.placement.placement import HybridPlan
+from tests.collectives.strategies import two_tiers
 from tests.parallelism.test_placement import fan
 from tests.simulation.placed_plans import pipes, plan_of, random_graph
 
@@ -197,9 +197,7 @@ def test_packet_switches_have_pipes_of_their_ports() -> None:
     assert (star.latency == 2e-6).all()
     assert np.array_equal(star.port, star.source)
     assert np.array_equal(star.entry, star.destination % plan.k)
-    tiers = TwoTierSwitch(
-        ranks=16, domain_size=4, domain_bandwidth=8e9, bandwidth=2e9, oversubscription=2, hop_latency=1e-6
-    )
+    tiers = two_tiers(ranks=16, domain_size=4, domain_bandwidth=8e9, bandwidth=2e9, taper=2, hop_latency=1e-6)
     found = grant(plan, tiers)
     inside = found.destination < 4
     assert (found.bandwidth[0, inside] == 8e9).all()

@@ -12,8 +12,8 @@ from lightloom.core.fields import Config, Count, FewRanks, Size
 from lightloom.core.results import Result
 from lightloom.machines.accelerators.accelerator import Accelerator, Precision
 from lightloom.machines.fabrics.fabric import Fabric
-from lightloom.machines.fabrics.tiers.tiers import TieredFabric
-from lightloom.machines.transports.ways import Tiers
+from lightloom.machines.fabrics.tiers.tiers import Tiers
+from lightloom.machines.transports.ways import Tiers as LibraryTiers
 
 # How a job trains, as far as time, bytes and memory depend on it; a cluster file may set its own defaults.
 
@@ -239,14 +239,14 @@ class Rack:
 # What a transport has to know of a cluster: its two tiers as collectives use them, and the memory of a rank.
 
 
-def transport_tiers(fabric: Fabric, accelerator: Accelerator | None = None) -> Tiers:
+def transport_tiers(fabric: Fabric, accelerator: Accelerator | None = None) -> LibraryTiers:
     """Return the innermost tier as the domain, the slowest share of a rank in the others as the network, and the
     accelerator's memory bandwidth where one is given.
 
     Raises:
         UnsupportedError: the fabric has no tiers of switches.
     """
-    tiers = fabric.library_tiers() if isinstance(fabric, TieredFabric) else None
+    tiers = fabric.library_tiers() if isinstance(fabric, Tiers) else None
     if tiers is None:
         raise UnsupportedError(f"closed forms of transports need tiers of switches, not a {fabric.kind_name}")
     return tiers if accelerator is None else tiers._replace(memory=accelerator.memory_bandwidth)

@@ -11,7 +11,8 @@ from pydantic.json_schema import models_json_schema
 from lightloom.core.configfile import catalog_file, catalog_files, read_entry, validate, with_entries, with_settings
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError
 from lightloom.core.fields import Config
-from lightloom.core.forms import expected_forms, looks_like_file, recognise
+from lightloom.core.files import say_former
+from lightloom.core.forms import looks_like_file, or_a_file, recognise
 from lightloom.machines.accelerators import load as accelerators
 from lightloom.machines.accelerators.accelerator import Accelerator
 from lightloom.machines.clusters.astra_sim import MARKS, cluster_fields, read_network, read_topology
@@ -83,7 +84,7 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
     Raises:
         ConfigError: an unknown name or kind, or a field that is missing, unknown or out of range.
     """
-    fields = with_edge_file(_part_fields(part, place, fabrics.description), place.folder)
+    fields = with_edge_file(fabrics.renewed(_part_fields(part, place, fabrics.description)), place.folder)
     transport = fields.get("transport")
     if isinstance(transport, str) and transport.endswith((".yaml", ".yml")):
         fields["transport"] = str(place.folder / transport)
@@ -275,14 +276,23 @@ _FILES = {"accelerator", "fabric", "reference", "fabric.links"}
 """Fields that may name a file."""
 
 
+_FORMER = {
+    "h100-1024-fat-tree-400g": "h100-1024-no-nvlink-400g",
+    "b200-1024-fat-tree-800g": "b200-1024-no-nvlink-800g",
+}
+"""Names of clusters today by their former names, which did not say that no NVLink is in them."""
+
+
 def _find_cluster(name: str) -> Path:
     """Return the path of a catalog's cluster, or of a file; UnknownNameError where the name is neither."""
-    path = catalog_file(name, CATALOG)
+    if name in _FORMER:
+        say_former(f"cluster {name} is {_FORMER[name]} now")
+    path = catalog_file(_FORMER.get(name, name), CATALOG)
     if path is None:
         if looks_like_file(name):
             recognise(Path(name), "cluster")
             return Path(name)
-        raise UnknownNameError("cluster", name, names(), f"or a file: {expected_forms('cluster')}")
+        raise UnknownNameError("cluster", name, names(), or_a_file("cluster"))
     return path
 
 

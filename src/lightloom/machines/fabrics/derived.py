@@ -176,9 +176,9 @@ def _structure(by_fields: Keyed[Geometry]) -> str:
 
 
 def _without(value: object, names: Set[str]) -> object:
-    """Return a document without the fields of these names, at any depth."""
+    """Return a document in which the fields of these names, at any depth, say only whether they are left out."""
     if isinstance(value, dict):
-        return {name: _without(field, names) for name, field in value.items() if name not in names}
+        return {name: field is None if name in names else _without(field, names) for name, field in value.items()}
     return [_without(item, names) for item in value] if isinstance(value, list | tuple) else value
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from lightloom.core.configfile import catalog_file, catalog_files, read_entry, validate, with_settings
 from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.files import say_former
 from lightloom.core.plugins import load_plugins
 from lightloom.core.results import Document
 from lightloom.machines.fabrics.edges import read_edges
@@ -16,7 +17,7 @@ from lightloom.machines.fabrics.graph import Graph
 from lightloom.machines.fabrics.grids import Mesh, Torus
 from lightloom.machines.fabrics.optical_averager import OpticalAverager
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch, PartFabric
-from lightloom.machines.fabrics.tiers.tiers import Tiers, TwoTierSwitch
+from lightloom.machines.fabrics.tiers.tiers import Tiers
 from lightloom.machines.fabrics.wdm_ring import Ring, RingGroup, WdmRing
 
 CATALOG = Path(__file__).parent / "catalog"
@@ -29,7 +30,6 @@ _BUILT_IN: tuple[type[Fabric], ...] = (
     Mesh,
     Torus,
     PacketSwitch,
-    TwoTierSwitch,
     Tiers,
     Graph,
     CircuitSwitch,
@@ -82,7 +82,7 @@ def changed(fabric: Fabric, settings: Mapping[str, Any]) -> Fabric:
     Raises:
         ConfigError: a field is unknown or out of range.
     """
-    fields = with_settings(fabric.stated_fields(), settings, "fabric", _NAMED)
+    fields = renewed(with_settings(fabric.stated_fields(), settings, "fabric", _NAMED))
     return validate(type(fabric), fields, "fabric")
 
 
@@ -90,9 +90,8 @@ def fabric_from(
     data: Mapping[str, Any], ranks: int | None, settings: Mapping[str, Any] | None = None, *, where: str
 ) -> Fabric:
     """Build a fabric from the mapping that a YAML file holds; a dot in a setting reaches into a part."""
-    stated = {key: value for key, value in data.items() if key != "description"}
-    fields = with_settings(stated, settings or {}, where, _NAMED)
-    fields = with_edge_file(fields, Path())
+    stated = renewed({key: value for key, value in data.items() if key != "description"})
+    fields = with_edge_file(renewed(with_settings(stated, settings or {}, where, _NAMED)), Path())
     if ranks is not None:
         fields["ranks"] = ranks
     if "kind" not in fields:
@@ -118,6 +117,36 @@ def recorded_fabric(data: Document, *, where: str) -> Fabric:
     return validate(kind, fields, where)
 
 
+# Two tiers of switches were a kind of their own: fast domains of ranks, joined by a fat tree.
+
+_TWO_TIERS = (
+    {"name": "domain", "shape": "switch", "size": 8, "bandwidth": 450e9, "latency": 0.0},
+    {"name": "network", "shape": "switch", "bandwidth": 50e9, "taper": 1.0},
+)
+_FORMER = {f"domain_{name}": f"tiers.domain.{name}" for name in ("size", "bandwidth", "wire_efficiency", "latency")}
+_FORMER |= {name: f"tiers.network.{name}" for name in ("bandwidth", "wire_efficiency")}
+_FORMER["oversubscription"] = "tiers.network.taper"
+
+
+def renewed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a fabric, those of the former kind ``two-tier-switch`` as fields of its two ``tiers``, with
+    a line of warning."""
+    stated, former = dict(fields), fields.get("kind") == "two-tier-switch"
+    spelt = {name: new for name, new in _FORMER.items() if name in fields}
+    tiers = fields.get("tiers")
+    names = [tier.get("name") for tier in tiers if isinstance(tier, Mapping)] if isinstance(tiers, list | tuple) else []
+    if not former and (not spelt or names != ["domain", "network"]):
+        return stated
+    if former:
+        stated |= {"kind": "tiers", "tiers": _TWO_TIERS}
+    settings = {new: stated.pop(name) for name, new in spelt.items()}
+    if isinstance(stated.get("sources"), Mapping):
+        stated["sources"] = {spelt.get(name, name): source for name, source in stated["sources"].items()}
+    news = {"kind two-tier-switch": "tiers"} if former else spelt
+    say_former(f"of a fabric, {', '.join(f'{name} is {new}' for name, new in news.items())} now")
+    return with_settings(stated, settings, "fabric")
+
+
 def with_edge_file(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return a copy of the fields of a fabric, the edges read where they are the name of a CSV file in ``folder``."""
     edges = fields.get("edges")
@@ -135,7 +164,7 @@ def _read_fields(path: Path) -> dict[str, Any]:
     """Return the fields in a YAML file, its edge list read; those of a graph whose edges are a CSV file."""
     if path.suffix == ".csv":
         return {"kind": "graph", "edges": read_edges(path)}
-    return with_edge_file(read_entry(path, "fabric"), path.parent)
+    return with_edge_file(renewed(read_entry(path, "fabric")), path.parent)
 
 
 def _find_fabric(name: str) -> Path:

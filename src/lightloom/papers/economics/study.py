@@ -105,7 +105,7 @@ _BLOCKS, _HOSTS_OF_A_BLOCK = 64, 16
 """TPU v4: blocks of 64 chips, four chips a host."""
 _SLICES = {"1k": 16, "2k": 32, "3k": 48}
 """Blocks of a slice."""
-_CLUSTER = "h100-1024-fat-tree-400g"
+_CLUSTER = "h100-1024-no-nvlink-400g"
 _LINK_A_MONTH, _TOR_A_MONTH, _TOR_PORTS = 0.00057, 0.00051, 128
 """Shares of links to top-of-rack switches, and of these, that fail a month (HPN, section 2.3), and links of one."""
 

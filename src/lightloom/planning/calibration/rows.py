@@ -26,7 +26,8 @@ from lightloom.machines.accelerators.accelerator import Accelerator, Precision
 from lightloom.machines.accelerators.kernels import PRIORS, KernelModel, Prior
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.clusters.cluster import Attention, TrainingSettings
-from lightloom.machines.fabrics.tiers.tiers import TwoTierSwitch
+from lightloom.machines.fabrics.tiers.tier import Tier
+from lightloom.machines.fabrics.tiers.tiers import Tiers
 from lightloom.machines.transports.transport import Transport, load_transport
 from lightloom.models.decoder import TransformerSizes, transformer_graph
 from lightloom.planning.parallelism.strategy_space import Sharding, Strategies, Strategy
@@ -513,7 +514,7 @@ def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
         key, prices = (sizes, settings.model_dump_json(), overlaps(step)), LibraryPricing(fabric)
         if key not in known:
             known[key] = Job.of(graph_of(sizes), machine, fabric, settings, prices, overlap=key[2])
-        shared = key, step.memory_bandwidth_gbs, fabric.ranks, fabric.domain_size, fabric.bandwidth
+        shared = key, step.memory_bandwidth_gbs, fabric.ranks, *fabric.tiers
         return PlannedStep(step, known[key].repriced(machine, fabric, prices), strategy_of(step), shared)
 
     return Jobs(
@@ -549,22 +550,18 @@ def settings_of(step: MeasuredStep) -> TrainingSettings:
     )
 
 
-def fabric_of(step: MeasuredStep, accelerator: Accelerator) -> TwoTierSwitch:
+def fabric_of(step: MeasuredStep, accelerator: Accelerator) -> Tiers:
     """Return the nodes of a step's accelerators and the network between them, every port with its share.
 
     Raises:
         UnsupportedError: the accelerator names no transport, or the bandwidth into its node is not known.
     """
     transport = transport_of(accelerator)
-    return TwoTierSwitch(
-        ranks=step.gpus,
-        domain_size=min(step.gpus_per_node, step.gpus),
-        domain_bandwidth=node_link(accelerator),
-        bandwidth=step.node_network_gbps * 1e9 / 8 / step.gpus_per_node,
-        domain_wire_efficiency=1.0 if transport.generation is None else transport.generation.link_share,
-        wire_efficiency=_NETWORK_EFFICIENCY,
-        transport=transport,
-    )
+    share = 1.0 if transport.generation is None else transport.generation.link_share
+    size, port = min(step.gpus_per_node, step.gpus), step.node_network_gbps * 1e9 / 8 / step.gpus_per_node
+    node = Tier(shape="switch", size=size, bandwidth=node_link(accelerator), wire_efficiency=share, latency=0.0)
+    network = Tier(shape="switch", bandwidth=port, wire_efficiency=_NETWORK_EFFICIENCY, taper=1.0)
+    return Tiers(ranks=step.gpus, tiers=(node, network), transport=transport)
 
 
 def strategy_of(step: MeasuredStep) -> Strategy:

@@ -42,12 +42,12 @@ MOST_ROWS = 1 << 17
 """Rows of schedules that are built: those of an all-reduce of 256 ranks that lists every transfer."""
 _SLACK = 1 + 1e-9
 _FREE = {
-    "kind": "two-tier-switch",
-    "bandwidth": 1e21,
-    "domain_bandwidth": 1e21,
-    "oversubscription": 1.0,
+    "kind": "tiers",
+    "tiers": [
+        {"name": "node", "shape": "switch", "bandwidth": 1e21, "latency": 0.0},
+        {"name": "network", "shape": "switch", "bandwidth": 1e21, "taper": 1.0},
+    ],
     "hop_latency": 0.0,
-    "domain_latency": 0.0,
     "transport": "ideal",
     "sources": {"hop_latency": "a bound: exchanges take no time"},
 }
@@ -152,8 +152,8 @@ def assess(question: Question, design: Design) -> Bounded:
 def least_time(question: Question, ranks: int, accelerator: str) -> float:
     """Return the seconds of a step for each sample that no fabric makes shorter: those of ranks in one node whose
     exchanges take no time; 0 where no plan fits."""
-    fabric = _FREE | {"domain_size": ranks}
-    cluster = cluster_from({"ranks": ranks, "accelerator": accelerator, "fabric": fabric}, name="without exchanges")
+    fields, one_node = {"ranks": ranks, "accelerator": accelerator, "fabric": _FREE}, {"fabric.tiers.node.size": ranks}
+    cluster = cluster_from(fields, one_node, name="without exchanges")
     try:
         # Bounds build no schedule, so that groups of any size count.
         return _least_time(question, cluster, GroupPrices(cluster.fabric, cluster.training)) / _SLACK
@@ -178,7 +178,7 @@ def _shared_floor(question: Question, job: Job, cluster: Cluster, batches: tuple
     """Return the floors, cached, of all clusters with as many ranks, as many in a node and as many samples a rank."""
     key = cluster.ranks, cluster.fabric.node_ranks, question.batch_per_rank
     if key not in _floors or _floors[key][0] is not job.model:
-        fabric = fabric_from(_FREE | {"domain_size": cluster.fabric.node_ranks}, cluster.ranks, where="floor")
+        fabric = fabric_from(_FREE, cluster.ranks, {"tiers.node.size": cluster.fabric.node_ranks}, where="floor")
         free = replace(cluster, fabric=fabric)
         rows = ClusterRows(question.graph, free, question.request(free.ranks), GroupPrices(fabric, free.training))
         _floors[key] = rows.job.model, Floor.of(rows, batches)

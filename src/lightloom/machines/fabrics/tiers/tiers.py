@@ -9,7 +9,6 @@ tiers beneath, to the rank of its own child that is on the rail of the destinati
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
@@ -18,7 +17,6 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from lightloom.core.arrays import Floats, Ints, Mask
-from lightloom.core.fields import Bandwidth, Count, Seconds
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import Cut, Footprint, Ports, ordered_links
 from lightloom.machines.fabrics.fabric import Axis, Fabric
@@ -43,12 +41,16 @@ class Reach(NamedTuple):
     """Number of links of the longest transfer."""
 
 
-class TieredFabric(PacketFabric):
-    """Ranks that tiers join, the first tier neighbouring ranks, each further one the groups of the one before it."""
+class Tiers(PacketFabric):
+    """Tiers around each other: what joins neighbouring ranks, what joins such groups, and so on."""
 
-    @abstractmethod
-    def tier_list(self) -> tuple[Tier, ...]:
-        """Return the tiers, from the ranks outwards."""
+    kind: Literal["tiers"] = "tiers"
+    tiers: Annotated[tuple[Tier, ...], Field(min_length=1)]
+    """The tiers, from the ranks outwards."""
+
+    rate_fields: ClassVar[frozenset[str]] = frozenset(
+        {"bandwidth", "wire_efficiency", "taper", "energy_per_bit", "power_per_rank"}
+    )
 
     @model_validator(mode="after")
     def _tiers_hold_ranks(self) -> Self:
@@ -70,7 +72,7 @@ class TieredFabric(PacketFabric):
     @property
     def levels(self) -> tuple[Level, ...]:
         """The tiers between the fabric's ranks, innermost first."""
-        return levels_of(self.ranks, self.tier_list(), self.hop_latency)
+        return levels_of(self.ranks, self.tiers, self.hop_latency)
 
     @property
     def takes_hop_latency(self) -> bool:
@@ -93,8 +95,7 @@ class TieredFabric(PacketFabric):
         """Return words on the domains that ranks fill in part, and how many ranks stay idle; None where all are
         full."""
         words, child, whole, idle = [], 1, 1, 0
-        tiers = self.tier_list()
-        for tier, filled in zip(tiers, filled_tiers(self.ranks, tiers), strict=True):
+        for tier, filled in zip(self.tiers, filled_tiers(self.ranks, self.tiers), strict=True):
             child, whole = child * (filled.children or 1), whole * (tier.children or 1)
             if filled.children != tier.children:
                 domains = self.ranks // child
@@ -107,7 +108,7 @@ class TieredFabric(PacketFabric):
         """Return the number of ranks inside the first tier of circuit switches; None without one, or where a size
         before it is left out."""
         inside = 1
-        for tier in self.tier_list():
+        for tier in self.tiers:
             if tier.shape == "circuit-switch":
                 return min(inside, self.ranks)
             if tier.children is None:
@@ -138,7 +139,7 @@ class TieredFabric(PacketFabric):
         """Return the parts of every tier, with a note on domains that ranks fill in part."""
         from lightloom.machines.fabrics.tiers.bill import tiers_bill
 
-        bill = tiers_bill(self.ranks, self.levels, self.tier_list(), choices)
+        bill = tiers_bill(self.ranks, self.levels, self.tiers, choices)
         notes = (*bill.notes, self.filling) if self.filling else bill.notes
         return replace(bill, kind=self.kind_name, notes=notes)
 
@@ -386,28 +387,41 @@ class TieredFabric(PacketFabric):
     def _ports_by_links(self, source: Ints, destination: Ints) -> Ports | None:
         """Return those of derived geometry; the children of an outermost switch are alike, so that three of them say
         all."""
-        outermost, tiers = self.levels[-1], filled_tiers(self.ranks, self.tier_list())
+        outermost, tiers = self.levels[-1], filled_tiers(self.ranks, self.tiers)
         if not outermost.switched or outermost.size <= 3 or len(tiers) != len(self.levels):
             return derived.ports(self, source, destination)
         few = self.of_tiers(3 * outermost.child, (*tiers[:-1], tiers[-1].model_copy(update={"size": 3})))
-        if few is None:
-            return derived.ports(self, source, destination)
         leaves = outermost.leads_out(source, destination)
         ends = source % outermost.child, destination % outermost.child + leaves * outermost.child
         return derived.ports(few, *ends, parts=outermost.size)
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:
         """Return the group as a fabric of tiers of its own, with its part of what it shares; as a :class:`GroupFabric`
-        where it is no fabric of tiers; None where the groups do not tile the ranks, or this kind does not allow its
-        tiers."""
+        where it is no fabric of tiers; None where the groups do not tile the ranks."""
         if self.ranks % (ranks * stride):
             return None
         tiers = _group_tiers(self.levels, ranks, stride)
         return super().group(ranks, stride) if tiers is None else self.of_tiers(ranks, tiers)
 
-    @abstractmethod
-    def of_tiers(self, ranks: int, tiers: tuple[Tier, ...]) -> Fabric | None:
-        """Return this fabric with other ranks and tiers; None where this kind does not allow them."""
+    def carried_rates(self, scales: Scales) -> dict[str, object]:
+        """Return the tiers with their bandwidths scaled: the innermost by the factor of domains where it joins one, all
+        others by that of the network."""
+        innermost = scales.bandwidth if joins_domains(self.tiers) else scales.network_bandwidth
+        factors = [innermost, *[scales.network_bandwidth] * (len(self.tiers) - 1)]
+        rates = [{"bandwidth": factor * tier.bandwidth} for tier, factor in zip(self.tiers, factors, strict=True)]
+        return {"tiers": tuple(tier.model_copy(update=rate) for tier, rate in zip(self.tiers, rates, strict=True))}
+
+    def with_hop_latency(self, seconds: float) -> Self:
+        """Return the fabric with ``seconds`` for the links of every tier but the innermost, which keeps its own latency
+        where there are several."""
+        kept = 1 if len(self.levels) > 1 else 0
+        tiers = [*self.tiers[:kept], *(tier.model_copy(update={"latency": None}) for tier in self.tiers[kept:])]
+        return self.model_copy(update={"hop_latency": seconds, "tiers": tuple(tiers)})
+
+    def of_tiers(self, ranks: int, tiers: tuple[Tier, ...]) -> Self:
+        """Return a fabric of other ranks and tiers, its other fields as here."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields if name not in ("ranks", "tiers")}
+        return type(self)(ranks=ranks, tiers=tiers, **fields)
 
 
 def _members(level: Level, ranks: int, stride: int) -> int | None:
@@ -480,104 +494,3 @@ def _rate(level: Level) -> float:
     """Return the bytes per second of one rank over a tier's switches while all ranks send: of its ports, or of the tree
     behind."""
     return min(alike.bandwidth * (alike.links / (2 * level.ranks)) for alike in level.classes)
-
-
-class Tiers(TieredFabric):
-    """Tiers around each other: what joins neighbouring ranks, what joins such groups, and so on."""
-
-    kind: Literal["tiers"] = "tiers"
-    tiers: Annotated[tuple[Tier, ...], Field(min_length=1)]
-    """The tiers, from the ranks outwards."""
-
-    rate_fields: ClassVar[frozenset[str]] = frozenset(
-        {"bandwidth", "wire_efficiency", "energy_per_bit", "power_per_rank"}
-    )
-
-    def tier_list(self) -> tuple[Tier, ...]:
-        """Return the tiers as the fabric states them."""
-        return self.tiers
-
-    def carried_rates(self, scales: Scales) -> dict[str, object]:
-        """Return the tiers with their bandwidths scaled: the innermost by the factor of domains where it joins one, all
-        others by that of the network."""
-        innermost = scales.bandwidth if joins_domains(self.tiers) else scales.network_bandwidth
-        factors = [innermost, *[scales.network_bandwidth] * (len(self.tiers) - 1)]
-        rates = [{"bandwidth": factor * tier.bandwidth} for tier, factor in zip(self.tiers, factors, strict=True)]
-        return {"tiers": tuple(tier.model_copy(update=rate) for tier, rate in zip(self.tiers, rates, strict=True))}
-
-    def with_hop_latency(self, seconds: float) -> Self:
-        """Return the fabric with ``seconds`` for the links of every tier but the innermost, which keeps its own latency
-        where there are several."""
-        kept = 1 if len(self.levels) > 1 else 0
-        tiers = [*self.tiers[:kept], *(tier.model_copy(update={"latency": None}) for tier in self.tiers[kept:])]
-        return self.model_copy(update={"hop_latency": seconds, "tiers": tuple(tiers)})
-
-    def of_tiers(self, ranks: int, tiers: tuple[Tier, ...]) -> Self:
-        """Return a fabric of other ranks and tiers, its other fields as here."""
-        fields = {name: getattr(self, name) for name in type(self).model_fields if name not in ("ranks", "tiers")}
-        return type(self)(ranks=ranks, tiers=tiers, **fields)
-
-
-# Two tiers of switches: fast domains joined by a fat tree.
-
-WireEfficiency = Annotated[float, Field(gt=0, le=1)]
-
-
-class TwoTierSwitch(TieredFabric):
-    """Domains of a few ranks on a fast switch, joined by a fat tree through one network port a rank.
-
-    inside a domain    rank ──▶ [domain switch] ──▶ rank
-    between domains    rank ──▶ its port ──▶ domain's share of the tree ══▶ tree ══▶ port ──▶ rank
-    """
-
-    kind: Literal["two-tier-switch"] = "two-tier-switch"
-    domain_size: Count = 8
-    """Ranks of a domain; where they do not divide ``ranks``, domains are filled evenly, at least by half."""
-    domain_bandwidth: Bandwidth = 450e9
-    """Bytes per second of a rank's domain port, per direction."""
-    domain_wire_efficiency: WireEfficiency = 1.0
-    """Part of that bandwidth that data reach."""
-    domain_latency: Seconds = 0.0
-    """Seconds for one link inside a domain."""
-    bandwidth: Bandwidth = 50e9
-    """Bytes per second of a rank's network port, per direction."""
-    wire_efficiency: WireEfficiency = 1.0
-    """Part of that bandwidth that data reach."""
-    oversubscription: Annotated[float, Field(ge=1)] = 1.0
-    """Ratio of the bytes per second that a domain's ports can send to those that the tree carries for them."""
-
-    rate_fields: ClassVar[frozenset[str]] = Tiers.rate_fields | {
-        "domain_bandwidth",
-        "domain_wire_efficiency",
-        "oversubscription",
-    }
-
-    def tier_list(self) -> tuple[Tier, ...]:
-        """Return a switch of ranks, and a tapered switch of domains that each rank reaches through a port of its
-        own."""
-        domain = Tier(
-            name="domain",
-            shape="switch",
-            size=self.domain_size,
-            bandwidth=self.domain_bandwidth,
-            wire_efficiency=self.domain_wire_efficiency,
-            latency=self.domain_latency,
-        )
-        network = Tier(
-            name="network",
-            shape="switch",
-            bandwidth=self.bandwidth,
-            wire_efficiency=self.wire_efficiency,
-            taper=self.oversubscription,
-        )
-        return domain, network
-
-    def carried_rates(self, scales: Scales) -> dict[str, object]:
-        """Return the bandwidths of domain and network, each times its factor."""
-        domain, network = scales.bandwidth * self.domain_bandwidth, scales.network_bandwidth * self.bandwidth
-        return {"domain_bandwidth": domain, "bandwidth": network}
-
-    def of_tiers(self, ranks: int, tiers: tuple[Tier, ...]) -> Self | None:
-        """Return a fabric of so many ranks in domains of the first tier's size, all else as here; None where the fields
-        do not allow it."""
-        return self._with(ranks=ranks, domain_size=tiers[0].size or 1)
