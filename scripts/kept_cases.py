@@ -244,7 +244,7 @@ COLLECTIVES = {
     ),
     "paper": (
         "wdm-ring --ranks 16 --cost-model paper",
-        "terarack --ranks 12 --wavelengths 4 --cost-model paper",
+        "terarack --ranks 12 --set wavelengths=4 --cost-model paper",
         "ring --ranks 8 --cost-model paper",
         "mesh --ranks 16 --cost-model paper",
         "circuit-switch --ranks 8 --cost-model paper",
@@ -252,13 +252,13 @@ COLLECTIVES = {
 }
 """Fabrics of collectives of two sizes, and of collectives in the paper's cost model."""
 SINGLE = {
-    "wavelengths": "all-gather --fabric wdm-ring --ranks 32 --wavelengths 8 --nbytes-per-rank 10kB",
-    "conversion": "all-gather --fabric wdm-ring --ranks 16 --wavelengths 4 --nbytes-per-rank 10kB "
+    "wavelengths": "all-gather --fabric wdm-ring --ranks 32 --set wavelengths=8 --nbytes-per-rank 10kB",
+    "conversion": "all-gather --fabric wdm-ring --ranks 16 --set wavelengths=4 --nbytes-per-rank 10kB "
     "--set conversion_time=1us",
     "ranks-64": "all-reduce --fabric wdm-ring --ranks 64 --nbytes 1MB",
     "ranks-100": "all-gather --fabric terarack --ranks 100 --nbytes-per-rank 10kB",
     "optree": "all-gather --fabric wdm-ring --ranks 128 --algorithm optree --nbytes-per-rank 1MB",
-    "wrht": "all-reduce --fabric wdm-ring --ranks 81 --algorithm wrht --wavelengths 4 --nbytes 100MB",
+    "wrht": "all-reduce --fabric wdm-ring --ranks 81 --algorithm wrht --set wavelengths=4 --nbytes 100MB",
     "serpentine": "all-gather --fabric wdm-ring --ranks 32 --algorithm serpentine --set multicast_taps=31 --nbytes 1MB",
     "synthesized": "all-to-all --fabric sip-ring --ranks 16 --algorithm synthesized --nbytes 16MiB",
     "synthesized-tiers": "all-reduce --fabric dgx-h100-superpod --ranks 64 --algorithm synthesized --nbytes 1GiB",
@@ -276,8 +276,8 @@ SINGLE = {
     "zipf-scatter": "reduce-scatter-v --fabric wdm-ring --ranks 16 --sizes zipf:1.5 --nbytes 64MB",
     "sizes-of-a-file": "all-to-all-v --fabric sip-ring --ranks 4 --sizes traffic.csv",
     "sizes-on-switches": "all-to-all-v --fabric ocs-320 --ranks 4 --sizes traffic.csv",
-    "site": "all-reduce --fabric dgx-h100 --ranks 16 --nbytes 1MB --pue 1.1 --electricity '8 ct/kWh' "
-    "--amortisation '5 years' --maintenance 0.1",
+    "site": "all-reduce --fabric dgx-h100 --ranks 16 --nbytes 1MB --site pue=1.1 --site electricity='8 ct/kWh' "
+    "--site amortisation='5 years' --site maintenance=0.1",
     "taper": "all-to-all --fabric two-tier-400g --ranks 32 --set tiers.network.taper=4 --nbytes 1MB",
     "twisted": "all-to-all --fabric tpu-v4-twisted --ranks 128 --nbytes 8MB --algorithm one-stage",
     "rows": "all-gather --fabric mesh --ranks 12 --set rows=2 --nbytes 1MB",
@@ -416,7 +416,7 @@ def plans_of_files() -> Iterator[Case]:
         yield command(f"compare.{name}", "compare a.json b.json", f"{plan} > a.json", f"{plan} {options} > b.json")
 
 
-NETWORK = "onn build --evaluations 20000 --out net.npz --servers"
+NETWORK = "onn build --set evaluations=20000 --out net.npz --servers"
 AVERAGERS = {
     "build.2.2": f"{NETWORK} 2 --bits 2",
     "build.2.4": f"{NETWORK} 2 --bits 4",
@@ -425,50 +425,51 @@ AVERAGERS = {
     "build.8.4": f"{NETWORK} 8 --bits 4",
     "build.8.8": f"{NETWORK} 8 --bits 8",
     "build.16.4": f"{NETWORK} 16 --bits 4",
-    "build.clipped": f"{NETWORK} 4 --bits 8 --nonlinearity clipped",
-    "build.noise": f"{NETWORK} 4 --bits 8 --noise 5e-3 --nonlinearity clipped",
-    "build.half-up": f"{NETWORK} 4 --bits 4 --rounding half-up",
-    "build.decimals": f"{NETWORK} 4 --bits 4 --carries-decimals",
-    "build.inputs": f"{NETWORK} 4 --bits 8 --inputs 2",
-    "build.cascade": f"{NETWORK} 2 --bits 4 --cascade 3 --tuples 20000",
+    "build.clipped": f"{NETWORK} 4 --bits 8 --set nonlinearity=clipped",
+    "build.noise": f"{NETWORK} 4 --bits 8 --noise 5e-3 --set nonlinearity=clipped",
+    "build.half-up": f"{NETWORK} 4 --bits 4 --set rounding=half-up",
+    "build.decimals": f"{NETWORK} 4 --bits 4 --set carries_decimals=true",
+    "build.inputs": f"{NETWORK} 4 --bits 8 --set inputs=2",
+    "build.cascade": f"{NETWORK} 2 --bits 4 --cascade 3 --set tuples=20000",
     "build.tolerate": f"{NETWORK} 2 --bits 4 --tolerate phase-error=3e-3,coupler-error=1e-2,power=3mW,loss=0.1dB",
     "build.refused": f"{NETWORK} 4 --bits 40",
 }
 """Averagers that are constructed."""
+QUICK = "--draws 3 --set words=2000 --set parts=false"
 OF_NETWORK = {
-    "verify": "onn verify net.npz",
-    "verify.noise": "onn verify net.npz --noise 1e-2",
+    "verify": "onn build net.npz",
+    "verify.noise": "onn build net.npz --noise 1e-2",
     "map": "onn map net.npz --units",
-    "map.svd": "onn map net.npz --form svd --mesh triangular",
-    "map.compact": "onn map net.npz --form compact --components --units --gains common",
-    "disturb": "onn disturb net.npz --phase-error 3e-3 --draws 4 --samples 2000",
-    "disturb.units": "onn disturb net.npz --coupler-error 1e-2 --loss 0.1 --units --correct --draws 3 --samples 1000",
-    "disturb.sweep": "onn disturb net.npz --sweep phase-error=1e-3..1e-1:3 --draws 3 --samples 1000",
-    "chip": "onn chip net.npz",
-    "chip.components": "onn chip net.npz --components --form svd --pitch 30",
-    "calibrate": "onn calibrate net.npz --settings 60",
-    "link": "onn link net.npz --draws 3 --words 2000 --rate-only",
-    "link.power": "onn link net.npz --full-scale 1mW --draws 3 --words 2000",
-    "link.optical": "onn link net.npz --gain optical --noise-figure 6 --draws 3 --words 2000 --rate-only",
-    "link.intensity": "onn link net.npz --modulation intensity --draws 3 --words 2000 --rate-only",
-    "link.ideal": "onn link net.npz --ideal --phase-error 3e-3 --coupler-error 1e-2 --draws 3 --words 2000 --rate-only",
-    "link.levels": "onn link net.npz --calibration levels --loss 0.2 --crosstalk 0.01 --draws 3 --words 2000 "
-    "--rate-only",
-    "link.rows": "onn link net.npz --calibration rows --unit clip --draws 3 --words 2000 --rate-only",
-    "link.sweep": "onn link net.npz --sweep full-scale=0.1mW..10mW:3 --draws 2 --words 1000 --rate-only",
-    "link.phase-lock": "onn link net.npz --phase-lock 0.1rad --seed 3 --draws 3 --words 2000 --rate-only",
-    "link.refused": "onn link net.npz --gain none",
+    "map.svd": "onn map net.npz --set form=svd --set mesh=triangular",
+    "map.compact": "onn map net.npz --set form=compact --set components=true --units --set gains=common",
+    "disturb": "onn map net.npz --study disturb --set phase_error=3e-3 --draws 4 --set samples=2000",
+    "disturb.units": "onn map net.npz --study disturb --set coupler_error=1e-2 --set loss=0.1 --units "
+    "--set correct=true --draws 3 --set samples=1000",
+    "disturb.sweep": "onn map net.npz --study disturb --sweep phase-error=1e-3..1e-1:3 --draws 3 --set samples=1000",
+    "chip": "onn map net.npz --study chip",
+    "chip.components": "onn map net.npz --study chip --set components=true --set form=svd --set pitch=30",
+    "calibrate": "onn map net.npz --study calibrate --set measured_settings=60",
+    "link": f"onn link net.npz {QUICK}",
+    "link.power": "onn link net.npz --set full_scale=1mW --draws 3 --set words=2000",
+    "link.optical": f"onn link net.npz --set gain=optical --set noise_figure=6 {QUICK}",
+    "link.intensity": f"onn link net.npz --set modulation=intensity {QUICK}",
+    "link.ideal": f"onn link net.npz --set ideal=true --set phase_error=3e-3 --set coupler_error=1e-2 {QUICK}",
+    "link.levels": f"onn link net.npz --set calibration=levels --set loss=0.2 --set crosstalk=0.01 {QUICK}",
+    "link.rows": f"onn link net.npz --set calibration=rows --set unit=clip {QUICK}",
+    "link.sweep": "onn link net.npz --sweep full-scale=0.1mW..10mW:3 --draws 2 --set words=1000 --set parts=false",
+    "link.phase-lock": f"onn link net.npz --set phase_lock=0.1rad --seed 3 {QUICK}",
+    "link.refused": "onn link net.npz --set gain=none",
 }
 """What is done with the network that 2 servers of 4 bits take."""
 OTHER_AVERAGERS = {
     "map.switch": "onn map --switch 2,0,3,1",
-    "calibrate.random": "onn calibrate --modes 4 --chips 2 --settings 60",
-    "calibrate.aging": "onn calibrate --modes 4 --aging 0.02 --settings 60 --seed 2",
-    "train": "onn train --servers 2 --bits 2 --layers 1-8-1 --form free --epochs 20 --out trained.npz",
-    "reducers.4": "onn compare-reducers --servers 4 --draws 50",
-    "reducers.8": "onn compare-reducers --servers 8 --bits 4 --draws 20",
-    "reducers.16": "onn compare-reducers --servers 16 --draws 20 --pair row-gain-network,reducer-asic",
-    "reducers.refused": "onn compare-reducers --servers 40",
+    "calibrate.random": "onn map --study calibrate --set modes=4 --set chips=2 --set measured_settings=60",
+    "calibrate.aging": "onn map --study calibrate --set modes=4 --set aging=0.02 --set measured_settings=60 --seed 2",
+    "train": "onn train --servers 2 --bits 2 --layers 1-8-1 --set form=free --set epochs=20 --out trained.npz",
+    "reducers.4": "onn build --reducers --servers 4 --set draws=50",
+    "reducers.8": "onn build --reducers --servers 8 --bits 4 --set draws=20",
+    "reducers.16": "onn build --reducers --servers 16 --set draws=20 --set pair=row-gain-network,reducer-asic",
+    "reducers.refused": "onn build --reducers --servers 40",
 }
 """Averagers without a network in a file."""
 
@@ -478,19 +479,22 @@ def averagers() -> Iterator[Case]:
     for name, line in AVERAGERS.items():
         yield command(f"onn.{name}", line)
     for name, line in OF_NETWORK.items():
-        yield command(f"onn.{name}", line, f"{NETWORK} 2 --bits 4 --nonlinearity clipped")
+        yield command(f"onn.{name}", line, f"{NETWORK} 2 --bits 4 --set nonlinearity=clipped")
     for name, line in OTHER_AVERAGERS.items():
         yield command(f"onn.{name}", line)
     yield command(
         "onn.map.phases", "onn map net.npz --units --out phases.json", f"{NETWORK} 2 --bits 2", kept=("phases.json",)
     )
     yield command(
-        "onn.chip.netlist", "onn chip net.npz --netlist chip.json", f"{NETWORK} 2 --bits 2", kept=("chip.json",)
+        "onn.chip.netlist",
+        "onn map net.npz --study chip --netlist chip.json",
+        f"{NETWORK} 2 --bits 2",
+        kept=("chip.json",),
     )
     yield command(
         "onn.cascade.disturb",
-        "onn disturb cascade.npz --draws 1 --samples 500",
-        "onn build --servers 2 --bits 2 --cascade 2 --tuples 2000 --out cascade.npz",
+        "onn map cascade.npz --study disturb --draws 1 --set samples=500",
+        "onn build --servers 2 --bits 2 --cascade 2 --set tuples=2000 --out cascade.npz",
     )
 
 
@@ -524,31 +528,32 @@ families:
 """
 DESIGNS = {
     "alexnet": "alexnet --ranks 8 --batch 4",
-    "alexnet.no-prune": "alexnet --ranks 8 --batch 4 --no-prune",
-    "alexnet.host": "alexnet --ranks 8 --batch 4 --host-price '$ 1000'",
-    "alexnet.board": "alexnet --ranks 8 --batch 4 --host-price '$ 5000' --board-price '$ 20000' --host-power 500W",
-    "alexnet.dollars": "alexnet --budget-dollars 600000 --batch 4",
-    "alexnet.watts": "alexnet --budget-watts 20kW --batch 4 --host-price '$ 1000'",
+    "alexnet.no-prune": "alexnet --ranks 8 --batch 4 --set prune=false",
+    "alexnet.host": "alexnet --ranks 8 --batch 4 --site 'host_price=$ 1000'",
+    "alexnet.board": "alexnet --ranks 8 --batch 4 --site 'host_price=$ 5000' --site 'board_price=$ 20000' "
+    "--site host_power=500W",
+    "alexnet.dollars": "alexnet --budget dollars=600000 --batch 4",
+    "alexnet.watts": "alexnet --budget watts=20kW --batch 4 --site 'host_price=$ 1000'",
     "alexnet.two": "alexnet --ranks 4 --ranks 8 --batch 4",
     "alexnet.part": "alexnet --ranks 8 --batch 4 --price 'wdm-engine=$ 119'",
     "alexnet.whole": "alexnet --ranks 8 --batch 4 --set switches=whole",
-    "alexnet.site": "alexnet --ranks 8 --batch 4 --pue 1.1 --electricity '20 ct/kWh' --amortisation '3 years' "
-    "--maintenance 0.1",
+    "alexnet.site": "alexnet --ranks 8 --batch 4 --site pue=1.1 --site 'electricity=20 ct/kWh' "
+    "--site 'amortisation=3 years' --site maintenance=0.1",
     "alexnet.a100": "alexnet --ranks 8 --batch 4 --accelerator a100",
     "alexnet.16": "alexnet --ranks 16 --batch 8",
     "hdc": "hdc --ranks 8 --batch 64",
-    "hdc.host": "hdc --ranks 8 --batch 64 --host-price '$ 1000'",
+    "hdc.host": "hdc --ranks 8 --batch 64 --site 'host_price=$ 1000'",
     "vgg16": "vgg16 --ranks 4 --batch 4",
-    "vgg16.b200": "vgg16 --ranks 4 --batch 4 --accelerator b200 --host-price '$ 1000'",
+    "vgg16.b200": "vgg16 --ranks 4 --batch 4 --accelerator b200 --site 'host_price=$ 1000'",
     "resnet50": "resnet50 --ranks 4 --batch 8",
     "googlenet-plain": "googlenet-plain --ranks 4 --batch 8",
     "gpt2-355m": "gpt2-355m --ranks 4 --batch 4",
-    "gpt2-355m.host": "gpt2-355m --ranks 4 --batch 4 --host-price '$ 5000'",
+    "gpt2-355m.host": "gpt2-355m --ranks 4 --batch 4 --site 'host_price=$ 5000'",
     "optinc-llama": "optinc-llama --ranks 4 --batch 4",
     "transformer-big": "transformer-big --ranks 4 --batch 4",
     "refused-ranks": "alexnet --ranks 1",
     "refused-nothing": "alexnet",
-    "refused-budget": "alexnet --budget-dollars 1000",
+    "refused-budget": "alexnet --budget dollars=1000",
 }
 BILLS = (
     *(f"{fabric} --ranks {ranks}" for fabric, ranks in FABRICS.items()),
@@ -589,16 +594,16 @@ GOODPUTS = {
             "optinc-16",
         )
     },
-    "simulated": "h100-1024-no-nvlink-400g --simulate --runs 2 --seed 5",
-    "weibull": "h100-512-two-tier --simulate --runs 2 --weibull 0.7 --crews 2 --rack 4,20000h",
-    "asynchronous": "h100-1024-no-nvlink-400g --checkpoint 0.6s,51s --node-price 300000 --slice 512",
-    "interruptions": "h100-1024-no-nvlink-400g --ranks 16384 --interruption-time 3.093h --restart 5min --checkpoint 30s",
-    "rates": "dgx-h100-512 --rates rsc-1 --spares 2 --repair 12h",
-    "mtbf": "sip-ocs-1024 --mtbf circuit-switch-port=1e7h --mtbf host=60000h",
-    "remedy": "terarack-1024 --remedy rewire --spare-channels 1 --communication 30%",
-    "recovery": "dgx-h100-64 --recovery swap=60s --recovery loading=2min --interval 10min --months 3",
-    "slices": "tpu-v4-1024 --slice 256 --slice 512 --block 64 --host-availability 99%",
-    "refused-weibull": "dgx-h100-64 --weibull 0",
+    "simulated": "h100-1024-no-nvlink-400g --simulate --set runs=2 --seed 5",
+    "weibull": "h100-512-two-tier --simulate --set runs=2 --set weibull=0.7 --set crews=2 --set rack.nodes=4 --set rack.mtbf=20000h",
+    "asynchronous": "h100-1024-no-nvlink-400g --set stall=0.6s --set save=51s --set node_price=300000 --slice 512",
+    "interruptions": "h100-1024-no-nvlink-400g --ranks 16384 --set interruption_time=3.093h --set restart=5min --set stall=30s",
+    "rates": "dgx-h100-512 --set rates=rsc-1 --set spares=2 --set repair=12h",
+    "mtbf": "sip-ocs-1024 --set mtbf.circuit-switch-port=1e7h --set mtbf.host=60000h",
+    "remedy": "terarack-1024 --set remedy=rewire --set spare_channels=1 --set communication=30%",
+    "recovery": "dgx-h100-64 --set recovery.swap=60s --set recovery.loading=2min --set interval=10min --set months=3",
+    "slices": "tpu-v4-1024 --slice 256 --slice 512 --set block=64 --set host_availability=99%",
+    "refused-weibull": "dgx-h100-64 --set weibull=0",
 }
 
 
@@ -615,8 +620,8 @@ def economics() -> Iterator[Case]:
 
 BUDGETS = {
     "ring-64": "--ranks 64",
-    "ring-16": "--ranks 16 --wavelengths 16 --taps 4",
-    "losses": "--set node_loss=0.3 --set laser_power=10mW --taps 10",
+    "ring-16": "--ranks 16 --set wavelengths=16 --set taps=4",
+    "losses": "--set node_loss=0.3 --set laser_power=10mW --set taps=10",
     "optinc-4": "--cluster optinc-4",
     "optinc-16": "--cluster optinc-16",
     "refused": "--set node_los=0.3",
@@ -626,7 +631,8 @@ CIRCUITS = {
     "sip-ring": "--fabric sip-ring --set wavelengths=8",
     "circuit-switch": "--fabric circuit-switch --set degree=4",
     "circuit-switch.throughput": "--fabric circuit-switch --set degree=4 --objective throughput",
-    "circuit-switch.holds": "--fabric circuit-switch --set degree=2 --holds 4 --hold 10ms --reconfiguration 1ms",
+    "circuit-switch.holds": "--fabric circuit-switch --set degree=2 --holds 4 --set hold=10ms "
+    "--set reconfiguration=1ms",
     "ocs-measured": "--fabric ocs-measured",
     "refused": "--fabric ring",
 }
@@ -642,45 +648,46 @@ TRAFFIC = {
     "refused": "dgx-h100-64 --job all-reduce@0-31:nbytes=64MiB",
 }
 DAMAGE = {
-    "ring": "all-gather --ranks 16 --wavelengths 4 --nbytes-per-rank 10kB --set conversion_time=1us "
-    "--kill wavelength:3 --kill segment:7:clockwise --kill cable:7 --kill node:5 --kill dark-node:5 "
-    "--kill transceiver:9:2",
-    "together": "all-gather --ranks 12 --wavelengths 4 --nbytes-per-rank 10kB --kill wavelength:3 --kill cable:7 "
-    "--together --late 10us",
-    "slow": "all-reduce --ranks 12 --wavelengths 4 --nbytes 1MB --kill node:1 --slow 2",
-    "torus": "all-gather --fabric torus --ranks 16 --nbytes-per-rank 1MB --kill link:0:1 --kill node:5 "
-    "--kill dark-node:5",
-    "mesh": "all-reduce --fabric mesh --ranks 9 --nbytes 1MB --kill link:0:1 --kill node:4",
-    "planes": "all-to-all --fabric circuit-switch --ranks 8 --set degree=4 --nbytes 1MB --kill plane:2",
-    "switch": "all-reduce --fabric switch --ranks 8 --nbytes 1MB --kill node:3",
-    "refused-graph": "all-reduce --fabric star.yaml --ranks 6 --nbytes 1MB --kill node:3",
-    "refused": "all-gather --fabric dgx-h100 --ranks 16 --nbytes 1MB --kill node:1",
+    "ring": "all-gather --fabric wdm-ring --ranks 16 --set wavelengths=4 --nbytes-per-rank 10kB "
+    "--set conversion_time=1us --without wavelength:3 --without segment:7:clockwise --without cable:7 --without node:5 "
+    "--without dark-node:5 --without transceiver:9:2",
+    "together": "all-gather --fabric wdm-ring --ranks 12 --set wavelengths=4 --nbytes-per-rank 10kB "
+    "--without wavelength:3 --without cable:7 --without wavelength:3,cable:7 --straggler late=10us",
+    "slow": "all-reduce --fabric wdm-ring --ranks 12 --set wavelengths=4 --nbytes 1MB --without node:1 "
+    "--straggler slow=2",
+    "torus": "all-gather --fabric torus --ranks 16 --nbytes-per-rank 1MB --without link:0:1 --without node:5 "
+    "--without dark-node:5",
+    "mesh": "all-reduce --fabric mesh --ranks 9 --nbytes 1MB --without link:0:1 --without node:4",
+    "planes": "all-to-all --fabric circuit-switch --ranks 8 --set degree=4 --nbytes 1MB --without plane:2",
+    "switch": "all-reduce --fabric switch --ranks 8 --nbytes 1MB --without node:3",
+    "refused-graph": "all-reduce --fabric star.yaml --ranks 6 --nbytes 1MB --without node:3",
+    "refused": "all-gather --fabric dgx-h100 --ranks 16 --nbytes 1MB --without node:1",
 }
 EXCHANGES = {
-    "list": "exchange list",
-    "show.int4": "exchange show int4:block=128,feedback",
-    "show.topk": "exchange show topk --ranks 16 --values 1000",
-    "show.powersgd": "exchange show powersgd --model resnet50",
-    "show.localsgd": "exchange show localsgd --model hdc --ranks 4",
-    "show.two-level": "exchange show two-level --ranks 16",
-    "show.inceptionn": "exchange show inceptionn:bound=2^-8",
-    "show.refused": "exchange show int5",
+    "list": "catalog exchanges",
+    "show.int4": "catalog int4:block=128,feedback",
+    "show.topk": "catalog topk --ranks 16 --model 1000",
+    "show.powersgd": "catalog powersgd --model resnet50",
+    "show.localsgd": "catalog localsgd --model hdc --ranks 4",
+    "show.two-level": "catalog two-level --ranks 16",
+    "show.inceptionn": "catalog inceptionn:bound=2^-8",
+    "show.refused": "catalog int5",
     "break-even": "exchange break-even --model resnet50 --model hdc --exchange int8 --exchange sign "
     "--link 10Gbps --link 100Gbps --ranks 4 --ranks 16",
 }
 SCHEDULES = {
-    "optree": "all-gather out.json --fabric wdm-ring --ranks 8 --nbytes 8kB --algorithm optree",
-    "synthesized": "all-gather out.json --fabric wdm-ring --ranks 8 --nbytes 8kB --set conversion_time=1us",
-    "all-reduce": "all-reduce out.json --fabric wdm-ring --ranks 8 --nbytes 1MB --algorithm ring",
-    "all-to-all": "all-to-all out.json --fabric circuit-switch --ranks 6 --nbytes 1MB",
-    "tiers": "all-reduce out.json --fabric dgx-h100 --ranks 16 --nbytes 1MB",
-    "torus": "reduce-scatter out.json --fabric torus --ranks 16 --nbytes 1MB",
-    "permute": "permute out.json --fabric mesh --ranks 9 --nbytes 1MB --permutation reverse",
-    "sizes": "all-to-all-v out.json --fabric wdm-ring --ranks 6 --sizes zipf:1:2 --nbytes 1MB",
-    "msccl": "all-gather out.xml --fabric dgx-h100 --ranks 8 --nbytes 1MB --algorithm ring",
-    "msccl-synthesized": "all-reduce out.xml --fabric dgx-h100 --ranks 8 --nbytes 1MB",
-    "chakra": "all-gather out.et --fabric ring --ranks 4 --nbytes 16MiB --algorithm ring-two-way",
-    "refused": "all-gather out.json --fabric wdm-ring --ranks 64 --nbytes 1MB --largest 1kB",
+    "optree": "all-gather --out out.json --fabric wdm-ring --ranks 8 --nbytes 8kB --algorithm optree",
+    "synthesized": "all-gather --out out.json --fabric wdm-ring --ranks 8 --nbytes 8kB --set conversion_time=1us",
+    "all-reduce": "all-reduce --out out.json --fabric wdm-ring --ranks 8 --nbytes 1MB --algorithm ring",
+    "all-to-all": "all-to-all --out out.json --fabric circuit-switch --ranks 6 --nbytes 1MB",
+    "tiers": "all-reduce --out out.json --fabric dgx-h100 --ranks 16 --nbytes 1MB",
+    "torus": "reduce-scatter --out out.json --fabric torus --ranks 16 --nbytes 1MB",
+    "permute": "permute --out out.json --fabric mesh --ranks 9 --nbytes 1MB --permutation reverse",
+    "sizes": "all-to-all-v --out out.json --fabric wdm-ring --ranks 6 --sizes zipf:1:2 --nbytes 1MB",
+    "msccl": "all-gather --out out.xml --fabric dgx-h100 --ranks 8 --nbytes 1MB --algorithm ring",
+    "msccl-synthesized": "all-reduce --out out.xml --fabric dgx-h100 --ranks 8 --nbytes 1MB",
+    "chakra": "all-gather --out out.et --fabric ring --ranks 4 --nbytes 16MiB --algorithm ring-two-way",
+    "refused": "all-gather --out out.json --fabric wdm-ring --ranks 64 --nbytes 1MB --largest 1kB",
 }
 MEASURED = {
     "megatron-a100": "accuracy megatron-a100.csv",
@@ -718,29 +725,30 @@ def others() -> Iterator[Case]:
     for name, line in TRAFFIC.items():
         yield command(f"traffic.{name}", f"traffic --cluster {line}")
     for name, line in DAMAGE.items():
-        yield command(f"damage.{name}", f"damage {line}", texts=FILES)
+        yield command(f"damage.{name}", f"collective {line}", texts=FILES)
     for name, line in EXCHANGES.items():
         yield command(f"exchange.{name}", line)
     for name, line in SCHEDULES.items():
-        form = line.split()[1].rpartition(".")[2]
-        yield command(f"schedule.export.{name}", f"schedule export {line}", kept=("out*",))
+        form = line.split()[2].rpartition(".")[2]
+        line = line if "--algorithm" in line else f"{line} --algorithm synthesized"
+        yield command(f"schedule.export.{name}", f"collective {line}", kept=("out*",))
         if form in ("json", "xml") and name != "refused":
             on = "" if form == "json" else " --fabric dgx-h100 --ranks 8 --nbytes 1MB"
-            yield command(f"schedule.check.{name}", f"schedule check out.{form}{on}", f"schedule export {line}")
+            yield command(f"schedule.check.{name}", f"schedule out.{form}{on}", f"collective {line}")
     yield command(
         "schedule.import",
-        "schedule import in.json out.xml",
-        "schedule export all-gather in.json --fabric dgx-h100 --ranks 8 --nbytes 1MB --algorithm ring",
+        "schedule in.json --out out.xml",
+        "collective all-gather --out in.json --fabric dgx-h100 --ranks 8 --nbytes 1MB --algorithm ring",
         kept=("out.xml",),
     )
     yield command("catalog", "catalog")
     for name in ENTRIES.split():
         yield command(f"catalog.{name}", f"catalog {name}")
     for name in ("cluster", "experiment", "schedule"):
-        yield Case(f"schema.{name}", ("schema", name))
+        yield Case(f"schema.{name}", ("catalog", "--schema", name))
     yield command(
         "sweep",
-        "sweep experiment.yaml --out sweep --jobs 1",
+        "sweep experiment.yaml --out sweep --workers 1",
         texts={"experiment.yaml": EXPERIMENT},
         kept=("sweep/*.parquet",),
     )
@@ -748,9 +756,9 @@ def others() -> Iterator[Case]:
         yield command(f"accuracy.{name}", line, needs=TABLES)
     profile = "tests/calibration/data/gpt2-h100.json.gz"
     yield command("accuracy.profile", "accuracy gpt2-h100.json.gz --cluster dgx-h100-64", inputs=(profile,))
-    yield command("calibrate.profile", "calibrate --profile gpt2-h100.json.gz --accelerator h100", inputs=(profile,))
+    yield command("calibrate.profile", "calibrate gpt2-h100.json.gz --accelerator h100", inputs=(profile,))
     for name, line in COLLECTIVE_ROWS.items():
-        yield command(f"calibrate.{name}", f"calibrate --collectives $LIGHTLOOM_MEASURED/{line}", needs=TABLES)
+        yield command(f"calibrate.{name}", f"calibrate $LIGHTLOOM_MEASURED/{line}", needs=TABLES)
 
 
 EXPERIMENT = """name: small

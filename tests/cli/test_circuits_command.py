@@ -99,15 +99,18 @@ def test_a_cycle_of_more_holds_pays_its_reconfigurations(circuits: Command, tmp_
         "circuit-switch",
         "--set",
         "degree=3",
-        "--hold",
-        "250us",
-        "--reconfiguration",
-        "25us",
+        "--set",
+        "hold=250us",
+        "--set",
+        "reconfiguration=25us",
         "--json",
     ]
     found = json.loads(circuits(path, *options).out)
     assert found["holds"] >= 3 and found["duty_cycle"] == pytest.approx(10 / 11)
     assert found["relayed_pairs"] == 0
+    former = ["--fabric", "circuit-switch", "--set", "degree=3", "--hold", "250us", "--reconfiguration", "25us"]
+    then = circuits(path, *former, "--json")
+    assert json.loads(then.out) == found and "warning: --hold is spelt `--set hold=...` now" in then.err
     assert json.loads(circuits(path, *options, "--holds", "7").out)["holds"] == 7
 
 
@@ -132,10 +135,12 @@ def test_arrays_and_quantities_say_the_same(circuits: Command, tmp_path: Path) -
     assert first == second
 
 
-def test_the_picture_and_the_table(circuits: Command, tmp_path: Path) -> None:
+def test_the_picture_and_the_answer(circuits: Command, tmp_path: Path) -> None:
     path = written(tmp_path, random_traffic(8, 3, seed=1))
     done = circuits(str(path), "--fabric", "sip-ring", "--figure", str(tmp_path / "f.svg"))
     assert done.code == 0 and "verified; set once" in done.out and "drawn:" in done.out
+    assert "16 more: --all" in done.out and len(done.out.splitlines()) <= 25
+    assert "more: --all" not in circuits(str(path), "--fabric", "sip-ring", "--all").out
     assert (tmp_path / "f.svg").read_text().count("<image") >= 2
 
 
@@ -152,7 +157,7 @@ BAD_OPTIONS: list[tuple[list[str], str]] = [
     ([*_RING, "--solver", "milp", "--time-limit", "soon"], "'soon' is not a time"),
     ([*_RING, "--holds", "0"], "--holds 0: expected 1 to 4096, or auto"),
     ([*_RING, "--holds", "some"], "--holds 'some': expected a whole number"),
-    ([*_RING, "--hold", "0s"], "--hold is needed where setting circuits takes no time"),
+    ([*_RING, "--set", "hold=0s"], "a hold is needed where setting circuits takes no time"),
     ([*_RING, "--set", "ranks=9"], "--set ranks=9: the matrix is of 8 ranks: expected the same number"),
     ([*_RING, "--set", "wavelengths=0"], "wavelengths"),
     ([*_RING, "--figure", "map.bmp"], "map.bmp"),

@@ -4,64 +4,67 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lightloom.app.cli.main import COMMANDS, load_command
+from lightloom.app.cli.onn.disturb import disturb
+from lightloom.app.cli.onn.settings import DisturbSettings
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.networks import FunctionArguments, save_network
 from tests.cli.commands import lightloom
 
-DISTURB = ["onn", "disturb", "net.npz", "--draws", "1", "--samples", "9"]
-CALIBRATE = ["onn", "calibrate", "--modes", "2"]
-CHIP = ["onn", "chip", "net.npz"]
-RIVALS = ["onn", "compare-reducers", "--servers", "2", "--draws", "20"]
-LINK = ["onn", "link", "net.npz", "--draws", "1", "--words", "9", "--rate-only"]
-BUILD = ["onn", "build", "--servers", "2", "--bits", "2", "--evaluations", "100"]
-VERIFY = ["onn", "verify", "net.npz"]
+DISTURB = ["onn", "map", "--study", "disturb", "net.npz", "--draws", "1", "--set", "samples=9"]
+CALIBRATE = ["onn", "map", "--study", "calibrate", "--set", "modes=2"]
+CHIP = ["onn", "map", "--study", "chip", "net.npz"]
+RIVALS = ["onn", "build", "--reducers", "--servers", "2", "--set", "draws=20"]
+LINK = ["onn", "link", "net.npz", "--draws", "1", "--set", "words=9", "--set", "parts=false"]
+BUILD = ["onn", "build", "--servers", "2", "--bits", "2", "--set", "evaluations=100"]
+VERIFY = ["onn", "build", "net.npz"]
 MAP = ["onn", "map", "net.npz"]
-TRAIN = ["onn", "train", "--servers", "2", "--bits", "2", "--layers", "1-4-1", "--form", "free", "--epochs", "1"]
-CASCADE = ["onn", "build", "--servers", "2", "--bits", "2", "--cascade", "2", "--tuples", "10"]
+FREE = ["--set", "form=free", "--set", "epochs=1"]
+TRAIN = ["onn", "train", "--servers", "2", "--bits", "2", "--layers", "1-4-1", *FREE]
+CASCADE = ["onn", "build", "--servers", "2", "--bits", "2", "--cascade", "2", "--set", "tuples=10"]
 OPTIONS: list[tuple[list[str], list[list[str]]]] = [
     (
         DISTURB,
         [
-            ["--correct"],
-            ["--phase-error", "0.01"],
-            ["--coupler-error", "0.01"],
-            ["--loss-spread", "0.1"],
-            ["--crosstalk", "0.01"],
-            ["--heater-spread", "0.01"],
-            ["--dac-bits", "8"],
-            ["--detector-noise", "0.01"],
-            ["--gains", "common"],
-            ["--components"],
+            ["--set", "correct=true"],
+            ["--set", "phase_error=0.01"],
+            ["--set", "coupler_error=0.01"],
+            ["--set", "loss_spread=0.1"],
+            ["--set", "crosstalk=0.01"],
+            ["--set", "heater_spread=0.01"],
+            ["--set", "dac_bits=8"],
+            ["--set", "detector_noise=0.01"],
+            ["--set", "gains=common"],
+            ["--set", "components=true"],
             ["--units"],
-            ["--uncalibrated"],
-            ["--form", "svd"],
-            ["--mesh", "triangular"],
+            ["--set", "uncalibrated=true"],
+            ["--set", "form=svd"],
+            ["--set", "mesh=triangular"],
             ["--seed", "1"],
             ["--draws", "2"],
-            ["--samples", "8"],
-            ["--loss", "0.1"],
+            ["--set", "samples=8"],
+            ["--set", "loss=0.1"],
             ["--sweep", "loss=0..1:2"],
         ],
     ),
     (
         LINK,
         [
-            ["--full-scale", "2mW"],
-            ["--phase-lock", "0.1rad"],
-            ["--ideal"],
-            ["--calibration", "rows"],
-            ["--form", "economy"],
-            ["--gains", "common"],
-            ["--whole"],
-            ["--words", "8"],
+            ["--set", "full_scale=2mW"],
+            ["--set", "phase_lock=0.1rad"],
+            ["--set", "ideal=true"],
+            ["--set", "calibration=rows"],
+            ["--set", "form=economy"],
+            ["--set", "gains=common"],
+            ["--set", "components=false"],
+            ["--set", "words=8"],
             ["--draws", "2"],
-            ["--mesh", "triangular"],
+            ["--set", "mesh=triangular"],
             ["--seed", "1"],
             ["--sweep", "skew=0..0.1:2"],
         ],
@@ -69,23 +72,40 @@ OPTIONS: list[tuple[list[str], list[list[str]]]] = [
     (
         CALIBRATE,
         [
-            ["--modes", "3"],
-            ["--chips", "2"],
-            ["--mesh", "triangular"],
-            ["--phase-error", "0.2"],
-            ["--coupler-error", "0.01"],
-            ["--power-noise", "1e-4"],
-            ["--drift", "1e-4"],
-            ["--settings", "9"],
+            ["--set", "modes=3"],
+            ["--set", "chips=2"],
+            ["--set", "mesh=triangular"],
+            ["--set", "phase_error=0.2"],
+            ["--set", "coupler_error=0.01"],
+            ["--set", "power_noise=1e-4"],
+            ["--set", "drift=1e-4"],
+            ["--set", "measured_settings=9"],
         ],
     ),
-    (CHIP, [["--form", "svd"], ["--mesh", "triangular"], ["--gains", "common"], ["--components"], ["--pitch", "200"]]),
-    (RIVALS, [["--word-errors", "1e-4"]]),
-    (BUILD, [["--nonlinearity", "clipped"], ["--rounding", "half-up"], ["--noise", "1e-9"], ["--evaluations", "101"]]),
-    (VERIFY, [["--noise", "0.1"], ["--samples", "9"]]),
-    (MAP, [["--form", "svd"], ["--mesh", "triangular"], ["--units"]]),
-    (TRAIN, [["--noise", "1e-3"], ["--batch", "8"]]),
-    (CASCADE, [["--tuples", "11"], ["--nonlinearity", "clipped"]]),
+    (
+        CHIP,
+        [
+            ["--set", "form=svd"],
+            ["--set", "mesh=triangular"],
+            ["--set", "gains=common"],
+            ["--set", "components=true"],
+            ["--set", "pitch=200"],
+        ],
+    ),
+    (RIVALS, [["--set", "word_errors=1e-4"]]),
+    (
+        BUILD,
+        [
+            ["--set", "nonlinearity=clipped"],
+            ["--set", "rounding=half-up"],
+            ["--noise", "1e-9"],
+            ["--set", "evaluations=101"],
+        ],
+    ),
+    (VERIFY, [["--noise", "0.1"], ["--set", "samples=9"]]),
+    (MAP, [["--set", "form=svd"], ["--set", "mesh=triangular"], ["--units"]]),
+    (TRAIN, [["--set", "noise=1e-3"], ["--set", "batch=8"]]),
+    (CASCADE, [["--set", "tuples=11"], ["--set", "nonlinearity=clipped"]]),
 ]
 
 
@@ -111,7 +131,7 @@ def stamp(arguments: Sequence[str], folder: Path) -> tuple[str, int | None]:
     return origin["configuration"], origin["seed"]
 
 
-@pytest.mark.parametrize(("command", "options"), OPTIONS, ids=[" ".join(command[:2]) for command, _ in OPTIONS])
+@pytest.mark.parametrize(("command", "options"), OPTIONS, ids=[" ".join(command[:4]) for command, _ in OPTIONS])
 def test_every_option_that_decides_a_result_changes_its_hash(
     command: list[str], options: list[list[str]], folder: Path
 ) -> None:
@@ -122,19 +142,11 @@ def test_every_option_that_decides_a_result_changes_its_hash(
     assert stamp(command, folder) == stamps[0]
 
 
-def test_disturbing_has_no_option_that_its_hash_does_not_know(folder: Path) -> None:
-    """A new option fails here until the cases above have it; the hash alone differs, the seed included."""
-    known = {word for options in dict(map(_named, OPTIONS))["disturb"] for word in options if word.startswith("--")}
-    options = load_command("disturb", COMMANDS["onn"].commands["disturb"]).params
-    parameters = {f"--{option.name.replace('_', '-')}" for option in options}
-    assert parameters - known == {"--network", "--figure", "--train", "--data", "--iterations", "--folder", "--as-json"}
-    chosen = [[], *dict(map(_named, OPTIONS))["disturb"]]
-    hashes = [stamp([*DISTURB, *given], folder)[0] for given in chosen]
-    assert len(set(hashes)) == len(hashes)
-
-
-def _named(case: tuple[list[str], list[list[str]]]) -> tuple[str, list[list[str]]]:
-    return case[0][1], case[1]
+def test_disturbing_has_no_setting_that_its_hash_does_not_know() -> None:
+    """A new option or setting fails here until the cases above have it; the hash alone differs, the seed included."""
+    known = {word.partition("=")[0] for option in OPTIONS[0][1] for word in option}
+    parameters = {f"--{name}" for name in signature(disturb).parameters} | {*DisturbSettings.model_fields}
+    assert parameters - known == {"--network", "--settings", "--figure", "--all"}
 
 
 @pytest.mark.parametrize("command", [DISTURB, VERIFY], ids=["disturb", "verify"])
@@ -146,15 +158,17 @@ def test_a_network_is_known_by_all_that_it_holds(command: list[str], folder: Pat
 
 def test_phases_that_are_checked_are_known_by_their_content(folder: Path) -> None:
     assert lightloom(*MAP, "--out", "phases.json", folder=folder).code == 0
-    assert lightloom(*MAP, "--form", "svd", "--out", "svd.json", folder=folder).code == 0
-    check = ["onn", "map", "--like", "net.npz", "--phases"]
-    assert stamp([*check, "phases.json"], folder) != stamp([*check, "svd.json", "--form", "svd"], folder)
+    assert lightloom(*MAP, "--set", "form=svd", "--out", "svd.json", folder=folder).code == 0
+    check = ["onn", "map", "net.npz", "--phases"]
+    assert stamp([*check, "phases.json"], folder) != stamp([*check, "svd.json", "--set", "form=svd"], folder)
     (folder / "renamed.json").write_bytes((folder / "phases.json").read_bytes())
     assert stamp([*check, "phases.json"], folder) == stamp([*check, "renamed.json"], folder)
 
 
 def test_damage_and_reproductions_say_what_was_asked() -> None:
-    ring = ["damage", "all-gather", "--ranks", "4", "--nbytes", "1MB", "--kill", "wavelength:0", "--kill", "node:1"]
-    chosen: list[list[str]] = [[], ["--together"], ["--late", "1us"], ["--slow", "2"]]
+    ring = ["collective", "all-gather", "--fabric", "wdm-ring", "--ranks", "4", "--nbytes", "1MB"]
+    ring += ["--without", "wavelength:0", "--without", "node:1"]
+    together, late, slow = "--without wavelength:0,node:1", "--straggler late=1us", "--straggler slow=2"
+    chosen: list[list[str]] = [[], *(option.split() for option in (together, late, slow))]
     stamps = [stamp([*ring, *options], Path()) for options in chosen]
     assert len(set(stamps)) == len(stamps)

@@ -27,7 +27,6 @@ GIVEN: dict[str, list[str]] = {
     "collective": ["all-reduce", *_RING, "--nbytes", "1MB"],
     "circuits": ["traffic.csv", *_RING[:2]],
     "compare": ["before.json", "after.json"],
-    "damage": ["all-gather", "--ranks", "4", "--nbytes", "1MB"],
     "design": ["hdc", "--ranks", "4"],
     "accuracy": ["rows.csv"],
     "calibrate": ["rows.csv"],
@@ -39,8 +38,7 @@ GIVEN: dict[str, list[str]] = {
     "onn compare-reducers": _BUILD,
     **{f"onn {name}": ["net.npz"] for name in ("verify", "map", "chip", "calibrate", "link")},
     "onn disturb": ["net.npz", "--sweep", "phase-error=1e-3..3e-2:2"],
-    "schedule export": ["all-gather"],
-    "schedule import": ["schedule.json"],
+    "schedule": ["schedule.json"],
 }
 ENDINGS = {
     "figure": ".png",
@@ -50,7 +48,8 @@ ENDINGS = {
     "pictures": "",
     "gds": ".gds",
     "netlist": ".json",
-    "output": ".json",
+    "collective out": ".json",
+    "schedule out": ".json",
     "onn build out": ".npz",
     "onn train out": ".npz",
     "onn map out": ".json",

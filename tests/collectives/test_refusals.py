@@ -145,7 +145,8 @@ def test_the_command_shows_the_row_and_a_pinned_faulty_algorithm_in_one_line() -
     arguments = ["collective", "all-gather", "--fabric", "switch", "--ranks", "8", "--nbytes", "1MB"]
     document: dict[str, Any] = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert len([row for row in document["refused"] if row["algorithm"] == "lazy"]) == 1
-    table = CliRunner().invoke(app, arguments).stdout
-    assert "refused lazy: " in table and "refused broken: broken raises IndexError: rank 9 of 8" in table
+    assert "failed, --explain says why: lazy, broken" in CliRunner().invoke(app, arguments).stdout
+    table = CliRunner().invoke(app, [*arguments, "--explain"]).stdout
+    assert "refused lazy: " in table and "refused broken: raises IndexError: rank 9 of 8" in table
     pinned = CliRunner().invoke(app, [*arguments, "--algorithm", "broken"])
     assert isinstance(pinned.exception, UnsupportedError) and "rank 9 of 8" in str(pinned.exception)

@@ -77,4 +77,4 @@ def test_a_stale_command_is_noticed() -> None:
 def test_every_command_has_a_page_with_all_its_options() -> None:
     pages = command_pages()
     assert pages["onn"].startswith("# lightloom onn\n") and "## lightloom onn build\n" in pages["onn"]
-    assert "--wavelengths" in pages["collective"] and "--sweep" in pages["onn"]
+    assert "--without" in pages["collective"] and "--sweep" in pages["onn"]

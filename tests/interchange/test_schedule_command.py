@@ -1,4 +1,4 @@
-"""``lightloom schedule``: out, in, checked; refused in one line with exit 2, and nothing left behind."""
+"""Schedules out and in, checked; refused in one line with exit 2, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from lightloom.collectives.files import formats
 from tests.cli.commands import run
 
 _RING = ["--fabric", "wdm-ring", "--ranks", "6"]
+_BY_RING = ["--algorithm", "ring"]
+_OUT = ["collective", "all-gather", *_RING, "--out"]
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +23,7 @@ def _no_designs_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def export(kind: str, output: Path) -> list[str]:
-    return ["schedule", "export", kind, str(output), *_RING, "--nbytes", "1MB"]
+    return ["collective", kind, "--algorithm", "synthesized", "--out", str(output), *_RING, "--nbytes", "1MB"]
 
 
 def _stated(line: str) -> str:
@@ -39,14 +41,14 @@ def test_a_schedule_goes_round_by_every_format(
     assert (made.code, _stated(made.err)) == (0, "a.json")
     assert "synthesized" in made.out and "verified" in made.out
     steps = [
-        ["import", str(tmp_path / "a.json"), str(tmp_path / "b.et")],
-        ["import", str(tmp_path / "b.et"), str(tmp_path / "c.xml")],
-        ["import", str(tmp_path / "c.xml"), str(tmp_path / "d.json"), *_RING, "--nbytes", "1MB"],
-        ["check", str(tmp_path / "d.json"), "--json"],
+        [str(tmp_path / "a.json"), "--out", str(tmp_path / "b.et")],
+        [str(tmp_path / "b.et"), "--out", str(tmp_path / "c.xml")],
+        [str(tmp_path / "c.xml"), "--out", str(tmp_path / "d.json"), *_RING, "--nbytes", "1MB"],
+        [str(tmp_path / "d.json"), "--json"],
     ]
     for arguments in steps:
         done = run(monkeypatch, capsys, "schedule", *arguments)
-        assert done.code == 0 and (arguments[0] == "check" or arguments[2].endswith(_stated(done.err))), arguments
+        assert done.code == 0 and (arguments[1] == "--json" or arguments[2].endswith(_stated(done.err))), arguments
     assert done.err == ""
     report = json.loads(done.out)
     assert (report["kind"], report["ranks"], report["nbytes"], report["verified"]) == (kind, 6, 1e6, True)
@@ -58,36 +60,46 @@ def test_a_program_is_checked_without_a_fabric(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "p.xml"
-    run(monkeypatch, capsys, *export("all-reduce", path), "--algorithm", "ring")
-    done = run(monkeypatch, capsys, "schedule", "check", str(path))
+    run(monkeypatch, capsys, "collective", "all-reduce", "--out", str(path), *_RING, "--nbytes", "1MB", *_BY_RING)
+    done = run(monkeypatch, capsys, "schedule", str(path))
     assert done.code == 0
     assert "allreduce over 6 GPUs, in place: every GPU ends with all chunks summed over all; 60 messages" in done.out
-    document = json.loads(run(monkeypatch, capsys, "schedule", "check", str(path), "--json").out)
+    document = json.loads(run(monkeypatch, capsys, "schedule", str(path), "--json").out)
     assert document["messages"] == 60
-    run(monkeypatch, capsys, "schedule", "export", "all-gather", str(path), *_RING, "--nbytes", "960kB")
-    done = run(monkeypatch, capsys, "schedule", "check", str(path))
+    run(monkeypatch, capsys, "collective", "all-gather", "--out", str(path), *_RING, "--nbytes", "960kB")
+    done = run(monkeypatch, capsys, "schedule", str(path))
     assert "chosen by microsoft/msccl for 937.5 KiB (960,000 bytes), where 12 divides" in done.out
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["export", "all-gather", "a.csv", *_RING, "--nbytes", "1MB"], "unknown suffix '.csv'"),
-        (["export", "all-gather", "/proc/a.json", *_RING, "--nbytes", "1MB"], "cannot write '/proc/a.json'"),
-        (["export", "shuffle", "a.json", *_RING, "--nbytes", "1MB"], "unknown collective 'shuffle'"),
-        (["export", "all-gather", "a.json", *_RING, "--nbytes", "1MB", "--algorithm", "rnig"], "did you mean 'ring'"),
-        (["export", "broadcast", "a.xml", *_RING, "--nbytes", "1MB"], "broadcast has no MSCCL program"),
+        ([*_OUT, "a.csv", "--nbytes", "1MB"], "unknown suffix '.csv'"),
+        ([*_OUT, "/proc/a.json", "--nbytes", "1MB"], "cannot write '/proc/a.json'"),
+        (["collective", "shuffle", *_RING, "--nbytes", "1MB"], "unknown collective 'shuffle'"),
+        ([*_OUT, "a.json", "--nbytes", "1MB", "--algorithm", "rnig"], "did you mean 'ring'"),
+        (["collective", "broadcast", "--out", "a.xml", *_RING, "--nbytes", "1MB"], "broadcast has no MSCCL program"),
         (
-            ["export", "all-reduce", "a.json", "--fabric", "optical-averager", "--ranks", "6", "--nbytes", "1MB"],
+            [
+                "schedule",
+                "export",
+                "all-reduce",
+                "a.json",
+                "--fabric",
+                "optical-averager",
+                *_RING[2:],
+                "--nbytes",
+                "1MB",
+            ],
             "synthesized sends from rank to rank",
         ),
-        (["import", "none.json", "b.json"], "cannot read 'none.json': No such file"),
-        (["import", "none.et", "b.json"], "cannot read 'none.0.et'"),
-        (["import", "none.xml", "b.json"], "give --fabric, --ranks and --nbytes"),
-        (["import", "none.json", "b.json", "--nbytes", "1MB"], "states its size"),
-        (["import", "none.json", "b.json", "--ranks", "6"], "--fabric and --ranks go together"),
-        (["check", "none.xml"], "cannot read 'none.xml'"),
-        (["check", "cut.json"], "cut.json, line 2, column 1: not JSON"),
+        (["schedule", "none.json", "--out", "b.json"], "cannot read 'none.json': No such file"),
+        (["schedule", "none.et", "--out", "b.json"], "cannot read 'none.0.et'"),
+        (["schedule", "none.xml", "--out", "b.json"], "give --fabric, --ranks and --nbytes"),
+        (["schedule", "none.json", "--nbytes", "1MB"], "states its size"),
+        (["schedule", "none.json", "--ranks", "6"], "--fabric and --ranks go together"),
+        (["schedule", "none.xml"], "cannot read 'none.xml'"),
+        (["schedule", "cut.json"], "cut.json, line 2, column 1: not JSON"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -100,10 +112,10 @@ def test_bad_input_is_one_line(
     monkeypatch.chdir(tmp_path)
     Path("cut.json").write_text("{\n")
     before = sorted(path for path in tmp_path.iterdir() if path.name != "cache")
-    done = run(monkeypatch, capsys, "schedule", *arguments)
+    done = run(monkeypatch, capsys, *arguments)
     assert (done.code, done.out) == (2, "")
     assert complaint in done.err
-    assert done.err.count("\n") == 1 + ("rows, about" in done.err)
+    assert done.err.count("\n") == 1 + ("rows, about" in done.err) + ("warning: " in done.err)
     assert sorted(path for path in tmp_path.iterdir() if path.name != "cache") == before
 
 
@@ -113,7 +125,7 @@ def test_what_cannot_be_said_leaves_no_file(
     """The averager's switch has no trace: found out after the schedule was built, before anything is written."""
     arguments = ["--fabric", "optical-averager", "--ranks", "4", "--nbytes", "1MB", "--algorithm", "in-network"]
     for name in ("a.et", "a.xml"):
-        done = run(monkeypatch, capsys, "schedule", "export", "all-reduce", str(tmp_path / name), *arguments)
+        done = run(monkeypatch, capsys, "collective", "all-reduce", "--out", str(tmp_path / name), *arguments)
         assert done.code == 2
         assert "a switch that reduces" in done.err
     assert not list(tmp_path.glob("a*"))
@@ -132,7 +144,7 @@ def test_what_would_fill_the_disk_is_refused_before_it_is_written_out(
     """A pipeline on a torus of 8x4x4 has few rows, and tens of millions for all ranks and pieces."""
     fabric = tmp_path / "torus.yaml"
     fabric.write_text("kind: torus\ndims: [8, 4, 4]\nhop_latency: 0.5us\nbandwidth: 50GB/s\n", encoding="utf-8")
-    arguments = ["schedule", "export", "all-reduce", str(tmp_path / name), "--algorithm", "hierarchical"]
+    arguments = ["collective", "all-reduce", "--out", str(tmp_path / name), "--algorithm", "hierarchical"]
     arguments += ["--fabric", str(fabric), "--ranks", "128", "--nbytes", "1TB"]
     for writes in ("write_traces", "program_of"):
         monkeypatch.setattr(formats, writes, lambda *_: pytest.fail("rows are written out"))
@@ -170,7 +182,22 @@ def test_the_trace_of_one_rank_stands_for_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(monkeypatch, capsys, *export("all-gather", tmp_path / "a.et"))
-    outputs = [
-        run(monkeypatch, capsys, "schedule", "check", str(tmp_path / name)) for name in ("a.et", "a.0.et", "a.3.et")
-    ]
+    outputs = [run(monkeypatch, capsys, "schedule", str(tmp_path / name)) for name in ("a.et", "a.0.et", "a.3.et")]
     assert [done.code for done in outputs] == [0, 0, 0] and len({done.out for done in outputs}) == 1
+
+
+def test_the_former_commands_write_and_read_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(monkeypatch, capsys, *export("all-gather", tmp_path / "a.json"))
+    run(monkeypatch, capsys, "schedule", str(tmp_path / "a.json"), "--out", str(tmp_path / "a.xml"))
+    former = [
+        ["export", "all-gather", str(tmp_path / "b.json"), *_RING, "--nbytes", "1MB"],
+        ["import", str(tmp_path / "b.json"), str(tmp_path / "b.xml")],
+        ["check", str(tmp_path / "b.xml")],
+    ]
+    for arguments in former:
+        done = run(monkeypatch, capsys, "schedule", *arguments)
+        assert done.code == 0 and done.err.startswith(f"warning: `schedule {arguments[0]}` is spelt ")
+    for form in ("json", "xml"):
+        assert (tmp_path / f"a.{form}").read_bytes() == (tmp_path / f"b.{form}").read_bytes()

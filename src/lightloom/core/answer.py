@@ -1,4 +1,4 @@
-"""The answer to a question on one screen: what is best, what it is compared with, what would change it, what to ask next.
+"""The answer to a question on one screen: what is best, what it is compared with, what would change it, what to ask.
 
     Llama-3 8B on 256 H100 (dgx-h100-512), 512 x 4,096 tokens a step
     BEST     fully sharded data parallel                         897 ms ±19 %
@@ -18,15 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
+from functools import partial
+from textwrap import wrap as wrap_text
 
 MOST_ROWS = 8
 """Rows of a table that an answer shows by default."""
-_LABELS = {"best": "BEST", "what_if": "What if", "limit": "Limit", "more": "More"}
+_LABELS = {"best": "BEST", "rests": "Rests on", "what_if": "What if", "limit": "Limit", "more": "More"}
 _INDENT = 9
 """Columns of the labels of lines."""
 _BETWEEN = "    "
 """Blanks between two items of a line."""
+wrap = partial(wrap_text, break_on_hyphens=False)
+"""Wraps a text into lines of a width; names such as ``one-stage-striped`` stay whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,8 @@ class Answer:
     """Changes of the question, each with its effect in a few words."""
     limit: str = ""
     """What bounds the answer, and what lifting that would gain at most."""
+    rests: str = ""
+    """What the answer rests on: how many assumptions, and the most influential."""
     more: Sequence[str] = ()
     """Options or commands that say more."""
 
@@ -58,12 +63,14 @@ class Answer:
         yield from _labelled(_LABELS["best"], [line for text in self.best for line in wrap(text, width - _INDENT)])
 
     def foot(self, width: int) -> Iterator[str]:
-        """Yield the lines beneath the table: the legend, what would change the answer, its limit, what to ask next."""
+        """Yield the lines beneath the table: the legend, what would change the answer, its limit, what it rests
+        on, what to ask next."""
         left_out = f"{self.hidden:,} more: {self.everything}" if self.hidden else ""
         if self.legend or left_out:
             yield from pack(filter(None, (self.legend, left_out)), width)
         yield from _labelled(_LABELS["what_if"], pack(self.what_if, width - _INDENT))
         yield from _labelled(_LABELS["limit"], wrap(self.limit, width - _INDENT))
+        yield from _labelled(_LABELS["rests"], wrap(self.rests, width - _INDENT))
         yield from _labelled(_LABELS["more"], pack(self.more, width - _INDENT))
 
 

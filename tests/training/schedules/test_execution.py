@@ -14,6 +14,8 @@ from lightloom.collectives.collective import Collective
 from lightloom.collectives.files.document import write_schedule
 from lightloom.collectives.registry import build, find
 from lightloom.exchange.transport.launch import launch
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.optical_averager import OpticalAverager
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 from tests.cli.commands import run
 from tests.launched import Processes
@@ -85,7 +87,8 @@ def test_the_command_executes_a_file(
     path = write_schedule(
         tmp_path / "schedule.json", build(find("ring"), Collective("all-reduce", 2, 1e3), fabric), fabric
     )
-    done = run(monkeypatch, capsys, "execute", str(path), "--nbytes", "1001", "--json", "--rounds", "1")
+    command = ["schedule", str(path), "--execute", "--nbytes", "1001", "--set", "rounds=1", "--json"]
+    done = run(monkeypatch, capsys, *command)
     document = json.loads(done.out)
     assert done.code == 0 and document["right"] and document["same_bits"] and document["error_over_bound"] == 0
     assert (document["values"], document["chunks"], document["padding"]) == (125, 2, 1)
@@ -94,36 +97,53 @@ def test_the_command_executes_a_file(
 
 @pytest.mark.long
 def test_sums_of_floats_within_their_bound_are_right(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever order of additions torch.distributed takes."""
-    arguments = ("--algorithm", "ring", "--ranks", "4", "--dtype", "float32", "--nbytes", "4096", "--rounds", "1")
+    """Whatever order of additions torch.distributed takes; by the command's former name."""
+    arguments = (str(_file(tmp_path, "ring", 4)), "--dtype", "float32", "--nbytes", "4096", "--rounds", "1")
     done = run(monkeypatch, capsys, "execute", *arguments, "--json")
     document = json.loads(done.out)
+    assert "warning: `execute` is spelt `schedule --execute` now" in done.err
     assert done.code == 0 and 0 < document["error_over_bound"] <= 1 and document["right"] is True
     assert "equal" not in document and isinstance(document["same_bits"], bool)
 
 
+def _file(folder: Path, algorithm: str, ranks: int, fabric: type[Fabric] = WdmRing) -> Path:
+    """A schedule of an all-reduce."""
+    on = fabric(ranks=ranks)
+    schedule = build(find(algorithm), Collective("all-reduce", ranks, 1e3), on)
+    return write_schedule(folder / "schedule.json", schedule, on)
+
+
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("algorithm", "ranks", "settings", "complaint"),
     [
-        ((), "give either a schedule's file or --algorithm NAME"),
-        (("--algorithm", "rign"), "unknown algorithm 'rign': did you mean 'ring'?"),
-        (("--algorithm", "ring", "--dtype", "int7"), "dtype 'int7': expected one of int64"),
-        (("--algorithm", "ring", "--ranks", "65"), "65 ranks: expected at most 64 processes on this host"),
-        (("--algorithm", "ring", "--rounds", "0"), "--rounds 0: expected at least 1"),
-        (("--algorithm", "in-network", "--fabric", "optical-averager"), "in-network adds up inside a switch"),
-        (("schedule.csv",), "'schedule.csv': unknown suffix '.csv'"),
-        (("--algorithm", "ring", "--ranks", "2", "--timeout", "0.1s"), "--timeout 0.1s: rank 0 of 2: no result within"),
+        ("ring", 8, ("dtype=int7",), "dtype 'int7': expected one of int64"),
+        ("ring", 65, (), "65 ranks: expected at most 64 processes on this host"),
+        ("ring", 8, ("rounds=0",), "--set: field 'rounds': 0: Input should be greater than or equal to 1"),
+        ("in-network", 4, (), "in-network adds up inside a switch"),
+        ("ring", 2, ("timeout=0.1s",), "--set timeout=0.1s: rank 0 of 2: no result within"),
+        ("ring", 2, ("wavelengths=2",), "--fabric and --ranks go together, and --set needs both"),
     ],
 )
 def test_the_command_refuses_in_one_line(
-    arguments: tuple[str, ...],
+    algorithm: str,
+    ranks: int,
+    settings: tuple[str, ...],
     complaint: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    done = run(monkeypatch, capsys, "execute", *arguments)
+    path = _file(tmp_path, algorithm, ranks, OpticalAverager if algorithm == "in-network" else WdmRing)
+    done = run(
+        monkeypatch,
+        capsys,
+        "schedule",
+        str(path),
+        "--execute",
+        *(word for text in settings for word in ("--set", text)),
+    )
     assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1
     assert complaint in done.err
 
@@ -132,3 +152,13 @@ def test_the_command_refuses_in_one_line(
 def test_eight_processes_every_algorithm_type_and_length() -> None:
     for outcome in launch(workers.all_types_and_lengths, 8, 500):
         assert outcome.value["schedules"] >= 60 and outcome.value["wrong"] == {}, json.dumps(outcome.value)
+
+
+def test_the_former_command_says_what_to_call_where_it_built_the_schedule(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = run(monkeypatch, capsys, "execute", "--algorithm", "ring", "--ranks", "8")
+    assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1
+    assert (
+        "expected `lightloom collective KIND --algorithm NAME --out FILE`, then `schedule FILE --execute`" in done.err
+    )

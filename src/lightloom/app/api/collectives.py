@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +31,7 @@ from lightloom.collectives.files.formats import LARGEST, export_schedule, export
 from lightloom.collectives.registry import Refusal, algorithms, costed, evaluate_all, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify as verify_on
-from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.errors import ConfigError, InputError, UnsupportedError
 from lightloom.core.results import Document, plain, provenance
 from lightloom.core.units import format_energy, format_ratio, format_size, format_time, parse
 from lightloom.machines.fabrics.fabric import Fabric
@@ -193,6 +196,8 @@ class VerifiedSchedule(DrawnResult):
 
 
 ALL = "all"
+_FORMS = re.compile("(-two-way|-pairs|-both-axes|-striped)+$")
+"""Ends of names that tell the algorithms of a family apart: ``ring-two-way-striped`` is a ring."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -203,7 +208,7 @@ class CollectiveRanking(DrawnResult):
     fabric: Fabric
     cost_model: CostModel
     algorithm: str
-    """Name of the one algorithm that was requested, or ``all``."""
+    """Names of the algorithms that were requested, joined by +, or ``all``."""
     ranking: tuple[VerifiedSchedule, ...]
     """Verified schedules, fastest first."""
     refused: tuple[Refusal, ...]
@@ -226,6 +231,42 @@ class CollectiveRanking(DrawnResult):
     def winner(self) -> VerifiedSchedule:
         """The fastest of the schedules that serve the collective."""
         return self.ranking[0]
+
+    def families(self) -> list[VerifiedSchedule]:
+        """Return the fastest schedule of each family of algorithms, the fastest family first."""
+        best: dict[str, VerifiedSchedule] = {}
+        for schedule in self.ranking:
+            best.setdefault(_FORMS.sub("", schedule.algorithm), schedule)
+        return list(best.values())
+
+    def what_ifs(self, most_seconds: float = 1.0) -> Iterator[tuple[str, CollectiveRanking]]:
+        """Yield changes of the question in words, each with the ranking of the same algorithms that answers it: links
+        twice as fast, set-up twice as fast, ten times the bytes and a tenth of them.
+
+        The first that is likely to exceed ``most_seconds`` of CPU time of all of them ends the list.
+        """
+        stated = self.fabric.stated_fields()
+        faster, setup = (
+            _scaled(stated, ("bandwidth",), 2),
+            _scaled(stated, ("reconfiguration_time", "link_up_time"), 0.5),
+        )
+        nbytes, began, longest = self.collective.nbytes, process_time(), 0.0
+        changes: list[tuple[str, Settings, float]] = [
+            ("twice the bandwidth", faster, nbytes),
+            ("half the set-up time", setup if self.fabric.setup_time else {}, nbytes),
+            ("ten times the bytes", {}, 10 * nbytes),
+            ("a tenth of the bytes", {}, nbytes / 10),
+        ]
+        for words, fields, size in changes:
+            start = process_time()
+            if start - began + longest > most_seconds:
+                return
+            if not fields and size == nbytes:
+                continue
+            with suppress(InputError):  # As of a switch that is built for one bandwidth.
+                asked = {"algorithm": self.algorithm.split("+"), "cost_model": self.cost_model, "set": fields}
+                yield words, collective(self.collective.resized(size), self.fabric, **asked)
+            longest = max(longest, process_time() - start)
 
     @property
     def library_time(self) -> float | None:
@@ -301,6 +342,18 @@ class CollectiveRanking(DrawnResult):
         return self.winner.figure()
 
 
+def _scaled(fields: Mapping[str, Any], endings: tuple[str, ...], factor: float) -> dict[str, object]:
+    """Return the fields whose names end so, numbers above 0, times a factor; lists of parts that have such whole."""
+    result: dict[str, object] = {}
+    for name, value in fields.items():
+        if name.endswith(endings) and isinstance(value, float) and value > 0:
+            result[name] = factor * value
+        elif isinstance(value, list | tuple) and all(isinstance(part, Mapping) for part in value):
+            parts = [{**part, **_scaled(part, endings, factor)} for part in value]
+            result |= {} if parts == [*value] else {name: parts}
+    return result
+
+
 def collective(
     kind: str | Collective,
     fabric: FabricLike,
@@ -310,7 +363,7 @@ def collective(
     nbytes_per_rank: Quantity | None = None,
     permutation: Permutation | None = None,
     sizes: SizesLike | None = None,
-    algorithm: str = ALL,
+    algorithm: str | Sequence[str] = ALL,
     cost_model: str = "physical",
     site: Site | Settings | None = None,
     set: Settings | None = None,
@@ -332,7 +385,7 @@ def collective(
             it.
         sizes: sizes of the parts of an all-to-all-v, by source and destination, or of a reduce-scatter-v, by rank:
             zipf:EXPONENT[:SEED], or a .csv file of bytes, which states ``nbytes`` too.
-        algorithm: one algorithm by name, or ``all`` that the fabric admits.
+        algorithm: an algorithm by name, several, or ``all`` that the fabric admits.
         cost_model: ``physical`` (circuits change when needed) or ``paper`` (every step costs d/B + a).
         site: what turns the fabric's parts and watts into dollars, as of :func:`plan`.
         set: fields of the fabric and their values.
@@ -345,11 +398,12 @@ def collective(
     on, place = load_fabric(fabric, ranks, set=set, **fields), site_of(site)
     request = collective_of(kind, on.ranks, nbytes, nbytes_per_rank, permutation=permutation, sizes=sizes)
     model = known_cost_model(cost_model)
-    candidates = list(algorithms().values()) if algorithm == ALL else [find(algorithm)]
+    names = [algorithm] if isinstance(algorithm, str) else [*dict.fromkeys(algorithm)]
+    candidates = list(algorithms().values()) if names == [ALL] else [find(name) for name in names]
     with progress("Schedules", len(candidates)) as advance:
         evaluations, refused = evaluate_all(request, on, model, candidates, advance=lambda: advance(1))
-    if not evaluations and algorithm != ALL:
-        raise UnsupportedError(refused[0].why)
+    if not evaluations and names != [ALL]:
+        raise UnsupportedError("; ".join(refusal.why for refusal in refused))
     if not evaluations:
         failures = "".join(f"; {refusal.algorithm}: {refusal.why}" for refusal in refused if refusal.failed)
         raise UnsupportedError(f"no algorithm serves {request.kind} on a {on.kind_name}{failures}")
@@ -357,7 +411,7 @@ def collective(
         collective=request,
         fabric=on,
         cost_model=model,
-        algorithm=algorithm,
+        algorithm="+".join(names),
         ranking=tuple(VerifiedSchedule(each.schedule, on, each.cost, each.bound) for each in evaluations),
         refused=tuple(refused),
         site=place,

@@ -2,15 +2,14 @@
 
 import csv
 import math
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
-from rich.table import Table
 
 from lightloom.app.cli.options import FigureFile, Options, Settings, Shown, draw, read_count, read_settings
+from lightloom.core.answer import MOST_ROWS, Answer
 from lightloom.core.array_files import read_npy
 from lightloom.core.arrays import Effort
 from lightloom.core.documents import read_number
@@ -27,7 +26,7 @@ from lightloom.planning.parallelism.circuits.play import Played, play_once
 from lightloom.planning.parallelism.circuits.ring import relax
 from lightloom.planning.parallelism.circuits.switch import solve_multiplicities, solve_ring
 from lightloom.planning.parallelism.circuits.verify import verify, verify_permutations
-from lightloom.reports.console import facts_table
+from lightloom.reports.console import answer_parts
 
 # Which way ``lightloom circuits`` finds its circuits: what the options ask for, and the solvers behind them.
 
@@ -259,38 +258,41 @@ def circuits(
     fabric: str,
     set: Settings = None,
     ask: Annotated[partial[Request], Options(read_request)],
-    hold: str | None = None,
-    reconfiguration: str | None = None,
+    all: bool = False,
     figure: FigureFile = None,
 ) -> Shown:
     """Assign circuits to a traffic matrix, verify them, and play the traffic through them.
 
+    For example: lightloom circuits traffic.csv --fabric wdm-ring
+
     Args:
-        traffic: Bytes between ranks: CSV of N rows and columns, or .npy.
+        traffic (FILE): Bytes between ranks: CSV of a row for each source and a column for each destination, or .npy.
         fabric: A wdm-ring or circuit-switch of the catalog, or a YAML file.
-        hold: How long circuits stand; 10 reconfigurations without it.
-        reconfiguration: How long setting takes; the fabric's time without it.
+        set: field=value of the fabric, or hold=TIME that circuits stand (10 reconfigurations without it), or
+            reconfiguration=TIME that setting them takes (the fabric's without it); repeatable.
+        all: Show every pair of ranks.
         figure: Draw traffic beside circuits (.svg, .png, .pdf).
     """
     request = ask()
     demands = read_traffic(traffic)
     fields = read_settings(set)
+    hold, reconfiguration = (fields.pop(name, None) for name in ("hold", "reconfiguration"))
     ranks = fields.get("ranks", demands.ranks)
     if ranks != demands.ranks:
         raise ConfigError(f"--set ranks={ranks}: the matrix is of {demands.ranks} ranks: expected the same number")
     on = load_fabric(fabric, demands.ranks, fields)
     if not on.assigns_circuits:
         raise UnsupportedError(f"--fabric {fabric}: no circuits on a {on.kind_name}: {NEEDS_CIRCUITS}")
-    dark = on.setup_time if reconfiguration is None else parse(reconfiguration, "time")
-    standing = 10 * dark if hold is None else parse(hold, "time")
+    dark = on.setup_time if reconfiguration is None else parse(str(reconfiguration), "time")
+    standing = 10 * dark if hold is None else parse(str(hold), "time")
     if not standing:
-        raise ConfigError("--hold is needed where setting circuits takes no time: expected e.g. --hold 250us")
+        raise ConfigError("a hold is needed where setting circuits takes no time: expected e.g. --set hold=250us")
     timing = Timing(standing, dark)
     solved, played = solve(demands, on, request, timing)
     document = _document(solved, played, on, timing, request)
     drawn = draw(figure, partial(assignment_figure, solved.assignment, on.channel_bandwidth), document)
     document |= {} if drawn is None else {"figure": str(drawn)}
-    return Shown(document, _parts(document, solved, on), {"drawn": drawn})
+    return Shown(document, answer_parts(_answer(document, solved, on, all)), {"drawn": drawn})
 
 
 def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, request: Request) -> Document:
@@ -336,23 +338,42 @@ def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, reques
     }
 
 
-def _parts(document: Document, solved: Solved, on: Fabric) -> Iterator[Table]:
-    """Yield one table: traffic, circuits, solver, service and its bound, when all is sent, and what is relayed or
-    unassigned."""
-    assignment = solved.assignment
-    pairs, holds = len(assignment.traffic), assignment.circuits.holds
-    stopped = "" if solved.status == "optimal" else f", stopped {solved.solver_gap:.1%} from proof"
-    per_hold = "set once" if holds == 1 else f"{holds} holds in turn, duty cycle {document['duty_cycle']:.1%}"
-    relays = document["relayed_pairs"]
-    facts = [
-        ("traffic", f"{format_size(document['nbytes'])} of {pairs} pairs among {document['ranks']} ranks"),
-        ("circuits", f"{len(assignment.circuits)} of {format_bandwidth(on.channel_bandwidth)}, verified; {per_hold}"),
-        ("solver", f"{document['solver']}{stopped}; {document['objective']}"),
-        ("largest demand", f"{assignment.max_min:.4g} circuits a hold, others in proportion"),
-        ("bound", f"{assignment.bound:.4g}; the circuits stay {assignment.gap:.1%} below"),
-        ("all sent after", f"{format_time(document['finish_s'])}, {counted(document['holds_begun'])} begun"),
-        ("relayed", f"{relays} pairs, {format_size(document['relayed_bytes'])}" if relays else "nothing"),
-    ]
-    if assignment.unassigned:
-        facts.append(("unassigned", f"{assignment.unassigned} circuits that loads admit found no wavelength"))
-    yield facts_table(facts, title=f"circuits on a {on.kind_name}")
+_COLUMNS = ("from rank", "to rank", "bytes", "circuits", "hops", "sent after")
+
+
+def _answer(document: Document, solved: Solved, on: Fabric, all: bool) -> Answer:
+    """Return the answer: when all is sent, over how many circuits, and a row for each pair of ranks, the last to finish
+    first."""
+    assignment, pairs = solved.assignment, document["pairs"]
+    relays, held = document["relayed_pairs"], document["holds"]
+    turns = (
+        "set once"
+        if held == 1
+        else f"{held} holds in turn, which stand {100 * document['duty_cycle']:.1f} % of the time"
+    )
+    unsure = "" if solved.status == "optimal" else f", stopped {100 * solved.solver_gap:.1f} % from proof"
+    circuits = f"{len(assignment.circuits):,} circuits of {format_bandwidth(on.channel_bandwidth)}, verified"
+    sent = map(format_size, pairs["nbytes"]), pairs["circuits"], pairs["hops"], map(format_time, pairs["finish_s"])
+    cells = [*zip(pairs["source"], pairs["destination"], *sent, strict=True)]
+    order = sorted(range(len(assignment.traffic)), key=lambda pair: (-pairs["finish_s"][pair], pair))
+    shown = order if all else order[:MOST_ROWS]
+    lacking = (
+        f"; {assignment.unassigned} circuits that loads admit found no wavelength" if assignment.unassigned else ""
+    )
+    return Answer(
+        question=f"circuits for {format_size(document['nbytes'])} of {len(order):,} pairs among {document['ranks']:,} "
+        f"ranks on a {on.kind_name}, by {document['solver']} for {document['objective']}{unsure}",
+        best=[
+            f"all is sent after {format_time(document['finish_s'])}, {counted(document['holds_begun'])} begun",
+            f"{circuits}; {turns}{lacking}",
+            f"{relays:,} pairs relay {format_size(document['relayed_bytes'])} over others' circuits"
+            if relays
+            else "nothing is relayed",
+        ],
+        rows=[dict(zip(_COLUMNS, map(str, cells[pair]), strict=True)) for pair in shown],
+        legend="circuits: in all holds; hops: circuits that its bytes cross",
+        hidden=len(order) - len(shown),
+        limit=f"the largest demand gets {assignment.max_min:.4g} circuits a hold, others in proportion; no assignment "
+        f"gives it more than {assignment.bound:.4g}, {100 * assignment.gap:.1f} % above",
+        more=["--figure FILE.png draws the circuits", "--solver milp proves small cases"],
+    )

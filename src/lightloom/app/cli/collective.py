@@ -1,14 +1,16 @@
-"""``lightloom collective``: one collective on one fabric, every algorithm beside its lower bound."""
+"""``lightloom collective``: one collective on one fabric, every algorithm beside its lower bound; around failures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated
+from time import process_time
+from typing import Annotated, Any
 
+from pydantic import BaseModel, Field
 from rich.table import Table
 from rich.text import Text
 
 from lightloom.app.api.arguments import collective_of
-from lightloom.app.api.collectives import CollectiveRanking
+from lightloom.app.api.collectives import CollectiveRanking, VerifiedSchedule, synthesize
 from lightloom.app.api.collectives import collective as rank_algorithms
 from lightloom.app.cli.options import (
     SITE_FIELDS,
@@ -20,25 +22,31 @@ from lightloom.app.cli.options import (
     Settings,
     Shown,
     SiteFields,
-    Wavelengths,
     draw,
+    read_pairs,
     read_settings,
     site_inputs,
 )
+from lightloom.app.cli.schedule import ScheduleFile, write_schedule
 from lightloom.collectives.collective import OF_SIZE, SIZED, Collective
 from lightloom.collectives.cost.stepped import straggling
 from lightloom.collectives.registry import Refusal, admitted, around_failures, attempt, build
+from lightloom.core.answer import MOST_ROWS, Answer
+from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
+from lightloom.core.fields import Seconds
 from lightloom.core.results import Document, provenance
-from lightloom.core.units import format_ratio, format_size, format_time, parse
+from lightloom.core.units import format_ratio, format_size, format_time
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.failures import Failure, damaged
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.planning.economics.ledger import TITLE, ledger_notes, ledger_rows
-from lightloom.reports.console import collective_table, make_console, plain_table, rows_table
+from lightloom.reports.console import answer_parts, plain_table, rows_table
 from lightloom.reports.figures.comparisons import damage_figure
 from lightloom.reports.progress import progress
-from lightloom.reports.report import CollectiveRow
+
+_MOST_SECONDS = 3.0
+"""Seconds of CPU time of a ranking, libraries loaded in them, above which what changes would bring is not computed."""
 
 
 def collective(
@@ -46,119 +54,163 @@ def collective(
     *,
     fabric: FabricName,
     ranks: Ranks,
-    wavelengths: Wavelengths = None,
     set: Settings = None,
     rank: Annotated[partial[CollectiveRanking], Options(rank_algorithms)],
+    without: list[str] | None = None,
+    straggler: list[str] | None = None,
+    out: ScheduleFile = None,
+    largest: str = "1GB",
+    all: bool = False,
+    explain: bool = False,
+    worth: bool = False,
     site: SiteFields = None,
     figure: FigureFile = None,
 ) -> Shown:
-    """Build, verify and cost schedules of one collective.
+    """Rank the algorithms that carry a collective on a fabric, each verified and held against its bound.
+
+    For example: lightloom collective all-reduce --fabric torus --ranks 64 --nbytes 64MiB
 
     Args:
-        figure: Draw the fastest schedule: wavelength, link, time (.svg, .png, .pdf).
+        algorithm: Rank this algorithm alone; repeatable.
+        without (FAILURE): Synthesize around wavelength:3, transceiver:9:2, segment:17:clockwise, cable:17, link:3:4,
+            plane:2, node:5 or dark-node:5, or several that fail together, joined by commas; repeatable for another
+            case. Every rank's share stays as large as it was.
+        straggler (late=TIME|slow=TIMES): Also play every rank in turn as one that starts so much later, or sends so
+            many times slower; repeatable.
+        out (FILE): Write the fastest schedule: JSON (.json), Parquet (.parquet), Arrow (.arrow), Chakra traces (.et:
+            one a rank), MSCCL (.xml).
+        largest (SIZE): Most bytes to write; nothing is written where there are more.
+        all: Show every algorithm, and every case.
+        explain: Show where the time of each goes, and why others cannot serve.
+        worth: Show dollars, watts and joules of the fabric.
+        figure: Draw the fastest schedule, wavelength, link and time, or times around failures (.svg, .png, .pdf).
     """
-    ranking = rank(
-        kind, fabric, ranks, site=site_inputs({}, site, fields=SITE_FIELDS[:4]), set=read_settings(set, wavelengths)
+    fields = read_settings(set)
+    if without or straggler:
+        sound = load_fabric(fabric, ranks, fields)
+        document, made = _around(kind, sound, rank.keywords, without or (), straggler, saved=out is not None)
+        drawn = draw(figure, partial(damage_figure, document["rows"], kind), document)
+        parts = _damage_parts(document, all)
+    else:
+        began = process_time()
+        ranking = rank(kind, fabric, ranks, site=site_inputs({}, site, fields=SITE_FIELDS[:4]), set=fields)
+        brief = process_time() - began < _MOST_SECONDS
+        document, made = ranking.to_json(), ranking.winner
+        drawn = draw(figure, made.figure, document)
+        question = f"{ranking.title.partition(', ')[0]} of {', '.join([fabric, *(set or ())])}"
+        parts = _ranking_parts(ranking, question, brief, all, explain, worth or site is not None)
+    written, files = write_schedule(made, out, largest)
+    document |= {"files": [*map(str, files)]} if files else {}
+    return Shown(document, parts, {"drawn": drawn, **written})
+
+
+def _ranking_parts(
+    ranking: CollectiveRanking, question: str, brief: bool, all: bool, explain: bool, worth: bool
+) -> Iterator[str | Text | Table]:
+    """Yield the answer, on request with where the time goes and why algorithms cannot serve, and with dollars and
+    joules of the fastest schedule. Where the ranking took ``brief`` time, the answer says what changes of the question
+    would bring."""
+    winner, bound, setup = ranking.winner, ranking.winner.lower_bound, ranking.winner.cost.setup
+    shown = [*ranking] if all else ranking.families()[:MOST_ROWS]
+    steady = any(schedule.repeated_ratio for schedule in shown)
+    columns = ["algorithm", "steps", "time", "vs bound", *(["steady"] if steady else [])]
+    against = (
+        f"{format_ratio(winner.ratio)} the lower bound"
+        if format_ratio(winner.ratio) != "1×"
+        else "no schedule is faster"
     )
-    document = ranking.to_json()
-    written = {"drawn": draw(figure, ranking.winner.figure, document)}
-    return Shown(document, _collective_parts(ranking), written)
-
-
-def _collective_parts(ranking: CollectiveRanking) -> Iterator[str | Text | Table]:
-    """Yield the table of algorithms, the bound, the library's time, dollars and joules of the fastest schedule,
-    warnings, and the algorithms that failed."""
-    bound = ranking.winner.lower_bound
-    rows = [CollectiveRow(schedule.algorithm, schedule.cost, schedule.lower_bound) for schedule in ranking]
-    yield collective_table(rows, make_console().width, title=ranking.title)
-    yield f"every schedule verified; lower bound {format_time(bound.time)}, set by {bound.bound_by}"
-    if any(schedule.repeated_ratio for schedule in ranking):
-        setup = ranking.winner.cost.setup
-        yield (
-            f"steady: times the bound of {format_time(bound.time - setup)} without the first set-up of circuits, which "
-            f"takes {format_time(setup)}"
-        )
+    meaning = [f"{100 * setup / winner.time:.0f} % of it sets up circuits, once"] if setup else []
     if (seconds := ranking.library_time) is not None:
-        yield f"the fabric's collective library takes {format_time(seconds)}, by a closed form that is no schedule"
-    elif not ranking.fabric.exclusive and ranking.fabric.library is None:
-        yield "software adds nothing: the fabric states no transport"
-    ledger = {f"{ranking.fabric.kind_name}, {ranking.winner.algorithm}": ranking.ledger_of(ranking.winner)}
-    yield plain_table(
-        ("", *ledger), ledger_rows(ledger, "run"), title=f"{TITLE.lower()} of the fabric", left=("", *ledger)
+        meaning.append(f"the fabric's collective library takes {format_time(seconds)}, by a closed form")
+    failed = [refusal.algorithm for refusal in ranking.refused if refusal.failed]
+    meaning += [f"failed, --explain says why: {', '.join(failed)}"] if failed else []
+    answer = Answer(
+        question=question + (", in the cost model of papers" if ranking.cost_model == "paper" else ""),
+        best=[
+            f"{winner.algorithm}   {format_time(winner.time)}, verified; {against}",
+            *filter(None, ["; ".join(meaning), *ranking.fabric.warnings]),
+        ],
+        rows=[{name: str(schedule.display_rows()[0][name]) for name in columns} for schedule in shown],
+        legend="vs bound: 1× is the proved lower bound"
+        + ("; steady: without the first set-up; –: new circuits at each step" if steady else ""),
+        hidden=len(ranking) - len(shown),
+        what_if=[*_what_ifs(ranking)] if brief else [],
+        limit=f"no schedule takes less than {format_time(bound.time)}, set by {bound.bound_by}",
+        more=["--out FILE.json, .xml, .et saves it", "--figure FILE.png draws it", "--explain", "--worth"],
     )
-    yield from (Text(line, style="dim") for line in ledger_notes(ledger))
-    yield from (f"warning: {line}" for line in ranking.fabric.warnings)
-    yield from (f"refused {refusal.algorithm}: {refusal.why}" for refusal in ranking.refused if refusal.failed)
+    yield from answer_parts(answer)
+    if explain:
+        yield from ("", *(f"{schedule.algorithm}: {schedule.cost.summary()}" for schedule in shown))
+        reasons: dict[str, list[str]] = {}
+        for refusal in ranking.refused:
+            reasons.setdefault(refusal.why.removeprefix(f"{refusal.algorithm} "), []).append(refusal.algorithm)
+        yield from (f"refused {', '.join(names)}: {why}" for why, names in reasons.items())
+    if worth:
+        ledger = {winner.algorithm: ranking.ledger_of(winner)}
+        yield from ("", Text(f"{TITLE} of the fabric", "bold"))
+        yield plain_table(("", *ledger), ledger_rows(ledger, "run"), left=("", *ledger))
+        yield from (Text(line, style="dim") for line in ledger_notes(ledger))
 
 
-# ``lightloom damage``: what failures cost a collective, and what one straggler does.
+def _what_ifs(ranking: CollectiveRanking) -> Iterator[str]:
+    """Yield changes of the question, each with the fastest time, and the algorithm where another is the fastest."""
+    was = ranking.winner
+    for words, changed in ranking.what_ifs():
+        now = changed.winner
+        change = "" if changed.collective != ranking.collective else f", {100 * (now.time / was.time - 1):+.0f} %"
+        yield f"{words}: {format_time(now.time)}{change}" + (f" by {now.algorithm}" * (now.algorithm != was.algorithm))
+
+
+# What failures cost a collective, and what one straggler does.
 
 _KINDS = (*OF_SIZE, "barrier")
 _PLAYED = ("synthesized", "ring-two-way-striped", "optree-striped", "wrht-striped", "one-stage-striped")
 """Algorithms whose stragglers are compared, where they serve."""
 
 
-def damage(
-    kind: str,
-    *,
-    ranks: int,
-    fabric: str = "wdm-ring",
-    wavelengths: Wavelengths = None,
-    nbytes: str | None = None,
-    nbytes_per_rank: str | None = None,
-    set: Settings = None,
-    kill: list[str] | None = None,
-    together: bool = False,
-    late: str | None = None,
-    slow: str | None = None,
-    figure: FigureFile = None,
-) -> Shown:
-    """Synthesize around failures; every rank's share stays as large as it was.
+class _Straggler(BaseModel, frozen=True, extra="forbid"):
+    """What one rank of all does: fields that ``--straggler`` takes."""
 
-    Args:
-        kind: all-gather, reduce-scatter, all-reduce, all-to-all, broadcast, reduce, gather, scatter, permute or
-            barrier.
-        ranks: Nodes before anything fails.
-        fabric: A fabric of the catalog, or a YAML file.
-        nbytes: What every rank holds in the end, or at the start.
-        nbytes_per_rank: The same, divided by the number of ranks.
-        kill: wavelength:3, transceiver:9:2, segment:17:clockwise, cable:17, link:3:4, plane:2, node:5 or dark-node:5;
-            repeatable.
-        together: All failures at once, besides one by one.
-        late (TIME): One rank starts so much later.
-        slow (TIMES): One rank sends so many times slower.
-        figure: Draw times and bounds (.svg, .png, .pdf).
-    """
-    failures = [Failure.parse(text) for text in kill or []]
-    sound = load_fabric(fabric, ranks, read_settings(set, wavelengths))
+    late: Seconds = 0.0
+    slow: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+
+
+def _around(
+    kind: str, sound: Fabric, asked: Mapping[str, Any], without: Sequence[str], straggler: list[str] | None, saved: bool
+) -> tuple[Document, VerifiedSchedule | None]:
+    """Return the document of a collective around failures and beside a straggler; where it is to be ``saved`` the
+    schedule of the only case, too. ``asked`` are options of a ranking of algorithms."""
     damaged(sound, [])  # Refuses a fabric whose failures are not modelled.
     if kind in SIZED:
         raise ConfigError(f"{kind} has sizes of its own: expected one of {', '.join(_KINDS)}")
-    request = collective_of(kind, ranks, nbytes, nbytes_per_rank)
-    try:
-        slower = 1.0 if slow is None else float(slow)
-    except ValueError as error:
-        raise ConfigError(f"--slow {slow!r}: expected a number of times") from error
-    straggler = 0.0 if late is None else parse(late, "time"), slower
-    cases = [[], *([failure] for failure in failures), *([failures] if together and len(failures) > 1 else [])]
+    for name, usual in {"algorithm": None, "cost_model": "physical", "permutation": None}.items():
+        if asked.get(name, usual) != usual:
+            raise ConfigError(f"--{name.replace('_', '-')}: schedules around failures are synthesized: expected none")
+    request = collective_of(kind, sound.ranks, asked.get("nbytes"), asked.get("nbytes_per_rank"))
+    texts = [*dict.fromkeys(["", *without])]
+    cases = [[Failure.parse(part.strip()) for part in text.split(",") if text] for text in texts]
+    if saved and len(cases) != 2:
+        raise ConfigError("--out writes one schedule: expected one --without, e.g. node:5,cable:17")
+    delay = validate(_Straggler, read_pairs(straggler, "--straggler {!r}", "late=TIME or slow=TIMES"), "--straggler")
     with progress("Failures", len(cases)) as advance:
         rows = around_failures(request, sound, cases, advance)
-    broken = [[failure.text() for failure in failures], together]
-    stragglers, refused = _stragglers(request, sound, *straggler) if straggler != (0.0, 1.0) else ([], [])
+    stragglers, refused = _stragglers(request, sound, delay.late, delay.slow) if delay != _Straggler() else ([], [])
     document = {
         "schema": "lightloom.damage/1",
         "kind": kind,
         "nbytes_per_rank": request.nbytes_per_rank,
         "fabric": sound.model_dump(mode="json"),
         "rows": rows,
-        "late_s": straggler[0],
-        "slower": straggler[1],
+        "late_s": delay.late,
+        "slower": delay.slow,
         "stragglers": stragglers,
         "refused": refused,
-        "provenance": provenance([kind, request.nbytes, sound.model_dump(mode="json"), broken, straggler]),
+        "provenance": provenance([kind, request.nbytes, sound.model_dump(mode="json"), texts, delay.late, delay.slow]),
     }
-    written = {"drawn": draw(figure, partial(damage_figure, rows, kind), document)}
-    return Shown(document, _damage_parts(document), written)
+    if not saved:
+        return document, None
+    left = damaged(sound, cases[-1])
+    return document, synthesize(kind, left, nbytes=request.nbytes_per_rank * left.ranks)
 
 
 def _stragglers(
@@ -189,33 +241,53 @@ def _stragglers(
     return sorted(rows, key=lambda row: row["time_s"] + row["worst_s"]), refused
 
 
-def _damage_parts(document: Document) -> Iterator[str | Table]:
-    """Yield the tables of the cases (slowdown and bound are those of what is left) and of the stragglers, and the
-    algorithms that failed."""
+def _damage_parts(document: Document, all: bool) -> Iterator[str | Text | Table]:
+    """Yield the answer on the cases (slowdown and bound are those of what is left), or on the stragglers alone, whose
+    table beside cases is shown with ``all``, then the algorithms that failed."""
+    cases, played = document["rows"], document["stragglers"]
+    late = [f"{format_time(document['late_s'])} late"] if document["late_s"] else []
+    late += [f"{document['slower']:g} times slower"] if document["slower"] != 1 else []
+    straggling_rows = [
+        {
+            "algorithm": row["algorithm"],
+            "time": format_time(row["time_s"]),
+            "worst rank adds": format_time(row["worst_s"]),
+            "mean rank adds": format_time(row["mean_s"]),
+        }
+        for row in played
+    ]
     rows = [
         {
             "failed": ", ".join(row["failures"]) or "nothing",
-            "ranks": row["ranks"],
+            "ranks": f"{row['ranks']:,}",
             "time": format_time(row["time_s"]),
             "slowdown": format_ratio(row["slowdown"]),
-            "lower bound": format_time(row["lower_bound_s"]),
             "vs bound": format_ratio(row["time_s"] / row["lower_bound_s"]),
-            "bound set by": row["bound_by"],
         }
-        for row in document["rows"]
+        for row in cases
     ]
-    yield rows_table(
-        rows, title=f"{document['kind']} of {format_size(document['nbytes_per_rank'])} a rank around failures"
+    worst = max(cases, key=lambda row: row["slowdown"])
+    failed = ", ".join(worst["failures"])
+    against = f"{worst['slowdown']:.3g} times the {format_time(cases[0]['time_s'])} of the sound fabric"
+    best = [f"{format_time(worst['time_s'])} " + (f"without {failed}: {against}" if failed else "where nothing fails")]
+    if played:
+        adds = f"at most {straggling_rows[0]['worst rank adds']}, {straggling_rows[0]['mean rank adds']} on average"
+        best.append(f"one rank {' and '.join(late)} adds {adds} ({straggling_rows[0]['algorithm']})")
+    alone = len(cases) == 1 and bool(played)
+    shown = straggling_rows if alone else rows if all else rows[:MOST_ROWS]
+    yield from answer_parts(
+        Answer(
+            question=f"{document['kind']} of {format_size(document['nbytes_per_rank'])} a rank over "
+            f"{cases[0]['ranks']:,} ranks of a {document['fabric']['kind']}, synthesized around failures, verified",
+            best=best,
+            rows=shown,
+            legend="" if alone else "slowdown: against nothing failed; vs bound: 1× is the bound of what is left",
+            hidden=0 if alone or all else len(rows) - len(shown) + len(played),
+            limit=f"no schedule around that takes less than {format_time(worst['lower_bound_s'])}, set by "
+            f"{worst['bound_by']}",
+            more=["--figure FILE.png draws the times", "--out FILE.json, .xml, .et saves a schedule of one case"],
+        )
     )
-    yield "every schedule verified; bounds are those of what is left"
-    if document["stragglers"]:
-        causes = [f"{format_time(document['late_s'])} late"] if document["late_s"] else []
-        causes += [f"{document['slower']:g} times slower"] if document["slower"] != 1 else []
-        played = [
-            (row["algorithm"], *map(format_time, (row["time_s"], row["worst_s"], row["mean_s"])))
-            for row in document["stragglers"]
-        ]
-        yield ""
-        names = ("algorithm", "time", "worst rank adds", "mean rank adds")
-        yield plain_table(names, played, title=f"one rank {' and '.join(causes)}, nothing failed")
+    if played and all and not alone:
+        yield from ("", rows_table(straggling_rows, title=f"one rank {' and '.join(late)}, nothing failed"))
     yield from (f"refused {refusal['algorithm']}: {refusal['why']}" for refusal in document["refused"])

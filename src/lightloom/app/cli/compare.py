@@ -1,25 +1,24 @@
 """``lightloom compare``: two saved plans side by side, what changed and why."""
 
-from collections.abc import Iterator
 from pathlib import Path
-
-from rich.table import Table as TerminalTable
-from rich.text import Text
 
 from lightloom.app.api.comparison import PlanComparison
 from lightloom.app.api.comparison import compare as compare_plans
 from lightloom.app.cli.options import FigureFile, OutFile, Shown, draw
-from lightloom.reports.console import plain_table, rows_table
+from lightloom.core.answer import MOST_ROWS, Answer
+from lightloom.reports.console import answer_parts
 from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.html import write
 from lightloom.reports.report import Picture, Report, Table
 
-_SHOWN = 15
-"""Plans and inputs on the terminal; pages and JSON hold all."""
+_COLUMNS = ("plan", "place", "step before", "after", "a sample")
+"""Columns of the table on the terminal; pages show all."""
 
 
 def compare(before: Path, after: Path, *, report: OutFile = None, figure: FigureFile = None) -> Shown:
     """Compare two saved plans: what was asked differently, which plans changed, and by which part of the step.
+
+    For example: lightloom compare before.json after.json --report page.html
 
     Args:
         before: What lightloom plan --json printed.
@@ -32,27 +31,29 @@ def compare(before: Path, after: Path, *, report: OutFile = None, figure: Figure
     if report is not None:
         write(_page(result, before.name, after.name), report)
     written = {"drawn": draw(figure, result.figure, document), "report": report}
-    return Shown(document, _parts(result), written)
+    return Shown(document, answer_parts(_answer(result)), written)
 
 
-def _parts(result: PlanComparison) -> Iterator[str | Text | TerminalTable]:
-    """Yield the summary, and tables of the inputs and the plans that differ, each cut to what a terminal shows, and how
-    many plans are in one ranking alone."""
-    yield Text(result.summary(), style="bold")
-    yield result.explanation
-    columns = ("field", "before", "after")
-    yield plain_table(columns, _input_rows(result)[:_SHOWN], title="asked differently", left=columns)
-    if len(result.inputs) > _SHOWN:
-        yield f"... and {len(result.inputs) - _SHOWN} other values, in the report and in --json"
-    rows = result.display_rows()
-    if rows:
-        left = [name for name in rows[0] if name not in ("step before", "after", "a sample")]
-        yield rows_table(rows[:_SHOWN], title="plans in both", left=left)
-    if len(result.changes) > _SHOWN:
-        yield f"... and {len(result.changes) - _SHOWN} other plans, in the report and in --json"
-    for words, count in (("only before", len(result.gone)), ("only after", len(result.new))):
-        if count:
-            yield Text(f"{count} plans {words}; --json and the report say why", style="dim")
+def _answer(result: PlanComparison) -> Answer:
+    """Return the answer: which plan wins now and why, the plans in both rankings, and what was asked differently."""
+    changed, _, ratio = result.summary().rpartition(": ")
+    rows, inputs = result.display_rows(), _input_rows(result)
+    asked = [f"{field} {before} → {after}" for field, before, after in inputs[:MOST_ROWS]]
+    apart = [
+        f"{len(only)} plans {words}"
+        for words, only in (("only before", result.gone), ("only after", result.new))
+        if only
+    ]
+    return Answer(
+        question="; ".join(asked) + (f"; {len(inputs) - len(asked)} other changes" if len(inputs) > len(asked) else "")
+        or "nothing was asked differently",
+        best=[ratio, changed, result.explanation],
+        rows=[{name: str(row[name]) for name in _COLUMNS} for row in rows[:MOST_ROWS]],
+        legend="; ".join(["a sample: times as long as before; →: from before to after", *apart]),
+        hidden=max(0, len(rows) - MOST_ROWS),
+        everything="--report FILE.html",
+        more=["--report FILE.html says why each plan changed", "--figure FILE.png draws both winners"],
+    )
 
 
 def _input_rows(result: PlanComparison) -> list[tuple[str, ...]]:

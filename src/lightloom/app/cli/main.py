@@ -38,15 +38,12 @@ class Entry(NamedTuple):
 
 _HELP = {
     "plan": "Rank every plan for training this model on these clusters.",
-    "collective": "Build, verify and cost schedules of one collective.",
+    "collective": "Rank the algorithms that carry a collective on a fabric, each verified and held against its bound.",
     "circuits": "Assign circuits to a traffic matrix, verify them, and play the traffic through them.",
     "traffic": "Place several jobs on one cluster: each one's step alone, and while the others use the same links.",
     "compare": "Compare two saved plans: what was asked differently, which plans changed, and by which part of the "
     "step.",
-    "damage": "Synthesize around failures; every rank's share stays as large as it was.",
     "goodput": "Show how much of a month trains, what interrupts it, and what spares and faster checkpoints are worth.",
-    "execute": "Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own "
-    "collective.",
     "budget": "Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs.",
     "bill": "Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks "
     "them.",
@@ -56,24 +53,18 @@ _HELP = {
     "accuracy": "Predict steps, collectives or a profiled step that were measured, and show how near the predictions "
     "are.",
     "calibrate": "Fit an accelerator's parameters to measured steps or a profile, or a transport to timed collectives.",
-    "catalog": "List models, clusters, fabrics, accelerators, parts, codecs, algorithms; or show one entry with its "
-    "sources.",
-    "schema": "Print the JSON Schema of a cluster file, of an experiment, or of a schedule.",
+    "catalog": "List models, clusters, fabrics, accelerators, parts, codecs, exchanges, algorithms; or show one entry.",
     "compress": "Measure codecs on gradients; compress files of floats.",
     "exchange": "Compare the ways in which replicas exchange gradients.",
-    "onn": "Build, train, verify, map, disturb and calibrate networks that average inside the light (OptINC).",
-    "schedule": "Write schedules to files that other tools read, read them back, check them.",
+    "onn": "Build, train and map networks that average inside the light (OptINC), and send words through them.",
+    "schedule": "Verify a schedule's file; write it in another form; execute it.",
 }
 _GROUPS = {
     "compress": {
         "profile": "Measure what codecs make of this model's gradients, and keep it for `lightloom plan --exchange`.",
-        "file": "Compress a file of floats.",
-        "decompress": "Decompress a file; the stream says which codec made it, and every frame is checked.",
+        "file": "Compress a file of floats, or decompress what this command wrote.",
     },
     "exchange": {
-        "list": "Name all methods by which replicas exchange gradients, with their defaults and what is known of "
-        "accuracy.",
-        "show": "Say what a method sends and computes in one exchange.",
         "measure": "Time the kernels of methods on one thread of this host, and keep the rates for `lightloom plan`.",
         "break-even": "Say in how many set-ups of models, link speeds and ranks a method shortens the step of data "
         "parallelism.",
@@ -81,38 +72,19 @@ _GROUPS = {
         "time.",
     },
     "onn": {
-        "build": "Write down the smallest network that averages exactly, and prove it.",
+        "build": "Write down the smallest network that averages exactly, and prove it; or try a network of a file.",
         "train": "Train a network to average; without options scenario 1, every matrix approximated, in some minutes.",
-        "verify": "Try a network on every point of its grid (up to 20 million), or on the hardest ones; prove it if it "
-        "is ours.",
-        "map": "Decompose matrices into MZI meshes: counts, columns, gain, error, phases; or check a file of phases.",
-        "disturb": "Fabricate a network's meshes many times, and count how often the average still comes out right.",
-        "chip": "Lay out a whole averager (P, layers, gains, units, T): footprint, heaters, ports, netlist, GDS.",
-        "calibrate": "Calibrate simulated chips with unknown errors from their output powers, and count the "
-        "measurements.",
-        "compare-reducers": "Compare networks, sums of digits, reducer chips and switches: energy, latency, light, "
-        "limits, the verdict.",
+        "map": "Decompose matrices into meshes of interferometers; lay out, disturb or calibrate the chip of a network.",
         "link": "Send words through an averager in watts: word error rate, what causes it, lasers, peaks.",
-    },
-    "schedule": {
-        "export": "Build a schedule, verify it and write it.",
-        "import": "Read a schedule, verify it and write it in another form.",
-        "check": "Read and verify a schedule; of a program of MSCCL without --fabric, what it computes.",
     },
 }
 _PLACES = {
-    "damage": "collective",
-    "execute": "schedule",
     "bill": "goodput",
     "calibrate": "accuracy",
     "compress file": "compress:compress_file",
-    "exchange list": "exchange:list_methods",
     "exchange measure": "exchange_training",
     "exchange compare": "exchange_training",
-    "onn verify": "onn.build",
     "onn map": "onn.map:map_to_meshes",
-    "onn chip": "onn.map",
-    "schedule import": "schedule:import_",
 }
 """Modules of commands that have none of their own names, and functions of other names."""
 

@@ -1,35 +1,28 @@
-"""``lightloom schedule``: schedules to files and back, and files checked."""
+"""``lightloom schedule``: a schedule's file, verified, written in another form, or executed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lightloom.app.api.collectives import VerifiedSchedule, synthesize, verify
-from lightloom.app.cli.options import (
-    FabricName,
-    Kind,
-    Options,
-    Ranks,
-    Settings,
-    Shown,
-    check_file,
-    read_settings,
-)
+from lightloom.app.api.collectives import VerifiedSchedule, verify
+from lightloom.app.cli.options import Options, Settings, Shown, check_file, read_settings
 from lightloom.collectives.collective import SIZED
-from lightloom.collectives.files.document import checked_suffix, read_schedule
+from lightloom.collectives.files.document import checked_suffix
 from lightloom.collectives.files.formats import FORMATS, export_size
 from lightloom.collectives.files.msccl.check import document, sentence
 from lightloom.collectives.files.msccl.read import check_program
+from lightloom.core.answer import Answer
+from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError, VerificationError, needing_torch
-from lightloom.core.fields import Count
+from lightloom.core.fields import Count, Seconds
 from lightloom.core.results import Document, provenance
-from lightloom.core.units import format_time, parse
+from lightloom.core.units import format_ratio, format_size, format_time, parse
+from lightloom.reports.console import answer_parts
 
 
 def _check_output(output: Path) -> None:
@@ -38,135 +31,115 @@ def _check_output(output: Path) -> None:
     check_file(output)
 
 
-Output = Annotated[Path, _check_output]
-_Read = Annotated[partial[VerifiedSchedule], Options(verify)]
+ScheduleFile = Annotated[Path | None, _check_output]
 
 
-def export(
-    kind: Kind,
-    output: Output,
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """How a schedule is executed: fields that ``--set`` takes with ``--execute``."""
+
+    dtype: str = "int64"
+    rounds: Count = 5
+    """Number of timed executions."""
+    seed: int = 0
+    """Seed of the values."""
+    timeout: Seconds = 120.0
+    """Seconds in which all of it must be done."""
+
+
+def schedule(
+    source: Path,
     *,
-    fabric: FabricName,
-    ranks: Ranks,
-    build: Annotated[partial[VerifiedSchedule], Options(synthesize, without=("nbytes_per_rank",))],
+    read: Annotated[partial[VerifiedSchedule], Options(verify)],
     set: Settings = None,
+    out: ScheduleFile = None,
     largest: str = "1GB",
+    execute: bool = False,
 ) -> Shown:
-    """Build a schedule, verify it and write it.
+    """Verify a schedule's file; write it in another form; execute it.
 
-    Args:
-        output: A file, its form by its suffix: JSON (.json), Parquet (.parquet), Arrow (.arrow), Chakra traces (.et:
-            one a rank), MSCCL (.xml).
-        largest (SIZE): Most bytes to write; nothing is written where there are more.
-    """
-    return _write(build(kind, fabric, ranks, set=read_settings(set)), output, largest)
-
-
-def import_(source: Path, output: Output, *, read: _Read, set: Settings = None, largest: str = "1GB") -> Shown:
-    """Read a schedule, verify it and write it in another form.
+    For example: lightloom schedule all-gather.json --out all-gather.xml
 
     Args:
         source (FILE): A schedule: JSON (.json), Parquet (.parquet), Arrow (.arrow), Chakra traces (.et: one a rank),
-            MSCCL (.xml).
-        output: A file of another form, by its suffix.
+            MSCCL (.xml), of which without --fabric is said what it computes.
+        nbytes (SIZE): Size of the collective, for a program of MSCCL, which states none, and for --execute.
+        set: field=value of the fabric; with --execute also dtype (int32, int64, float32, float64 or bfloat16), rounds,
+            seed or timeout; repeatable.
+        out (FILE): Write the schedule in the form that the name's suffix says.
         largest (SIZE): Most bytes to write; nothing is written where there are more.
+        execute: Execute it in a process for each rank over gloo on this host's loopback, and compare the result with
+            torch.distributed's own collective.
     """
-    return _write(_read(source, read, set), output, largest)
-
-
-def check(source: Path, *, read: _Read, set: Settings = None) -> Shown:
-    """Read and verify a schedule; of a program of MSCCL without --fabric, what it computes.
-
-    Args:
-        source (FILE): A schedule: JSON (.json), Parquet (.parquet), Arrow (.arrow), Chakra traces (.et: one a rank),
-            MSCCL (.xml).
-    """
-    if source.suffix != ".xml" or "fabric" in read.keywords:
-        return _report(_read(source, read, set))
-    program, runs = check_program(source)
-    return Shown(document(program, runs), [sentence(program, runs)], bare=True)
-
-
-def _write(made: VerifiedSchedule, output: Path, largest: str) -> Shown:
-    """Say on stderr how much will be written, write the schedule, and return what is shown of it."""
-    typer.echo(f"{output}: {export_size(output, made.schedule).summary()}", err=True)
-    return _report(made, made.save(output, largest=largest))
-
-
-def _read(source: Path, read: partial[VerifiedSchedule], set: list[str] | None) -> VerifiedSchedule:
-    """Read a schedule and verify it, on a fabric if one is named; ConfigError unless --fabric and --ranks come
-    together."""
-    if ("fabric" in read.keywords) != ("ranks" in read.keywords) or ("fabric" not in read.keywords and set):
+    settings = read_settings(set)
+    chosen = {each.name: settings.pop(each.name) for each in fields(Execution) if execute and each.name in settings}
+    how = validate(Execution, chosen, "--set")
+    if not how.timeout:
+        raise ConfigError("--set timeout=0: expected more than 0")
+    is_program, on_fabric = source.suffix == ".xml", "fabric" in read.keywords
+    if on_fabric != ("ranks" in read.keywords) or (settings and not on_fabric):
         raise ConfigError("--fabric and --ranks go together, and --set needs both")
-    return read(source, set=read_settings(set))
+    if is_program and not (on_fabric or out or execute):
+        program, runs = check_program(source)
+        answer = Answer(question=f"program of MSCCL in {source.name}", best=sentence(program, runs).splitlines())
+        return Shown(document(program, runs), answer_parts(answer))
+    nbytes = read.keywords.get("nbytes") if execute else None
+    found = read(source, set=settings, **({} if nbytes is None or is_program else {"nbytes": None}))
+    written, files = write_schedule(found, out, largest)
+    if not execute:
+        return Shown(found.to_json(files), answer_parts(_verified(found)), written)
+    result = _execute(found, nbytes, how)
+    return Shown(result, answer_parts(_executed(result)), written)
 
 
-def _report(schedule: VerifiedSchedule, files: Sequence[Path] = ()) -> Shown:
-    """Return what is shown of a verified schedule: its summary, and the first of the files that were written with the
-    number of others."""
-    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-    written = [f"written: {files[0]}{more}"] if files else []
-    return Shown(schedule.to_json(files), [schedule.summary(), *written], bare=True)
+def write_schedule(made: VerifiedSchedule | None, out: Path | None, largest: str) -> tuple[dict[str, Path], list[Path]]:
+    """Say on stderr how much will be written, write a schedule, and return the first file by words that count the
+    others, and all files; without ``out`` write nothing."""
+    if out is None or made is None:
+        return {}, []
+    typer.echo(f"{out}: {export_size(out, made.schedule).summary()}", err=True)
+    files = made.save(out, largest=largest)
+    return {f"written, with {len(files) - 1} more" if len(files) > 1 else "written": files[0]}, files
 
 
-# ``lightloom execute``: a schedule on real tensors, in as many processes as it has ranks.
+def _verified(found: VerifiedSchedule) -> Answer:
+    """Return the answer on a schedule that was verified: its time beside its bound."""
+    moved, bound = found.collective, found.lower_bound
+    return Answer(
+        question=f"{moved.kind} of {format_size(moved.nbytes)} over {moved.ranks} ranks on a {found.fabric.kind_name}, "
+        f"{len(found.schedule):,} rows of {found.algorithm}",
+        best=[
+            f"verified, and takes {format_time(found.time)}, {format_ratio(found.ratio)} its lower bound",
+            "every contribution arrives exactly once, and no link or node is used beyond what it can do",
+        ],
+        limit=f"no schedule takes less than {format_time(bound.time)}, set by {bound.bound_by}",
+        more=["--out FILE writes it in another form", "--execute runs it on real tensors"],
+    )
 
 
-def execute(
-    schedule: Path | None = None,
-    *,
-    algorithm: str | None = None,
-    kind: str = "all-reduce",
-    fabric: FabricName = "wdm-ring",
-    ranks: Ranks = 8,
-    set: Settings = None,
-    nbytes: str | None = None,
-    build: Annotated[partial[VerifiedSchedule], Options(synthesize, without=("nbytes_per_rank",))],
-    dtype: str = "int64",
-    rounds: Count = 5,
-    seed: int = 0,
-    timeout: str = "120s",
-) -> Shown:
-    """Execute a schedule over gloo on this host's loopback, and compare with torch.distributed's own collective.
+# A schedule on real tensors, in as many processes as it has ranks.
 
-    Args:
-        schedule: A schedule's file (.json, .parquet, .arrow); or --algorithm.
-        algorithm: An algorithm by name.
-        kind: all-gather, all-reduce, all-to-all, all-to-all-v, barrier, broadcast, gather, permute, reduce,
-            reduce-scatter, reduce-scatter-v or scatter.
-        nbytes: What every rank holds in the end (all-gather) or at the start (all others); or the file's.
-        dtype: int32, int64, float32, float64 or bfloat16.
-        rounds: Timed executions.
-        seed: Seed of the values.
-        timeout: Time allowed for the whole command.
-    """
-    if (schedule is None) == (algorithm is None):
-        raise ConfigError("give either a schedule's file or --algorithm NAME")
-    patience = parse(timeout, "time")
-    if patience <= 0:
-        raise ConfigError(f"--timeout {timeout}: expected more than 0")
-    if schedule is not None:
-        moved, on = read_schedule(schedule)
-    else:
-        stated = kind == "barrier" or str(build.keywords.get("sizes")).endswith(".csv")
-        total = nbytes if nbytes is not None or stated else "1MB"
-        made = build(kind, fabric, ranks, total, algorithm=algorithm, set=read_settings(set))
-        moved, on = made.schedule, made.fabric
+
+def _execute(found: VerifiedSchedule, nbytes: str | None, how: Execution) -> Document:
+    """Return the document of an execution over processes of this host, each of which compares its result with that of
+    torch.distributed; VerificationError where they differ by more than rounding allows."""
+    moved = found.schedule
     size = moved.collective.nbytes if nbytes is None else parse(nbytes, "size")
     moved = moved.resized(size)
     with needing_torch("executing"):
         from lightloom.exchange.execution_trial import try_schedule, values_of
         from lightloom.exchange.transport.channel import LaunchError
-    values = values_of(moved, size, dtype)
+    values = values_of(moved, size, how.dtype)
+    options = {"rounds": how.rounds, "seed": how.seed, "timeout": how.timeout}
     try:
-        trial = try_schedule(moved, on, dtype, values, rounds=rounds, seed=seed, timeout=patience)
+        trial = try_schedule(moved, found.fabric, how.dtype, values, **options)
     except LaunchError as error:
         if "no result within" not in str(error):
             raise
-        raise ConfigError(f"--timeout {timeout}: {error}: expected a time in which all is done") from error
+        raise ConfigError(f"--set timeout={how.timeout:g}s: {error}: expected a time in which all is done") from error
     if not trial.right:
         raise VerificationError(f"{moved.algorithm} does not bring what its {moved.collective.kind} promises")
-    document = {
+    return {
         "schema": "lightloom.execution/1",
         "algorithm": moved.algorithm,
         "kind": moved.collective.kind,
@@ -175,25 +148,25 @@ def execute(
         "queued": moved.queued,
         "right": trial.right,
         **asdict(trial),
-        "provenance": provenance([trial.content, values, dtype, rounds], seed),
+        "provenance": provenance([trial.content, values, how.dtype, how.rounds], how.seed),
     }
-    return Shown(document, _parts(document))
 
 
-def _parts(document: Document) -> Iterator[str]:
-    """Yield lines on what ran, how exactly it agrees with torch.distributed's own collective, and how long both
-    took."""
-    each = "each" if document["kind"] not in (*SIZED, "scatter") else "at most"
-    padding = f", {document['padding']} zeros added to each block" if document["padding"] else ""
-    yield (
-        f"{document['kind']} by {document['algorithm']} in {document['ranks']} processes: {document['values']} values "
-        f"of {document['dtype']} {each}, {document['chunks']} chunks{padding}, {document['messages']} messages"
+def _executed(result: Document) -> Answer:
+    """Return the answer on an execution: how exactly it agrees with torch.distributed's own collective, and how long
+    both took."""
+    each = "each" if result["kind"] not in (*SIZED, "scatter") else "at most"
+    padding = f", {result['padding']} zeros added to each block" if result["padding"] else ""
+    ours, theirs = format_time(result["seconds"]), format_time(result["reference_seconds"])
+    off = (
+        f"sums are off by at most {result['error_over_bound']:.2g} of what rounding allows: another order of additions"
     )
-    share = f"{document['error_over_bound']:.2g} of what rounding allows"
-    yield (
-        "every rank has the bits of torch.distributed's own collective"
-        if document["same_bits"]
-        else f"sums are off by at most {share}; another order of additions than torch.distributed's own"
+    return Answer(
+        question=f"{result['kind']} by {result['algorithm']} in {result['ranks']} processes: {result['values']} values "
+        f"of {result['dtype']} {each}, {result['chunks']} chunks{padding}, {result['messages']} messages",
+        best=[
+            "every rank has the bits of torch.distributed's own collective" if result["same_bits"] else off,
+            f"it takes {ours} over loopback, torch.distributed's own {theirs}",
+        ],
+        limit="a loopback has no circuits, so that neither time says more",
     )
-    ours, theirs = format_time(document["seconds"]), format_time(document["reference_seconds"])
-    yield f"{ours} over loopback, torch.distributed's own {theirs}: a loopback has no circuits, so neither says more"

@@ -1,15 +1,13 @@
 """``lightloom traffic``: several jobs on one cluster, each alone and beside the others."""
 
-from collections.abc import Iterator
 from typing import Annotated
-
-from rich.table import Table
 
 from lightloom.app.api.traffic import TrafficResult
 from lightloom.app.api.traffic import traffic as compare
 from lightloom.app.cli.options import FigureFile, Shown, draw, read_settings
+from lightloom.core.answer import Answer
 from lightloom.core.units import format_time
-from lightloom.reports.console import rows_table
+from lightloom.reports.console import answer_parts
 
 
 def traffic(
@@ -21,6 +19,8 @@ def traffic(
 ) -> Shown:
     """Place several jobs on one cluster: each one's step alone, and while the others use the same links.
 
+    For example: lightloom traffic --job all-reduce@0-31:nbytes=64MiB --job all-to-all@32-63:nbytes=16MiB
+
     Args:
         jobs (JOB): A job: MODEL@RANKS:tp=4,global-batch=64 or KIND@RANKS:nbytes=64MiB; RANKS is first-last or
             first-last/step. Repeatable, at least two.
@@ -30,19 +30,26 @@ def traffic(
     """
     result = compare(jobs or (), cluster, set=read_settings(set))
     document = result.to_json()
-    return Shown(document, _parts(result), {"drawn": draw(figure, result.figure, document)})
+    return Shown(document, answer_parts(_answer(result)), {"drawn": draw(figure, result.figure, document)})
 
 
-def _parts(result: TrafficResult) -> Iterator[str | Table]:
-    """Yield a table of the jobs, a line for each exchange that others slow by more than 0.05 %, and how the fabric is
-    shared."""
-    yield rows_table(result.display_rows(), title=result.title, left=("job", "ranks", "plan"))
-    for each in result.jobs:
-        for exchange in each.alone.exchanges:
-            longer = each.slowdowns.get(exchange.sort, 1.0)
-            if longer > 1.0005:
-                yield (
-                    f"{each.alone.job.label}: {exchange.sort}, {format_time(exchange.busy)} of a step alone, take "
-                    f"{longer:.3f} times as long"
-                )
-    yield result.shared
+def _answer(result: TrafficResult) -> Answer:
+    """Return the answer: the job that the others slow most and its exchange that they slow most, a row for each job,
+    and how the fabric is shared."""
+    slowest = max(result.jobs, key=lambda each: each.slowdown)
+    best = [f"{slowest.alone.job.label} is slowed most: {slowest.slowdown:.3f} times as long as alone"]
+    if slowest.slowdown <= 1.0005:
+        best = ["no job slows another: each takes as long as alone"]
+    slowed = {name: times for name, times in slowest.slowdowns.items() if times > 1.0005}
+    if slowed:
+        name = max(slowed, key=lambda name: slowed[name])
+        busy = next(each.busy for each in slowest.alone.exchanges if each.sort == name)
+        best.append(f"its {name}, {format_time(busy)} of a step alone, take {slowed[name]:.3f} times as long")
+    return Answer(
+        question=result.title,
+        best=best,
+        rows=[{name: str(cell) for name, cell in row.items()} for row in result.display_rows()],
+        legend="slowdown: times as long together as alone",
+        limit=result.shared,
+        more=["--figure FILE.png draws what of each link every job takes"],
+    )

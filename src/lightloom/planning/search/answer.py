@@ -1,0 +1,281 @@
+"""The answer to the question which plan wins, on one screen: a row for each division of the job among the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import log
+from typing import NamedTuple
+
+from lightloom.core.answer import Answer
+from lightloom.core.units import format_bandwidth, format_rate, format_size, format_time
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.collective_prices import LIBRARY
+from lightloom.planning.pricing.placed_space import PlacedChoice
+from lightloom.planning.search.plans import Interval, Plan, PlanSearch, division, influences, plan_intervals
+from lightloom.planning.search.published import default_batch
+from lightloom.planning.search.what_if import WhatIf
+
+MOST_ROWS = 6
+"""Divisions that an answer shows, so that it fits one screen."""
+SURE = 0.9
+"""Share of draws from which on a row's order against the first counts as known."""
+_TOO_CLOSE = "="
+_SHARDINGS = {"none": "replicated", "zero-1": "ZeRO-1", "zero-2": "ZeRO-2", "zero-3": "ZeRO-3", "hybrid": "hybrid ZeRO"}
+_MATTERS = 0.02
+"""Share of the step from which on the network counts as what bounds it."""
+
+
+def division_words(choice: Strategy | PlacedChoice) -> str:
+    """Return how a plan divides the job among the ranks, in words: ``data 64, pipeline 8, ZeRO-1``."""
+    if isinstance(choice, PlacedChoice):
+        parts = [f"placed operators split {choice.k} ways" if choice.k > 1 else "placed operators"]
+        parts += [f"data {choice.l}"] if choice.l > 1 else []
+    else:
+        degrees = {"data": choice.dp, "tensor": choice.tp, "pipeline": choice.pp}
+        degrees |= {"context": choice.cp, "expert": choice.ep}
+        parts = [f"{name} {degree}" for name, degree in degrees.items() if degree > 1] or ["one rank"]
+        parts += [_SHARDINGS[choice.sharding]] if choice.replicas > 1 else []
+    recomputed = {"full": "recomputing", "selective": "recomputing attention"}
+    return ", ".join(filter(None, [*parts, recomputed.get(choice.recomputation, "")]))
+
+
+def plan_words(choice: Strategy | PlacedChoice) -> str:
+    """Return a plan in words: how it divides the job, and into how many micro-batches."""
+    batches = f", {choice.micro_batches} micro-batches" if choice.micro_batches > 1 else ""
+    return division_words(choice) + batches
+
+
+class DivisionRow(NamedTuple):
+    """The best plan of one division of the job among the ranks, as a row of the answer."""
+
+    place: int
+    """Place in the ranking, from 1."""
+    plan: Plan
+    interval: Interval | None
+    """None where no spread is known."""
+
+    @property
+    def too_close(self) -> bool:
+        """True where the order against the first row is not known."""
+        return self.place > 1 and self.interval is not None and self.interval.order_holds < SURE
+
+
+def division_rows(search: PlanSearch, most: int | None = MOST_ROWS) -> list[DivisionRow]:
+    """Return the best plan that fits of each division on each cluster, in the ranking's order, with its interval; at
+    most ``most`` rows, of which one is of each kind that has a plan; every plan where ``most`` is None."""
+    rows: dict[object, tuple[int, Plan]] = {}
+    for place, plan in enumerate(search.ranking, start=1):
+        if most is None or plan.fits is not False or plan is search.winner:
+            method = plan.gradient_exchange and plan.gradient_exchange.name
+            key = place if most is None else (id(plan.cluster), division(plan.choice), method)
+            rows.setdefault(key, (place, plan))
+    shown = list(rows.values())
+    if most is not None and len(shown) > most:
+        placed = [row for row in shown[most:] if not row[1].runnable][:1]
+        shown = shown[: most - len(placed)] + placed
+    intervals = plan_intervals(search.winner, [plan for _, plan in shown])
+    return [DivisionRow(place, plan, intervals.get(id(plan))) for place, plan in shown]
+
+
+def waits(plan: Plan) -> float:
+    """Return the share of a step in which computing waits for the network or for circuits."""
+    spent = plan.breakdown
+    waited = spent["exposed_communication_s"] + spent["exposed_reconfiguration_s"]
+    return waited / plan.step_time if plan.step_time else 0.0
+
+
+def plan_answer(
+    search: PlanSearch, what_ifs: Sequence[WhatIf], limit: float, assumptions: int, *, everything: bool = False
+) -> Answer:
+    """Return the answer of a search.
+
+    Args:
+        search: what was found.
+        what_ifs: answers to changed questions.
+        limit: seconds of a sample that no network makes shorter, as a share of the winner's.
+        assumptions: how many assumptions the winner rests on.
+        everything: True for a row of every plan that was simulated, in place of one for each division.
+    """
+    rows = division_rows(search, None if everything else MOST_ROWS)
+    legend = "MFU: share of the peak rate; waits: share of the step that waits for the network"
+    if any(row.plan.choice.micro_batches > 1 for row in rows):
+        legend = f"batches: micro-batches of a step; {legend}"
+    if any(row.too_close for row in rows):
+        legend = f"{_TOO_CLOSE} too close to the first to tell; {legend}"
+    return Answer(
+        question=_question(search),
+        best=list(_best(search, rows[0])),
+        rows=[*_cells(search, rows)],
+        legend=legend,
+        hidden=len(search.ranking) - len(rows),
+        what_if=[*map(str, what_ifs), *(["(of the time of a sample)"] if what_ifs else [])],
+        limit=_limit(search, limit),
+        rests=_rests(search, assumptions),
+        more=("--explain", "--assumptions", "--worth", "--vs CLUSTER", "--report page.html"),
+    )
+
+
+def _rests(search: PlanSearch, assumptions: int) -> str:
+    """Return in words how many assumptions there are, and which parameter moves the step most."""
+    text = f"{assumptions} assumptions"
+    for name, share in influences(search.winner).items():
+        return f"{text}; most of all on {name.replace('_', ' ')}, ±{_percent(share)} of the step"
+    return f"{text}; no spread of a price is known"
+
+
+def _question(search: PlanSearch) -> str:
+    """Return model, accelerators, cluster and the samples of a step in a line."""
+    winner = search.winner
+    names = list(dict.fromkeys(cluster.name for cluster in search.clusters))
+    place = f"{winner.cluster.ranks:,} {winner.cluster.accelerator.chip.upper()} ({winner.cluster.name})"
+    where = place if len(names) == 1 else f"{len(names)} clusters"
+    return f"{search.graph.name} on {where}, {_batch(search)}"
+
+
+def _batch(search: PlanSearch) -> str:
+    """Return the samples of the winner's step in words, with what is published where that decided them."""
+    winner, length = search.winner, search.sequence_length
+    words = f"{winner.global_batch:,}{' samples' if length is None else f' x {length:,} tokens'} a step"
+    if search.request.largest_batches:
+        return f"{words}, the largest that fits"
+    default = default_batch(search.graph, max(cluster.ranks for cluster in search.clusters))
+    if search.request.global_batches is not None or default is None:
+        return words
+    basis = "assumed" if default.published.assumed else "published"
+    amount = default.published.amount
+    stated = f"{amount / 1e6:.2g}M" if amount >= 1_000_000 else f"{amount:,}"
+    return f"{words} ({basis}: {stated} {default.published.unit})"
+
+
+def _best(search: PlanSearch, first: DivisionRow) -> Iterator[str]:
+    """Yield the winner; its time, use of the peak rate and memory, and throughput; what it waits for and which
+    schedules carry its exchanges, or a faster plan that no framework runs."""
+    plan, memory = first.plan, first.plan.cluster.accelerator.memory
+    method = "" if plan.gradient_exchange is None else f", gradients as {plan.gradient_exchange.label}"
+    yield plan_words(plan.choice) + method + (", which does not fit" if plan.fits is False else "")
+    spread = "" if first.interval is None else f" ±{100 * first.interval.half_width:.0f} %"
+    mfu = f", {utilized} MFU" if (utilized := _utilized(search, plan)) else ""
+    held = _size(plan.memory) + ("" if memory is None else f" of {_size(memory)}")
+    rate = f"{format_rate(plan.samples_per_second)} samples/s"
+    if search.sequence_length is not None:
+        tokens = plan.samples_per_second * search.sequence_length / plan.cluster.ranks
+        rate = f"{format_rate(tokens)} tokens/s an accelerator"
+    yield f"{_time(plan.step_time)}{spread}{mfu}, {held}; {rate}"
+    carrier = "the collective library" if LIBRARY.name in plan.algorithms else " and ".join(plan.algorithms[:1])
+    carried = f"; exchanges by {carrier}" if carrier else ""
+    faster = min((each for each in search.ranking if each.fits is not False), key=lambda each: each.sample_time)
+    if not faster.runnable and plan.runnable and faster.sample_time < plan.sample_time:
+        share = 1 - faster.sample_time / plan.sample_time
+        carried = f"; placing single operators takes {_percent(share)} less, which no framework runs"
+    yield f"{_percent(waits(plan))} of the step waits for the network{carried}"
+
+
+def _cells(search: PlanSearch, rows: Sequence[DivisionRow]) -> Iterator[dict[str, str]]:
+    """Yield the cells of each row by column; intervals and clusters where they say something."""
+    several = len({row.plan.site for row in rows}) > 1
+    batches = len({row.plan.global_batch for row in rows}) > 1
+    cut = any(row.plan.choice.micro_batches > 1 for row in rows)
+    for row in rows:
+        plan, mark = row.plan, _TOO_CLOSE if row.too_close else " "
+        words = division_words(plan.choice)
+        if plan.gradient_exchange is not None:
+            words += f", {plan.gradient_exchange.label}"
+        cells = {"#": f"{row.place} {mark}", "plan": words}
+        if several:
+            cells["cluster"] = f"{plan.cluster.name}, {plan.cluster.ranks:,}"
+        if batches:
+            cells["samples"] = f"{plan.global_batch:,}"
+        if cut:
+            cells["batches"] = f"{plan.choice.micro_batches}"
+        cells["step"] = _time(plan.step_time)
+        yield cells | {
+            "MFU": _utilized(search, plan) or "-",
+            "memory": _size(plan.memory),
+            "waits": _percent(waits(plan)),
+        }
+
+
+def _utilized(search: PlanSearch, plan: Plan) -> str:
+    """Return the share of the peak rate that the model's FLOPs use, in per cent; empty where a trace states none."""
+    if not any(operator.forward_flops for operator in search.graph.operators):
+        return ""
+    return _percent(search.utilization(plan))
+
+
+def _time(seconds: float) -> str:
+    """Return a duration with three digits."""
+    return format_time(float(f"{seconds:.3g}"))
+
+
+def _size(nbytes: float) -> str:
+    """Return a number of bytes with two digits, or three from a hundred on."""
+    return format_size(nbytes if nbytes < 1 else _rounded(nbytes))
+
+
+def _rounded(nbytes: float) -> float:
+    """Return bytes rounded to whole units of 1,024 from ten of them on, else to a tenth of one."""
+    unit = 1024.0 ** int(log(nbytes, 1024))
+    return round(nbytes / unit, 0 if nbytes >= 10 * unit else 1) * unit
+
+
+def _percent(share: float) -> str:
+    """Return a share in per cent with at most two digits: 0.4 %, 4 %, 42 %."""
+    percent = 100 * share
+    return f"{percent:.0f} %" if percent >= 9.5 else f"{percent:.1g} %" if percent >= 0.05 else "0 %"
+
+
+def _limit(search: PlanSearch, limit: float) -> str:
+    """Return in words what bounds the winner, and what a network without delay would gain at most."""
+    if search.winner.cluster.ranks == 1:
+        return "computing: one accelerator exchanges nothing"
+    gain = 1 - limit
+    if gain < _MATTERS:
+        return f"computing: faster networks gain at most {_percent(gain)} at this batch"
+    return f"the network: exchanges that take no time would gain at most {_percent(gain)}"
+
+
+_SPENT = {
+    "compute_s": "computing",
+    "exposed_communication_s": "waiting for the network",
+    "exposed_reconfiguration_s": "waiting for circuits",
+    "idle_s": "idle",
+}
+
+
+def versus(search: PlanSearch, other: PlanSearch) -> Iterator[str]:
+    """Yield in a few lines how the same question is answered on another cluster: how much slower or faster a sample is,
+    by which plan, on which part of the step the difference is spent, and in what the clusters differ."""
+    ours, theirs = search.winner, other.winner
+    ratio = theirs.sample_time / ours.sample_time
+    change = f"{_percent(abs(1 - ratio))} {'slower' if ratio > 1 else 'faster'}" if ratio != 1 else "as fast"
+    yield f"{theirs.cluster.name} is {change}: {format_time(theirs.step_time)} for {theirs.global_batch:,} samples"
+    yield f"  {plan_words(theirs.choice)}; {_percent(waits(theirs))} of the step waits for the network"
+    parts = {
+        words: theirs.breakdown[name] / theirs.global_batch - ours.breakdown[name] / ours.global_batch
+        for name, words in _SPENT.items()
+    }
+    spent = sorted(parts.items(), key=lambda part: -abs(part[1]))
+    told = [f"{'+' if time > 0 else '-'}{format_time(abs(time))} {words}" for words, time in spent if time]
+    yield f"  a sample: {', '.join(told) or 'no difference'}"
+    for name, one, two in _differences(ours, theirs):
+        yield f"  {name}: {one} here, {two} there"
+
+
+def _differences(ours: Plan, theirs: Plan) -> Iterator[tuple[str, str, str]]:
+    """Yield name and values of what differs between the clusters of two plans: ranks and accelerators, network and
+    software, the narrowest bandwidth of a rank, and memory."""
+    for name, text in (
+        ("ranks", lambda cluster: f"{cluster.ranks:,} {cluster.accelerator.chip.upper()}"),
+        ("network", lambda cluster: f"{cluster.fabric.kind_name}, {cluster.fabric.software}"),
+        ("narrowest cut", lambda cluster: format_bandwidth(narrowest(cluster.fabric))),
+        ("memory", lambda cluster: format_size(cluster.accelerator.memory or 0)),
+    ):
+        one, two = text(ours.cluster), text(theirs.cluster)
+        if one != two:
+            yield name, one, two
+
+
+def narrowest(fabric: Fabric) -> float:
+    """Return the least bytes per second of a rank across any cut of a fabric."""
+    return min((cut.capacity / cut.ranks for cut in fabric.cuts()), default=0.0)

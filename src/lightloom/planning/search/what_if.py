@@ -1,0 +1,236 @@
+"""Changes of one thing in a question, each answered by the same search, and what a network without delay would gain.
+
+Changes are chosen by what could matter: where the step without exchanges is hardly shorter, no network is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+
+from lightloom.core.errors import InputError, UnsupportedError
+from lightloom.core.units import format_bandwidth
+from lightloom.machines.accelerators.load import load_accelerator
+from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.load import fabric_from, load_fabric
+from lightloom.planning.gradients import PricedExchange
+from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.search.plans import Plan, PlanSearch
+from lightloom.planning.search.request import SearchRequest
+from lightloom.planning.search.rows import ClusterRows
+from lightloom.planning.search.search import Floor, search
+
+_SUCCESSORS = {"titan-xp": "a100", "a100": "h100", "h100": "b200", "h200": "b200", "tpu-v4": "tpu-v5p"}
+"""The chip that followed each, by the name in the catalog."""
+_FREE = {
+    "kind": "tiers",
+    "tiers": [{"name": "free", "shape": "switch", "bandwidth": 1e21}],
+    "hop_latency": 0.0,
+    "transport": "ideal",
+    "sources": {"hop_latency": "a bound: exchanges take no time"},
+}
+"""A fabric over which exchanges take no time."""
+_PLANES = 8
+"""Planes of the circuit switch that takes the place of packet switches, as in SiP-ML."""
+MOST = 5
+"""Changes that are answered."""
+_MATTERS = 0.02
+"""Share of the step from which on a change of the network is worth a search."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A question that differs from another in one thing."""
+
+    name: str
+    """The change in words: ``links twice as fast``."""
+    arguments: Mapping[str, object]
+    """What :func:`lightloom.plan` takes for it, besides what it took for the question; empty where no argument says
+    it."""
+    cluster: Cluster
+    request: SearchRequest
+    network: bool = False
+    """True where only the network changes, so that a step without exchanges bounds what is gained."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIf:
+    """The answer to a changed question."""
+
+    change: Change
+    winner: Plan | None
+    """Plan that wins then; None where a bound decided, or there is none."""
+    step: float
+    """Seconds of a sample then as a share of those now; where a bound decided, at least so much."""
+    why: str = ""
+    """Why there is no plan; empty where there is one."""
+
+    def __str__(self) -> str:
+        """Return the change and its effect on the time of a sample in words: ``links twice as fast -12 %``."""
+        if self.why:
+            return f"{self.change.name}: no plan"
+        percent = 100 * (self.step - 1)
+        if self.winner is None:
+            return f"{self.change.name} at most {percent:.1f} %" if percent < -0.05 else f"{self.change.name} 0 %"
+        digits = 1 if abs(percent) < 9.95 else 0
+        text = f"{percent:+.{digits}f} %" if abs(percent) >= 0.05 else "0 %"
+        return f"{self.change.name} {text}"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the change, its arguments, and the seconds of a sample and of a step of the plan that wins then, None
+        where a bound decided or there is no plan."""
+        return {
+            "change": self.change.name,
+            "arguments": dict(self.change.arguments),
+            "sample_time_ratio": None if self.why else self.step,
+            "decided_by": "search" if self.winner is not None else "refusal" if self.why else "bound",
+            "winner": None if self.winner is None else self.winner.label,
+            "global_batch": None if self.winner is None else self.winner.global_batch,
+            "iteration_time_s": None if self.winner is None else self.winner.step_time,
+            "why": self.why or None,
+        }
+
+
+class WhatIfs:
+    """What would change the answer of a search: its limit, and changes of the winner's question.
+
+    Args:
+        found: what is changed.
+        method: a method of exchanging gradients, priced for the model; None for none.
+        methods: the name of ``method`` as an argument.
+    """
+
+    def __init__(self, found: PlanSearch, method: PricedExchange | None = None) -> None:
+        self._found, self._method = found, method
+        self._winner = found.winner
+        self._request = replace(
+            found.request,
+            global_batches=(found.winner.global_batch,),
+            largest_batches=False,
+            compare=False,
+            divisions=1,
+            strategies=_without_placed(found),
+        )
+
+    @cached_property
+    def limit(self) -> float:
+        """Seconds of a sample that no network makes shorter, as a share of the winner's; 0 where nothing bounds it."""
+        cluster, request = self._winner.cluster, replace(self._request, exchanges=(), algorithms=())
+        try:
+            fabric = fabric_from(_FREE, cluster.ranks, {}, where="a free network")
+            free = replace(cluster, fabric=fabric, reference=None)
+            rows = ClusterRows(self._found.graph, free, request, GroupPrices(fabric, free.training))
+            least = Floor.of(rows, (self._winner.global_batch,)).per_sample
+        except UnsupportedError:
+            return 0.0
+        return min(1.0, float(least[0]) / self._winner.sample_time) if len(least) else 0.0
+
+    def answers(self, advance: Callable[[], None] = lambda: None) -> Iterator[WhatIf]:
+        """Yield the answers to the first changes that may matter: of several of a network that cannot, the first."""
+        decided, answered = False, 0
+        for change in self.changes():
+            if answered == MOST:
+                return
+            if change.network and 1 - self.limit < _MATTERS:
+                if not decided:
+                    decided, answered = True, answered + 1
+                    yield WhatIf(change=change, winner=None, step=self.limit)
+            else:
+                answered += 1
+                yield self._answer(change, advance)
+
+    def _answer(self, change: Change, advance: Callable[[], None]) -> WhatIf:
+        """Return the answer of a search of a changed question."""
+        try:
+            winner = search(self._found.graph, change.cluster, change.request, advance=advance).winner
+        except InputError as error:
+            return WhatIf(change=change, winner=None, step=inf, why=str(error))
+        return WhatIf(change=change, winner=winner, step=winner.sample_time / self._winner.sample_time)
+
+    def changes(self) -> Iterator[Change]:
+        """Yield the changes of the winner's question: its network, its counterpart, its exchange, its batch, its
+        accelerator."""
+        cluster, request = self._winner.cluster, self._request
+        if cluster.ranks > 1:
+            fabric, settings = faster(cluster.fabric, 2.0)
+            if settings:
+                arguments = {"set": {f"fabric.{name}": value for name, value in settings.items()}}
+                yield self._on(replace(cluster, fabric=fabric), _network(fabric, settings), arguments)
+            if cluster.reference is not None:
+                other = replace(cluster, fabric=cluster.reference, reference=None)
+                yield self._on(other, f"electrical {cluster.reference.kind_name}", {})
+            elif (circuits := counterpart(cluster.fabric)) is not None:
+                yield self._on(replace(cluster, fabric=circuits), "optical circuits", {})
+        if self._method is not None and not request.exchanges and cluster.ranks > 1:
+            yield Change(
+                name=f"{self._method.name.partition(':')[0]} gradients",
+                arguments={"exchange": self._method.name},
+                cluster=cluster,
+                request=replace(request, exchanges=(self._method,)),
+                network=True,
+            )
+        samples = self._winner.global_batch
+        for words, other_samples in (("half the batch", samples // 2), ("twice the batch", samples * 2)):
+            if other_samples >= cluster.ranks:
+                yield Change(
+                    name=words,
+                    arguments={"global_batch": other_samples},
+                    cluster=cluster,
+                    request=replace(request, global_batches=(other_samples,)),
+                )
+        chip = cluster.accelerator.chip
+        if (successor := _SUCCESSORS.get(chip)) is not None:
+            yield Change(
+                name=successor.upper(),
+                arguments={"accelerator": successor},
+                cluster=replace(cluster, accelerator=load_accelerator(successor)),
+                request=request,
+            )
+
+    def _on(self, cluster: Cluster, name: str, arguments: Mapping[str, object]) -> Change:
+        """Return the change of a question to another network."""
+        return Change(name=name, arguments=arguments, cluster=cluster, request=self._request, network=True)
+
+
+def _without_placed(found: PlanSearch) -> tuple[str, ...]:
+    """Return the kinds of plans that can win a changed question: without placed ones where others fit, since none of
+    these leaves a runnable plan out."""
+    kinds = found.request.strategies
+    return tuple(kind for kind in kinds if kind != "placed") if found.winner.runnable else tuple(kinds)
+
+
+def _network(fabric: Fabric, settings: Mapping[str, float]) -> str:
+    """Return the links of a faster fabric in words."""
+    rates = dict.fromkeys(format_bandwidth(rate) for rate in settings.values())
+    return f"{' and '.join(rates)} {'a wavelength' if fabric.wavelength_routed else 'links'}"
+
+
+def counterpart(fabric: Fabric) -> Fabric | None:
+    """Return planes of a circuit switch in the place of a packet switch between ranks, at the same bandwidth of a rank;
+    None for other fabrics, and where a collective library is priced, which circuits have none of."""
+    rate = getattr(fabric, "bandwidth", None)
+    if fabric.exclusive or fabric.in_network_reduction or fabric.library is not None or rate is None:
+        return None
+    return load_fabric("circuit-switch", fabric.ranks, {"degree": _PLANES, "bandwidth": rate / _PLANES})
+
+
+def faster(fabric: Fabric, times: float) -> tuple[Fabric, dict[str, float]]:
+    """Return a fabric whose network has so many times the bandwidth, and the settings that make it so, in bytes a
+    second: of several tiers all but the innermost, which are the links of nodes, else the bandwidth of all links; the
+    fabric itself and no settings where no field states one."""
+    fields = fabric.model_dump(mode="python", exclude_none=True)
+    tiers = fields.get("tiers")
+    if tiers:
+        places = range(min(1, len(tiers) - 1), len(tiers))
+        names = [f"tiers.{place}.bandwidth" for place in places]
+        rates = [tiers[place]["bandwidth"] for place in places]
+    else:
+        names = [name for name in ("bandwidth", "wavelength_bandwidth") if fields.get(name) is not None]
+        rates = [fields[name] for name in names]
+    settings = {name: times * rate for name, rate in zip(names, rates, strict=True)}
+    if not settings:
+        return fabric, {}
+    return fabric_from(fields, fabric.ranks, settings, where="what if"), settings
