@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.patches import Rectangle
 
-from lightloom.planning.sweeps.page import contests, entrant, sweep_report
+from lightloom.planning.sweeps.page import (
+    Cell,
+    Point,
+    colours_of,
+    contests,
+    entrant,
+    on_front,
+    scatter_figure,
+    sweep_report,
+    winners_figure,
+)
 from lightloom.planning.sweeps.run import Swept
 from lightloom.planning.sweeps.workers import DONE, REFUSED, Row
 from lightloom.reports.html import render
@@ -78,6 +90,44 @@ def test_the_page_names_every_winner_and_counts_every_reason() -> None:
 def test_a_sweep_in_which_nothing_could_be_done_has_a_page() -> None:
     rows = [_row(4, 1.0, "d", 1.0) | {"status": REFUSED, "why": "no", "time_s": None}]
     assert "nothing could be computed" in render(sweep_report(_swept(rows), ""))
+
+
+def test_a_grid_has_a_cell_for_every_contest_however_many() -> None:
+    cells = [
+        Cell(f"ring of {row}", f"{column} KiB", "ab"[column % 2], "1 ms") for row in range(50) for column in range(40)
+    ]
+    (axes,) = winners_figure(cells, colours_of(["a", "b"])).axes
+    drawn = Counter(patch.get_xy() for patch in axes.patches if isinstance(patch, Rectangle))
+    assert drawn == {(float(column), float(row)): 1 for row in range(50) for column in range(40)}
+    assert not axes.texts
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == [f"ring of {row}" for row in range(50)]
+    (small,) = winners_figure(cells[:3], colours_of(["a", "b"])).axes
+    assert [text.get_text() for text in small.texts] == ["1 ms"] * 3
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=30))
+def test_the_front_is_what_none_beats(points: list[tuple[int, int]]) -> None:
+    def beaten(point: tuple[int, int]) -> bool:
+        return any(all(a <= b for a, b in zip(other, point, strict=True)) and other != point for other in points)
+
+    assert on_front(points) == [not beaten(point) for point in points]
+
+
+def test_the_page_scatters_algorithms_by_small_and_large_messages() -> None:
+    rows = [
+        _row(4, nbytes, each, time)
+        for each, times in (("a", (1.0, 9.0)), ("b", (9.0, 1.0)), ("c", (9.0, 9.0)))
+        for nbytes, time in zip((1e3, 1e6), times, strict=True)
+    ]
+    titles = [picture.title for picture in sweep_report(_swept(rows), "").pictures]
+    assert titles[:2] == ["All-gather, physical cost", "All-gather, physical cost: small against large messages"]
+    figure = scatter_figure(
+        [Point("ring", "a", 1, 9), Point("ring", "b", 9, 1), Point("ring", "c", 9, 9)], {}, ("x", "y")
+    )
+    filled = {
+        tuple(np.asarray(line.get_xydata())[0]) for line in figure.axes[0].lines if line.get_markerfacecolor() != "none"
+    }
+    assert filled == {(1, 9), (9, 1)}
 
 
 def test_a_long_table_says_that_it_is_cut() -> None:

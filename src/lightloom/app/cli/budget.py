@@ -165,7 +165,7 @@ def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Itera
     half, most = document["ranks"] // 2, document["most_taps"]
     reached = f"{_links(document['rows'][0]['reach'])} to one destination, "
     reached += "any number" if most is None else f"at most {most}"
-    changes = {
+    changes: dict[str, dict[str, float]] = {
         "a laser twice as strong": {"laser_power": 2 * light.laser_power},
         "nodes of half the loss": {"node_loss": light.passing_loss / 2},
         "half the wavelengths": {"wavelengths": max(light.wavelengths // 2, 1)},

@@ -18,13 +18,12 @@ from lightloom.core.answer import MOST_ROWS, Answer
 from lightloom.core.configfile import read_config
 from lightloom.core.errors import InputError, UnknownNameError
 from lightloom.core.results import Document
-from lightloom.machines.clusters.load import ClusterFile
+from lightloom.machines.clusters.cluster import ClusterFile
 from lightloom.machines.parts.bill import Total, missing_text, summed
 from lightloom.machines.parts.part import FigureName, format_amount
-from lightloom.reports.console import answer_parts, plain_table, rows_table
+from lightloom.reports.console import answer_parts, rows_table
 
 _SHARES = {
-    "useful": "training that is kept",
     "stalled": "waiting for checkpoints",
     "recomputed": "computing again after failures",
     "restarting": "restarts",
@@ -58,7 +57,7 @@ def goodput(
         slices (RANKS): Ranks of a slice, of which the share that can run is computed; repeatable.
         simulate: Play the months event by event as well.
         seed: Seed of the simulation.
-        explain: List where the time goes, the remedies of each cause, and what spares are worth.
+        explain: List the remedies of each cause, what spares are worth, and slices.
         assumptions: List all that is assumed, with its source.
     """
     fields = read_settings(set)
@@ -77,14 +76,14 @@ def goodput(
 
 
 def _parts(result: Goodput, explain: bool, assumptions: bool) -> Iterator[str | Text | Table]:
-    """Yield the answer; with ``explain`` where the time goes, remedies, worth and slices; with ``assumptions`` all that
+    """Yield the answer; with ``explain`` remedies, spares and slices; with ``assumptions`` all that
     is assumed."""
     causes = sorted(
         zip(result.rows(), result.display_rows(), strict=True), key=lambda row: -(row[0]["interruptions"] or 0)
     )
     yield from answer_parts(_answer(result), _causes_table([shown for _, shown in causes[:MOST_ROWS]]))
     if explain:
-        for part in (_shares(result), *_remedies(result), *_worth(result)):
+        for part in (*_remedies(result), *_worth(result)):
             yield from ("", part) if isinstance(part, Table) else (part,)
     if assumptions:
         yield ""
@@ -96,7 +95,7 @@ def _answer(result: Goodput) -> Answer:
     each, job, months = result.estimate, result.estimate.job, result.months
     at_most, least = "at most " if result.missing else "", f"{each.node_price.bound} ".lstrip()
     losses = sorted(((getattr(each.shares, name), words) for name, words in _SHARES.items()), reverse=True)
-    losses = [(share, words) for share, words in losses if share > 0 and words != _SHARES["useful"]]
+    losses = [(share, words) for share, words in losses if share > 0]
     best = [
         f"{at_most}{each.most_goodput:.2%} of the time trains",
         f"interrupted every {format_duration(job.mtbf)}, a checkpoint every {format_duration(job.interval)}, "
@@ -132,18 +131,6 @@ def _answer(result: Goodput) -> Answer:
             *(["--simulate"] if played is None else []),
         ),
     )
-
-
-def _shares(result: Goodput) -> Table:
-    """Return a table of the shares of the time by the closed form, with a column of the simulated ones where months
-    were played; shares of zero are left out."""
-    columns, shares = ["where the time goes", "closed form"], [result.estimate.shares]
-    played = result.simulated
-    if played is not None:
-        columns.append(f"simulated, {played.runs} × {result.months:g} months")
-        shares.append(played.shares)
-    names = [name for name in _SHARES if getattr(shares[0], name) > 0]
-    return plain_table(columns, [(_SHARES[name], *(f"{getattr(each, name):.3%}" for each in shares)) for name in names])
 
 
 def _causes_table(rows: list[dict[str, object]]) -> Table:
@@ -259,8 +246,8 @@ def _bill_parts(
     rows, prices = [], {}
     for part in dict.fromkeys(line.part.name for line in made.lines):
         lines = [line for line in made.lines if line.part.name == part]
-        count, price = sum(line.per_rank for line in lines), summed("price", [line.total("dollars") for line in lines])
-        prices[part] = price.value or 0.0
+        count = sum(line.per_rank for line in lines)
+        prices[part] = summed("dollars", [line.total("dollars") for line in lines]).value or 0.0
         totals = (summed(lines[0].total(name).unit, [line.total(name) for line in lines]) for name in shown.values())
         cells = {"part": part, "a rank": f"{count:.4g}", "in all": f"{count * made.ranks:,.6g}"}
         rows.append(cells | dict(zip(shown, map(_cell, totals), strict=True)))

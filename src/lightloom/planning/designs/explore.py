@@ -377,7 +377,7 @@ def explore(
             raise
     if not found:
         raise _no_design_left(refused, [], dollars, watts)
-    searched = {each.design.key for each in (*found, *beaten, *refused)}
+    searched = {each.key for each in (*(one.design for one in found), *(one.design for one in (*beaten, *refused)))}
     return Exploration(
         question=question,
         candidates=tuple(sorted(_marked(found, by_speed), key=lambda each: -each.point[0])),

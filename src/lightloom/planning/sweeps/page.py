@@ -258,7 +258,7 @@ def winners_figure(cells: Sequence[Cell], colours: Colours) -> Figure:
         if wordy:
             axes.text(x + 0.485, y + 0.47, plain(cell.text), ha="center", va="center", fontsize=7.2, linespacing=1.15)
     axes.set(xlim=(0, len(columns)), ylim=(len(rows), 0))
-    turned = {} if wordy else {"rotation": 90, "fontsize": 6}
+    turned: dict[str, Any] = {} if wordy else {"rotation": 90, "fontsize": 6}
     axes.set_xticks([x + 0.485 for x in range(len(columns))], [plain(tick) for tick in columns], **turned)
     axes.set_yticks([y + 0.47 for y in range(len(rows))], [plain(tick) for tick in rows], fontsize=None if wordy else 6)
     axes.tick_params(length=0, color=FAINT)
@@ -376,7 +376,6 @@ def headline(rows: Collection[Row]) -> str:
 class Point(NamedTuple):
     """An entrant by two objectives, of which less is better."""
 
-    panel: str
     place: str
     """Entrants of the same place are rivals."""
     name: str
@@ -396,48 +395,42 @@ def on_front(points: Sequence[tuple[float, float]]) -> list[bool]:
 
 @styled
 def scatter_figure(points: Sequence[Point], colours: Colours, labels: tuple[str, str]) -> Figure:
-    """Draw points, both objectives logarithmic, a panel for each name of one; filled are those that no rival beats, and
-    names without a colour are grey."""
+    """Draw points by both objectives, both logarithmic; filled are those that no rival beats, and names without a
+    colour are grey."""
     from matplotlib.lines import Line2D
 
-    panels = {
-        name: [point for point in points if point.panel == name] for name in dict.fromkeys(p.panel for p in points)
-    }
-    across = min(_ACROSS, len(panels))
-    down = -(-len(panels) // across)
-    figure, grid = panel_grid(max(_WIDTH * across, 6.0), 1.3 * _HEIGHT * down + 0.5, down, across)
-    flat = grid.flatten()
-    for axes, (panel, own) in zip(flat, panels.items(), strict=False):
-        rivals: dict[str, list[Point]] = {}
-        for point in own:
-            rivals.setdefault(point.place, []).append(point)
-        for group in rivals.values():
-            for point, best in zip(group, on_front([(point.x, point.y) for point in group]), strict=True):
-                colour = colours.get(point.name, FAINT)
-                face = colour if best else "none"
-                axes.plot(point.x, point.y, "o", color=colour, markerfacecolor=face, markersize=4.5, zorder=2 + best)
-        axes.set(xscale="log", yscale="log", xlabel=labels[0], ylabel=labels[1])
-        for axis, values in ((axes.xaxis, [point.x for point in own]), (axes.yaxis, [point.y for point in own])):
-            ends = min(values), max(values)
-            ticks = sorted({ends[0], sqrt(ends[0] * ends[1]), ends[1]})
-            axis.set_ticks(ticks, [f"{tick:.3g}" for tick in ticks])
-            axis.set_ticks([], minor=True)
-        axes.set_title(plain(fill(panel, _LETTERS)), fontsize=7.6)
-        axes.tick_params(labelsize=7)
-        axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
-        hide_spines(axes)
-    for axes in flat[len(panels) :]:
-        axes.set_axis_off()
-    shown = {point.name for point in points}
-    look = {"marker": "o", "linestyle": "none", "markersize": 4.5}
-    handles = [Line2D([], [], color=colours[name], label=plain(name), **look) for name in colours if name in shown]
-    if shown - set(colours):
-        handles.append(Line2D([], [], color=FAINT, label="never fastest", **look))
+    figure, axes = single_panel(7.0, 4.6)
+    rivals: dict[str, list[Point]] = {}
+    for point in points:
+        rivals.setdefault(point.place, []).append(point)
+    for group in rivals.values():
+        for point, best in zip(group, on_front([(point.x, point.y) for point in group]), strict=True):
+            colour = colours.get(point.name, FAINT)
+            look = {"color": colour, "markerfacecolor": colour if best else "none", "zorder": 2 + best}
+            axes.plot(point.x, point.y, "o", markersize=4.5, **look)
+    axes.set(xscale="log", yscale="log", xlabel=labels[0], ylabel=labels[1])
+    for axis, values in ((axes.xaxis, [point.x for point in points]), (axes.yaxis, [point.y for point in points])):
+        low, high = min(values), max(values)
+        ticks = sorted({low, sqrt(low * high), high})
+        axis.set_ticks(ticks, [f"{tick:.3g}" for tick in ticks])
+        axis.set_ticks([], minor=True)
+    axes.grid(color=FAINT, linewidth=0.3, alpha=0.6)
+    hide_spines(axes)
+    names = [name for name in colours if any(point.name == name for point in points)]
+    handles = [Line2D([], [], marker="o", linestyle="none", color=colours[name], label=plain(name)) for name in names]
+    handles.append(Line2D([], [], marker="o", linestyle="none", color=FAINT, label="never fastest"))
     figure.legend(handles=handles, loc="outside lower left", ncols=3)
     return figure
 
 
-_FILLED = "Filled: none of the others there beats it in one and equals it in the other."
+def _scatter(
+    title: str, points: Sequence[Point], colours: Colours, labels: tuple[str, str], caption: str
+) -> list[Picture]:
+    """Return the picture of points; none without points."""
+    caption += " Filled: no other one at its place is better in one and as good in the other."
+    return (
+        [Picture(title=title, svg=to_svg(scatter_figure(points, colours, labels)), caption=caption)] if points else []
+    )
 
 
 def _collective_scatter(group: Sequence[Contest], colours: Colours, title: str) -> list[Picture]:
@@ -447,52 +440,43 @@ def _collective_scatter(group: Sequence[Contest], colours: Colours, title: str) 
     for _, place in grouped(group, "site", "ranks", "settings"):
         sizes = sorted(place, key=lambda contest: contest.winner["nbytes"])
         small, large = ({entrant(row): row["ratio"] for row in each.ranking} for each in (sizes[0], sizes[-1]))
-        if len(sizes) > 1:
-            points += [
-                Point("", sizes[0].place, name, small[name], large[name])
-                for name in small
-                if name in large and small[name] and large[name]
-            ]
+        names = [name for name in small if len(sizes) > 1 and small[name] and large.get(name)]
+        points += [Point(sizes[0].place, name, small[name], large[name]) for name in names]
     labels = "times the bound, smallest message", "times the bound, largest message"
-    caption = f"A point for each algorithm at each place, by its smallest and its largest message. {_FILLED}"
+    caption = "A point for each algorithm at each place, by its smallest and its largest message."
     return _scatter(f"{title}: small against large messages", points, colours, labels, caption)
 
 
-def _plan_scatter(group: Sequence[Contest], colours: Colours, title: str) -> list[Picture]:
-    """Return a picture of the plans of each model by the seconds of a sample and by the dollars, else the joules, else
-    the memory that it takes, whichever is known of any."""
-    rows = [row for contest in group for row in contest.ranking]
-    objectives = (
-        ("samples_per_dollar", "dollars"),
-        ("samples_per_joule", "joules"),
-        ("memory_bytes", "bytes of memory"),
-    )
-    name, words = next(each for each in objectives if any(row.get(each[0]) for row in rows))
-    points = [
-        Point(
-            row["model"],
-            row["model"],
-            entrant(row),
-            row["time_s"] / (row["batch_per_rank"] * row["ranks"]),
-            row[name] if name == "memory_bytes" else 1 / row[name],
+def _plan_scatters(group: Sequence[Contest], colours: Colours, title: str) -> list[Picture]:
+    """Return, for each model, a picture of the plans by the seconds of a sample and by the dollars, else the joules,
+    that it takes, else by memory, whichever is known of any."""
+    pictures = []
+    for (model,), contested in grouped(group, "model"):
+        rows = [row for contest in contested for row in contest.ranking]
+        column, words = next(each for each in _OBJECTIVES.items() if any(row.get(each[0]) for row in rows))
+        known = [row for row in rows if row.get(column)]
+        points = [
+            Point(
+                model,
+                entrant(row),
+                row["time_s"] / (row["batch_per_rank"] * row["ranks"]),
+                row[column] if column == "memory_bytes" else 1 / row[column],
+            )
+            for row in known
+        ]
+        caption = (
+            f"A point for each plan on each cluster, {len(known)} of {len(rows)}: the others' {words} are unknown."
         )
-        for row in rows
-        if row.get(name)
-    ]
-    per = words if name == "memory_bytes" else f"{words} a sample"
-    caption = (
-        f"A point for each plan at each place: {len(points)} of {len(rows)}, of which the {words} are known. {_FILLED}"
-    )
-    return _scatter(f"{title}: time against {words}", points, colours, ("seconds a sample", per), caption)
+        head = f"{title}, {model}: time against {words}"
+        pictures += _scatter(head, points, colours, ("seconds a sample", words), caption)
+    return pictures
 
 
-def _scatter(
-    title: str, points: Sequence[Point], colours: Colours, labels: tuple[str, str], caption: str
-) -> list[Picture]:
-    """Return the picture of points; none without points."""
-    return (
-        [Picture(title=title, svg=to_svg(scatter_figure(points, colours, labels)), caption=caption)] if points else []
-    )
+_OBJECTIVES = {
+    "samples_per_dollar": "dollars a sample",
+    "samples_per_joule": "joules a sample",
+    "memory_bytes": "bytes of memory",
+}
 
 
 def _winners_picture(title: str, cells: Sequence[Cell], colours: Colours, caption: str) -> Picture:
@@ -557,7 +541,7 @@ def _plan_pictures(plans: Sequence[Contest]) -> list[Picture]:
     for (model,), group in grouped(plans, "cost_model"):
         title = f"Training steps, {model} cost"
         cells = [_plan_cell(contest) for contest in group]
-        pictures += [_winners_picture(title, cells, colours, caption), *_plan_scatter(group, colours, title)]
+        pictures += [_winners_picture(title, cells, colours, caption), *_plan_scatters(group, colours, title)]
     return pictures
 
 
