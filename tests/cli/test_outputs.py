@@ -15,9 +15,8 @@ from lightloom.photonics.averaging.networks import FunctionArguments, save_netwo
 from tests.cli.commands import assert_refused, lightloom
 
 READ = {"exchange_profile", "space", "data", "calibration", "collectives", "profile", "gradients", "phases", "like"}
-READ |= {"traffic", "before", "after", "schedule", "experiment", "rows", "source", "network"}
+READ |= {"traffic", "before", "after", "schedule", "experiment", "rows", "source", "network", "settings"}
 OWNED = {"design folder", "sweep out", "reproduce work", "exchange compare folder", "onn train folder"}
-OWNED |= {"onn disturb folder"}
 """Folders that hold a run of the program, which creates them."""
 
 _RING = ["--fabric", "ring", "--ranks", "4"]
@@ -35,9 +34,7 @@ GIVEN: dict[str, list[str]] = {
     "compress decompress": ["stream"],
     "onn build": _BUILD,
     "onn train": _BUILD,
-    "onn compare-reducers": _BUILD,
-    **{f"onn {name}": ["net.npz"] for name in ("verify", "map", "chip", "calibrate", "link")},
-    "onn disturb": ["net.npz", "--sweep", "phase-error=1e-3..3e-2:2"],
+    **{f"onn {name}": ["net.npz"] for name in ("map", "link")},
     "schedule": ["schedule.json"],
 }
 ENDINGS = {

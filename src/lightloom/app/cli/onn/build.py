@@ -1,21 +1,23 @@
-"""``lightloom onn build``: a network written down, with the proof that it averages exactly."""
+"""``lightloom onn build``: a network written down, with the proof that it averages exactly; or one of a file tried."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.table import Table
 from rich.text import Text
 
 from lightloom.app.api.averaging import ProvedAverager, averager
-from lightloom.app.cli.onn.files import NetworkOut, draw_noise
-from lightloom.app.cli.options import FigureFile, Network, Options, Shown
-from lightloom.core.errors import ConfigError
-from lightloom.core.fields import Count
+from lightloom.app.cli.onn.files import ROUNDED, NetworkOut, cells, draw_noise, parts_of, percent, refuse_options
+from lightloom.app.cli.onn.reducers import compare_reducers
+from lightloom.app.cli.onn.settings import BuildSettings, SettingsFile, SettingTexts, settings_of
+from lightloom.app.cli.options import FigureFile, Shown
+from lightloom.core.answer import MOST_ROWS
+from lightloom.core.errors import ConfigError, InputError
 from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.cascade import (
     Cascade,
@@ -28,14 +30,16 @@ from lightloom.photonics.averaging.cascade import (
     save_cascade,
 )
 from lightloom.photonics.averaging.construct import ROWS, Construction, recognise, scenario_rows
+from lightloom.photonics.averaging.construct import build as construct
 from lightloom.photonics.averaging.networks import (
     FunctionArguments,
     LayeredNetwork,
+    Nonlinearity,
     largest_gain_db,
     load_network,
     network_hash,
 )
-from lightloom.photonics.averaging.proof import EVALUATIONS, Verification, noise_limit, noisy_accuracy
+from lightloom.photonics.averaging.proof import Verification, noise_limit, noisy_accuracy
 from lightloom.photonics.averaging.proof import verify as verification
 from lightloom.photonics.link.settings import Link
 from lightloom.photonics.tolerance import (
@@ -47,12 +51,20 @@ from lightloom.photonics.tolerance import (
     parse_tolerance,
     tolerance_document,
 )
-from lightloom.reports.console import facts_table, plain_table
+from lightloom.reports.console import facts_table
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
-    from lightloom.photonics.averaging.networks import FunctionArguments
     from lightloom.photonics.onn.recipe import TrainingRecipe
+
+_MODES: Mapping[str, tuple[str, ...]] = {
+    "network": ("noise", "figure"),
+    "scenarios": (),
+    "reducers": ("servers", "bits", "figure"),
+    "cascade": ("servers", "bits", "out"),
+    "tolerate": ("servers", "bits", "out", "figure"),
+}
+"""What excludes other options, and the options that each goes with."""
 
 
 # ``lightloom onn build --tolerate``: the averager with the fewest interferometers that bears errors of its devices.
@@ -88,13 +100,14 @@ def tolerant_averager(
 def link_command(document: Document) -> str:
     """Return the `onn link` command under which the same parts err, on as many fabrications and words, to simulate the
     result of --tolerate again."""
-    errors, amplifiers = dict(document["errors"]), ""
+    errors = dict(document["errors"])
+    chosen = {"ideal": "true", "gain": "optical", "calibration": "levels", "parts": "false"}
     if POWER in errors:
-        amplifiers = f" --full-scale {errors.pop(POWER):g}W --noise-figure {Link().noise_figure_db:g}"
-    options = "".join(f" --{name} {value:g}" for name, value in errors.items())
-    words = document["words"] // document["fabrications"]
-    how = f"--ideal --gain optical --calibration levels{amplifiers}{options}"
-    return f"lightloom onn link NET.npz {how} --draws {document['fabrications']} --words {words} --rate-only"
+        chosen |= {"full_scale": f"{errors.pop(POWER):g}W", "noise_figure": f"{Link().noise_figure_db:g}"}
+    chosen |= {name.replace("-", "_"): f"{value:g}" for name, value in errors.items()}
+    chosen["words"] = f"{document['words'] // document['fabrications']}"
+    options = "".join(f" --set {name}={value}" for name, value in chosen.items())
+    return f"lightloom onn link NET.npz{options} --draws {document['fabrications']}"
 
 
 def tolerance_rows(document: Document) -> list[tuple[str, str]]:
@@ -102,18 +115,15 @@ def tolerance_rows(document: Document) -> list[tuple[str, str]]:
     low, high = document["interval_95"]
     alone = describe({name: value for name, value in document["tolerated_alone"].items() if value is not None})
     rows = [
-        ("tolerates", f"{describe(document['errors'])}, at once"),
         (
             "wrong words",
-            f"{document['word_error_rate']:.2g} ({low:.2g} to {high:.2g}, 95 %; at most {document['target']:g}), "
-            f"{document['wrong_words']:,} of {document['words']:,} on {document['fabrications']} fabrications",
+            f"{document['word_error_rate']:.2g} ({low:.2g} to {high:.2g} at 95 %; at most {document['target']:g})",
         ),
         ("each error alone", alone),
-        ("mapping", f"{MAPPINGS[document['mapping']]} (--out stores it); window {document['window']}"),
         (
             "with P and T",
-            f"{document['mzi_count']:,} MZIs in {document['columns']:,} columns, "
-            f"{document['crossings']:,} crossings, gains up to {document['largest_gain_db']:.1f} dB",
+            f"{document['mzi_count']:,} interferometers in {document['columns']:,} columns, "
+            f"{document['crossings']:,} crossings",
         ),
     ]
     if POWER in document["errors"]:
@@ -121,15 +131,10 @@ def tolerance_rows(document: Document) -> list[tuple[str, str]]:
         rows.append(
             ("light", f"{described(POWER, full_scale)} at full scale, {lane * 1e3:.3g} mW a lane in front of P")
         )
-    rows.append(("simulated again by", link_command(document)))
-    rows.append(("assumed", "; ".join(document["assumptions"])))
     return rows
 
 
-# What the ``onn`` commands do with two levels of averagers: build, save, verify, map and disturb them.
-
-TUPLES = 200_000
-"""Tuples of codes that are sent through both levels."""
+# Two levels of averagers: what `onn build --cascade`, `onn train --cascade` and a file of them show.
 
 
 def build_levels(groups: int, servers: int, bits: int, nonlinearity: str, tuples: int, out: Path | None) -> Shown:
@@ -149,7 +154,7 @@ def train_levels(recipes: tuple[TrainingRecipe, TrainingRecipe], folder: Path | 
 
     with progress("Epochs", sum(recipe.work for recipe in recipes)) as advance:
         cascade, trainings = train_cascade(recipes, folder, advance)
-    document = cascade_document(cascade, TUPLES, [recipe.to_json() for recipe in recipes])
+    document = cascade_document(cascade, BuildSettings().tuples, [recipe.to_json() for recipe in recipes])
     document["trainings"] = [trained.to_json() for trained in trainings]
     document["mzi_count"] = cascade.groups * recipes[0].mzi_count + recipes[1].mzi_count
     for level, recipe in zip(document["levels"], recipes, strict=True):
@@ -176,26 +181,23 @@ def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Do
     }
 
 
-def cascade_parts(document: Document) -> Iterator[str | Table]:
-    """Yield a table with a row for each of the two levels, and a line on the tuples that arrive wrong from end to
-    end."""
-    ends = document["end_to_end"]
+def cascade_parts(document: Document) -> Iterator[str | Text | Table]:
+    """Yield the answer: how many tuples arrive wrong from end to end, with a row for each of the two levels."""
+    ends, groups = document["end_to_end"], f"{document['groups']} groups of {document['servers']} servers"
     rows = [
-        [
-            f"{index}",
-            level["construction"],
-            f"{level['wrong_outputs']:,} of {level['checked_inputs']:,}",
-            f"{level['mzi_count']:,}",
-            "-".join(str(n) for n in level["layers"]),
-        ]
-        for index, level in enumerate(document["levels"], 1)
+        {**level, "level": number, "signals": "-".join(map(str, level["layers"]))}
+        for number, level in enumerate(document["levels"], 1)
     ]
-    servers = f"{document['groups']} x {document['servers']} servers"
-    title = f"{servers}, {document['bits']} bits: {document['mzi_count']:,} MZIs"
-    yield plain_table(["level", "construction", "wrong outputs", "MZIs", "signals"], rows, title=title)
-    yield (
-        f"end to end, {ends['tuples']:,} tuples: {ends['wrong_with_decimals']:,} wrong; without decimals (eq. 9) "
-        f"{ends['wrong_without_decimals']:,}, {100 * ends['share_wrong_without_decimals']:.1f} %, each one too small"
+    columns = (
+        "level: {level} | construction: {construction} | wrong outputs: {wrong_outputs:,} of {checked_inputs:,} | "
+    )
+    tuples, wrong = f"{ends['tuples']:,} tuples of codes", 100 * ends["share_wrong_without_decimals"]
+    return parts_of(
+        f"Averagers in two levels: {groups}, codes of {document['bits']} bits",
+        [f"{document['mzi_count']:,} interferometers; {ends['wrong_with_decimals']:,} of {tuples} end wrong"],
+        cells(columns + "interferometers: {mzi_count:,} | signals: {signals}", rows),
+        limit=f"without decimals between the levels (eq. 9) {wrong:.1f} % of the tuples end wrong, each one too small",
+        more=["onn map NET.npz", "onn map NET.npz --study disturb"],
     )
 
 
@@ -215,153 +217,174 @@ def _level(level: Level) -> Document:
 
 
 def build(
+    network: Path | None = None,
     *,
     servers: int | None = None,
     bits: int | None = None,
     noise: float | None = None,
     tolerate: str | None = None,
-    word_errors: float | None = None,
-    nonlinearity: str | None = None,
-    function: Annotated[partial[FunctionArguments], Options(FunctionArguments)],
     cascade: int | None = None,
-    tuples: Count = TUPLES,
-    evaluations: Count = EVALUATIONS,
-    seed: int = 0,
+    reducers: bool = False,
     scenarios: bool = False,
+    settings: SettingsFile = None,
+    set: SettingTexts = None,
     out: NetworkOut = None,
     figure: FigureFile = None,
+    explain: bool = False,
 ) -> Shown:
-    """Write down the smallest network that averages exactly, and prove it.
+    """Write down the smallest network that averages exactly, and prove it; or try a network of a file.
+
+    Example: `lightloom onn build --servers 4 --bits 8 --out net.npz`, then `lightloom onn build net.npz`.
 
     Args:
+        network (NET.npz): A network or a cascade to verify: tried on every point of its grid (up to 20 million), or on
+            the hardest ones, and proved if it is one of ours.
         servers: Servers whose codes are averaged.
         bits (B): Bits of a code, 1 to 32.
-        noise (S): Take the smallest that is 99.99 % right at this noise, a share of full scale.
-        tolerate (phase-error=3e-3,coupler-error=1e-2,power=3mW,loss=0.1dB): Fewest MZIs, P and T included, that bear
-            these errors; also loss-spread, crosstalk, dac-bits.
-        word_errors (RATE): Share of wrong words that --tolerate allows, 1e-4 without it.
-        nonlinearity: relu, or clipped: units that saturate; clipped with --tolerate, else relu.
-        inputs (K): Signals that P groups the codes to.
-        rounding: floor, or half-up.
-        carries_decimals: Keep decimals in the last output, for level 2 of a cascade.
-        cascade (GROUPS): Two levels: an averager of N servers for each group, one above them.
-        tuples: Tuples of codes sent through a cascade.
-        evaluations: Noisy draws behind each accuracy on the way to the noise limit.
-        seed: Of the fabrications of --tolerate.
-        scenarios: The paper's four scenarios on their full grids; takes minutes.
+        noise (S): Take the smallest that is 99.99 % right at this noise, a share of full scale; of a file, the accuracy
+            at it.
+        tolerate (NAME=VALUE,...): Take the fewest interferometers, P and T included, that bear these errors at once:
+            phase-error, coupler-error, power, loss, loss-spread, crosstalk, dac-bits.
+        cascade (GROUPS): Build two levels: an averager of N servers for each group, one above them.
+        reducers: Compare networks, sums of digits, reducer chips and switches that average such codes.
+        scenarios: Build for the paper's four scenarios, tried on their full grids; takes minutes.
         out: Write the network (.npz).
-        figure: Draw errors against noise (.svg, .png, .pdf).
+        figure: Draw errors against noise, or energies of reducers (.svg, .png, .pdf).
+        explain: Show the proof, and what the numbers rest on.
     """
+    given = {name: value for name, value in locals().items() if name not in ("settings", "set", "explain")}
+    mode = next((mode for mode in _MODES if given[mode] is not None and given[mode] is not False), None)
+    if mode is not None:
+        what = "a network of a file" if mode == "network" else f"--{mode}"
+        refuse_options({**given, mode: None}, _MODES[mode], what)
+    if reducers:
+        return compare_reducers(servers, 8 if bits is None else bits, settings, set, figure, explain)
+    chosen = settings_of(BuildSettings, settings, set)
+    if network is not None:
+        return _verify(network, chosen, noise, figure, explain)
     if scenarios:
-        if any(value is not None for value in (servers, bits, out, figure, cascade, tolerate, noise)):
-            raise ConfigError("--scenarios takes --evaluations alone: expected no --servers, --bits, --out or --figure")
         with progress("Networks", ROWS) as advance:
-            rows = scenario_rows(advance, evaluations)
-        origin = provenance(["scenarios", evaluations], 0)
+            rows = scenario_rows(advance, chosen.evaluations)
+        origin = provenance(["scenarios", chosen.evaluations], 0)
         document: Document = {"schema": "lightloom.onn-scenarios/1", "rows": rows, "provenance": origin}
-        return Shown(document, _scenario_parts(rows))
+        return Shown(document, _scenario_parts(rows, explain))
     if servers is None or bits is None:
-        raise ConfigError("give --servers N and --bits B, or --scenarios")
-    arguments = function(servers=servers, bits=bits)
-    if tolerate is not None and (noise is not None or cascade is not None or arguments.carries_decimals):
-        raise ConfigError("--tolerate: not with --noise, --cascade or --carries-decimals")
-    if word_errors is not None and tolerate is None:
-        raise ConfigError("--word-errors: give the errors too, --tolerate NAME=VALUE,...")
-    units = nonlinearity or ("relu" if tolerate is None else "clipped")
+        raise ConfigError("give --servers N and --bits B, a network NET.npz, or --scenarios")
+    function: dict[str, Any] = chosen.model_dump(include={"inputs", "rounding", "carries_decimals"})
+    arguments = FunctionArguments(servers=servers, bits=bits, **function)
+    if tolerate is not None and arguments.carries_decimals:
+        raise ConfigError("--tolerate: not with carries_decimals = True: expected false")
+    if chosen.word_errors is not None and tolerate is None:
+        raise ConfigError(f"word_errors = {chosen.word_errors:g}: give the errors too, --tolerate NAME=VALUE,...")
+    units = chosen.nonlinearity or ("relu" if tolerate is None else "clipped")
     if cascade is not None:
-        single = arguments != FunctionArguments(servers=servers, bits=bits)
-        if single or figure is not None or noise is not None:
-            raise ConfigError("--cascade takes --servers, --bits, --nonlinearity, --tuples and --out alone")
-        return build_levels(cascade, servers, bits, units, tuples, out)
+        if arguments != FunctionArguments(servers=servers, bits=bits):
+            raise ConfigError("--cascade: not with inputs, rounding or carries_decimals: expected nonlinearity, tuples")
+        return build_levels(cascade, servers, bits, units, chosen.tuples, out)
     if tolerate is not None:
-        made, tolerance = tolerant_averager(arguments, tolerate, word_errors, units, evaluations, seed)
+        errors = chosen.word_errors
+        made, tolerance = tolerant_averager(arguments, tolerate, errors, units, chosen.evaluations, chosen.seed)
     else:
         with progress("Building", None):
-            given: dict[str, Any] = {**asdict(arguments), "noise": noise, "nonlinearity": units}
-            made = averager(**given, evaluations=evaluations)
+            fields: dict[str, Any] = {**asdict(arguments), "noise": noise, "nonlinearity": units}
+            made = averager(**fields, evaluations=chosen.evaluations)
         tolerance = {}
     with progress("Trying inputs, and noise on every signal", None):
         document = made.to_json() | tolerance
     if figure is not None:
         name = f"{made.construction.name}, {made.mzi_count} MZIs"
-        network, limit = made.construction.network, made.noise_limit
-        curve = draw_noise(network, made.arguments, name, limit, evaluations, figure, document["provenance"])
+        weights, limit = made.construction.network, made.noise_limit
+        curve = draw_noise(weights, arguments, name, limit, chosen.evaluations, figure, document["provenance"])
         document["noise_curve"] = curve
     if out is not None:
         made.save(out)
-    return Shown(document, _build_parts(document), {"network": out, "drawn": figure})
+    return Shown(document, _build_parts(made, document, explain), {"network": out, "drawn": figure})
 
 
-def _build_parts(document: Document) -> Iterator[str | Table]:
-    """Yield a table of the facts of the network, and the steps of its proof."""
-    units, bound = document["mzi_count_of_p_and_t"], document["noise_bound_of_any_network"]
-    how = "all" if document["exhaustive"] else "the hardest and random"
+def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Iterator[str | Text | Table]:
+    """Yield the answer with a table of facts of the network, and with ``explain`` the proof and what is assumed."""
+    function, tolerance = made.arguments, document.get("tolerance")
+    bears = "" if made.noise is None else f", bearing noise of {made.noise:g} of full scale"
+    if tolerance is not None:
+        bears = f", bearing {describe(tolerance['errors'])} at once"
+    tried = f"{document['checked_inputs']:,} {'inputs' if document['exhaustive'] else 'hardest and random inputs'}"
+    counts = (document[f"mzi_count{ending}"] for ending in ("", "_economy", "_of_p_and_t"))
     rows = [
-        ("construction", f"{document['construction']}, {document['nonlinearity']}"),
-        ("wrong outputs", f"{document['wrong_outputs']:,} of {document['checked_inputs']:,} inputs ({how})"),
-        ("MZIs", f"{document['mzi_count']:,} (economy {document['mzi_count_economy']:,}; P and T {units:,} more)"),
-        ("signals", "-".join(str(n) for n in document["layers"])),
+        ("construction", f"{document['construction']}, {document['nonlinearity']} units"),
+        ("signals", "-".join(map(str, document["layers"]))),
+        ("interferometers", "{:,}; in economy form {:,}; P and T {:,} more".format(*counts)),
         ("largest gain", f"{document['largest_gain_db']:.1f} dB"),
-        ("noise limit", f"{document['noise_limit']:.3g} of full scale (no network bears more than {bound:.3g})"),
         ("proved tolerance", f"{document['proved_tolerance']:.3g} of full scale on every signal, worst signs"),
+        *([] if tolerance is None else tolerance_rows(tolerance)),
     ]
-    if "tolerance" in document:
-        rows += tolerance_rows(document["tolerance"])
-    title = f"{document['servers']} servers, {document['bits']} bits, {document['rounding']}"
-    yield facts_table(rows, title=title)
+    yield from parts_of(
+        f"Smallest exact averager of {function.servers} servers, codes of {function.bits} bits, "
+        f"{ROUNDED[function.rounding]}{bears}",
+        [
+            f"{(tolerance or document)['mzi_count']:,} interferometers, proved exact; {document['wrong_outputs']:,} of "
+            f"{tried} wrong",
+            f"It bears noise of {document['noise_limit']:.3g} of full scale on every signal.",
+        ],
+        table=facts_table(rows[:MOST_ROWS]),
+        what_if=[] if tolerance is not None else list(_neighbours(made)),
+        limit=f"no network bears noise of more than {document['noise_bound_of_any_network']:.3g} of full scale: its "
+        "inputs alone err then",
+        more=["--explain", "--figure noise.png", "onn map NET.npz", "onn link NET.npz"],
+    )
+    if not explain:
+        return
     yield "proof"
     yield from (f"  {step}" for step in document["proof"])
+    if tolerance is not None:
+        mapping = f"{MAPPINGS[tolerance['mapping']]} (--out stores it); window {tolerance['window']}"
+        words = f"{tolerance['wrong_words']:,} of {tolerance['words']:,} on {tolerance['fabrications']} fabrications"
+        facts = [*rows[MOST_ROWS:], ("mapping", mapping), ("wrong words", words)]
+        facts += [("simulated again by", link_command(tolerance)), ("assumed", "; ".join(tolerance["assumptions"]))]
+        yield facts_table(facts)
 
 
-def _scenario_parts(rows: list[Document]) -> Iterator[Table | Text]:
-    """Yield a table with a row for each network of the paper's four scenarios."""
-    columns = ["bits / servers", "network", "wrong", "of", "MZIs", "economy", "hidden layers", "gain, dB", "noise"]
-    yield plain_table(columns, [_scenario_cells(row) for row in rows], title="the paper's four scenarios")
-    yield Text("–: the paper states none", style="dim")
+def _neighbours(made: ProvedAverager) -> Iterator[str]:
+    """Yield one change of the question each, with the interferometers of the smallest network for it."""
+    function, units = made.arguments, made.construction.network.nonlinearity
+    other: Nonlinearity = "clipped" if units == "relu" else "relu"
+    asked: Document = {**asdict(function), "nonlinearity": units}
+    changes: dict[str, Document] = {
+        f"{other} units": {"nonlinearity": other},
+        f"{2 * function.servers} servers": {"servers": 2 * function.servers},
+        f"{function.bits + 4} bits": {"bits": function.bits + 4},
+    }
+    for name, change in changes.items() if made.noise is None else {"no noise": {}}.items():
+        with suppress(InputError):
+            yield f"{name}: {construct(**(asked | change)).mzi_count:,} interferometers"
 
 
-def _scenario_cells(row: Document) -> list[str]:
-    """Return the cells of a row of the table of scenarios, a dash where the paper states nothing."""
-
-    def shown(value: float | None, form: str) -> str:
-        """Return a number in a form; a dash for None."""
-        return "–" if value is None else format(value, form)
-
-    return [
-        f"{row['bits']} / {row['servers']}",
-        row["network"],
-        shown(row["wrong_outputs"], ","),
-        f"{row['checked_inputs']:,}",
-        f"{row['mzi_count']:,}",
-        f"{row['mzi_count_economy']:,}",
-        f"{row['hidden_layers']}",
-        shown(row["largest_gain_db"], ".1f"),
-        shown(row["noise_limit"], ".2g"),
+def _scenario_parts(rows: list[Document], explain: bool) -> Iterator[Text | str | Table]:
+    """Yield the answer with a row for each network of the paper's four scenarios, a dash where the paper states
+    nothing."""
+    forms = {"wrong_outputs": ",", "largest_gain_db": ".1f", "noise_limit": ".2g"}
+    shown = [
+        {**row, **{name: "–" if row[name] is None else format(row[name], form) for name, form in forms.items()}}
+        for row in rows
     ]
+    columns = "servers: {servers} | bits: {bits} | network: {network} | wrong: {wrong_outputs} | MZIs: {mzi_count:,} | "
+    columns += "layers: {hidden_layers} | gain, dB: {largest_gain_db} | noise: {noise_limit}"
+    sizes = [row["mzi_count"] for row in rows if row["proved"]]
+    return parts_of(
+        "Networks for the paper's four scenarios: the paper's, and those that are constructed here",
+        [f"{min(sizes):,} to {max(sizes):,} interferometers (MZIs) in what is constructed and proved exact"],
+        cells(columns, shown),
+        explain,
+        legend="–: the paper states none; layers: hidden ones; noise: its limit, of full scale",
+        everything="--explain",
+    )
 
 
-# ``lightloom onn verify``: is a network in a file the averaging function?
-
-_SHOWN = 10
-"""Sizes of errors on the terminal; JSON has all."""
+# ``lightloom onn build NET.npz``: is a network in a file the averaging function?
 
 
-def verify(
-    network: Network,
-    *,
-    samples: Count = 1_000_000,
-    noise: float | None = None,
-    figure: FigureFile = None,
-    evaluations: Count = EVALUATIONS,
-) -> Shown:
-    """Try a network on every point of its grid (up to 20 million), or on the hardest ones; prove it if it is ours.
-
-    Args:
-        samples: Points of grids above 20 million, half of them beside carries.
-        noise (S): Also the accuracy at this noise, a share of full scale.
-        figure: Find the noise limit and draw errors against noise (.svg, .png, .pdf).
-        evaluations: Noisy draws behind each accuracy of --figure.
-    """
+def _verify(network: Path, chosen: BuildSettings, noise: float | None, figure: Path | None, explain: bool) -> Shown:
+    """Try a network of a file on every point of its grid, or on the hardest ones, and prove it if it is ours."""
+    samples, evaluations = chosen.samples, chosen.evaluations
     if noise is not None and not 0 <= noise < 1:
         raise ConfigError(f"--noise {noise}: expected a share of full scale from 0 to below 1")
     if is_cascade(network):
@@ -386,7 +409,7 @@ def verify(
         name = network.stem if construction is None else construction.name
         curve = draw_noise(weights, arguments, name, limit, evaluations, figure, document["provenance"])
         document |= {"noise_limit": limit, "noise_curve": curve}
-    return Shown(document, _verify_parts(document, network), {"drawn": figure})
+    return Shown(document, _verify_parts(document, network, explain), {"drawn": figure})
 
 
 def _document(
@@ -415,30 +438,30 @@ def _document(
     }
 
 
-def _verify_parts(document: Document, network: Path) -> Iterator[str | Text | Table]:
-    """Yield the facts of the network, a table of its ten first sizes of errors (in units of the last place), and its
-    proof if its construction was recognised."""
-    how = "every point of the grid" if document["exhaustive"] else "sampled, half beside carries"
-    rows = [
-        ("function", f"{document['servers']} servers, {document['bits']} bits, {document['rounding']}"),
-        ("wrong outputs", f"{document['wrong_outputs']:,} of {document['checked_inputs']:,} ({how})"),
-        ("accuracy", f"{100 * document['accuracy']:.6g} %"),
-        ("largest gain", f"{document['largest_gain_db']:.1f} dB"),
-        ("largest deviation", f"{document['largest_deviation']:.3g} levels (receivers allow half a step)"),
+def _verify_parts(document: Document, network: Path, explain: bool) -> Iterator[str | Text | Table]:
+    """Yield the answer with a table of the most frequent sizes of errors, and with ``explain`` the proof if the
+    construction was recognised."""
+    tried = "every point of its grid" if document["exhaustive"] else "sampled points of its grid, half beside carries"
+    known = f"Proved, as {document['construction']}." if document["construction"] else "Not proved."
+    best = [
+        f"{'No' if document['wrong_outputs'] else 'Yes'}: {document['wrong_outputs']:,} of "
+        f"{document['checked_inputs']:,} outputs wrong; {tried}",
+        f"Right: {100 * document['accuracy']:.6g} %. {known}",
     ]
-    if "noise_limit" in document:
-        rows.append(("noise limit", f"{document['noise_limit']:.3g} of full scale"))
     if document["noise"] is not None:
-        rows.append((f"accuracy at noise {document['noise']:g}", f"{100 * document['accuracy_at_noise']:.6g} %"))
-    yield facts_table(rows, title=str(network))
-    if document["errors"]:
-        cells = [
-            [f"{error['error']:+d}", f"{error['count']:,}", f"{100 * error['share_of_errors']:.3g} %"]
-            for error in document["errors"][:_SHOWN]
-        ]
-        yield plain_table(["error, last place", "times", "of errors"], cells)
-        if len(document["errors"]) > _SHOWN:
-            yield Text(f"and {len(document['errors']) - _SHOWN} other sizes", style="dim")
-    if document["proof"]:
-        yield f"proof ({document['construction']})"
-        yield from (f"  {step}" for step in document["proof"])
+        best.append(f"Right at noise {document['noise']:g}: {100 * document['accuracy_at_noise']:.6g} %.")
+    errors = [{**error, "share": percent(error["share_of_errors"])} for error in document["errors"]]
+    limit = f"largest deviation {document['largest_deviation']:.3g} levels, where receivers allow half a step"
+    limit += f"; noise limit {document['noise_limit']:.3g} of full scale" if "noise_limit" in document else ""
+    yield from parts_of(
+        f"Does {network} average {document['servers']} servers' codes of {document['bits']} bits, "
+        f"{ROUNDED[document['rounding']]}?",
+        best,
+        cells("error, last place: {error:+d} | times: {count:,} | of errors: {share}", errors),
+        explain,
+        everything="--explain",
+        limit=f"{limit}; largest gain {document['largest_gain_db']:.1f} dB",
+        more=["--explain", "--noise 1e-3", "--figure noise.png", f"onn map {network}"],
+    )
+    if explain:
+        yield from (f"  {step}" for step in ("proof", *document["proof"]) if document["proof"])

@@ -1,29 +1,29 @@
-"""``lightloom onn disturb``: from errors of devices to the accuracy of the average, or of a model trained with it."""
+"""``lightloom onn map --study disturb`` and ``train``: errors of devices in, accuracy of averages or a model out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Any, cast
 
 from rich.table import Table
+from rich.text import Text
 
 from lightloom.app.cli.onn.files import (
-    DEVICES,
     POINTS,
-    Mapping,
     device_errors,
+    evenly,
     mapping_words,
-    read_devices,
+    parts_of,
+    percent,
     sweep_parts,
     sweep_values,
 )
-from lightloom.app.cli.options import FigureFile, Network, Options, Shown, draw
+from lightloom.app.cli.onn.settings import DEVICES, DisturbSettings, ModelSettings
+from lightloom.app.cli.options import Shown, draw
 from lightloom.core.errors import ConfigError, UnknownNameError, needing_torch
-from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
 from lightloom.photonics.averaging.cascade import cascade_hash, is_cascade, load_cascade
 from lightloom.photonics.averaging.mapped import (
@@ -40,66 +40,42 @@ from lightloom.photonics.meshes.disturb import Evaluate, monte_carlo, spread
 from lightloom.photonics.meshes.disturb import sweep as swept
 from lightloom.photonics.meshes.mapping import MeshMapping, decibels
 from lightloom.photonics.tolerance import words_right
-from lightloom.reports.console import facts_table, plain_table
+from lightloom.reports.console import facts_table
 from lightloom.reports.figures.photonics import WORDS, sweep_figure
 from lightloom.reports.progress import progress
 
-if TYPE_CHECKING:
-    from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
+# ``lightloom onn map --study train``: errors of devices in, test accuracy of a trained model out.
 
 
-# ``lightloom onn disturb --train``: errors of devices in, test accuracy of a trained model out.
-
-
-def measured_accuracy(
-    how: NonIdealities,
-    network: tuple[LayeredNetwork, FunctionArguments],
-    seed: int,
-    *,
-    data: Path | None = None,
-    iterations: Count = 1000,
-    folder: Path | None = None,
-) -> Document:
-    """Train twice, with gradients averaged in float32 and on the devices, and return the test accuracies of both.
-
-    Args:
-        how: errors of the devices.
-        network: what averages, and the function that it computes.
-        seed: of the training.
-        data: Folder with MNIST, for --train; $LIGHTLOOM_DATA unless given.
-        iterations: Of the training.
-        folder: Keeps what is trained, to resume it.
+def train_model(network: Path, settings: ModelSettings, seed: int) -> Shown:
+    """Train LeNet on MNIST twice, with gradients averaged in float32 and on the devices, and show the test accuracies
+    of both.
 
     Raises:
         ConfigError: no data.
         UnsupportedError: no PyTorch, or more servers than this host can be.
     """
-    with needing_torch("--train"):
+    how, loaded, iterations = settings.non_idealities(), load_network(network), settings.iterations
+    fields = {field: getattr(how, field) for field in DEVICES.values()}
+    origin = provenance([network_hash(*loaded), fields, {"iterations": iterations}, seed], seed)
+    with needing_torch("--study train"):
         import torch  # noqa: F401
     from lightloom.exchange.datasets import data_folder
     from lightloom.papers.runs.device_noise import test_accuracy_under
 
-    place = data_folder(data)
+    place = data_folder(settings.data)
     with progress("Training twice", None):
-        result = test_accuracy_under(how, *network, place, iterations, seed, folder)
-    return {"schema": "lightloom.onn-test-accuracy/1", **asdict(result)}
-
-
-def accuracy_table(document: Document, network: Path) -> Table:
-    """Return a table of facts: errors of the devices, wrong mean codes, and both test accuracies with their difference
-    in points."""
-    difference = 100 * (document["test_accuracy"] - document["test_accuracy_float32"])
-    rows = [
-        ("errors of devices", device_errors(document["how"])),
-        (
-            "wrong mean codes",
-            f"{100 * document['code_error_rate']:.4g} %, RMS {document['rms_error_lsb']:.3g} of the last place",
-        ),
-        ("test accuracy", f"{100 * document['test_accuracy']:.2f} %"),
-        ("averaged in float32", f"{100 * document['test_accuracy_float32']:.2f} % ({difference:+.2f} points)"),
+        result = test_accuracy_under(how, *loaded, place, iterations, seed, settings.folder)
+    document = {"schema": "lightloom.onn-test-accuracy/1", **asdict(result), "provenance": origin}
+    right, plain = document["test_accuracy"], document["test_accuracy_float32"]
+    errors = f"{iterations:,} iterations; errors of devices: {device_errors(document['how'])}"
+    best = [
+        f"{100 * right:.2f} % test accuracy, {100 * (right - plain):+.2f} points against float32",
+        f"{percent(document['code_error_rate'])} of the mean codes wrong, RMS {document['rms_error_lsb']:.3g} of the "
+        "last place",
     ]
-    run = f"{document['servers']} servers, {document['bits']} bits, {document['iterations']:,} iterations"
-    return facts_table(rows, title=f"{network}: LeNet on MNIST, {run}")
+    limit = f"averaged in float32 the model reaches {100 * plain:.2f} %"
+    return Shown(document, parts_of(f"LeNet on MNIST, gradients averaged on {network}, {errors}", best, limit=limit))
 
 
 _SHOWN = ("form", "mesh", "gains", "components", "units", "calibration", "correct", "draws")
@@ -108,64 +84,32 @@ _CALIBRATIONS = {
     "matrix": "one gain a matrix, which makes up for what is lost evenly",
     "none": "as designed",
 }
+_QUICK = 1_000_000
+"""Points of all fabrications up to which the errors are tried scaled as well."""
 
 
 def disturb(
-    network: Network,
-    *,
-    devices: Annotated[partial[NonIdealities], Options(read_devices)],
-    sweep: list[str] | None = None,
-    draws: Count = 20,
-    correct: bool = False,
-    uncalibrated: bool = False,
-    mapping: Mapping,
-    units: bool = False,
-    samples: Count = 400_000,
-    seed: int = 0,
-    figure: FigureFile = None,
-    train: bool = False,
-    training: Annotated[partial[Document], Options(measured_accuracy)],
+    network: Path,
+    settings: DisturbSettings,
+    draws: int | None,
+    sweep: list[str] | None,
+    units: bool,
+    seed: int,
+    figure: Path | None,
+    all: bool,
 ) -> Shown:
-    """Fabricate a network's meshes many times, and count how often the average still comes out right.
-
-    Args:
-        sweep (NAME=LOW..HIGH[:POINTS]): Accuracy against one of phase-error, coupler-error, loss, loss-spread,
-            heater-spread, crosstalk, dac-bits, detector-noise; repeatable. Steps are equal ratios, equal from 0.
-        draws: Fabrications behind each accuracy.
-        correct: Couplers and crosstalk are measured and made up for.
-        uncalibrated: Amplifiers are not set to make up for what is lost evenly.
-        form: economy, compact, svd or sigma-u, as in `onn map`; economy unless the file stores one.
-        units: Disturb P and T too, and count words that servers receive.
-        samples: Grid points behind one accuracy; all where there are no more.
-        seed: Of the devices, or of the training.
-        figure: Draw the sweeps (.svg, .png, .pdf).
-        train: Train a model on MNIST whose gradients are averaged on these devices.
-    """
-    how = devices()
+    """Fabricate a network's meshes many times, and count how often the average still comes out right."""
+    how, samples, correct = settings.non_idealities(), settings.samples, settings.correct
     fields = {field: getattr(how, field) for field in DEVICES.values()}
-    sweeps = [_read_sweep(text) for text in sweep or []]
+    sweeps = [_read_sweep(text) for text in sweep or ()]
     for field, values in sweeps:
         replace(how, **cast(Any, {field: values[-1]}))  # the largest value is refused before anything is computed
+    draws = draws or 20
     counts = {"draws": draws, "samples": samples}
     if figure is not None and not sweeps:
         raise ConfigError("--figure draws sweeps: give --sweep NAME=LOW..HIGH too")
-    if train:
-        if sweeps or correct or uncalibrated:
-            raise ConfigError("--train takes the errors of the devices, not --sweep, --correct or --uncalibrated")
-        if units or mapping.keywords:
-            raise ConfigError(
-                "--train maps by economy, with a gain a row: not with --form, --mesh, --gains, --components, --units"
-            )
-        loaded = load_network(network)
-        iterations = training.keywords["iterations"]
-        origin = provenance([network_hash(*loaded), fields, {"iterations": iterations}, seed], seed)
-        trained = training(how, loaded, seed) | {"provenance": origin}
-        return Shown(trained, [accuracy_table(trained, network)])
-    for name in ("data", "folder"):
-        if name in training.keywords:
-            raise ConfigError(f"--{name} is of --train: expected --train too")
-    chosen = mapping(network, MeshMapping(), exact=False)
-    calibration = "none" if uncalibrated else "rows" if chosen.gains == "rows" else "matrix"
+    chosen = settings.mapping(network, MeshMapping(), exact=False)
+    calibration = "none" if settings.uncalibrated else "rows" if chosen.gains == "rows" else "matrix"
     options = {"calibration": calibration, "correct": correct, **chosen.to_json(), "units": units, **counts}
     digest, mapped, judge, facts = _subject(network, chosen, options)
     origin = provenance([digest, fields, sweep, options, seed], seed)
@@ -198,7 +142,15 @@ def disturb(
         f"{draws} fabrications{', corrected' if correct else ''}"
     )
     drawn = draw(figure, lambda: sweep_figure(rows, title), document)
-    return Shown(document, _parts(document, network), {"drawn": drawn})
+
+    def scaled(share: float) -> float:
+        """Return the mean accuracy with errors that are a share of those stated."""
+        less = {name: value if name == "dac_bits" else share * value for name, value in asdict(how).items()}
+        made = NonIdealities(**cast(Any, less))
+        return spread(monte_carlo(mapped.matrices, made, judge, draws=draws, seed=seed))["mean"]
+
+    tried = not sweeps and how != NonIdealities() and facts["points"] * draws <= _QUICK
+    return Shown(document, _parts(document, network, scaled if tried else None, all), {"drawn": drawn})
 
 
 def _read_sweep(text: str) -> tuple[str, list[float]]:
@@ -246,35 +198,41 @@ def _subject(path: Path, mapping: MeshMapping, options: Document) -> tuple[str, 
     return digest, mapped, averaging_accuracy(mapped, function, samples=samples, **chosen), facts
 
 
-def _parts(document: Document, network: Path) -> Iterator[Table]:
-    """Yield the facts of the fabrications, and for each sweep a table of mean, worst and best per cent that come out
-    right."""
-    how = "every grid point" if document["exhaustive"] else "drawn grid points"
+def _parts(
+    document: Document, network: Path, scaled: Callable[[float], float] | None, all: bool
+) -> Iterator[str | Text | Table]:
+    """Yield the answer with a table of mean, worst and best per cent that come out right along each sweep; ``scaled``
+    is the accuracy with a share of the errors."""
+    how = "grid points" if document["exhaustive"] else "drawn grid points"
     if document["cascade"]:
         how = "drawn tuples of codes, half of them near-equal; P, T and the units between are ideal"
     if document["units"]:
         how = "words, half of them near-equal; right if all servers receive the mean"
-    mzis, columns, draws = document["mzi_count"], document["columns"], document["draws"]
-    title = f"{network}: {mzis:,} MZIs in {columns:,} columns, {draws} fabrications"
+    words = {"mean": "averaged rightly", "least": "worst", "largest": "best"}
+    mean, least, largest = (percent(document["accuracy"][name]) for name in words)
+    sweeps = document["sweeps"]
+    shown, hidden = evenly([sweep["rows"] for sweep in sweeps], all)
     rows = [
-        ("mapping", mapping_words(document, network)),
-        ("errors of devices", device_errors(document["devices"])),
-        ("averaged rightly", _spread(document["accuracy"])),
-        ("inputs", f"{document['points']:,}, {how}"),
-        ("amplifiers", f"{_CALIBRATIONS[document['calibration']]}; gains up to {document['largest_gain_db']:.1f} dB"),
-        ("P and T", "disturbed too" if document["units"] else "ideal; --units disturbs them too"),
-        ("couplers, crosstalk", "measured and made up for" if document["correct"] else "as fabricated"),
+        {"error": WORDS[sweep["parameter"]], "value": f"{point['value']:.4g}"}
+        | {word: percent(point[name]) for name, word in words.items()}
+        for sweep, points in zip(sweeps, shown, strict=True)
+        for point in points
     ]
-    yield facts_table(rows, title=title)
-    for sweep in document["sweeps"]:
-        cells = [
-            [f"{row['value']:.4g}", *(f"{100 * row[name]:.4f}" for name in ("mean", "least", "largest"))]
-            for row in sweep["rows"]
-        ]
-        columns = [WORDS[sweep["parameter"]], "averaged rightly, %", "worst", "best"]
-        yield plain_table(columns, cells)
-
-
-def _spread(row: dict[str, float]) -> str:
-    """Return mean, least and largest share of several fabrications as per cent."""
-    return f"{100 * row['mean']:.4f} % (worst {100 * row['least']:.4f} %, best {100 * row['largest']:.4f} %)"
+    limits = [
+        "P and T err too" if document["units"] else "P and T are ideal (--units lets them err)",
+        f"couplers and crosstalk {'are made up for' if document['correct'] else 'as fabricated'}",
+        f"amplifiers of up to {document['largest_gain_db']:.1f} dB, {_CALIBRATIONS[document['calibration']]}",
+    ]
+    yield from parts_of(
+        f"{network} on {document['draws']} fabrications of {document['mzi_count']:,} interferometers in "
+        f"{document['columns']:,} columns; errors of devices: {device_errors(document['devices'])}",
+        [f"{mean} averaged rightly (worst {least}, best {largest})", f"of {document['points']:,} {how}"],
+        rows,
+        True,
+        hidden=hidden,
+        what_if=[f"{share:g} of the errors: {percent(scaled(share))}" for share in (0.5, 0.1)] if scaled else [],
+        limit="; ".join(limits),
+        more=["--sweep phase-error=1e-4..1e-2", "--set correct=true", f"onn link {network}"],
+    )
+    if all:
+        yield facts_table([("mapping", mapping_words(document, network))])

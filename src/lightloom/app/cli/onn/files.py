@@ -1,24 +1,40 @@
-"""Files that the ``onn`` commands read and check, and their picture of errors against noise."""
+"""What the ``onn`` commands share: options that exclude each other, mappings and errors in words, sweeps, noise."""
 
 import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
+from rich.table import Table
+from rich.text import Text
 
-from lightloom.app.cli.options import Options, check_file
+from lightloom.app.cli.onn.settings import stored_mapping
+from lightloom.app.cli.options import check_file
+from lightloom.core.answer import MOST_ROWS, Answer
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, provenance_line
-from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork, load_mapping
+from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
 from lightloom.photonics.averaging.proof import input_bound, noisy_accuracy
-from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes.mapping import MeshMapping
+from lightloom.reports.console import answer_parts
 from lightloom.reports.figures.canvas import save
 from lightloom.reports.figures.photonics import WORDS, noise_figure, noise_steps
 from lightloom.reports.progress import progress
 
+Row = TypeVar("Row")
 NetworkOut = Annotated[Path | None, partial(check_file, endings=(".npz",))]
+ROUNDED = {"floor": "rounded down", "half-up": "rounded to the nearest"}
+
+
+def refuse_options(given: Mapping[str, object], taken: Collection[str], what: str) -> None:
+    """Raise ConfigError for an option in ``given`` (one that is set) that is not ``taken``: ``what`` does not take
+    it."""
+    for name, value in given.items():
+        if value and name not in taken:
+            options = ", ".join(f"--{option}" for option in taken)
+            raise ConfigError(f"--{name}: not with {what}: expected {f'only {options}' if options else 'it alone'}")
 
 
 def draw_noise(
@@ -46,50 +62,27 @@ def draw_noise(
     return [{"noise": float(s), "error_rate": float(r)} for s, r in zip(sigmas, rates, strict=True)]
 
 
-# How commands learn the mapping of a network to meshes: from their options, its file, or their own default.
+# What is shown: answers, their rows, mappings and errors in words.
 
 
-def chosen_mapping(
-    network: Path | None,
-    default: MeshMapping,
-    exact: bool = True,
-    *,
-    form: str | None = None,
-    mesh: str | None = None,
-    gains: str | None = None,
-    components: Annotated[bool | None, "--components/--whole"] = None,
-) -> MeshMapping:
-    """Return the mapping that the file stores, else the command's default, with the options that are given in place of
-    its fields.
-
-    Args:
-        network: file of a network, a cascade or a matrix; only networks store a mapping.
-        default: mapping of the command.
-        exact: whether the form must not be an approximation.
-        form: economy, compact or svd, as in `onn map`; economy unless the file stores one.
-        mesh: ``rectangular`` (also the default) or triangular.
-        gains: ``rows`` (also the default): a gain for each output; common: one for all of a matrix.
-        components: Meshes of a matrix's connected components, whose waveguides cross, or of it whole.
-
-    Raises:
-        InputError: an option has an unknown value, or the file cannot be read.
-    """
-    given = {"form": form, "mesh": mesh, "gains": gains, "components": components}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    chosen = default.but(**options)
-    if exact:
-        chosen.exact()
-    stored = stored_mapping(network)
-    return chosen if stored is None else stored.but(**options)
+def parts_of(
+    question: str,
+    best: Sequence[str],
+    rows: Sequence[Mapping[str, str]] = (),
+    all: bool = False,
+    table: Table | None = None,
+    **rest: Any,
+) -> Iterator[str | Text | Table]:
+    """Yield an answer (``rest`` are its other fields) with its first eight rows, or all of them."""
+    shown = rows if all else rows[:MOST_ROWS]
+    fields = {"hidden": len(rows) - len(shown), **rest}
+    return answer_parts(Answer(question=question, best=best, rows=shown, **fields), table)
 
 
-Mapping = Annotated[partial[MeshMapping], Options(chosen_mapping, without=("exact",))]
-
-
-def stored_mapping(network: Path | None) -> MeshMapping | None:
-    """Return the mapping that a file stores: the one with which `onn build --tolerate` judged its network. None for
-    another file than .npz or one that stores none."""
-    return load_mapping(network) if network is not None and network.suffix == ".npz" else None
+def cells(columns: str, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return rows as texts by column; ``columns`` has the form of each, as ``part: {name} | signals: {inputs}``."""
+    forms = [column.split(": ", 1) for column in columns.split(" | ")]
+    return [{name: form.format(**row) for name, form in forms} for row in rows]
 
 
 def mapping_words(document: Document, network: Path | None) -> str:
@@ -98,55 +91,16 @@ def mapping_words(document: Document, network: Path | None) -> str:
     return f"{mapping}{' (stored in the file)' if stored_mapping(network) == mapping else ''}"
 
 
-# Errors of devices, as options and in words.
-
-DEVICES = {
-    "phase-error": "phase_error",
-    "coupler-error": "coupler_error",
-    "loss": "loss_db",
-    "loss-spread": "loss_spread_db",
-    "heater-spread": "heater_spread",
-    "crosstalk": "thermal_crosstalk",
-    "dac-bits": "dac_bits",
-    "detector-noise": "detector_noise",
-}
-"""Options and the fields of `NonIdealities` that they set."""
-
-
-def read_devices(
-    *,
-    phase_error: float = 0.0,
-    coupler_error: float = 0.0,
-    loss: float = 0.0,
-    loss_spread: float = 0.0,
-    heater_spread: float = 0.0,
-    crosstalk: float = 0.0,
-    dac_bits: int = 0,
-    detector_noise: float = 0.0,
-) -> NonIdealities:
-    """Return the errors of devices that the options state; those of 0 are absent.
-
-    Args:
-        phase_error (RAD): Of every phase, standard deviation.
-        coupler_error (RAD): Mixing angle of every coupler.
-        loss (DB): Of every MZI.
-        loss_spread (DB): Its standard deviation.
-        heater_spread (SHARE): Of every heater's phase for a command.
-        crosstalk (SHARE): Of a heater's phase that reaches each nearest heater.
-        dac_bits (B): Of the phase settings; 0 is continuous.
-        detector_noise (SHARE): Of full scale, at units and receivers.
-
-    Raises:
-        ConfigError: a value is out of range.
-    """
-    given = (phase_error, coupler_error, loss, loss_spread, heater_spread, crosstalk, dac_bits, detector_noise)
-    return NonIdealities(**cast(Any, dict(zip(DEVICES.values(), given, strict=True))))
-
-
 def device_errors(fields: Document) -> str:
     """Return the errors of devices in words, those of zero left out; "none" if all are. ``fields`` are those of
     `NonIdealities`."""
-    return ", ".join(f"{WORDS[name]} {value:g}" for name, value in fields.items() if value) or "none"
+    words = {name: WORDS[name].removesuffix(", share").partition(", ") for name, value in fields.items() if value}
+    return ", ".join(f"{error} {fields[name]:g} {unit}".strip() for name, (error, _, unit) in words.items()) or "none"
+
+
+def percent(share: float) -> str:
+    """Return a share as per cent with four digits."""
+    return f"{100 * share:.4g} %"
 
 
 # Sweeps of errors and of options: NAME=LOW..HIGH[:POINTS].
@@ -166,7 +120,7 @@ def sweep_parts(text: str, example: str) -> tuple[str, str, str, str]:
     if not dots:
         raise ConfigError(f"--sweep {text!r}: expected NAME=LOW..HIGH[:POINTS], e.g. {example}")
     high, _, points = ends.partition(":")
-    return name, low, high, points
+    return name.replace("_", "-"), low, high, points
 
 
 def sweep_values(name: str, low: float, high: float, points: int) -> list[float]:
@@ -176,3 +130,16 @@ def sweep_values(name: str, low: float, high: float, points: int) -> list[float]
         return [float(bits) for bits in range(math.ceil(low), math.floor(high) + 1)]
     values = np.geomspace(low, high, points) if low > 0 else np.linspace(low, high, points)
     return [float(value) for value in values]
+
+
+def evenly(sweeps: Sequence[Sequence[Row]], everything: bool) -> tuple[list[list[Row]], int]:
+    """Return the rows of each sweep that a table shows, as many of each and evenly over it with both ends, and how many
+    rows of all are left out; all with ``everything``."""
+    most = max(MOST_ROWS // max(len(sweeps), 1), 2)
+    shown = [
+        list(rows)
+        if everything or len(rows) <= most
+        else [rows[round(n * (len(rows) - 1) / (most - 1))] for n in range(most)]
+        for rows in sweeps
+    ]
+    return shown, sum(map(len, sweeps)) - sum(map(len, shown))

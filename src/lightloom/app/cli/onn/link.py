@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
-from lightloom.app.cli.onn.files import POINTS, Mapping, mapping_words, sweep_parts, sweep_values
-from lightloom.app.cli.options import FigureFile, Help, Network, Options, Shown, draw
+from lightloom.app.cli.onn.files import POINTS, evenly, mapping_words, parts_of, percent, sweep_parts, sweep_values
+from lightloom.app.cli.onn.settings import LinkSettings, SettingsFile, SettingTexts, settings_of
+from lightloom.app.cli.options import FigureFile, Network, Shown, draw
+from lightloom.core.answer import MOST_ROWS
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
@@ -75,17 +77,11 @@ def link_at(link: Link, name: str, value: float) -> Link:
     return replace(link, **{option.field: setting})
 
 
-def read_link(*, ideal: bool = False, **texts: str) -> Link:
-    """Return the link that the texts of options state; its other parts have their defaults, or with ``ideal`` are
-    ideal.
-
-    Args:
-        ideal: Every part that no option mentions is ideal.
-        **texts: options of the link by name, with underscores.
-    """
-    names = {name.replace("_", "-"): text for name, text in texts.items()}
-    values = {OPTIONS[name].field: read_value(name, text) for name, text in names.items()}
-    if not ideal:
+def read_link(settings: LinkSettings) -> Link:
+    """Return the link that the settings state; its other parts have their defaults, or with ``ideal`` are ideal."""
+    texts = {name: getattr(settings, name.replace("-", "_")) for name in OPTIONS}
+    values = {OPTIONS[name].field: read_value(name, text) for name, text in texts.items() if text is not None}
+    if not settings.ideal:
         return Link(**values)
     noisy: Document = {"shot_noise": "local_oscillator" in values, "amplifier_noise": "noise_figure_db" in values}
     if "swing" in values:
@@ -93,47 +89,48 @@ def read_link(*, ideal: bool = False, **texts: str) -> Link:
     return Link(**{**asdict(ideal_link(Link())), **noisy, **values})
 
 
-_TEXTS = {
-    name.replace("-", "_"): Help(row.help, "NAME" if row.unit == "name" else row.unit.upper())
-    for name, row in OPTIONS.items()
-}
-
-
 def link(
     network: Network,
     *,
-    settings: Annotated[partial[Link], Options(read_link, texts=_TEXTS)],
-    words: Count = 20_000,
     draws: Count = 20,
     sweep: list[str] | None = None,
-    rate_only: bool = False,
-    mapping: Mapping,
+    settings: SettingsFile = None,
+    set: SettingTexts = None,
     seed: int = 0,
     figure: FigureFile = None,
+    all: bool = False,
 ) -> Shown:
     """Send words through an averager in watts: word error rate, what causes it, lasers, peaks.
 
+    Example: `lightloom onn link net.npz --set full_scale=1mW --set phase_lock=0.1rad`.
+
     Args:
-        words: Words sent through each fabrication, half near-equal.
         draws: Fabrications behind each rate.
-        sweep (NAME=LOW..HIGH[:POINTS]): Word error rate against an option of the link; repeatable. Steps are equal
+        sweep (NAME=LOW..HIGH[:POINTS]): Word error rate against one setting of the link; repeatable. Steps are equal
             ratios, equal from 0.
-        rate_only: Leave out the table of parts.
-        form: svd, economy or compact, as in `onn map`; unless the file stores a mapping: svd of components.
-        seed: Of fabrications, words and noise.
+        seed: Seed of fabrications, words and noise.
         figure: Draw the parts and the sweeps (.svg, .png, .pdf).
+        all: Show every row, the light, and every setting of the link with its source.
     """
-    stated = settings()
+    chosen = settings_of(LinkSettings, settings, set)
+    stated, words = read_link(chosen), chosen.words
     sweeps = [read_sweep(text, stated) for text in sweep or []]
     weights, arguments = load_network(network)
-    chosen = mapping(network, BALANCED)
-    chip = design_chip(weights, arguments, chosen)
+    mapping = chosen.mapping(network, BALANCED)
+    chip = design_chip(weights, arguments, mapping)
     tried = {"words": words, "fabrications": draws, "seed": seed}
-    configuration = [network_hash(weights, arguments), asdict(stated), chosen.to_json(), tried, sweep, rate_only]
-    document = _measured(chip, stated, sweeps, tried, rate_only) | chosen.to_json()
+    configuration = [
+        network_hash(weights, arguments),
+        asdict(stated),
+        mapping.to_json(),
+        tried,
+        sweep,
+        not chosen.parts,
+    ]
+    document = _measured(chip, stated, sweeps, tried, not chosen.parts) | mapping.to_json()
     document["provenance"] = provenance(configuration, seed)
     drawn = draw(figure, lambda: link_figure(document), document)
-    return Shown(document, _tables(document, stated, network), {"drawn": drawn})
+    return Shown(document, _parts(document, stated, network, all), {"drawn": drawn})
 
 
 def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[str, int], rate_only: bool) -> Document:
@@ -175,64 +172,67 @@ def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[s
     }
 
 
-def _tables(document: Document, settings: Link, network: Path) -> Iterator[Table | str]:
-    """Yield the options with their sources, the facts, the parts, and for each sweep a table of word error rates with
-    95 % intervals."""
-    title = f"{network}: {document['servers']} servers, {document['bits']} bits, {document['mzi_count']:,} MZIs"
-    shown = sources(settings)
+def _parts(document: Document, settings: Link, network: Path, all: bool) -> Iterator[str | Text | Table]:
+    """Yield the answer with rows of the sweeps, or else of the parts; with ``all`` also the light and every setting
+    with its source."""
+    compared, sweeps, lit, legend = document["contributions"], document["sweeps"], document["light"], ""
+    power = {name: format_quantity(value, "power") for name, value in lit.items() if isinstance(value, float)}
+    shown, hidden = evenly([sweep["rows"] for sweep in sweeps], all)
     rows = [
-        [name, show_value(name, getattr(settings, row.field)), shown[name]]
+        {"setting": sweep["option"], "value": show_value(sweep["option"], row["value"]), **_rates(row)}
+        for sweep, points in zip(sweeps, shown, strict=True)
+        for row in points
+    ]
+    limit = [f"the strongest light is {power['peak_watts']}, {lit['peak_place']}"]
+    if compared is not None:
+        limit.insert(0, f"the weakest part is {compared['weakest_part'] or 'unknown, as too few words are wrong'}")
+        enlarged = f"errors enlarged {compared['errors_enlarged_by']:g} times, as too few words are wrong"
+        if not rows:
+            legend = "" if compared["errors_enlarged_by"] == 1 else enlarged
+            tried = [{"part": "none", "without": compared["together"]}, *compared["parts"]]
+            rows = [{"made ideal": row["part"], **_rates(row["without"])} for row in tried]
+            rows, hidden = (rows, 0) if all else (rows[:MOST_ROWS], max(len(rows) - MOST_ROWS, 0))
+    peaks = {place: format_quantity(lit["peaks_watts"][place], "power") for place in lit["beyond_optical_amplifiers"]}
+    limit += [f"{place}: {peak}, amplifiers give {AMPLIFIER_LIMIT * 1e3:.0f} mW" for place, peak in peaks.items()]
+    wrong, worst, right = _rates(document), percent(document["worst_fabrication"]), document["fabrications_all_right"]
+    assumed = sum(source.startswith("assumption") for source in document["sources"].values())
+    yield from parts_of(
+        f"Words of {document['servers']} servers, {document['bits']} bits, through {network} in watts, on "
+        f"{document['mzi_count']:,} interferometers",
+        [
+            f"{wrong['words wrong']} of the words wrong ({wrong['95 % interval']} at 95 %)",
+            f"{right} of {document['fabrications']} fabrications never err; the worst errs in {worst} of its words",
+            f"A lane's laser emits {power['laser_per_server_lane_watts']}, all lanes {power['server_lasers_watts']}.",
+        ],
+        rows,
+        True,
+        hidden=hidden,
+        legend=legend,
+        limit="; ".join(limit),
+        more=[f"--all ({len(document['sources'])} settings, {assumed} assumed)", "--sweep phase-lock=0.05..0.3"],
+    )
+    if not all:
+        return
+    facts = {
+        "mapping": mapping_words(document, network),
+        "received differently": f"{document['words_received_differently']:,} words, not equal at all servers",
+        "light on the chip": f"oscillators {power['oscillators_watts']}, carriers {power['carriers_watts']}",
+        "largest gain": f"{lit['largest_gain_db']:.1f} dB, {document['link']['gain']}",
+        "levels": f"lanes and units raised by up to {lit['levels_raised_db']:.2g} dB for the loss of their paths",
+    }
+    if compared is not None:
+        alone = (f"{row['part']} {_rates(row['alone'])['words wrong']}" for row in compared["parts"])
+        facts["words wrong with one part erring alone"] = ", ".join(alone)
+    yield facts_table(facts.items())
+    options = [
+        [name, show_value(name, getattr(settings, row.field)), document["sources"][name]]
         for name, row in OPTIONS.items()
         if settings.gain == "optical" or name != "noise-figure"
     ]
-    yield plain_table(["option", "value", "source"], rows, title=title, left=["option", "value", "source"])
-    yield ""
-    yield facts_table(_facts(document, network))
-    if document["contributions"] is not None:
-        yield ""
-        yield _parts_table(document["contributions"])
-    for sweep in document["sweeps"]:
-        yield ""
-        cells = [[show_value(sweep["option"], row["value"]), *_rate_cells(row)] for row in sweep["rows"]]
-        yield plain_table([sweep["option"], "words wrong", "95 % interval"], cells)
+    yield plain_table(["setting", "value", "source"], options, left=["setting", "value", "source"])
 
 
-def _facts(document: Document, network: Path) -> Iterator[tuple[str, str]]:
-    """Yield label and text of each fact about the network and its link: rate of wrong words, lasers, light, peaks,
-    gains, and the weakest part."""
-    yield "mapping", mapping_words(document, network)
-    rate, interval = _rate_cells(document)
-    lit = document["light"]
-    power = {name: format_quantity(value, "power") for name, value in lit.items() if isinstance(value, float)}
-    yield "words wrong", f"{rate} ({interval}; {document['words']:,} words, {document['fabrications']} fabrications)"
-    yield "fabrications", f"{document['fabrications_all_right']} all right, worst {document['worst_fabrication']:.2g}"
-    yield "received differently", f"{document['words_received_differently']:,} words, not equal at all servers"
-    lanes = power["server_lasers_watts"]
-    yield "laser of a server's lane", f"{power['laser_per_server_lane_watts']}; all lanes {lanes}"
-    yield "light on the chip", f"oscillators {power['oscillators_watts']}, carriers {power['carriers_watts']}"
-    yield "peak", f"{power['peak_watts']}, {lit['peak_place']}"
-    yield "largest gain", f"{lit['largest_gain_db']:.1f} dB, {document['link']['gain']}"
-    if lit["levels_raised_db"]:
-        yield "levels", f"lanes and units raised by up to {lit['levels_raised_db']:.2g} dB for the loss of their paths"
-    for place in lit["beyond_optical_amplifiers"]:
-        peak = format_quantity(lit["peaks_watts"][place], "power")
-        yield "not to be had", f"{place}: {peak}, amplifiers give {AMPLIFIER_LIMIT * 1e3:.0f} mW"
-    if document["contributions"] is not None:
-        weakest = document["contributions"]["weakest_part"]
-        yield "weakest part", weakest or "none: too few words are wrong, even with all errors ten times as large"
-
-
-def _parts_table(compared: Document) -> Table:
-    """Return a table with a row for each part of the link: the rate of wrong words with this part ideal, and with this
-    one alone; the first row has all parts."""
-    factor = compared["errors_enlarged_by"]
-    title = "Parts" if factor == 1 else f"Parts, with all errors enlarged {factor:g} times (too few words are wrong)"
-    rows = [["none", *_rate_cells(compared["together"]), ""]]
-    rows += [[row["part"], *_rate_cells(row["without"]), _rate_cells(row["alone"])[0]] for row in compared["parts"]]
-    return plain_table(["made ideal", "words wrong", "95 % interval", "this one alone"], rows, title=title)
-
-
-def _rate_cells(row: Document) -> tuple[str, str]:
-    """Return a word error rate and its 95 % interval as texts."""
+def _rates(row: Document) -> dict[str, str]:
+    """Return a word error rate and its 95 % interval as texts, by their columns."""
     low, high = row["interval_95"]
-    return f"{row['word_error_rate']:.3g}", f"{low:.2g} to {high:.2g}"
+    return {"words wrong": f"{row['word_error_rate']:.3g}", "95 % interval": f"{low:.2g} to {high:.2g}"}

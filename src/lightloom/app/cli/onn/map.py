@@ -1,22 +1,37 @@
-"""``lightloom onn map``: the phases of every MZI of a network, or of a matrix, and the way back."""
+"""``lightloom onn map``: the phases of a network's interferometers or a matrix's, the way back, and studies."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from rich.table import Table
+from rich.text import Text
 
-from lightloom.app.cli.onn.files import Mapping, mapping_words
-from lightloom.app.cli.options import FigureFile, JsonFile, Network, Shown, check_file, draw
+from lightloom.app.cli.onn.calibrate import calibrate
+from lightloom.app.cli.onn.disturb import disturb, train_model
+from lightloom.app.cli.onn.files import cells, mapping_words, parts_of, refuse_options
+from lightloom.app.cli.onn.settings import (
+    CalibrateSettings,
+    ChipSettings,
+    DisturbSettings,
+    MapSettings,
+    ModelSettings,
+    SettingsFile,
+    SettingTexts,
+    settings_of,
+)
+from lightloom.app.cli.options import FigureFile, JsonFile, Shown, check_file, draw
 from lightloom.core.array_files import read_npy
 from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, UnknownNameError
+from lightloom.core.fields import Config, Count
 from lightloom.core.files import write_atomically
 from lightloom.core.results import Document, content_hash, provenance
 from lightloom.photonics.averaging.cascade import is_cascade, load_cascade
@@ -37,7 +52,7 @@ from lightloom.photonics.meshes.files import (
 from lightloom.photonics.meshes.files import netlist as netlist_of
 from lightloom.photonics.meshes.mapping import FORMS, MeshMapping, decibels, full_count, map_part
 from lightloom.photonics.meshes.mesh import Mesh
-from lightloom.reports.console import facts_table, plain_table
+from lightloom.reports.console import facts_table
 from lightloom.reports.figures.photonics import chain_figure, chip_figure, part_figure
 from lightloom.reports.progress import progress
 
@@ -60,45 +75,88 @@ _MOST_PORTS = 512
 def map_to_meshes(
     source: Path | None = None,
     *,
-    form: str | None = None,
-    mapping: Mapping,
+    study: str | None = None,
     units: bool = False,
     phases: Path | None = None,
-    like: Path | None = None,
     switch: str | None = None,
-    out: Annotated[Path | None, partial(check_file, endings=(".json", ".npz"))] = None,
+    draws: Count | None = None,
+    sweep: list[str] | None = None,
+    settings: SettingsFile = None,
+    set: SettingTexts = None,
+    seed: int = 0,
+    out: Annotated[Path | None, partial(check_file, endings=(".json", ".npz", ".gds"))] = None,
     netlist: JsonFile = None,
     figure: FigureFile = None,
-    layer: str | None = None,
     chain: FigureFile = None,
+    all: bool = False,
 ) -> Shown:
-    """Decompose matrices into MZI meshes: counts, columns, gain, error, phases; or check a file of phases.
+    """Decompose matrices into meshes of interferometers; lay out, disturb or calibrate the chip of a network.
+
+    Example: `lightloom onn map net.npz --out phases.json`, or `lightloom onn map net.npz --study chip --out chip.gds`.
 
     Args:
         source (NET.npz|MATRIX.npy): A network, or a single matrix.
-        form: ``economy`` (unless the file stores another), compact, svd (the paper's), sigma-u (its approximation), or
-            unitary.
-        units: P and T of the averager too.
-        phases (FILE): Read phases instead, and check that they are those of --like.
-        like (NET.npz|MATRIX.npy): What --phases belong to.
-        switch (O,O,...): Instead of a file: the meshes as a circuit switch from input i to the i-th of these outputs.
-        out: Write all phases (.json or .npz).
-        netlist: Write SAX netlists of all meshes (.json).
-        figure: Draw the meshes of one layer (.svg, .png, .pdf).
-        layer (N|P|T): The layer that --figure draws, 1 without it.
+        study (chip|disturb|train|calibrate): ``chip`` lays out the whole averager. ``disturb`` fabricates its meshes
+            many times and counts how often the average still comes out right. ``train`` trains a model on MNIST whose
+            gradients are averaged on such devices. ``calibrate`` calibrates chips with unknown errors from their output
+            powers; without a network those of random matrices.
+        units: Map P and T of the averager too; in --study disturb they err, and words that servers receive count.
+        phases (FILE): Check that the phases in this file are those of the network or matrix.
+        switch (O,O,...): Instead of a file, use the meshes as a circuit switch from input i to the i-th of these
+            outputs.
+        draws: Fabrications behind each accuracy of --study disturb, 20 if not given.
+        sweep (NAME=LOW..HIGH[:POINTS]): Accuracy against one of phase-error, coupler-error, loss, loss-spread,
+            heater-spread, crosstalk, dac-bits, detector-noise, in --study disturb; repeatable. Steps are equal ratios,
+            equal from 0.
+        seed: Seed of devices, settings, noise or the training.
+        out: Write all phases (.json or .npz), or with --study chip the layout (.gds, which needs the extra gds).
+        netlist: Write SAX netlists of all meshes, or with --study chip of the whole chip (.json).
+        figure: Draw the meshes of one layer, or what is studied (.svg, .png, .pdf).
         chain: Draw the whole network (.svg, .png, .pdf).
+        all: Show every row, and everything that is assumed.
     """
-    components = mapping.keywords.get("components")
+    given = {name: value for name, value in locals().items() if name not in ("source", "study", "settings", "set")}
+    studies: dict[str | None, tuple[Callable[..., Shown], type[Config]]] = {
+        None: (_meshes, MapSettings),
+        "chip": (_chip, ChipSettings),
+        "disturb": (disturb, DisturbSettings),
+        "train": (train_model, ModelSettings),
+        "calibrate": (calibrate, CalibrateSettings),
+    }
+    if study not in studies:
+        raise UnknownNameError("study", study, filter(None, studies))
+    function, kind = studies[study]
+    taken = [*signature(function).parameters][2:]
+    refuse_options(given, taken, f"--study {study}" if study else "a mapping without --study")
+    if source is None and switch is None and study != "calibrate":
+        raise ConfigError("give NET.npz or MATRIX.npy, or --switch")
+    return function(source, settings_of(kind, settings, set), **{name: given[name] for name in taken})
+
+
+def _meshes(
+    source: Path | None,
+    settings: MapSettings,
+    units: bool,
+    phases: Path | None,
+    switch: str | None,
+    out: Path | None,
+    netlist: Path | None,
+    figure: Path | None,
+    chain: Path | None,
+    all: bool,
+) -> Shown:
+    """Decompose the matrices of a network, or a single one, into meshes; or check that a file has their phases."""
+    form = settings.form
     if switch is not None:
-        if any(given is not None for given in (source, phases, like)) or units or components or form is not None:
-            raise ConfigError("--switch takes no file, --phases, --like, --units, --components or --form")
+        if source is not None or phases is not None or units or settings.components or form is not None:
+            raise ConfigError("--switch takes no file, --phases, --units, components or form")
         form = _UNITARY
-    elif (phases is None) != (like is None) or (source is None) == (phases is None):
-        raise ConfigError("give NET.npz or MATRIX.npy, or --phases FILE with --like NET.npz, or --switch")
-    origin_path = Path("switch") if switch is not None else cast(Path, like if source is None else source)
-    chosen = _chosen(origin_path, form, mapping)
+    if out is not None:
+        check_file(out, (".json", ".npz"))
+    origin_path = Path("switch") if source is None else source
+    chosen = _chosen(origin_path, form, settings)
     arguments, matrices, groups = _read(origin_path, units) if switch is None else _permutation(switch)
-    drawn = _drawn_name(layer, matrices)
+    drawn = _drawn_name(settings.layer, matrices)
     parts = _mapped(matrices, chosen, form == _UNITARY)
     mapped = chosen.to_json() | ({"form": _UNITARY} if form == _UNITARY else {})
     if phases is not None:
@@ -130,7 +188,7 @@ def map_to_meshes(
     title = "" if arguments is None else f"{arguments.servers} servers, {arguments.bits} bits"
     draw(chain, lambda: chain_figure(parts, title), document)
     written = {"phases": out, "netlists": netlist, "drawn": figure, "network drawn": chain}
-    return Shown(document, _map_parts(document, origin_path), written)
+    return Shown(document, _map_parts(document, origin_path, all), written)
 
 
 def _read(path: Path, units: bool) -> tuple[FunctionArguments | None, dict[str, Column], int]:
@@ -174,7 +232,7 @@ def _drawn_name(layer: str | None, matrices: dict[str, Column]) -> str:
     if name not in matrices:
         known = ", ".join(name.removeprefix("layer ") for name in matrices)
         units = "" if "T" in matrices else ", or P or T with --units"
-        raise ConfigError(f"--layer {layer!r}: expected one of {known}{units}")
+        raise ConfigError(f"layer = {layer!r}: expected one of {known}{units}")
     return name
 
 
@@ -184,16 +242,16 @@ def _crossings(parts: dict[str, Part]) -> int:
     return part_crossings(matrices) if matrices else 0
 
 
-def _chosen(source: Path, form: str | None, mapping: partial[MeshMapping]) -> MeshMapping:
-    """Return the mapping of the options, the file or the default; that of a unitary matrix has no form, and is one
+def _chosen(source: Path, form: str | None, settings: MapSettings) -> MeshMapping:
+    """Return the mapping of the settings, the file or the default; that of a unitary matrix has no form, and is one
     mesh."""
     if form is not None and form not in (*FORMS, _UNITARY):
         raise UnknownNameError("form", form, (*FORMS, _UNITARY))
     if form != _UNITARY:
-        return mapping(source, MeshMapping(), exact=False, form=form)
-    if mapping.keywords.get("components"):
-        raise ConfigError("--components: a unitary matrix becomes one mesh, give --form svd, economy or compact")
-    return mapping(None, MeshMapping(), components=None)
+        return settings.mapping(source, MeshMapping(), exact=False)
+    if settings.components:
+        raise ConfigError("components = True: a unitary matrix becomes one mesh: expected svd, economy or compact")
+    return settings.model_copy(update={"form": None, "components": None}).mapping(None, MeshMapping())
 
 
 def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) -> dict[str, Part]:
@@ -243,64 +301,51 @@ def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str]) -
     return Shown(document, [told], bare=True)
 
 
-def _map_parts(document: Document, source: Path) -> Iterator[Table]:
-    """Yield a table with a row for each mapped matrix, and their sum last where there are several."""
-    parts = document["parts"]
-    ends = {"inputs": parts[0]["inputs"], "outputs": parts[-1]["outputs"]}
-    total = {**document, **ends, "name": "all", "gain_db": document["largest_gain_db"]}
-    cells = [
-        [
-            row["name"] + (f", {row['copies']} chips" if row.get("copies", 1) > 1 else ""),
-            f"{row['inputs']} to {row['outputs']}",
-            f"{row['mzi_count']:,}",
-            f"{row['mzi_count_paper']:,}",
-            f"{row['mzi_count_economy']:,}",
-            f"{row['columns']:,}",
-            f"{row['gain_db']:.1f}",
-            f"{row['largest_error']:.1e}",
-        ]
-        for row in ([*parts, total] if len(parts) > 1 else parts)
-    ]
-    columns = ["", "signals", "MZIs", "full SVD", "economy", "columns", "gain, dB", "largest error"]
+def _map_parts(document: Document, source: Path, all: bool) -> Iterator[str | Text | Table]:
+    """Yield the answer with a row for each mapped matrix."""
+    parts, form = document["parts"], document["form"]
     counted = document["components"] and document["crossings"] is not None
-    crossed = f", {document['crossings']:,} crossings of waveguides" if counted else ""
-    yield plain_table(columns, cells, title=f"{source}: {document['form']}, {document['mesh']} meshes{crossed}")
+    crossed = f"; {document['crossings']:,} crossings of waveguides" if counted else ""
+    forms = {} if form == _UNITARY else {"svd": document["mzi_count_paper"], "economy": document["mzi_count_economy"]}
+    strongest, copies = max(parts, key=lambda row: row["gain_db"]), any(row["copies"] > 1 for row in parts)
+    columns = "part: {name} | signals: {inputs} to {outputs} | interferometers: {mzi_count:,} | columns: {columns:,} | "
+    columns += "gain: {gain_db:.1f} dB | largest error: {largest_error:.1e}"
+    return parts_of(
+        f"{source} on {document['mesh']} meshes of interferometers, form {form}",
+        [
+            f"{document['mzi_count']:,} interferometers in {document['columns']:,} columns{crossed}",
+            f"The matrices differ by at most {document['largest_error']:.1e} of their largest entry.",
+        ],
+        cells(columns + (" | chips: {copies}" if copies else ""), parts),
+        all,
+        what_if=[f"form {name}: {count:,} interferometers" for name, count in forms.items() if name != form],
+        limit=f"{strongest['name']} needs the largest gain, {strongest['gain_db']:.1f} dB" if forms else "",
+        more=[*(f"--study {study}" for study in ("chip", "disturb", "calibrate") if forms), "--figure mesh.png"],
+    )
 
 
-# ``lightloom onn chip``: a whole averager as a netlist for SAX, a floor plan and a layout.
+# ``lightloom onn map --study chip``: a whole averager as a netlist for SAX, a floor plan and a layout.
 
 _DETUNED = (0.1e-9, 0.4e-9, 0.8e-9, 1.6e-9)
 """Distances from the chip's wavelength in metres: 0.8 nm is 100 GHz near 1550 nm."""
 
 
-def chip(
-    network: Network,
-    *,
-    mapping: Mapping,
-    pitch: float = Rules().pitch,
-    netlist: JsonFile = None,
-    gds: Annotated[Path | None, partial(check_file, endings=(".gds",))] = None,
-    figure: FigureFile = None,
+def _chip(
+    network: Path, settings: ChipSettings, out: Path | None, netlist: Path | None, figure: Path | None, all: bool
 ) -> Shown:
-    """Lay out a whole averager (P, layers, gains, units, T): footprint, heaters, ports, netlist, GDS.
-
-    Args:
-        form: economy, compact or svd, as in `onn map`; compact unless the file stores one.
-        pitch (UM): Of neighbouring waveguides; an assumption.
-        netlist: Write the netlist of the whole chip for SAX (.json).
-        gds: Write the layout (.gds); needs the extra gds.
-        figure: Draw the floor plan (.svg, .png, .pdf).
-    """
-    rules, dispersion = Rules(pitch=pitch), Dispersion()
-    chosen = mapping(network, MeshMapping(form="compact"))
+    """Lay out a whole averager (P, layers, gains, units, T): footprint, heaters, ports, netlist, layout."""
+    if out is not None:
+        check_file(out, (".gds",))
+    rules, dispersion = Rules(pitch=settings.pitch), Dispersion()
+    chosen = settings.mapping(network, MeshMapping(form="compact"))
     weights, arguments = load_network(network)
     averager = map_averager(weights, arguments, chosen)
     plan = floor_plan(averager, rules)
     options = chosen.to_json()
     origin = provenance([network_hash(weights, arguments), options, asdict(rules), asdict(dispersion)])
     document = _document(averager, plan, dispersion) | options | {"provenance": origin}
-    if gds is not None:
-        write_gds(plan, gds)
+    if out is not None:
+        write_gds(plan, out)
     if netlist is not None:
         content = {
             "schema": "lightloom.chip-netlist/1",
@@ -309,8 +354,8 @@ def chip(
         }
         write_atomically(netlist, json.dumps(content) + "\n")
     drawn = draw(figure, lambda: chip_figure(plan, _title(document, network)), document)
-    written = {"netlist": netlist, "layout": gds, "drawn": drawn}
-    return Shown(document, _chip_parts(document, network), written)
+    written = {"netlist": netlist, "layout": out, "drawn": drawn}
+    return Shown(document, _chip_parts(document, network, averager, all), written)
 
 
 def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion) -> Document:
@@ -364,36 +409,34 @@ def _title(document: Document, network: Path) -> str:
     return f"{network.name}: {document['mzi_count']:,} interferometers on {width:.1f} mm x {height:.2f} mm"
 
 
-def _chip_parts(document: Document, network: Path) -> Iterator[Table]:
-    """Yield a table of the facts, and one with a row for each part."""
-    measures, dispersion = document["measures_um"], document["dispersion"]
-    lengths = ", ".join(f"{name} {value:g}" for name, value in measures.items())
-    errors = ", ".join(f"{row['metres'] * 1e9:g} nm {row['error']:.3f}" for row in document["detuned"])
-    facts = [
-        ("mapping", mapping_words(document, network)),
-        ("footprint", f"{document['area_mm2']:.1f} mm², without lasers, pads, fibres and electronics"),
-        ("heaters", f"{document['heaters']:,}"),
-        ("ports", f"{document['ports']['inputs']} in, {document['ports']['outputs']} out"),
-        ("gains and units", f"{document['units']:,}"),
-        ("crossings", f"{document['crossings']:,}"),
-        ("measures, µm", f"{lengths} (assumptions)"),
-        (
-            "dispersion",
-            f"couplers {dispersion['coupler_slope'] * 1e-9:g} rad/nm, group index {dispersion['group_index']:g} "
-            "(assumptions)",
-        ),
-        ("error beside its wavelength", f"{errors} (units linear)"),
-    ]
-    yield facts_table(facts, title=_title(document, network))
-    cells = [
+def _chip_parts(document: Document, network: Path, averager: MappedAverager, all: bool) -> Iterator[str | Text | Table]:
+    """Yield the answer with a row for each part of the chip; with ``all`` also what is assumed of it."""
+    measures, dispersion, ports = document["measures_um"], document["dispersion"], document["ports"]
+    pitch, detuned = measures["pitch"], {row["metres"] * 1e9: row["error"] for row in document["detuned"]}
+    nearest = min(detuned)
+    size = f"{document['width_um'] / 1000:.1f} x {document['height_um'] / 1000:.2f} mm"
+    areas = {um: floor_plan(averager, Rules(pitch=um)).area for um in (pitch / 2, 2 * pitch)}
+    columns = "part: {name} | signals: {inputs} to {outputs} | blocks: {blocks} | interferometers: {mzi_count:,} | "
+    columns += "columns: {columns:,} | gains, dB: {least_gain_db:.1f} to {largest_gain_db:.1f}"
+    yield from parts_of(
+        f"The chip of {network}: P, every layer with its gains and units, T, at a pitch of {pitch:g} µm",
         [
-            row["name"],
-            f"{row['inputs']} to {row['outputs']}",
-            f"{row['blocks']}",
-            f"{row['mzi_count']:,}",
-            f"{row['columns']:,}",
-            f"{row['least_gain_db']:.1f} to {row['largest_gain_db']:.1f}",
-        ]
-        for row in document["parts"]
-    ]
-    yield plain_table(["part", "signals", "blocks", "MZIs", "columns", "gains, dB"], cells)
+            f"{document['area_mm2']:.1f} mm², {size}: {document['mzi_count']:,} interferometers",
+            f"{document['heaters']:,} heaters; {ports['inputs']} ports in, {ports['outputs']} out; "
+            f"{document['units']:,} gains and units; {document['crossings']:,} crossings",
+        ],
+        cells(columns, document["parts"]),
+        all,
+        what_if=[f"pitch {um:g} µm: {area:.1f} mm²" for um, area in areas.items()],
+        limit=f"{nearest:g} nm off its wavelength the matrix errs by {detuned[nearest]:.3g} of its norm; "
+        "the area is without lasers, pads, fibres and electronics",
+        more=["--all", "--figure chip.png", "--out chip.gds", "--netlist chip.json"],
+    )
+    if all:
+        lengths = ", ".join(f"{name} {value:g}" for name, value in measures.items())
+        slope = f"couplers {dispersion['coupler_slope'] * 1e-9:g} rad/nm"
+        errors = ", ".join(f"{metres:g} nm {error:.3f}" for metres, error in detuned.items())
+        facts = {"mapping": mapping_words(document, network), "measures, µm": f"{lengths} (assumptions)"}
+        facts["dispersion"] = f"{slope}, group index {dispersion['group_index']:g} (assumptions)"
+        facts["error beside its wavelength"] = f"{errors} (units linear)"
+        yield facts_table(facts.items())

@@ -1,19 +1,22 @@
-"""``lightloom onn compare-reducers``: ways to average servers' codes, what each costs, and what turns the verdict."""
+"""``lightloom onn build --reducers``: ways to average servers' codes, what each costs, and what turns the verdict."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from math import inf, log10
-from typing import Annotated
+from pathlib import Path
 
-from pydantic import Field
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.app.cli.options import FigureFile, Shown, draw, read_settings
+from lightloom.app.cli.onn.files import cells, parts_of
+from lightloom.app.cli.onn.settings import ReducersSettings, settings_of
+from lightloom.app.cli.options import Shown, draw
 from lightloom.core.errors import ConfigError
-from lightloom.machines.reducers.compare import DRAWS, FORFEITS, ReducerComparison
+from lightloom.machines.reducers.compare import FORFEITS, ReducerComparison
 from lightloom.machines.reducers.compare import compare_reducers as compare
+from lightloom.machines.reducers.rivals import NETWORK
 from lightloom.photonics.link.settings import Link
-from lightloom.reports.console import facts_table, plain_table
+from lightloom.reports.console import facts_table, plain_table, rows_table
 from lightloom.reports.figures.photonics import PARTS, reducers_figure
 from lightloom.reports.progress import progress
 
@@ -21,68 +24,80 @@ _TURNS = 12
 
 
 def compare_reducers(
-    *,
-    servers: int,
-    bits: int = 8,
-    word_errors: float = 1e-6,
-    set: list[str] | None = None,
-    pair: str = "digit-sum,reducer-asic",
-    draws: Annotated[int, Field(ge=20)] = DRAWS,
-    figure: FigureFile = None,
+    servers: int | None, bits: int, file: Path | None, texts: list[str] | None, figure: Path | None, explain: bool
 ) -> Shown:
-    """Compare networks, sums of digits, reducer chips and switches: energy, latency, light, limits, the verdict.
-
-    Args:
-        servers: Servers whose codes are averaged, 2 to 32.
-        bits (B): Bits of a code.
-        word_errors (S): Share of wrong words that sums in the light may have; error correction of them is not counted.
-        set: constant=value, in the constant's unit (--json lists all); repeatable.
-        pair (A,B): The two rivals whose difference is explained: A,B.
-        draws: Draws of all constants behind the ranges.
-        figure: Draw energies with their ranges, and what turns the verdict (.svg, .png, .pdf).
-    """
-    names = tuple(name.strip() for name in pair.split(","))
+    """Compare networks, sums of digits, reducer chips and switches: energy, latency, light, limits, the verdict;
+    settings are those of a file and of ``--set``."""
+    if servers is None:
+        raise ConfigError("--reducers: give --servers N too")
+    chosen = settings_of(ReducersSettings, file, texts)
+    names = tuple(name.strip() for name in chosen.pair.split(","))
     if len(names) != 2:
-        raise ConfigError(f"--pair {pair!r}: expected two rivals, such as digit-sum,reducer-asic")
-    given = read_settings(set)
+        raise ConfigError(f"pair = {chosen.pair!r}: expected two rivals, such as digit-sum,reducer-asic")
+    options = {"word_errors": chosen.word_errors, "given": chosen.model_extra, "draws": chosen.draws}
     with progress("Comparing", None):
-        made = compare(servers, bits, word_errors=word_errors, given=given, pair=(names[0], names[1]), draws=draws)
+        made = compare(servers, bits, pair=(names[0], names[1]), **options)
     document = made.to_json()
     drawn = draw(figure, lambda: reducers_figure(made), document)
-    return Shown(document, _parts(made), {"drawn": drawn})
+    return Shown(document, _parts(made, explain), {"drawn": drawn})
 
 
-def _parts(made: ReducerComparison) -> Iterator[str | Text | Table]:
-    """Yield tables of costs, energies and constants that turn the verdict; then limits, the verdict and its
-    assumptions."""
-    setting = made.setting
-    title = f"{setting.servers} servers, {setting.bits} bits, {setting.symbol_rate / 1e9:g} GBd"
-    yield _costs(made, title)
-    yield ""
+def _parts(made: ReducerComparison, explain: bool) -> Iterator[str | Text | Table]:
+    """Yield the answer with a row for each reducer; with ``explain`` also tables of energies and of constants that turn
+    the verdict, the verdict, what averaging in the light forfeits, and assumptions."""
+    setting, (first, second) = made.setting, made.pair
+    best = next(rival for rival in made.rivals.values() if not rival.limits)
+    bests = [f"{best.name}, {_pj(best.energy_per_bit)} pJ/bit ({_range(made, best.name)} in 90 % of draws)"]
+    if NETWORK in made.rivals:
+        network, chip = made.rivals[NETWORK].energy_per_bit, made.rivals["reducer-asic"].energy_per_bit
+        ratio = f"takes {network / chip:.3g} times the energy of reducer-asic" if network < inf else "lacks light"
+        bests.append(
+            f"The network {ratio}, less in {100 * made.ranges[NETWORK].sooner['reducer-asic']:.0f} % of draws."
+        )
+    assumed = sum(constant.assumed for constant in made.constants.values())
+    rows = [
+        {
+            "reducer": name,
+            "pJ/bit": _pj(rival.energy_per_bit),
+            "90 % of draws": _range(made, name),
+            "latency": f"{1e9 * rival.total_latency:.3g} ns",
+            "light a server": "none" if rival.launched is None else f"{_dbm(rival.launched)} dBm",
+            "limits": "broken" if rival.limits else "kept",
+        }
+        for name, rival in made.rivals.items()
+    ]
+    even = {turn.constant: turn.break_even for turn in made.turns if turn.break_even is not None}
+    limits = [f"{rival.name}: {limit}" for rival in made.rivals.values() for limit in rival.limits]
+    yield from parts_of(
+        f"What averages {setting.servers} servers' codes of {setting.bits} bits at {setting.symbol_rate / 1e9:g} GBd "
+        "with the least energy?",
+        bests,
+        rows,
+        legend=f"{made.draws} draws of all {len(made.constants)} constants, {assumed} of them assumptions",
+        what_if=[
+            f"{constant.name} {value:.3g} {constant.unit}".strip() + f": {first} takes what {second} takes"
+            for constant, value in list(even.items())[:3]
+        ],
+        limit="; ".join([*limits, *(f"{name} left out: {why}" for name, why in made.refused.items())]),
+        more=["--explain", "--set CONSTANT=VALUE", "--figure reducers.png"],
+    )
+    if not explain:
+        return
     yield _energies(made)
-    yield ""
     yield _turns(made)
-    yield ""
-    for rival in made.rivals.values():
-        if rival.limits:
-            yield Text(f"{rival.name}: {'; '.join(rival.limits)}", style="dim")
-    for name, why in made.refused.items():
-        yield Text(f"{name} left out: {why}", style="dim")
     tried, wrong = made.tried_sums
     yield f"digit-sum is proved exact, and tried on {tried:,} tuples of sums: {wrong:,} wrong"
-    yield ""
     yield "verdict"
     yield from (f"  {sentence}" for sentence in made.verdict)
-    yield ""
     yield facts_table(FORFEITS, title="what averaging in the light forfeits")
-    yield Text(_path(made), style="dim")
-    assumed = sum(constant.assumed for constant in made.constants.values())
     given = sum(constant.given for constant in made.constants.values())
-    yield Text(
-        f"{assumed} of {len(made.constants)} constants are assumptions, {given} given; --json has every source. "
-        f"Ranges: 90 % of {made.draws} draws of all constants, each evenly over its range, independent of the others.",
-        style="dim",
-    )
+    yield _path(made)
+    yield f"{given} constants given; --json has every source. Each is drawn evenly and by itself."
+
+
+def _range(made: ReducerComparison, name: str) -> str:
+    """Return the range of a reducer's energy in 90 % of draws."""
+    return f"{_pj(made.ranges[name].low)} to {_pj(made.ranges[name].high)}"
 
 
 def _path(made: ReducerComparison) -> str:
@@ -91,28 +106,6 @@ def _path(made: ReducerComparison) -> str:
     derived = f"derived from the laser of a plain lane ({laser:g} pJ/bit at an efficiency of {efficiency:g})"
     other = f"onn link assumes {Link().path_loss_db:g} dB for couplers, modulator and connectors alone"
     return f"path of a lane: {made.path_loss_db:.0f} dB from modulator to detector, margin included, {derived}; {other}"
-
-
-def _costs(made: ReducerComparison, title: str) -> Table:
-    """Return a table with a row for each reducer: pJ/bit with the range of 90 % of draws, latency in ns, light in dBm,
-    effective bits, and whether it stays within limits."""
-    rows = []
-    for name, rival in made.rivals.items():
-        spread = made.ranges[name]
-        rows.append(
-            [
-                name,
-                _pj(rival.energy_per_bit),
-                f"{_pj(spread.low)} to {_pj(spread.high)}",
-                f"{1e9 * rival.total_latency:.3g}",
-                _dbm(rival.launched),
-                _dbm(rival.detected),
-                "" if rival.enob is None else f"{rival.enob:.1f}",
-                "yes" if not rival.limits else "no",
-            ]
-        )
-    columns = ["reducer", "pJ/bit", "90 % of draws", "ns", "dBm a server", "dBm a lane", "ENOB", "within limits"]
-    return plain_table(columns, rows, title=title)
 
 
 def _energies(made: ReducerComparison) -> Table:
@@ -128,27 +121,21 @@ def _turns(made: ReducerComparison) -> Table:
     """Return a table of the constants that change the comparison most: the first rival's saving with the constant at
     either end of its range, and the value at which both are even."""
     rows = [
-        [
-            turn.constant.name,
-            f"{turn.constant.value:g} {turn.constant.unit}".strip(),
-            f"{turn.constant.low:g} to {turn.constant.high:g}",
-            _percent(turn.at_low),
-            _percent(turn.at_high),
-            "" if turn.break_even is None else f"{turn.break_even:.3g}",
-            "assumption" if turn.constant.assumed else "sourced",
-        ]
+        {**asdict(turn.constant), "kind": "assumption" if turn.constant.assumed else "sourced"}
+        | {"least": _percent(turn.at_low), "most": _percent(turn.at_high)}
+        | {"even": "" if turn.break_even is None else f"{turn.break_even:.3g}"}
         for turn in made.turns[:_TURNS]
     ]
+    columns = "constant: {name} | value: {value:g} {unit} | range: {low:g} to {high:g} | at its least: {least} | "
+    columns += "at its most: {most} | even at: {even} | source: {kind}"
     first, second = made.pair
-    columns = ["constant", "value", "range", "at its least", "at its most", "even at", "source"]
-    return plain_table(
-        columns, rows, title=f"what {first} saves against {second}: {_percent(made.saving(first, second))}"
-    )
+    title = f"what {first} saves against {second}: {_percent(made.saving(first, second))}"
+    return rows_table(cells(columns, rows), title=title)
 
 
 def _pj(joules: float) -> str:
-    """Return joules as picojoules with three digits; "no light does" for infinity."""
-    return "no light does" if joules == inf else f"{1e12 * joules:.3g}"
+    """Return joules as picojoules with three digits; "no light" for infinity."""
+    return "no light" if joules == inf else f"{1e12 * joules:.3g}"
 
 
 def _dbm(watts: float | None) -> str:

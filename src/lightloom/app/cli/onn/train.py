@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.table import Table
+from rich.text import Text
 
 from lightloom.app.cli.onn.build import train_levels
-from lightloom.app.cli.onn.files import NetworkOut, device_errors, read_devices
-from lightloom.app.cli.options import FigureFile, Options, Shown, draw, read_count
+from lightloom.app.cli.onn.files import ROUNDED, NetworkOut, cells, device_errors, parts_of
+from lightloom.app.cli.onn.settings import SettingsFile, SettingTexts, TrainSettings, settings_of
+from lightloom.app.cli.options import FigureFile, Shown, draw, read_count
 from lightloom.core.errors import ConfigError, needing_torch
 from lightloom.core.fields import Count
 from lightloom.core.results import Document, provenance
+from lightloom.photonics.averaging.construct import build as construct
 from lightloom.photonics.averaging.networks import TABLE_I, FunctionArguments, save_network
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.onn.recipe import TrainingRecipe
-from lightloom.reports.console import facts_table, plain_table
+from lightloom.reports.console import facts_table
 from lightloom.reports.figures.photonics import training_figure
 from lightloom.reports.progress import progress
 
@@ -28,126 +30,56 @@ if TYPE_CHECKING:
     from lightloom.photonics.onn.training import Trained
 
 
-_NOT_TRAINED = ("loss_spread", "heater_spread", "crosstalk", "detector_noise")
-"""Errors of devices that trainings do not know of."""
-
-
-def read_list(text: str, option: str, between: str = ",") -> tuple[int, ...]:
-    """Return the whole numbers given to an option as a text, with ``between`` as the separator.
-
-    Raises:
-        ConfigError: something else.
-    """
-    return tuple(read_count(number, option) for number in text.split(between))
-
-
-def chosen_structure(
-    *, layers: str | None = None, form: str | None = None, approximated: str | None = None
-) -> Document:
-    """Return the given options of the network's structure as fields of the recipe; options that are not given are
-    absent.
-
-    Args:
-        layers (4-64-...-4): Signals: inputs, hidden layers, outputs.
-        form: ``cayley`` (Σ·U throughout), periodic (projected, as the paper does), or free.
-        approximated (1,2,...): Matrices in that form; the paper's, or all of --layers.
-    """
-    given = {
-        "form": form,
-        "layers": None if layers is None else read_list(layers, "--layers", "-"),
-        "approximated": None if approximated is None else read_list(approximated, "--approximated"),
-    }
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def chosen_training(
-    *,
-    noise: float = 0.0,
-    nonlinearity: str = "relu",
-    rounding: str = "floor",
-    cpu_seconds: float | None = None,
-    epochs: int | None = None,
-    batch: Count | None = None,
-    gradient_epochs: int = 0,
-    gradient_loss: str = "raw",
-    seed: int = 0,
-    threads: int = 1,
-    device: str = "cpu",
-) -> Document:
-    """Return the options of how to train as fields of the recipe, without those that are None; ConfigError for epochs
-    and CPU seconds together.
-
-    Args:
-        noise (S): Train for noise on every signal, a share of full scale.
-        nonlinearity: relu, or clipped: units that saturate.
-        rounding: floor, or half-up.
-        cpu_seconds (S): Train for so long, instead of --epochs.
-        epochs (E): Passes over the grid.
-        batch (B): Inputs of a step.
-        gradient_epochs (E): Last epochs with the loss of the mean code (eq. 7, phase 2).
-        gradient_loss: That loss: raw, or straight-through received levels.
-        seed (S): Seed of weights, order and noise.
-        threads: PyTorch's threads; other counts round differently.
-        device: cpu, cuda, ...
-    """
-    given = locals()
-    if epochs is not None and cpu_seconds is not None:
-        raise ConfigError(f"--cpu-seconds {cpu_seconds:g}: expected without --epochs, as one of them ends the training")
-    return {name: value for name, value in given.items() if value is not None}
-
-
 def train(
     *,
     scenario: int | None = None,
     servers: int | None = None,
     bits: int | None = None,
-    structure: Annotated[partial[Document], Options(chosen_structure)],
-    devices: Annotated[partial[NonIdealities], Options(read_devices, without=_NOT_TRAINED)],
-    aware_from: float | None = None,
-    training: Annotated[partial[Document], Options(chosen_training)],
+    layers: str | None = None,
     cascade: Count | None = None,
     search: bool = False,
-    widths: str = "16,32,64",
-    depths: str = "3,5",
+    settings: SettingsFile = None,
+    set: SettingTexts = None,
+    seed: int = 0,
     folder: Path | None = None,
     out: NetworkOut = None,
     figure: FigureFile = None,
+    all: bool = False,
 ) -> Shown:
     """Train a network to average; without options scenario 1, every matrix approximated, in some minutes.
 
+    Example: `lightloom onn train --servers 2 --bits 4 --layers 2-32-2 --set form=free --set epochs=60 --out net.npz`.
+
     Args:
         scenario (1..4): A row of the paper's Table I; 1 unless --servers is given.
-        servers: Instead of a scenario.
+        servers: Servers whose codes are averaged, instead of a scenario.
         bits (B): Bits of a code.
-        phase_error (RAD): Train through meshes whose phases err, standard deviation.
-        coupler_error (RAD): The same for the mixing angle of every coupler.
-        loss (DB): The same for the loss of every MZI.
-        dac_bits (B): The same for phases rounded to so many bits.
-        aware_from (SHARE): Share of the training after which devices err; half of it.
-        cascade (GROUPS): Two levels: a network of N servers for each group, one above them.
-        search: Depths and widths by successive halving.
-        widths (W,W,...): Neurons of hidden layers, for --search.
-        depths (D,D,...): Hidden layers, for --search.
-        folder: Keeps a checkpoint; an interrupted training is resumed.
+        layers (4-64-...-4): Signals of the inputs, the hidden layers and the outputs.
+        cascade (GROUPS): Train two levels: a network of N servers for each group, one above them.
+        search: Try depths and widths of hidden layers by successive halving.
+        seed (S): Seed of weights, order and noise.
+        folder: Folder that keeps a checkpoint; an interrupted training is resumed.
         out: Write the network (.npz).
         figure: Draw errors and loss by epoch (.svg, .png, .pdf).
+        all: Show every network that a search tried.
     """
-    options = training() | _devices(devices(), aware_from)
+    chosen = settings_of(TrainSettings, settings, set)
+    structure = _structure(layers, chosen)
+    options = _training(chosen) | {"seed": seed}
     if cascade is not None:
         if search or scenario is not None or figure is not None or options["rounding"] != "floor":
             raise ConfigError(
-                "--cascade takes no --scenario, --search, --rounding or --figure: give --servers and --bits"
+                "--cascade takes no --scenario, --search, rounding or --figure: give --servers and --bits"
             )
-        return train_levels(_levels(cascade, servers, bits, structure(), options), folder, out)
+        return train_levels(_levels(cascade, servers, bits, structure, options), folder, out)
     if search:
         if "devices" in options or "cpu_seconds" in options:
-            raise ConfigError("--search takes no errors of devices and no --cpu-seconds: expected --epochs alone")
-        if out is not None or figure is not None or structure.keywords:
-            raise ConfigError(
-                "--search tries free networks of --widths and --depths: no --layers, --form, --out or --figure"
-            )
-        return _search(_function(scenario, servers, bits, options["rounding"]), widths, depths, options, folder)
-    recipe = _recipe(scenario, servers, bits, structure(), options)
+            raise ConfigError("--search takes no errors of devices and no cpu_seconds: expected epochs alone")
+        if out is not None or figure is not None or structure:
+            raise ConfigError("--search tries free networks of widths and depths: no --layers, form, --out or --figure")
+        function = _function(scenario, servers, bits, options["rounding"])
+        return _search(function, chosen.widths, chosen.depths, options, folder, all)
+    recipe = _recipe(scenario, servers, bits, structure, options)
     with progress("Epochs", recipe.work) as advance:
         trained: Trained = _need_torch().train(recipe, folder, advance)
     document = {
@@ -158,19 +90,44 @@ def train(
     }
     if out is not None:
         save_network(out, trained.network, trained.function_arguments)
-    title = f"{'-'.join(str(n) for n in recipe.layers)}, {recipe.form}: {recipe.mzi_count:,} MZIs"
+    title = f"{_signals(recipe.layers)}, {recipe.form}: {recipe.mzi_count:,} MZIs"
     drawn = draw(figure, lambda: training_figure(trained.history, recipe.function.points, title), document)
     return Shown(document, _parts(document, recipe), {"network": out, "drawn": drawn})
 
 
-def _devices(devices: NonIdealities, aware_from: float | None) -> Document:
-    """Return the errors that the training knows of, as fields of the recipe; empty where all are 0, in which case
-    ``aware_from`` is a ConfigError."""
+def _signals(layers: Sequence[int]) -> str:
+    """Return the numbers of signals as ``4-64-4``."""
+    return "-".join(map(str, layers))
+
+
+def _structure(layers: str | None, settings: TrainSettings) -> Document:
+    """Return what is stated of the network's structure as fields of the recipe."""
+    signals = None if layers is None else tuple(read_count(number, "--layers") for number in layers.split("-"))
+    given = {"form": settings.form, "layers": signals, "approximated": settings.approximated}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+_TRAINING = {"noise", "nonlinearity", "rounding", "cpu_seconds", "epochs", "batch"}
+_TRAINING |= {"gradient_epochs", "gradient_loss", "threads", "device"}
+"""Settings that are fields of the recipe."""
+
+
+def _training(settings: TrainSettings) -> Document:
+    """Return what is stated of the training as fields of the recipe, with the errors of devices unless all are 0.
+
+    Raises:
+        ConfigError: epochs and CPU seconds together, or ``aware_from`` without an error of devices.
+    """
+    options, devices = settings.model_dump(include=_TRAINING, exclude_none=True), settings.non_idealities()
+    if "epochs" in options and "cpu_seconds" in options:
+        seconds = options["cpu_seconds"]
+        raise ConfigError(f"cpu_seconds = {seconds:g}: expected without epochs, as one of them ends the training")
+    aware = settings.aware_from
     if devices == NonIdealities():
-        if aware_from is not None:
-            raise ConfigError(f"--aware-from {aware_from:g}: expected an error of devices too, e.g. --phase-error 3e-3")
-        return {}
-    return {"devices": devices} if aware_from is None else {"devices": devices, "aware_from": aware_from}
+        if aware is not None:
+            raise ConfigError(f"aware_from = {aware:g}: expected an error of devices too, e.g. phase_error = 3e-3")
+        return options
+    return options | {"devices": devices} | ({} if aware is None else {"aware_from": aware})
 
 
 def _need_torch() -> Any:
@@ -212,25 +169,28 @@ def _recipe(
     return TrainingRecipe(servers=servers, bits=bits, **chosen)
 
 
-def _parts(document: Document, recipe: TrainingRecipe) -> Iterator[Table]:
-    """Yield a table of the facts of the trained network."""
-    how = "every point of the grid" if document["exhaustive"] else "sampled"
-    fields = document["recipe"].get("devices", {})
-    rows = [
-        ("signals", "-".join(str(n) for n in recipe.layers)),
-        ("approximated", ", ".join(str(n) for n in recipe.approximated) or "none"),
-        ("accuracy", f"{100 * document['accuracy']:.4f} % ({how})"),
-        ("wrong outputs", f"{document['wrong_outputs']:,} of {document['checked_inputs']:,}"),
-        ("errors of devices", device_errors(fields)),
-        ("MZIs", f"{document['mzi_count']:,}"),
-        ("largest gain", f"{document['largest_gain_db']:.1f} dB"),
-        (
-            "trained",
-            f"{document['epochs']} epochs, {document['cpu_seconds']:.0f} CPU seconds, {document['seconds']:.0f} s",
-        ),
-    ]
-    title = f"{recipe.servers} servers, {recipe.bits} bits, {recipe.form}, {recipe.nonlinearity}"
-    yield facts_table(rows, title=title)
+def _parts(document: Document, recipe: TrainingRecipe) -> Iterator[str | Text | Table]:
+    """Yield the answer with a table of the facts of the trained network."""
+    how = "every point of the grid" if document["exhaustive"] else "sampled points"
+    facts = {
+        "approximated matrices": ", ".join(str(n) for n in recipe.approximated) or "none",
+        "errors of devices": device_errors(document["recipe"].get("devices", {})),
+        "interferometers": f"{document['mzi_count']:,}",
+        "largest gain": f"{document['largest_gain_db']:.1f} dB",
+    }
+    exact = construct(recipe.servers, recipe.bits, rounding=recipe.rounding)
+    wrong = f"{document['wrong_outputs']:,} of {document['checked_inputs']:,} outputs wrong ({how})"
+    return parts_of(
+        f"A network {_signals(recipe.layers)} trained to average {recipe.servers} servers' codes of {recipe.bits} "
+        f"bits, {ROUNDED[recipe.rounding]}; {recipe.form}, {recipe.nonlinearity} units",
+        [
+            f"{100 * document['accuracy']:.4f} % right; {wrong}",
+            f"{document['epochs']} epochs took {document['cpu_seconds']:.0f} CPU seconds.",
+        ],
+        table=facts_table(facts.items()),
+        what_if=[f"constructed by onn build: {exact.mzi_count:,} interferometers, none wrong"],
+        more=["--set epochs=N", "--figure train.png", "onn build NET.npz", "onn map NET.npz --study disturb"],
+    )
 
 
 def _function(scenario: int | None, servers: int | None, bits: int | None, rounding: str) -> FunctionArguments:
@@ -246,35 +206,46 @@ def _function(scenario: int | None, servers: int | None, bits: int | None, round
     return FunctionArguments(servers=servers, bits=bits, rounding=cast(Any, rounding))
 
 
-def _search(function: FunctionArguments, widths: str, depths: str, options: Document, folder: Path | None) -> Shown:
+def _search(
+    function: FunctionArguments,
+    widths: tuple[int, ...],
+    depths: tuple[int, ...],
+    options: Document,
+    folder: Path | None,
+    all: bool,
+) -> Shown:
     """Train every structure of these widths and depths by successive halving of a budget of epochs, and show all that
     were tried and which are on the front."""
-    wide, deep = read_list(widths, "--widths"), read_list(depths, "--depths")
     _need_torch()
     from lightloom.photonics.onn.search import search, work
 
     budget = options.pop("epochs", 160)
     rest = {name: value for name, value in options.items() if name != "rounding"}
-    with progress("Epochs", work(wide, deep, budget)) as advance:
-        result: SearchResult = search(function, wide, deep, budget, folder, advance, **rest)
-    origin = provenance([asdict(function), wide, deep, budget, rest], options["seed"])
+    with progress("Epochs", work(widths, depths, budget)) as advance:
+        result: SearchResult = search(function, widths, depths, budget, folder, advance, **rest)
+    origin = provenance([asdict(function), widths, depths, budget, rest], options["seed"])
     document = {"schema": "lightloom.onn-search/1", **result.to_json(), "provenance": origin}
-    return Shown(document, _search_parts(function, result))
+    return Shown(document, _search_parts(function, result, all))
 
 
-def _search_parts(function: FunctionArguments, result: SearchResult) -> Iterator[Table]:
-    """Yield a table with a row for each network that was tried; "front" marks those that no other one beats."""
-    cells = [
-        [
-            "-".join(str(n) for n in trial.layers),
-            f"{trial.mzi_count:,}",
-            f"{100 * trial.accuracy:.4f}",
-            f"{trial.noise_limit:.2g}",
-            f"{trial.epochs}",
-            "front" if trial in result.front else "",
-        ]
-        for trial in result.trials
+def _search_parts(function: FunctionArguments, result: SearchResult, all: bool) -> Iterator[str | Text | Table]:
+    """Yield the answer with a row for each network that was tried, those that no other one beats first."""
+    trials = sorted(result.trials, key=lambda trial: trial not in result.front)
+    rows = [
+        {**asdict(trial), "signals": _signals(trial.layers), "mark": "*" if trial in result.front else ""}
+        for trial in trials
     ]
-    columns = ["signals", "MZIs", "accuracy, %", "noise limit", "epochs", ""]
-    title = f"{function.servers} servers, {function.bits} bits: {len(result.trials)} networks"
-    yield plain_table(columns, cells, title=title)
+    best = max(result.front, key=lambda trial: (trial.accuracy, trial.epochs))
+    columns = "signals: {signals} | interferometers: {mzi_count:,} | share right: {accuracy:.6f} | "
+    columns += "noise limit: {noise_limit:.2g} | epochs: {epochs} | front: {mark}"
+    return parts_of(
+        f"Which network learns to average {function.servers} servers' codes of {function.bits} bits?",
+        [
+            f"{_signals(best.layers)}: {100 * best.accuracy:.4f} % right, {best.mzi_count:,} "
+            f"interferometers, {best.epochs} epochs"
+        ],
+        cells(columns, rows),
+        all,
+        legend="*: no other is better in accuracy, interferometers and noise",
+        more=["--set widths=16,32,64", "--set depths=3,5", "--set epochs=N"],
+    )
