@@ -34,6 +34,10 @@ from lightloom.reports.console import answer_parts, rows_table
 _SCHEMAS = {
     "cluster": "lightloom.machines.clusters.load:schema",
     "experiment": "lightloom.planning.sweeps.experiment:schema",
+    **{
+        f"onn-{name.lower()}": f"lightloom.app.cli.onn.settings:{name}Settings"
+        for name in ("Build", "Reducers", "Train", "Map", "Chip", "Disturb", "Model", "Calibrate", "Link")
+    },
     "schedule": "lightloom.collectives.files.document:schema",
     "site": "lightloom.planning.economics.ledger:Site",
 }
