@@ -23,7 +23,7 @@ COMMANDS = (
     _FIRST,
     _FIRST,
     "collective all-gather --fabric ring --ranks 4 --nbytes-per-rank 1MB",
-    "plan resnet50 --cluster inceptionn-4 --export-graph kept.json",
+    "plan resnet50 --cluster inceptionn-4 --export kept.json",
     "plan kept.json --cluster inceptionn-4 --report report.html --trace trace.json",
 )
 

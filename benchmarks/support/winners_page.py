@@ -38,7 +38,7 @@ a plan has unless another one is asked for, steps take 0.5 to 100 s on the GPUs 
 and run beside the arithmetic, so that microseconds vanish; small batches and small models feel them. Where exchanges go
 around a ring of groups, as those of placed plans do, each of the 2 (l - 1) steps of l groups pays a hop, so that fewer
 and larger groups win as hops grow slower. Nothing here says that latency does not matter in other settings: `lightloom
-plan --latency-sensitivity` answers for yours.
+plan --explain` answers for yours.
 
 ## Every winner
 

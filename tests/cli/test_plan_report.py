@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lightloom.app.cli.plan_report import algorithm_tables, assumptions, circuit_tables, compared, plan_report
+from lightloom.core.answer import Answer
 from lightloom.core.results import provenance
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.search.document import plan_document
@@ -53,9 +54,9 @@ def test_without_synthesized_schedules_there_are_no_circuits_to_list() -> None:
 
 def test_the_page_shows_both(found: PlanSearch) -> None:
     origin = provenance({})
-    page = render(plan_report(found, plan_document(found, origin), origin))
+    page = render(plan_report(found, plan_document(found, origin), origin, Answer(question="?", best=["the winner"])))
     assert f"{compared(found)[0].strategy} with every algorithm" in page
-    assert "Circuits of synthesized schedules" in page
+    assert "Circuits of synthesized schedules" in page and "the winner" in page
 
 
 def test_assumptions_are_those_that_price_the_operators() -> None:

@@ -29,6 +29,7 @@ from lightloom.planning.search import rows
 from lightloom.planning.search import search as search_module
 from lightloom.planning.search.bounds import PriceLines
 from lightloom.planning.search.plans import Plan, PlanSearch, RefusedPlan, order
+from lightloom.planning.search.published import default_batch
 from lightloom.planning.search.request import STRATEGIES, Pins, SearchRequest
 from lightloom.planning.search.rows import ClusterRows
 from lightloom.planning.search.search import COMPARED, _Search, compared_plans, search
@@ -121,7 +122,7 @@ def test_more_chunks_than_a_search_tries_can_be_pinned() -> None:
         ({"pp": 1, "virtual_stages": 2}, "expected more than one stage to interleave"),
         ({"pp": 2, "virtual_stages": 2, "micro_batches": 3}, "interleaved stages expect a multiple of --pp 2"),
         ({"ep": 2}, "--ep 2: expected a divisor of 1"),
-        ({"tp": 1, "sequence_parallel": True}, "--sequence-parallel and --tp 1: expected a divisor of"),
+        ({"tp": 1, "sequence_parallel": True}, "--pin sequence_parallel=yes and --tp 1: expected a divisor of"),
         ({"dp": 8, "micro_batches": 5}, "expected a multiple of 40, 8 replicas with 5 micro-batches each"),
     ],
 )
@@ -163,7 +164,9 @@ def test_a_sharded_llama_fits_five_hundred_accelerators() -> None:
 
 
 def test_without_a_batch_all_plans_share_the_largest_that_fits() -> None:
-    assert searched(cluster()).global_batches == (8 * 32,)
+    published = default_batch(transformer(2), 8)
+    assert published is not None and published.samples % 8 == 0
+    assert searched(cluster()).global_batches == (published.samples,)
     # Data parallelism alone cannot split a batch further: memory decides how many samples a rank can hold.
     pins = Pins(micro_batches=1, recomputation="none", tp=1, pp=1, sharding="fsdp")
     held = [searched(cluster(2), global_batches=(batch,), pins=pins).winner.memory for batch in (8, 16)]
@@ -300,7 +303,7 @@ def test_a_micro_batch_that_does_not_divide_leaves_a_smaller_last_one() -> None:
     assert uneven.timeline.step_time == pytest.approx(uneven.step_time, rel=1e-12)
     even = search(graph, on, replace(request, pins=replace(pins, micro_batch=5))).winner
     assert even.choice == search(graph, on, replace(request, pins=replace(pins, micro_batches=2))).winner.choice
-    with pytest.raises(ConfigError, match=r"--micro-batch 4 and --micro-batches 2: expected one of them"):
+    with pytest.raises(ConfigError, match=r"--pin micro_batch=4 and --pin micro_batches=2: expected one of them"):
         search(graph, on, replace(request, pins=replace(pins, micro_batch=4, micro_batches=2)))
-    with pytest.raises(ConfigError, match=r"--micro-batch 11: expected at most a replica's batch, 10"):
+    with pytest.raises(ConfigError, match=r"--pin micro_batch=11: expected at most a replica's batch, 10"):
         search(graph, on, replace(request, pins=replace(pins, micro_batch=11)))

@@ -22,9 +22,9 @@ from rich.text import Text
 from lightloom.core.answer import Answer
 from lightloom.core.claims import Claim, Status
 from lightloom.core.files import visible
-from lightloom.core.units import format_claim, format_energy, format_rate, format_ratio, format_size, format_time
+from lightloom.core.units import format_claim, format_rate, format_ratio, format_size, format_time
 from lightloom.reports.figures.canvas import SHARES
-from lightloom.reports.report import FRONT, CollectiveRow, RankingRow
+from lightloom.reports.report import FRONT, RankingRow
 
 _BLOCKS = dict(zip(SHARES, "█▓░·", strict=True))
 _STATUS_STYLES: dict[Status, str] = {
@@ -213,26 +213,6 @@ def breakdown_bar(breakdown: Mapping[str, float], whole: float, cells: int) -> T
     return text
 
 
-def collective_table(rows: Sequence[CollectiveRow], width: int, *, title: str = "") -> Table:
-    """Return a table of algorithms, a row each: steps, time, energy and the bound that none of them can beat.
-
-    The column of repeated collectives (``steady``) is there only if a row has such a ratio.
-    """
-    columns: list[_Column[CollectiveRow]] = [
-        _Column("algorithm", lambda row: Text(row.algorithm), wraps=True),
-        _Column("steps", lambda row: Text(str(row.cost.steps)), right=True),
-        _Column("time", lambda row: Text(format_time(row.cost.time), "bold"), right=True),
-        _Column("vs bound", lambda row: Text(format_ratio(row.bound.ratio(row.cost))), right=True),
-        _Column("steady", lambda row: Text(format_ratio(row.bound.repeated_ratio(row.cost))), right=True),
-        _Column("lower bound", lambda row: Text(format_time(row.bound.time)), 1, right=True),
-        _Column("energy", lambda row: _energy_cell(format_energy(row.cost.energy), row.cost.energy), 2, right=True),
-        _Column("checks", lambda _: Text("verified", "green"), 3),
-        _Column("bound set by", lambda row: Text(row.bound.bound_by, "dim"), 4, wraps=True),
-    ]
-    steady = any(row.bound.repeated_ratio(row.cost) is not None for row in rows)
-    return _fitted_table([column for column in columns if steady or column.name != "steady"], rows, width, title)
-
-
 def claims_table(claims: Iterable[Claim], width: int | None, *, title: str = "") -> Table:
     """Return a table of published figures beside ours, a row a claim; what deviates says why. Without a width, nothing
     is broken or given up."""
@@ -275,8 +255,10 @@ def answer_parts(answer: Answer, table: Table | None = None) -> Iterator[str | T
     """Yield an answer as lines and a table that fit the terminal: the question in bold and what is best, the rows
     (``table`` in their place, where one is given), then what would change the answer, its limit and what to ask next."""
     width = make_console().width
-    for number, line in enumerate(answer.head(width)):
-        yield Text(line, "bold" if number < 2 else "")
+    bold = True
+    for line in answer.head(width):
+        yield Text(line, "bold" if bold else "")
+        bold &= not line.startswith("BEST")
     if table is not None:
         yield table
     elif answer.rows:

@@ -300,6 +300,8 @@ class Report:
     title: str
     headline: str
     """The result in a few words."""
+    answer: tuple[str, ...] = ()
+    """Lines that follow the headline, as the terminal has them; empty where there are none."""
     explanation: str = ""
     """Why, in one sentence."""
     facts: tuple[tuple[str, str], ...] = ()

@@ -145,7 +145,7 @@ def test_the_first_plan_of_every_cluster_is_kept() -> None:
 
 
 def test_intervals_lie_around_the_time_and_tell_plans_apart_beyond_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Interval(2 / 1.5, 2 * 1.5, False).half_width == pytest.approx((1.5 - 1 / 1.5) / 2)
+    assert Interval(2 / 1.5, 2 * 1.5, False, 0.5).half_width == pytest.approx((1.5 - 1 / 1.5) / 2)
     belief = Belief(("a", "b"), np.diag([0.04, 0.09]), 0.1, "made up")
 
     def priced(seconds: float, slopes: tuple[float, float], cluster: object = "here") -> Any:
@@ -163,13 +163,16 @@ def test_intervals_lie_around_the_time_and_tell_plans_apart_beyond_them(monkeypa
     ):
         for factor, apart in ((0.99, False), (1.01, True)):
             for sign in (1, -1):
-                assert priced(exp(sign * factor * between), slopes, cluster).apart(one) == apart
+                other = priced(exp(sign * factor * between), slopes, cluster)
+                assert (other.distance(one) > 1) == apart
     near, far, idle, unknown = (priced(seconds, (1.0, 0.5)) for seconds in (1.01, 3.0, 0.0, 2.0))
     known = {id(each.plan): each for each in (one, near, far, idle)}
     monkeypatch.setattr(plans, "_with_slopes", lambda plan: known.get(id(plan)))
     told = plan_intervals(one.plan, [each.plan for each in (one, near, far, idle, unknown)])
     assert set(told) == {id(one.plan), id(near.plan), id(far.plan)}
     assert [told[id(each.plan)].apart for each in (one, near, far)] == [False, False, True]
+    holds = [told[id(each.plan)].order_holds for each in (one, near, far)]
+    assert holds[0] == 0.5 and 0.5 < holds[1] < 0.9 and holds[2] > 0.95
     for each in (one, far):
         time = each.plan.step_time
         assert told[id(each.plan)][:2] == pytest.approx((time / exp(width), time * exp(width)))

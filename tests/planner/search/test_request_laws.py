@@ -150,10 +150,10 @@ def test_no_batch_is_the_largest_where_none_fits() -> None:
 
 
 def test_refusals_name_what_was_asked() -> None:
-    for asked, told in (({"cost_model": "paper"}, "--cost-model paper"), ({"overlap": False}, "--no-overlap")):
+    for asked, told in (({"cost_model": "paper"}, "--cost-model paper"), ({"overlap": False}, "--pin overlap=no")):
         with pytest.raises(UnsupportedError, match=f"^--reconfigure-in-step and {told}: "):
             SearchRequest(reconfigure_in_step=True, **asked)
-    for asked, told in (({"cost_model": "paper"}, "the paper cost model"), ({"overlap": False}, "--no-overlap")):
+    for asked, told in (({"cost_model": "paper"}, "the paper cost model"), ({"overlap": False}, "--pin overlap=no")):
         with pytest.raises(UnsupportedError, match=f"^{told} is not for --strategy placed"):
             SearchRequest(strategies=("placed",), **asked)
 

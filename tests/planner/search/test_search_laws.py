@@ -267,12 +267,16 @@ def test_a_step_whose_circuits_follow_it_is_proved_on_its_timeline() -> None:
         assert Timed.played == (in_step is not None)
 
 
-def test_batches_are_powers_of_two_for_each_rank_of_the_largest_cluster() -> None:
+def test_batches_are_powers_of_two_for_each_rank_of_the_largest_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     clusters: Any = [SimpleNamespace(ranks=ranks) for ranks in (4, 6, 2)]
-    assert _batches(clusters, SearchRequest(global_batches=[9, 3, 9])) == [(9, 3)]
-    assert _batches(clusters, SearchRequest()) == [(6 * samples,) for samples in (32, 16, 8, 4, 2, 1)]
+    graph: Any = None
+    monkeypatch.setattr(searching, "default_batch", lambda *_: None)
+    assert _batches(graph, clusters, SearchRequest(global_batches=[9, 3, 9])) == [(9, 3)]
+    assert _batches(graph, clusters, SearchRequest()) == [(6 * samples,) for samples in (32, 16, 8, 4, 2, 1)]
     powers = tuple(6 * 2**power for power in range(11))
-    assert _batches(clusters, SearchRequest(largest_batches=True)) == [powers] and powers[-1] == 6 * 1024
+    assert _batches(graph, clusters, SearchRequest(largest_batches=True)) == [powers] and powers[-1] == 6 * 1024
+    monkeypatch.setattr(searching, "default_batch", lambda _, ranks: SimpleNamespace(samples=8 * ranks))
+    assert _batches(graph, clusters, SearchRequest()) == [(6 * samples,) for samples in (8, 4, 2, 1)]
 
 
 def test_each_strategy_is_ranked_once_with_the_same_algorithms() -> None:
@@ -345,6 +349,7 @@ def test_clusters_are_searched_apart_and_fail_together(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(searching, "_Search", Failing)
     monkeypatch.setattr(searching, "GroupPrices", lambda *_: None)
+    monkeypatch.setattr(searching, "default_batch", lambda *_: None)
     for cluster in clusters:
         cluster.fabric = cluster.training = None
     graph: Any = None

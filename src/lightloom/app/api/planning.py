@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from lightloom.app.api.arguments import ClusterLike, Natural, Quantity, Settings, load_cluster
 from lightloom.collectives.cost.stepped import known_cost_model
+from lightloom.core.answer import Answer
 from lightloom.core.errors import ConfigError, WorkloadError, needing_torch
 from lightloom.core.fields import Count
 from lightloom.core.forms import looks_like_file
@@ -29,10 +31,13 @@ from lightloom.models.zoo import is_model_name, load_workload
 from lightloom.planning.economics.ledger import Site, amount, check_inputs, site_of
 from lightloom.planning.gradients import ACCELERATOR, NIC, PricedExchange, check_engine_name, ring_codec_of, sized
 from lightloom.planning.pricing.placed_space import DEFAULT_QUANTA
+from lightloom.planning.search.answer import plan_answer
+from lightloom.planning.search.assumptions import assumed
 from lightloom.planning.search.document import exchange_settings, plan_document, plan_row
 from lightloom.planning.search.plans import Plan, PlanSearch
 from lightloom.planning.search.request import KINDS, Pins, SearchRequest, on_machine, with_choices
 from lightloom.planning.search.search import search
+from lightloom.planning.search.what_if import WhatIf, WhatIfs
 from lightloom.reports.figures.comparisons import breakdown_figure
 from lightloom.reports.html import DrawnResult
 from lightloom.reports.progress import progress
@@ -43,15 +48,6 @@ if TYPE_CHECKING:
 
 
 # How a plan's replicas exchange gradients: checked before the model is traced, and priced when it is known.
-
-_INSTEAD = {
-    "compression": "--exchange METHOD, e.g. --exchange int4 or --exchange inceptionn:bound=2^-10 "
-    "(`lightloom exchange list` names all)",
-    "compression_profile": "--exchange-profile FILE",
-    "compression_ratio": "--exchange-ratio X",
-    "compression_engine": "--exchange-engine accelerator, local, nic or FILE.yaml",
-}
-"""Options that take the place of former ones, by the former name."""
 
 
 class ExchangeChoice(NamedTuple):
@@ -241,6 +237,10 @@ def _from_module(
 
 ALL = "all"
 MOST_SAMPLES = 10_000_000
+TRIED = "int4:block=128,feedback"
+"""Method of exchanging gradients that a changed question tries."""
+DIVISIONS = 8
+"""Divisions of the job whose best plans are found."""
 _DRAWN = 8
 """Plans in the picture; rows and documents hold all."""
 
@@ -255,6 +255,8 @@ class PlanRanking(DrawnResult):
     """Version, hash of the configuration, and seed."""
     unrecorded: tuple[str, ...] = ()
     """Sentences on what the model's file does not say, and which of its settings are not used."""
+    method: PricedExchange | None = None
+    """Method of exchanging gradients that a changed question tries, priced for the model; None where none can be."""
 
     @property
     def winner(self) -> Plan:
@@ -272,6 +274,29 @@ class PlanRanking(DrawnResult):
     def __getitem__(self, index: int) -> Plan:
         """Return the plan of a place in the ranking; 0 is the winner."""
         return self.search.ranking[index]
+
+    @cached_property
+    def _changed(self) -> WhatIfs:
+        """Changes of the question, with what is common to them."""
+        return WhatIfs(self.search, self.method)
+
+    @cached_property
+    def what_ifs(self) -> tuple[WhatIf, ...]:
+        """Answers to the question with one thing changed: network, exchange, batch or accelerator; searched when they
+        are first asked for."""
+        with progress("What if", None) as advance:
+            return tuple(self._changed.answers(lambda: advance(1)))
+
+    @property
+    def limit(self) -> float:
+        """Seconds of a sample that no network makes shorter, as a share of the winner's."""
+        return self._changed.limit
+
+    def answer(self, *, everything: bool = False, what_if: bool = True) -> Answer:
+        """Return the answer as the terminal, the page and notebooks show it, with a row for each division of the job,
+        or with ``everything`` for every plan; without ``what_if`` no changed question is searched."""
+        count = len(assumed(self.search))
+        return plan_answer(self.search, self.what_ifs if what_if else (), self.limit, count, everything=everything)
 
     def summary(self) -> str:
         """Return a sentence on the first plan: seconds a step, samples a second, model-FLOPs utilization and bytes a
@@ -353,11 +378,8 @@ def plan(
     exchange_profile: str | Path | None = None,
     exchange_ratio: str | float | None = None,
     exchange_engine: str | None = None,
-    compression: str | None = None,
-    compression_ratio: str | float | None = None,
-    compression_profile: str | None = None,
-    compression_engine: str | None = None,
     reconfigure_in_step: bool = False,
+    every_algorithm: bool = True,
     site: Site | Settings | None = None,
     set: Settings | None = None,
     **fields: object,
@@ -402,12 +424,10 @@ def plan(
         exchange_ratio (X): a ratio of your own, for inceptionn, in place of a profile's.
         exchange_engine: what encodes: ``accelerator`` (an assumed rate; the default), ``local`` (this host's kernels as
             measured), ``nic`` (the INCEPTIONN paper's), or a .yaml file.
-        compression: refused, as the next three are, with what to give instead.
-        compression_ratio: refused.
-        compression_profile: refused.
-        compression_engine: refused.
         reconfigure_in_step: shares out the planes of a circuit switch among the groups of a plan, and sets them anew
             between the phases of a step where that is faster; grants placed plans circuits anew from what waits.
+        every_algorithm: ranks data parallelism with each algorithm alone too, and on the electrical reference of the
+            cluster; without it the winner is the same and fewer plans are compared.
         site: what turns parts and watts into dollars, ``{"pue": 1.1, "electricity": "8 ct/kWh", "amortisation": "5
             years", "host_price": "5 k$", "prices": {"wdm-engine": "$ 120"}, "choices": {"switches": "whole"}}``:
             fields of :class:`~lightloom.planning.economics.ledger.Site`; decides no ranking.
@@ -417,11 +437,6 @@ def plan(
     Raises:
         InputError: an argument that cannot be read, pins that contradict each other, no plan that serves or fits.
     """
-    replaced: dict[str, object] = {"compression": compression, "compression_ratio": compression_ratio}
-    replaced |= {"compression_profile": compression_profile, "compression_engine": compression_engine}
-    for name, value in replaced.items():
-        if value is not None:
-            raise ConfigError(f"--{name.replace('_', '-')} {value} is gone: expected {_INSTEAD[name]}")
     pins = Pins(dp=dp, tp=tp, pp=pp, ep=ep, cp=cp, virtual_stages=virtual_stages, sequence_parallel=sequence_parallel)
     pins = replace(
         pins, micro_batches=micro_batches, micro_batch=micro_batch, recomputation=recompute, sharding=sharding
@@ -437,6 +452,8 @@ def plan(
         cost_model=known_cost_model(cost_model),
         overlap=overlap,
         reconfigure_in_step=reconfigure_in_step,
+        compare=every_algorithm,
+        divisions=DIVISIONS,
     )
     request = replace(_with_batches(request, clusters, batch, global_batch), site=site_of(site))
     names = dict.fromkeys(each.name for each in clusters)
@@ -472,7 +489,8 @@ def plan(
         [exchange_settings(exchange) for exchange in request.exchanges],
         *([request.site.to_json()] if request.site.model_fields_set else []),
     ]
-    return PlanRanking(search=result, origin=provenance(configuration), unrecorded=reading.lines())
+    method = sized(find(TRIED), str(model), graph, None, None, ACCELERATOR)
+    return PlanRanking(search=result, origin=provenance(configuration), unrecorded=reading.lines(), method=method)
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:

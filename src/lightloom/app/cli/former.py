@@ -59,7 +59,7 @@ class Former(NamedTuple):
     all values of another former option, joined by commas. One that begins with a backquote is what to call instead,
     as no spelling does the same."""
     defaults: Mapping[str, str] = MappingProxyType({})
-    """What stands in the place of a former option that is not given."""
+    """What stands in the place of a former option, or of all arguments (""), that is not given."""
     arguments: Sequence[str] = ()
     """New spelling of each argument; ``{}`` stands for it."""
 
@@ -173,7 +173,7 @@ COMMANDS: dict[str, Former] = {
     "calibrate": Former("calibrate", {"--collectives": "{}", "--profile": "{}", "-o": "--out {}"}),
     "exchange list": Former("catalog exchanges --all"),
     "exchange show": Former("catalog", {"--values": "--model {}"}),
-    "schema": Former("catalog --schema"),
+    "schema": Former("catalog --schema", defaults={"": "cluster"}),
 }
 """Former spellings by the words of the command as they are written."""
 
@@ -211,6 +211,7 @@ def renewed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             given[option] = []
         elif new is None:
             result += [(word, text) for word in (places.pop(0) if places else "{}").split()]
+            given[""] = []
         elif new.startswith("`"):
             raise InputError(f"{name} {option} is gone: expected {new}")
         else:

@@ -96,6 +96,8 @@ def with_options(command: Callable[..., Any]) -> Callable[..., None]:
     bound: dict[str, tuple[Callable[..., Any], list[str]]] = {}
     for name, parameter in own.items():
         options = [each for each in _constraints(_hint(command, parameter)) if isinstance(each, Options)]
+        if name == "as_json":
+            continue
         if options:
             derived = list(options[0].parameters(own, helps))
             bound[name] = options[0].function, [each.name for each in derived]
@@ -110,6 +112,8 @@ def with_options(command: Callable[..., Any]) -> Callable[..., None]:
     def run(as_json: bool = False, **values: Any) -> None:
         """Call the command with what was given, parameters of other functions bound to them, and show what it
         returns."""
+        if "as_json" in own:
+            values["as_json"] = as_json
         for name, (function, names) in bound.items():
             given = {option: value for option in names if (value := values.pop(option)) is not None}
             values[name] = partial(function, **given)

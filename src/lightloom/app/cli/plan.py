@@ -1,12 +1,11 @@
-"""``lightloom plan``: a model on clusters, every plan ranked."""
+"""``lightloom plan``: which way of training a model on a cluster wins, by how much, and what would change it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from rich.table import Table
 from rich.text import Text
@@ -16,8 +15,6 @@ from lightloom.app.api.planning import PlanRanking
 from lightloom.app.api.planning import plan as rank_plans
 from lightloom.app.cli.options import (
     SITE_FIELDS,
-    FigureFile,
-    JsonFile,
     Options,
     OutFile,
     PartPrices,
@@ -25,31 +22,24 @@ from lightloom.app.cli.options import (
     SiteFields,
     draw,
     read_count,
+    read_pairs,
     read_settings,
     site_inputs,
 )
 from lightloom.app.cli.plan_report import (
-    assumed_lines,
-    built_lines,
-    carried_lines,
+    algorithm_tables,
     exchange_notes,
     fastest_breakdown,
     figures,
-    imported_lines,
     interval_note,
     place_ledgers,
-    plan_assumptions,
     plan_report,
-    ranking_rows,
     spent_lines,
-    throughput,
-    utilization,
-    warning_lines,
 )
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.results import provenance_line
-from lightloom.core.units import format_size, format_time
+from lightloom.core.units import format_time
 from lightloom.planning.economics.ledger import TITLE as LEDGER
 from lightloom.planning.economics.ledger import ledger_notes, ledger_rows
 from lightloom.planning.export import frameworks
@@ -57,89 +47,99 @@ from lightloom.planning.export.chakra_folder import check_folder, command, write
 from lightloom.planning.export.chakra_step import step_traces
 from lightloom.planning.export.counters import counted
 from lightloom.planning.export.frameworks import exported, expressible
-from lightloom.planning.search.search import latency_sensitivity as find_sensitivity
-from lightloom.reports.console import legend, make_console, plain_table, ranking_table
-from lightloom.reports.figures.canvas import save
+from lightloom.planning.search.answer import versus
+from lightloom.planning.search.assumptions import (
+    assumed,
+    assumed_lines,
+    built_lines,
+    carried_lines,
+    imported_lines,
+    warning_lines,
+)
+from lightloom.planning.search.search import latency_sensitivity
+from lightloom.reports.console import answer_parts, plain_table
+from lightloom.reports.figures.canvas import check_format, save
 from lightloom.reports.html import write
-from lightloom.reports.report import FRONT, write_perfetto_trace
+from lightloom.reports.report import write_perfetto_trace
 
 if TYPE_CHECKING:
+    from lightloom.machines.clusters.cluster import Cluster
     from lightloom.planning.search.plans import Plan, PlanSearch
 
 
 # Files that ``lightloom plan`` writes: pictures and pages, settings of frameworks, and the step for a simulator.
 
+
+class _Framework(NamedTuple):
+    """A framework whose settings can be written: their text and notes on them."""
+
+    name: str
+    text: Callable[..., str]
+    notes: Callable[..., Sequence[str]]
+
+
 _FRAMEWORKS = {
-    "torchtitan": (frameworks.to_toml, frameworks.torchtitan_notes),
-    "megatron": (frameworks.to_script, frameworks.megatron_notes),
+    ".toml": _Framework("torchtitan", frameworks.to_toml, frameworks.torchtitan_notes),
+    ".sh": _Framework("megatron", frameworks.to_script, frameworks.megatron_notes),
 }
 
 
-def _check_pictures(folder: Path) -> None:
-    """Check before the search that pictures can be written to a folder; raise ConfigError where they cannot."""
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"--pictures {folder}: expected a folder")
-    check_writable(folder / "placement.png" if folder.exists() else folder)
+def _check_drawn(path: Path) -> None:
+    """Check before the search that a figure or a folder of pictures can be written; raise ConfigError otherwise."""
+    if path.suffix:
+        check_format(path)
+    elif path.exists() and not path.is_dir():
+        raise ConfigError(f"--figure {path}: expected a folder, or a file that ends in .svg, .png or .pdf")
+    check_writable(path / "placement.png" if path.is_dir() else path)
 
 
-@dataclass(kw_only=True)
-class _Files:
-    """Files and folders to write; None for one that was not requested.
-
-    Args:
-        report: Write a self-contained HTML report.
-        trace: Write the winner's timeline for ui.perfetto.dev.
-        figure: Draw the fastest plans' breakdown (.svg, .png, .pdf).
-        pictures (FOLDER): All pictures of the report as .png.
-        export_graph: The model's graph as .json, which plans take as a model without PyTorch.
-        export_torchtitan: The first plan that torchtitan can run as its job configuration (.toml).
-        export_megatron: The first plan that Megatron-LM can run as its arguments (.sh).
-        export_chakra (FOLDER): The winner's step as Chakra traces, with the files of ASTRA-sim beside them.
-    """
-
-    report: OutFile = None
-    trace: OutFile = None
-    figure: FigureFile = None
-    pictures: Annotated[Path | None, _check_pictures] = None
-    export_graph: JsonFile = None
-    export_torchtitan: OutFile = None
-    export_megatron: OutFile = None
-    export_chakra: Annotated[Path | None, check_folder] = None
-
-    @property
-    def settings(self) -> dict[str, Path]:
-        """Files of frameworks' settings that were requested, by the framework."""
-        paths = {name: getattr(self, f"export_{name}") for name in _FRAMEWORKS}
-        return {name: path for name, path in paths.items() if path is not None}
+def _check_exports(paths: Sequence[Path]) -> None:
+    """Check before the search that what is exported has a known form and can be written; raise ConfigError
+    otherwise."""
+    for path in paths:
+        if not path.suffix:
+            check_folder(path)
+        elif path.suffix != ".json" and path.suffix not in _FRAMEWORKS:
+            raise ConfigError(
+                f"--export {path}: expected .json (the model's graph), .toml (torchtitan), .sh (Megatron-LM) or a "
+                "folder (Chakra traces for ASTRA-sim)"
+            )
+        else:
+            check_writable(path)
 
 
-def _export_settings(files: _Files, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
-    """Write the settings of frameworks that are asked for, those of the first plan that a framework can express, and
-    note them in ``document``; yield a message where that plan is not the winner."""
-    if not files.settings:
-        return
-    chosen = expressible(search)
+def _export(paths: Sequence[Path], search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
+    """Write what is exported, each in the form of its name, and note it in ``document``; yield messages."""
+    for path in paths:
+        if path.suffix == ".json":
+            search.graph.save(path)
+            document["exported_graph"] = str(path)
+        elif path.suffix:
+            yield from _export_settings(path, search, document)
+        else:
+            yield from _export_step(path, search, document)
+
+
+def _export_settings(path: Path, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
+    """Write the settings of the first plan that a framework can express, and note them in ``document``; yield a message
+    where that plan is not the winner."""
+    framework, chosen = _FRAMEWORKS[path.suffix], expressible(search)
     job, rank = exported(chosen, search.graph), search.ranking.index(chosen) + 1
-    entry = document["exported"] = {"rank": rank, "label": chosen.label, "notes": {}}
-    if chosen is not search.winner:
+    entry = document.setdefault("exported", {"rank": rank, "label": chosen.label, "notes": {}})
+    if chosen is not search.winner and "why" not in entry:
         entry["why"] = "the winner is a placed plan, which no framework has settings for"
         yield f"exported: {chosen.label}, rank {rank}: {entry['why']}; {_slower(chosen, search)}"
-    for name, path in files.settings.items():
-        form, notes = _FRAMEWORKS[name]
-        write_atomically(path, form(job))
-        entry[name], entry["notes"][name] = str(path), notes(job)
+    write_atomically(path, framework.text(job))
+    entry[framework.name], entry["notes"][framework.name] = str(path), framework.notes(job)
 
 
-def _export_step(files: _Files, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
-    """Write the step of the first plan that traces can hold, and note it in ``document``; yield messages about it, none
-    where no folder is asked for.
+def _export_step(folder: Path, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
+    """Write the step of the first plan that traces can hold, and note it in ``document``; yield messages about it.
 
     Raises:
         UnsupportedError: traces can hold no plan; why the first one is not.
     """
-    folder, why = files.export_chakra, None
-    if folder is None:
-        return
+    why = None
     for plan in search.ranking:
         try:
             traces = step_traces(plan.job, plan.choice, plan.step)
@@ -147,7 +147,7 @@ def _export_step(files: _Files, search: PlanSearch, document: dict[str, Any]) ->
         except UnsupportedError as error:
             why = why or str(error)
     else:
-        raise UnsupportedError(f"--export-chakra: none of the plans can be written as traces; of the first, {why}")
+        raise UnsupportedError(f"--export {folder}: none of the plans can be written as traces; of the first, {why}")
     rank = search.ranking.index(plan) + 1
     about = {"model": search.graph.name, "cluster": plan.site, "label": plan.label, "step_time_s": plan.step_time}
     entry = write_step(folder, traces, about)
@@ -163,13 +163,21 @@ def _slower(plan: Plan, search: PlanSearch) -> str:
     return f"a sample takes {plan.sample_time / search.winner.sample_time:.3g} times as long"
 
 
-# What ``lightloom plan`` does: rank the plans, write what is asked for, show the ranking.
+# What ``lightloom plan`` does: rank the plans, write what is asked for, show the answer.
 
 _CLUSTER = "terarack-64"
-_SHOWN = 12
-"""Plans on the terminal; pages and JSON hold all."""
-_REFUSED = 3
-"""Refusals on the terminal."""
+_PINS = {
+    "micro_batches": int,
+    "micro_batch": int,
+    "virtual_stages": int,
+    "recompute": str,
+    "sharding": str,
+    "sequence_parallel": bool,
+    "overlap": bool,
+    "quantum": str,
+}
+"""Choices that ``--pin`` states, with the type of their values."""
+_SWITCH = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def _definitions(given: Sequence[str] | None) -> dict[str, str]:
@@ -182,93 +190,98 @@ def _definitions(given: Sequence[str] | None) -> dict[str, str]:
     return pairs
 
 
-def _write(files: _Files, ranking: PlanRanking, document: dict[str, Any]) -> dict[str, Path | None]:
-    """Write the report, the trace and the pictures that are asked for, and note them in ``document``; return all files
-    of the command by what they hold, None for one that was not requested."""
+def _pinned(given: Sequence[str] | None) -> dict[str, Any]:
+    """Return the choices of ``--pin`` texts by name; ``quantum`` has several durations, with commas or repeated.
+
+    Raises:
+        ConfigError: no such choice, or a value of another type.
+    """
+    pins: dict[str, Any] = {}
+    finest = [text.partition("=")[2] for text in given or () if text.startswith("quantum=")]
+    others = [text for text in given or () if not text.startswith("quantum=")]
+    if finest:
+        pins["quantum"] = [duration for text in finest for duration in text.split(",")]
+    for name, text in read_pairs(others, "--pin {!r}", "NAME=VALUE, e.g. micro_batches=8").items():
+        kind, place = _PINS.get(name.replace("-", "_")), f"--pin {name}"
+        if kind is None:
+            raise ConfigError(f"{place}: expected one of {', '.join(_PINS)}")
+        if kind is bool and text not in _SWITCH:
+            raise ConfigError(f"{place}={text}: expected yes or no")
+        value = read_count(text, place, 1) if kind is int else _SWITCH[text] if kind is bool else text
+        pins[name.replace("-", "_")] = value
+    return pins
+
+
+def _write(
+    ranking: PlanRanking, document: dict[str, Any], report: Path | None, trace: Path | None, figure: Path | None
+) -> dict[str, Path | None]:
+    """Write the page, the trace and the pictures that are asked for, and note them in ``document``; return the files by
+    what they hold, None for one that was not requested."""
     search, origin = ranking.search, ranking.origin
-    if files.report is not None:
-        write(plan_report(search, document, origin), files.report)
-    if files.trace is not None:
+    if report is not None:
+        write(plan_report(search, document, origin, ranking.answer()), report)
+    if trace is not None:
         title = f"{search.graph.name} on {search.winner.site}"
         timeline, counters = counted(search.winner)
-        write_perfetto_trace(files.trace, timeline, title=title, provenance=origin, counters=counters)
-    draw(files.figure, partial(fastest_breakdown, search), document)
-    written = {name: getattr(files, name) for name in ("report", "trace", "figure")}
-    document |= {name: str(path) for name, path in written.items() if path is not None}
-    written |= {"graph": files.export_graph, **files.settings, "chakra": files.export_chakra}
-    if files.pictures is not None:
+        write_perfetto_trace(trace, timeline, title=title, provenance=origin, counters=counters)
+    written: dict[str, Path | None] = {"report": report, "trace": trace}
+    if figure is not None and not figure.suffix:
         line = provenance_line(origin)
-        pictures = [save(drawn, files.pictures / f"{name}.png", line) for name, _, drawn, _ in figures(search)]
+        pictures = [save(drawn, figure / f"{name}.png", line) for name, _, drawn, _ in figures(search)]
         document["pictures"] = [str(path) for path in pictures]
-        written |= {f"picture {path.stem}": path for path in pictures}
-    return written
+        return written | {f"picture {path.stem}": path for path in pictures}
+    return written | {"figure": draw(figure, partial(fastest_breakdown, search), {"provenance": origin})}
 
 
-def _header(search: PlanSearch) -> str:
-    """Return batch, throughput, utilisation and memory of the winner, in a line."""
-    winner, batches = search.winner, search.global_batches
-    if search.request.largest_batches:
-        batch = f"each plan's largest batch, the winner's {winner.global_batch:,} samples"
-    else:
-        batch = f"global batch {' or '.join(f'{samples:,}' for samples in batches)}"
-        if len(batches) == 1 and search.request.global_batches is None:
-            batch += f" ({winner.global_batch / winner.cluster.ranks:g} a rank, the largest up to 32 that a plan fits)"
-    capacity = winner.cluster.accelerator.memory
-    memory = f"{format_size(winner.memory)} a rank" + ("" if capacity is None else f" of {format_size(capacity)}")
-    return f"{batch} · {throughput(search)} · {utilization(search)} · {memory}"
-
-
-def _parts(search: PlanSearch, document: Mapping[str, Any], messages: Sequence[str]) -> Iterator[str | Text | Table]:
-    """Yield the winner's figures, the table of the first plans and the best of each kind, why the winner wins, dollars
-    and joules, and notes on what was left out."""
-    rows, width = ranking_rows(search), make_console().width
-    best = set(document["best_of_strategy"].values())
-    shown = [row for number, row in enumerate(rows) if number < _SHOWN or row.place in best]
-    sites = {row.site for row in rows}
-    title = search.graph.name + (f" on {sites.pop()}" if len(sites) == 1 else f" on {len(sites)} clusters")
-    yield Text(f"{title}: {_header(search)}", style="bold")
-    yield from (Text(f"{basis}: {line}") for basis in ("priced", "measured") for line in document[basis])
-    yield ranking_table(shown, width)
-    if len(rows) > len(shown):
-        yield f"... and {len(rows) - len(shown)} other plans, in the report and in --json"
-    if search.reference and search.clusters[0].reference is not None:
-        name = f"the same on the electrical reference, {search.clusters[0].reference.kind_name}"
-        yield ranking_table(ranking_rows(search, search.reference[:3]), width, title=name)
-    yield legend().append(f"  {FRONT} ", style="green").append("nothing is better in time and energy", style="dim")
-    yield Text(interval_note(search), "dim")
-    yield str(document["explanation"])
+def _explained(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str | Text | Table]:
+    """Yield why the winner wins and rivals lose, where each second goes, every algorithm of data parallelism, what the
+    prices rest on, and what was left out or refused."""
+    yield from (f"{basis}: {line}" for basis in ("priced", "measured") for line in document[basis])
+    yield from str(document["explanation"]).split("; ")
     yield from spent_lines(search, document)
+    for table in algorithm_tables(search):
+        yield plain_table(table.columns, table.rows, title=table.title)
+    yield from (f"exchange {note}" for note in exchange_notes(search))
+    if (sensitivity := document.get("latency_sensitivity")) is not None:
+        yield f"latency of {format_time(sensitivity['own_hop_latency_s'])} a hop: {sensitivity['text']}"
+    yield from (f"of the model's file: {gap}" for gap in document["not_in_trace"])
+    yield from (f"left out: {reason}" for reason in search.refusals)
+    yield from (f"refused: {reason}" for reason in dict.fromkeys(row.why for row in search.refused))
+
+
+def _assumed(search: PlanSearch) -> Iterator[str | Text | Table]:
+    """Yield a table of what is assumed, sorted by how far it moves the winner's step, and lines on calibrations,
+    libraries and other tools' files."""
+    rows = [
+        (row.about, row.field, row.value, "" if row.moves is None else f"±{100 * row.moves:.1g} %", row.source)
+        for row in assumed(search)
+    ]
+    yield plain_table(
+        ("of", "field", "value", "moves the step", "source"), rows, left=("of", "field", "value", "source")
+    )
+    yield interval_note(search)
+    clusters = search.clusters
+    lines = (*assumed_lines(clusters), *built_lines(clusters), *imported_lines(clusters), *carried_lines(clusters))
+    yield from (line for line in lines if not line.startswith("assumed of"))
+
+
+def _worth(search: PlanSearch) -> Iterator[str | Text | Table]:
+    """Yield dollars, watts, joules and goodput of the first plan of each cluster, and what these lack or assume."""
     ledgers = place_ledgers(search)
     yield plain_table(("", *ledgers), ledger_rows(ledgers), title=LEDGER.lower(), left=("", *ledgers))
-    yield from (Text(line, style="dim") for line in [*ledger_notes(ledgers), *_notes(search, document), *messages])
+    yield from (Text(line, style="dim") for line in ledger_notes(ledgers))
 
 
-def _notes(search: PlanSearch, document: Mapping[str, Any]) -> list[str]:
-    """Return lines on what is guessed, assumed, left out and refused, the first three refusals in full and the others
-    as a number."""
-    reasons, clusters = list(dict.fromkeys(row.why for row in search.refused)), search.clusters
-    more, sensitivity = len(reasons) - _REFUSED, document.get("latency_sensitivity")
-    return [
-        *(f"warning: {line}" for line in (*search.graph.uncounted, *warning_lines(clusters))),
-        *(*assumed_lines(clusters), *built_lines(clusters), *imported_lines(clusters), *carried_lines(clusters)),
-        *(f"assumed of the winner: {line}" for line in plan_assumptions(search.winner)),
-        *(f"exchange {note}" for note in exchange_notes(search)),
-        *(
-            [f"latency of {format_time(sensitivity['own_hop_latency_s'])} a hop: {sensitivity['text']}"]
-            if sensitivity is not None
-            else []
-        ),
-        *(f"of the model's file: {gap}" for gap in document["not_in_trace"]),
-        *(f"left out: {reason}" for reason in search.refusals),
-        *(f"refused: {reason}" for reason in reasons[:_REFUSED]),
-        *([f"refused: {more} more reasons, in the report and in --json"] if more > 0 else []),
-    ]
+def _asked_of(cluster: Cluster, question: partial[PlanRanking], search: PlanSearch) -> PlanRanking:
+    """Return the answer of the same question on another cluster, with the batch of the first answer where each of its
+    ranks gets a sample."""
+    samples = search.winner.global_batch
+    if not search.request.largest_batches and samples % cluster.ranks == 0:
+        question = partial(question, batch=None, global_batch=samples)
+    return question([cluster], every_algorithm=False)
 
 
-_Rank = Annotated[
-    partial[PlanRanking],
-    Options(rank_plans, hidden=[f"compression{end}" for end in ("", "_ratio", "_profile", "_engine")]),
-]
+_Rank = Annotated[partial[PlanRanking], Options(rank_plans, without=[*_PINS, "every_algorithm"])]
 
 
 def plan(
@@ -281,52 +294,104 @@ def plan(
     batch: str | None = None,
     define: list[str] | None = None,
     rank: _Rank,
-    latency_sensitivity: Annotated[bool, "--latency-sensitivity/--no-latency-sensitivity"] = False,
+    pin: list[str] | None = None,
+    vs: list[str] | None = None,
+    all: bool = False,
+    explain: bool = False,
+    assumptions: bool = False,
+    worth: bool = False,
+    what_if: Annotated[bool, "--what-if/--no-what-if"] = True,
     site: SiteFields = None,
     price: PartPrices = None,
-    files: Annotated[partial[_Files], Options(_Files)],
+    report: OutFile = None,
+    trace: OutFile = None,
+    figure: Annotated[Path | None, _check_drawn] = None,
+    export: Annotated[list[Path] | None, _check_exports] = None,
+    as_json: bool = False,
 ) -> Shown:
-    """Rank every plan for training this model on these clusters.
+    """Say which way of training a model on a cluster wins, by how much, and what would change that.
 
-    Plans are data, tensor, pipeline and expert parallelism and placed operators, with every collective algorithm, with
-    and without a codec. Those that fit the memory come first, then the fastest.
+    Plans are data, tensor, pipeline and expert parallelism and placed operators, with every collective algorithm. The
+    table has the best plan of each division of the job among the ranks: those that fit, the fastest first. For example:
+    lightloom plan llama2-7b --cluster dgx-h100-64 --vs nvl72
 
     Args:
-        model: A zoo name, package.module:factory, file.py:factory, a file (a message lists the forms), or a shell line
-            of Megatron-LM in quotes.
+        model: A zoo name, a Hugging Face folder or config.json, package.module:factory, file.py:factory, another file
+            (a message lists the forms), or a shell line of Megatron-LM in quotes.
         cluster: A cluster of the catalog, or a YAML file; terarack-64 without it. Repeatable: ranked together.
         ranks: Ranks of each cluster to use; repeatable.
         accelerator: Instead of the cluster's: an accelerator of the catalog, a YAML file, or one that `calibrate`
             wrote.
         set: field=value of the cluster, e.g. fabric.wavelengths=128 or ranks=32; repeatable.
-        batch (N): Samples per rank, or max: each plan's own largest. Up to 32, as many as fit, without it.
+        batch (N): Samples per rank, or max: each plan's own largest. What is published of the model without it, or as
+            many as fit.
         define (NAME=VALUE): Of what a model's file leaves open: a variable of a script, a dimension of a graph.
-        latency_sensitivity: Search the latency of a hop at which another plan wins; done anyway where a fabric states
-            none.
+        pin (NAME=VALUE): Pins another choice: micro_batches, micro_batch, virtual_stages (chunks of a stage), recompute
+            (full, selective, none), sharding (none, zero-1, zero-2, zero-3, hybrid), sequence_parallel (yes, no),
+            overlap (yes, no), quantum (durations below which placed plans cut no operator); repeatable.
+        vs (CLUSTER): Compares the answer with that of another cluster, and says what differs and why; repeatable.
+        all: Shows every plan that was simulated, and ranks data parallelism with each algorithm alone.
+        explain: Says where each second goes, why rivals lose, at which latency another plan wins, and what was refused.
+        assumptions: Lists everything that is assumed, by how far it moves the answer.
+        worth: Shows dollars, watts, joules and goodput.
+        what_if: Answers the question with one thing changed, too: network, exchange, batch, accelerator.
+        report: Write a self-contained HTML report.
+        trace: Write the winner's timeline for ui.perfetto.dev.
+        figure: Draw the fastest plans' breakdown (.svg, .png, .pdf), or all pictures of the report into a folder.
+        export (FILE|FOLDER): Write the model's graph (.json), the first plan as a configuration of torchtitan (.toml)
+            or as arguments of Megatron-LM (.sh), or the winner's step as Chakra traces for ASTRA-sim (a folder);
+            repeatable.
     """
     fields = read_settings(set)
     for name, given in (("ranks", ranks and ranks[0]), ("accelerator", accelerator)):
         if given is not None and name in fields:
             raise ConfigError(f"--set {name}={fields[name]} and --{name} {given}: expected one of them")
     fields |= {} if accelerator is None else {"accelerator": accelerator}
-    inputs, written = site_inputs(fields, site, price, (*SITE_FIELDS, "fabric_price")), files()
+    inputs = site_inputs(fields, site, price, (*SITE_FIELDS, "fabric_price"))
     counts: list[int | None] = [*dict.fromkeys(ranks or ())] or [None]
     clusters = [
         load_cluster(name, count, set=fields) for name in dict.fromkeys(cluster or [_CLUSTER]) for count in counts
     ]
-    if {*rank.keywords.get("strategy", ())} == {"placed"} and (written.settings or written.export_chakra is not None):
+    if {*rank.keywords.get("strategy", ())} == {"placed"} and any(path.suffix != ".json" for path in export or ()):
         raise ConfigError(
             "--strategy placed with an export: no framework or trace has placed plans: expected another --strategy too"
         )
     samples = batch if batch in (None, "max") else read_count(batch, "--batch")
-    ranking = rank(model, clusters, batch=samples, define=_definitions(define), site=inputs)
-    search, document = ranking.search, ranking.to_json()
-    if latency_sensitivity or search.winner.cluster.fabric.latency_unstated:
-        sensitivity = find_sensitivity(search)
+    question = partial(rank, model, batch=samples, define=_definitions(define), site=inputs, **_pinned(pin))
+    ranking = question(clusters, every_algorithm=as_json or all or explain or report is not None)
+    search, document = ranking.search, dict[str, Any]()
+    others = [_asked_of(load_cluster(name), question, search) for name in dict.fromkeys(vs or ())]
+    if as_json or explain or report is not None:
+        document = ranking.to_json()
+    fabric = search.winner.cluster.fabric
+    # A library's constants hold its latencies.
+    if fabric.library is None and (explain or (as_json and fabric.latency_unstated)):
+        sensitivity = latency_sensitivity(search)
         document["latency_sensitivity"] = sensitivity.to_json() | {"text": str(sensitivity)}
-    if written.export_graph is not None:
-        search.graph.save(written.export_graph)
-        document["exported_graph"] = str(written.export_graph)
-    messages = [*_export_settings(written, search, document), *_export_step(written, search, document)]
-    paths = _write(written, ranking, document)
-    return Shown(document, _parts(search, document, messages), paths, messages=messages)
+    if as_json and what_if:
+        document |= {"what_if": [each.to_json() for each in ranking.what_ifs], "limit": ranking.limit}
+    if others:
+        document["vs"] = [other.to_json() for other in others]
+    messages = [*_export(export or (), search, document)]
+    paths = _write(ranking, document, report, trace, figure)
+    document |= {name: str(path) for name, path in paths.items() if path is not None and " " not in name}
+    paths |= {f"exported {path.suffix.removeprefix('.') or 'traces'}": path for path in export or ()}
+
+    def parts() -> Iterator[str | Text | Table]:
+        """Yield the answer, then what else was asked for."""
+        yield from (Text(f"warning: {line}") for line in (*search.graph.uncounted, *warning_lines(clusters)))
+        yield from answer_parts(ranking.answer(everything=all, what_if=what_if))
+        for wanted, section in (
+            (explain, partial(_explained, search, document)),
+            (assumptions, partial(_assumed, search)),
+            (worth, partial(_worth, search)),
+        ):
+            if wanted:
+                yield ""
+                yield from section()
+        for other in others:
+            yield ""
+            yield from versus(search, other.search)
+        yield from messages
+
+    return Shown(document, parts(), paths, messages=messages)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from lightloom.core.results import Document, formatted_fields
+from lightloom.core.answer import Answer
+from lightloom.core.results import Document
 from lightloom.core.units import format_bandwidth, format_energy, format_rate, format_ratio, format_size, format_time
 from lightloom.exchange.method import accuracy_note
-from lightloom.machines.accelerators.load import SYSTEM_ORIGIN as SYSTEM
-from lightloom.machines.clusters.astra_sim import ORIGIN
-from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.fabrics.derived import Cut
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.economics.ledger import MARKS, MOST_PLACES, TITLE, StepLedger, ledger_notes, ledger_rows
 from lightloom.planning.figures import group_figure, placement_figure
 from lightloom.planning.gradients import PricedExchange
-from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.collective_prices import carrier
 from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep
+from lightloom.planning.search.assumptions import assumptions, built_lines, plan_assumptions, warning_lines
 from lightloom.planning.search.document import intervals_basis, verdict
 from lightloom.planning.search.plans import Plan, PlanSearch
 from lightloom.planning.search.request import DATA_PARALLEL
@@ -338,136 +336,8 @@ def spent_tables(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[Ta
         )
 
 
-# What a plan assumes: values of its clusters that no publication gives, and calibrations in place of priors.
-
-
-def assumed_values(cluster: Cluster) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the values of a cluster that have no publication behind them, as far as they decide a result.
-
-    Each is the part of the cluster (``accelerator``, ``accelerator.kernels``, ``fabric``, ``reference``, ``cluster``),
-    the field, the value with its unit (empty where it is a part with values of its own), and what stands in place of a
-    source.
-    """
-    machine, fabric = cluster.accelerator, cluster.fabric
-    unused = machine.unused_fields()
-    sources = {name: text for name, text in machine.sources.items() if name not in unused}
-    parts = [("accelerator", formatted_fields(machine), sources)]
-    if machine.kernels is not None:
-        priors = {name: prior.source for name, prior in machine.kernels.priors().items()}
-        parts.append(("accelerator.kernels", formatted_fields(machine.kernels), priors))
-    parts.append(("fabric", formatted_fields(fabric) | {"transport": fabric.software}, dict(fabric.sources)))
-    named = {"ranks": str(cluster.ranks), "accelerator": machine.name, "fabric": fabric.kind_name}
-    if cluster.reference is not None:
-        parts.append(("reference", formatted_fields(cluster.reference), dict(cluster.reference.sources)))
-        named["reference"] = cluster.reference.kind_name
-    parts.append(("cluster", named | formatted_fields(cluster.training), dict(cluster.sources)))
-    for group, values, stated in parts:
-        for field, source in stated.items():
-            if "assumption" in source:
-                yield group, field, values.get(field.rpartition(".")[2], ""), source
-    if fabric.filling is not None:
-        yield "fabric", "filling", fabric.filling, "assumption: all domains alike, the fewest that divide the ranks"
-    if fabric.latency_unstated:
-        yield "fabric", "hop_latency", format_time(fabric.hop_latency), "not sourced"
-
-
-def assumptions(cluster: Cluster) -> tuple[str, ...]:
-    """Return a line for each assumption about a cluster, as ``part.field: origin``, with the value where it is not
-    sourced."""
-    return tuple(
-        f"{group}.{field}: " + (f"{value}, {source}" if source == "not sourced" else source)
-        for group, field, value, source in assumed_values(cluster)
-    )
-
-
-def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return lines on each cluster without repetition: its accelerator's calibration if it has one, and the assumed
-    values of each of its parts, one line for a part."""
-    lines: list[str] = []
-    for cluster in clusters:
-        machine, library = cluster.accelerator, cluster.fabric.library
-        if machine.calibration is not None:
-            lines.append(f"calibrated: {machine.name}: {machine.calibration}")
-            # Of a transport's parameters a calibration fits those of the one that the accelerator names.
-            own = library is not None and library.transport.name == machine.transport
-            if absent := machine.calibration.at_priors(list(library.transport.priors()) if library and own else []):
-                lines.append(f"not in that calibration, as it is older: {', '.join(absent)}; priors take their places")
-        names = {"accelerator": machine.name, "accelerator.kernels": f"{machine.name}'s kernels"}
-        names |= {"fabric": cluster.fabric.kind_name, "reference": "the electrical reference", "cluster": cluster.name}
-        groups: dict[str, list[str]] = {}
-        for group, field, value, _ in assumed_values(cluster):
-            groups.setdefault(group, []).append(f"{field.replace('_', ' ')} {value}".strip())
-        lines += [f"assumed of {names[group]}: {', '.join(values)}" for group, values in groups.items()]
-    return list(dict.fromkeys(lines))
-
-
-def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each collective library of the clusters' fabrics: its transport, and the share of the
-    arithmetic beside exchanges that these take."""
-    lines = []
-    for cluster in clusters:
-        if cluster.fabric.library is not None:
-            transport = cluster.fabric.library.transport
-            source = transport.priors()["arithmetic_share"].source if transport.arithmetic_share else ""
-            origin = "an assumption" if source.startswith("assumption") else source or "as stated"
-            lines.append(
-                f"transport of {cluster.fabric.kind_name}: {transport.name}, in closed form; its constants are fitted; "
-                f"exchanges take {transport.arithmetic_share:.0%} of the arithmetic beside them, {origin}"
-            )
-    return list(dict.fromkeys(lines))
-
-
-def imported_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each network and each system that another tool's file describes: how it was read, and what was
-    left out."""
-    networks = (cluster for cluster in clusters if cluster.sources.get("fabric", "").startswith(ORIGIN))
-    lines = [f"{cluster.sources['fabric']}: {cluster.description}" for cluster in networks]
-    named = (cluster.accelerator.sources.get("name", "") for cluster in clusters)
-    return list(dict.fromkeys([*lines, *(source for source in named if source.startswith(SYSTEM))]))
-
-
-def built_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each fabric around an averager that says what the averager is built of."""
-    return [f"averager of {name}: {fabric.built_of}" for name, fabric in _fabrics(clusters) if fabric.built_of]
-
-
-def warning_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each warning of a fabric: that it cannot be built as it is described."""
-    return [f"{fabric.kind_name} of {name}: {line}" for name, fabric in _fabrics(clusters) for line in fabric.warnings]
-
-
-def _fabrics(clusters: Sequence[Cluster]) -> Iterable[tuple[str, Fabric]]:
-    """Return the clusters' names and fabrics; of clusters of the same name (which differ in their ranks alone) the last
-    one's."""
-    return {cluster.name: cluster.fabric for cluster in clusters}.items()
-
-
-def plan_assumptions(plan: Plan) -> Iterator[str]:
-    """Yield the assumptions on how ranks of a plan work together that decide its step: gradients that leave beside
-    backward passes, which groups go first on shared links, and equal work of context groups, each where it applies;
-    none for plans of other choices than a ``Strategy``."""
-    choice = plan.choice
-    if not isinstance(choice, Strategy):
-        return
-    if plan.spent is not None and choice.replicas > 1 and plan.cluster.training.overlap_gradients:
-        yield (
-            "gradients that are exchanged once a step leave block by block beside the last backward passes where that "
-            "exposes less (training.overlap_gradients; Megatron-LM's --overlap-grad-reduce, off by default there)"
-        )
-    degrees = {"tensor": choice.tp, "expert": choice.ep, "context": choice.cp}
-    within = [name for name, ranks in degrees.items() if ranks > 1]
-    if within and choice.replicas > 1 and not plan.cluster.fabric.exclusive:
-        yield (
-            f"exchanges of {' and '.join(within)} groups go first on links that replicas beside them need too; "
-            "all load links as hierarchical exchanges do"
-        )
-    if choice.cp > 1:
-        yield (
-            "ranks of a context group have equal work; in causal attention each takes a piece from either end of the "
-            "sequence"
-        )
-
-
+_PAGE_WIDTH = 110
+"""Columns of the lines of the answer on a page."""
 _EXPLORED = 20
 """Plans of a page that a reader may look into, beside the best of each kind."""
 
@@ -534,18 +404,17 @@ def interval_note(search: PlanSearch) -> str:
     return f"±: 90 % intervals from {basis}; {ALIKE}: {told}."
 
 
-def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping[str, Any]) -> Report:
-    """Return the page of a search: headline, facts, ranking, pictures, tables and notes."""
+def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping[str, Any], answer: Answer) -> Report:
+    """Return the page of a search: the answer, facts, ranking, pictures, tables and notes."""
     winner, rows = search.winner, ranking_rows(search)
     exchange, drawn = winner.exchanges[0] if winner.exchanges and winner.prices else None, drawn_schedule(search)
-    fits = "" if winner.fits is not False else "no plan fits; the fastest: "
     compared_with, ledgers = search.clusters[0].reference, place_ledgers(search)
     refused = ((row.strategy, row.algorithm, row.compression or "", row.why) for row in search.refused)
     absent = tuple(dict.fromkeys([*(("", "", "", reason) for reason in search.refusals), *refused]))
     return Report(
         title=f"{search.graph.name} on {'; '.join(dict.fromkeys(plan.site for plan in search.ranking))}",
-        headline=f"{fits}{winner.label}: {format_time(winner.step_time)} a step, "
-        f"{format_rate(winner.samples_per_second)} samples/s",
+        headline=answer.best[0],
+        answer=(*answer.best[1:], *answer.foot(_PAGE_WIDTH)),
         explanation=str(document["explanation"]),
         facts=_facts(search),
         ranking=rows,

@@ -1,7 +1,7 @@
 """Clusters by name: the catalog, a user's YAML file, and single fields set on top."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,10 @@ def build_fabric(part: str | Mapping[str, Any], ranks: int, place: Place) -> Fab
     return built
 
 
+_ASSUMED, _FITTED = "assumption: that of the ", "fitted to "
+"""Beginnings of the sources of a transport that no file of the cluster states, and of calibrated numbers."""
+
+
 def with_software(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Accelerator) -> Fabric:
     """Return a fabric whose collectives are carried by software: the transport of the accelerator, calibrated.
 
@@ -111,9 +115,34 @@ def with_software(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Ac
     """
     if accelerator.transport is not None:
         transport = load_transport(accelerator.transport)
-        source = f"assumption: that of the {accelerator.name}, as no file of the cluster states one"
+        source = f"{_ASSUMED}{accelerator.name}, as no file of the cluster states one"
         fabric = fabric.with_default_transport(transport, source)
     return _with_calibrated_links(fabric, part, accelerator)
+
+
+def with_accelerator(cluster: Cluster, name: str) -> Cluster:
+    """Return the cluster with another accelerator of the catalog, and with its collective software where the cluster
+    states none."""
+    accelerator = accelerators.load_accelerator(name)
+    parts = [None if fabric is None else _stated_software(fabric) for fabric in (cluster.fabric, cluster.reference)]
+    fabric, reference = (None if part is None else with_software(part, "", accelerator) for part in parts)
+    assert fabric is not None
+    return replace(cluster, accelerator=accelerator, fabric=fabric, reference=reference)
+
+
+def _stated_software(fabric: Fabric) -> Fabric:
+    """Return a fabric with the transport that its own file states, or none, in the place of that of an accelerator or
+    of its calibration."""
+    source, transport = fabric.sources.get("transport", ""), getattr(fabric, "transport", None)
+    stated, fitted, _ = source.partition(f"; numbers {_FITTED}")
+    if transport is None or not (fitted or source.startswith((_ASSUMED, _FITTED))):
+        return fabric
+    sources = {name: text for name, text in fabric.sources.items() if name != "transport"}
+    if not fitted:
+        return fabric.model_copy(update={"transport": None, "sources": sources})
+    return fabric.model_copy(
+        update={"transport": load_transport(transport.name), "sources": sources | {"transport": stated}}
+    )
 
 
 def _with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Accelerator) -> Fabric:
@@ -129,7 +158,7 @@ def _with_calibrated_links(fabric: Fabric, part: str | Mapping[str, Any], accele
     if transport.name != accelerator.transport:
         return fabric
     fitted = {name: entry for name, entry in calibration.parameters.items() if name in transport.priors()}
-    source = f"fitted to {calibration.rows.line()}"
+    source = f"{_FITTED}{calibration.rows.line()}"
     calibrated = transport.with_parameters({name: entry.value for name, entry in fitted.items()})
     changes = {
         "spreads": {name: entry.spread for name, entry in fitted.items()},

@@ -265,15 +265,16 @@ def versus(search: PlanSearch, other: PlanSearch) -> Iterator[str]:
 def _differences(ours: Plan, theirs: Plan) -> Iterator[tuple[str, str, str]]:
     """Yield name and values of what differs between the clusters of two plans: ranks and accelerators, network and
     software, the narrowest bandwidth of a rank, and memory."""
-    for name, text in (
-        ("ranks", lambda cluster: f"{cluster.ranks:,} {cluster.accelerator.chip.upper()}"),
-        ("network", lambda cluster: f"{cluster.fabric.kind_name}, {cluster.fabric.software}"),
-        ("narrowest cut", lambda cluster: format_bandwidth(narrowest(cluster.fabric))),
-        ("memory", lambda cluster: format_size(cluster.accelerator.memory or 0)),
-    ):
-        one, two = text(ours.cluster), text(theirs.cluster)
-        if one != two:
-            yield name, one, two
+    here, there = (
+        {
+            "ranks": f"{cluster.ranks:,} {cluster.accelerator.chip.upper()}",
+            "network": f"{cluster.fabric.kind_name}, {cluster.fabric.software}",
+            "narrowest cut": f"{format_bandwidth(narrowest(cluster.fabric))} a rank",
+            "memory": format_size(cluster.accelerator.memory or 0),
+        }
+        for cluster in (ours.cluster, theirs.cluster)
+    )
+    yield from ((name, one, there[name]) for name, one in here.items() if one != there[name])
 
 
 def narrowest(fabric: Fabric) -> float:

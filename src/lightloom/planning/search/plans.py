@@ -10,10 +10,11 @@ Plans that fit the memory come first, of these plans that a framework can run, t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
+from math import erf, hypot, inf, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ from lightloom.planning.pricing.collective_prices import (
     SchedulePrices,
 )
 from lightloom.planning.pricing.group_prices import Division
-from lightloom.planning.pricing.job import Belief, Job, belief_of, half_widths, told_apart
+from lightloom.planning.pricing.job import NORMAL, Belief, Job, belief_of, half_widths
 from lightloom.planning.pricing.placed_space import PlacedChoice, PlacedRows
 from lightloom.planning.pricing.strategy_step import ExchangeUse, StrategyStep, strategy_seconds
 from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep, SwitchedStrategyStep
@@ -76,6 +77,14 @@ def label(choice: Strategy | PlacedChoice) -> str:
     return " · ".join(filter(None, parts))
 
 
+def division(choice: Strategy | PlacedChoice) -> Hashable:
+    """Return the key by which two plans divide the job among the ranks alike: their degrees, and whether replicas shard
+    the parameters; all placed plans have one key."""
+    if isinstance(choice, PlacedChoice):
+        return "placed"
+    return choice.dp, choice.tp, choice.pp, choice.cp, choice.ep, choice.sharding in ("zero-3", "hybrid")
+
+
 # Intervals of plans: how far their predicted times may be off, and which plans that does not tell apart.
 #
 # A derivative for each parameter, by pricing the plan again with the parameter a little smaller; the computing of a
@@ -93,6 +102,9 @@ class Interval(NamedTuple):
     high: float
     apart: bool
     """True where the interval of the difference of both times excludes 0: the plan is told apart from the winner."""
+    order_holds: float
+    """Probability that the plan is on the side of the winner on which its time lies, errors that both share drawn
+    together; 0.5 for the same time."""
 
     @property
     def half_width(self) -> float:
@@ -114,14 +126,23 @@ class _Slopes:
         """Half-width of the 90 % interval of the natural logarithm of the step time."""
         return half_widths(self.slopes[None], self.belief.covariance, self.belief.scatter).item()
 
-    def apart(self, other: _Slopes) -> bool:
-        """Return True where the times a sample of two plans differ by more than is uncertain of their difference; on
-        different clusters their uncertainties count as independent."""
-        times = np.log([self.plan.sample_time, other.plan.sample_time])
+    def distance(self, other: _Slopes) -> float:
+        """Return the difference of the logarithms of two plans' times a sample, as a multiple of the half-width of its
+        90 % interval; infinite where nothing is uncertain. Parameters that move both times alike cancel; on different
+        clusters uncertainties count as independent."""
+        difference = abs(log(self.plan.sample_time / other.plan.sample_time))
         if self.plan.cluster == other.plan.cluster:
-            slopes = np.stack([self.slopes, other.slopes])
-            return bool(told_apart(slopes, times, self.belief.covariance, self.belief.scatter)[1])
-        return bool(abs(times[1] - times[0]) > np.hypot(self.half_width, other.half_width))
+            slopes, scatter = (self.slopes - other.slopes)[None], sqrt(2) * self.belief.scatter
+            width = half_widths(slopes, self.belief.covariance, scatter).item()
+        else:
+            width = hypot(self.half_width, other.half_width)
+        return difference / width if width else inf * difference if difference else 0.0
+
+    def influences(self) -> dict[str, float]:
+        """Return by parameter how far its own 90 % interval moves the time, as a share, the largest first."""
+        spreads = np.sqrt(np.diag(self.belief.covariance))
+        moves = np.expm1(NORMAL * np.abs(self.slopes) * spreads)
+        return {self.belief.names[place]: float(moves[place]) for place in np.argsort(-moves)}
 
 
 def plan_intervals(winner: Plan, plans: Iterable[Plan]) -> dict[int, Interval]:
@@ -133,9 +154,17 @@ def plan_intervals(winner: Plan, plans: Iterable[Plan]) -> dict[int, Interval]:
         priced = first if plan is winner else _with_slopes(plan)
         if priced is not None and plan.step_time > 0:
             factor = float(np.exp(priced.half_width))
-            apart = first is None or (plan is not winner and priced.apart(first))
-            intervals[id(plan)] = Interval(plan.step_time / factor, plan.step_time * factor, apart)
+            distance = inf if first is None else 0.0 if plan is winner else priced.distance(first)
+            holds = 0.5 * (1 + erf(NORMAL * distance / sqrt(2)))
+            intervals[id(plan)] = Interval(plan.step_time / factor, plan.step_time * factor, distance > 1, holds)
     return intervals
+
+
+def influences(plan: Plan) -> dict[str, float]:
+    """Return by parameter of the prices how far its own 90 % interval moves a plan's step time, as a share, the largest
+    first; empty where no spread is known."""
+    priced = _with_slopes(plan)
+    return {} if priced is None else priced.influences()
 
 
 def _with_slopes(plan: Plan) -> _Slopes | None:

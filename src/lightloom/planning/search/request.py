@@ -105,11 +105,12 @@ class Pins(StatedStrategy):
         if chunks > len(model.starts):
             yield f"{chunks} stages: the model has {len(model.starts)} blocks, expected at most one stage for each"
         if self.virtual_stages and self.virtual_stages > 1 and self.pp == 1:
-            yield f"--virtual-stages {self.virtual_stages} and --pp 1: expected more than one stage to interleave"
+            yield f"--pin virtual_stages={self.virtual_stages} and --pp 1: expected more than one stage to interleave"
         if self.virtual_stages and self.virtual_stages > 1 and (self.micro_batches or 0) % (self.pp or 1):
-            yield f"--micro-batches {self.micro_batches}: interleaved stages expect a multiple of --pp {self.pp}"
+            yield f"--pin micro_batches={self.micro_batches}: interleaved stages expect a multiple of --pp {self.pp}"
         if self.micro_batch and self.micro_batches:
-            yield f"--micro-batch {self.micro_batch} and --micro-batches {self.micro_batches}: expected one of them"
+            both = f"--pin micro_batch={self.micro_batch} and --pin micro_batches={self.micro_batches}"
+            yield f"{both}: expected one of them"
         if self.ep and model.experts.degree % self.ep:
             yield f"--ep {self.ep}: expected a divisor of {model.experts.degree}, the experts that the model can spread"
         if self.cp and model.context_degree % self.cp:
@@ -117,11 +118,12 @@ class Pins(StatedStrategy):
         if self.ep and self.dp and self.dp * (self.cp or 1) % self.ep:
             yield f"--ep {self.ep} and --dp {self.dp}: expected experts to divide the replicas"
         if self.sequence_parallel and self.tp and (self.tp == 1 or model.split.sequence_degree % self.tp):
-            yield f"--sequence-parallel and --tp {self.tp}: expected a divisor of {model.split.sequence_degree} above 1"
+            degree = model.split.sequence_degree
+            yield f"--pin sequence_parallel=yes and --tp {self.tp}: expected a divisor of {degree} above 1"
         dp = self.dp or (ranks // (self.tp * self.pp * slices) if self.tp and self.pp and slices else 1)
         parts = dp * (self.micro_batches or 1)
         if self.micro_batch and all(batch // dp < self.micro_batch for batch in batches):
-            yield f"--micro-batch {self.micro_batch}: expected at most a replica's batch, {max(batches) // dp}"
+            yield f"--pin micro_batch={self.micro_batch}: expected at most a replica's batch, {max(batches) // dp}"
         if all(batch % parts for batch in batches):
             yield (
                 f"global batch of {', '.join(map(str, batches))}: expected a multiple of {parts}, {dp} replicas with "
@@ -166,6 +168,9 @@ class SearchRequest:
     """False simulates every row that fits."""
     compare: bool = True
     """True to rank data parallelism with each algorithm alone too, and on the cluster's electrical reference."""
+    divisions: int = 0
+    """Divisions of the job among the ranks whose best plans are found, the winner's among them; from 1 on the winner is
+    found among synthesized schedules too, as with ``compare``."""
     must_fit: bool = True
     """True for a search that fails where no plan fits the memory, instead of ranking what does not fit."""
 
@@ -195,7 +200,7 @@ class SearchRequest:
                 "--strategy tensor-pipeline too, or none"
             )
         if self.reconfigure_in_step and (self.cost_model == "paper" or not self.overlap):
-            given = "--cost-model paper" if self.cost_model == "paper" else "--no-overlap"
+            given = "--cost-model paper" if self.cost_model == "paper" else "--pin overlap=no"
             raise UnsupportedError(f"--reconfigure-in-step and {given}: expected the physical model and overlap")
         kinds, reason = self._searched()
         if not kinds:
@@ -230,7 +235,7 @@ class SearchRequest:
         pin; "" where all that are asked for are searched."""
         kinds = tuple(dict.fromkeys(self.strategies))
         if self.cost_model == "paper" or not self.overlap:
-            reason = "the paper cost model" if self.cost_model == "paper" else "--no-overlap"
+            reason = "the paper cost model" if self.cost_model == "paper" else "--pin overlap=no"
             return tuple(kind for kind in kinds if kind in DATA_PARALLEL), reason
         if not self.pins.allow_placed:
             return tuple(kind for kind in kinds if kind != "placed"), "a pinned degree or sharding"
@@ -280,11 +285,16 @@ def merged_pins(given: Pins, stated: Pins, source: str | Path) -> Pins:
             continue
         if own is not None and own != value:
             raise ConfigError(
-                f"--{name.replace('_', '-')} {value}: {source} states {own}: expected one of them, or --model-only, "
+                f"{_option(name, value)}: {source} states {own}: expected one of them, or --model-only, "
                 "which takes the model of the file and not its strategy"
             )
         pins = replace(pins, **{name: value})  # type: ignore[arg-type]
     return pins
+
+
+def _option(name: str, value: object) -> str:
+    """Return the option that pins a choice, as the command line spells it."""
+    return f"--{name} {value}" if len(name) == 2 else f"--pin {name.replace('recomputation', 'recompute')}={value}"
 
 
 def merged_batches(

@@ -478,6 +478,13 @@ class ClusterRows:
             return None
         return row._replace(per_sample=max(row.per_sample, bound), bounded=row.bounded + 1)
 
+    def choice(self, row: Row) -> Strategy | PlacedChoice:
+        """Return what a row chooses."""
+        if row.kind == _PLACED:
+            return self._placed[row.number]
+        assert self._strategies is not None
+        return self._strategies[row.number]
+
     def undivided(self, row: Row) -> bool:
         """Return True where a row is a placed plan with one device a group, whose operators nothing cuts."""
         return row.kind == _PLACED and int(self._placed.k[row.number]) == 1

@@ -12,7 +12,7 @@ others, placed ones, as far as they are faster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +36,8 @@ from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.search.bounds import admitted, bounds, memory
-from lightloom.planning.search.plans import Counts, Plan, PlanSearch, RefusedPlan, label, order
+from lightloom.planning.search.plans import Counts, Plan, PlanSearch, RefusedPlan, division, label, order
+from lightloom.planning.search.published import default_batch
 from lightloom.planning.search.request import DATA_PARALLEL, KINDS, LARGEST, SearchRequest
 from lightloom.planning.search.rows import ClusterRows, Row, TooLargeError, verify_winner
 
@@ -44,6 +45,8 @@ COMPARED = 32
 """Rows of a kind that cannot win that are simulated at most, for comparison."""
 _REFINED: Effort = 12
 """Bounds of such rows that are refined at most, once one row is simulated."""
+_OF_A_DIVISION = 3
+"""Rows of a division other than the winner's that are simulated at most."""
 _MOST_SAMPLES = 1024
 """Samples of a rank that a search for the largest batches tries at most."""
 
@@ -102,25 +105,28 @@ def search(
     if prices is not None and len(clusters) != 1:
         raise ConfigError(f"prices for {len(clusters)} clusters: expected one cluster, whose they are")
     choices = {} if prices is None else {0: prices}
-    *larger, least = _batches(clusters, request)
+    *larger, least = _batches(graph, clusters, request)
     for batches in larger:
         with suppress(TooLargeError):
             return _searched(graph, clusters, request, batches, choices, advance)
     return _searched(graph, clusters, request, least, choices, advance)
 
 
-def _batches(clusters: Sequence[Cluster], request: SearchRequest) -> list[tuple[int, ...]]:
+def _batches(graph: ComputeGraph, clusters: Sequence[Cluster], request: SearchRequest) -> list[tuple[int, ...]]:
     """Return the global batches to search, one entry for each attempt, which searches its batches together; the next
     entry counts only where no plan fits those of the one before. One entry where the request states them; with
     ``largest_batches`` one entry of all powers of two for each rank of the largest cluster; otherwise entries of one
-    batch from 32 samples for each rank of the largest cluster down to 1, by halves."""
+    batch, from what is published of the model (32 samples for each rank of the largest cluster where nothing is) down
+    to a sample for each, by halves."""
     if request.global_batches is not None:
         return [tuple(dict.fromkeys(request.global_batches))]
     least = max(cluster.ranks for cluster in clusters)
     if request.largest_batches:
         powers = range(_MOST_SAMPLES.bit_length())
         return [tuple(least << power for power in powers)]
-    return [(least << power,) for power in reversed(range(LARGEST.bit_length()))]
+    published = default_batch(graph, least)
+    most = LARGEST if published is None else published.samples // least
+    return [(least << power,) for power in reversed(range(most.bit_length()))]
 
 
 def _searched(
@@ -226,8 +232,12 @@ class _Search:
         for part in (runnable, heap):
             heapify(part)
             self._simulate(part, until=lambda row: self._request.prune and row.per_sample >= self._best)
+            if part is runnable and self._request.divisions and not self._request.compare:
+                compared = self._synthesized(batches)
         # What is left in the heaps cannot win.
         heap += runnable
+        if self._request.divisions > 1:
+            self._compare_divisions(runnable)
         for kind in sorted({row.kind for row in heap} - {row.kind for _, row in self._found}):
             self._refined = 0
             left = [row for row in heap if row.kind == kind]
@@ -294,6 +304,38 @@ class _Search:
                 largest[plan.strategy, plan.choice.algorithm, plan.choice.exchange] = plan
             plans = list(largest.values())
         return plans, list(dict.fromkeys(refused))
+
+    def _synthesized(self, batches: tuple[int, ...]) -> list[Plan]:
+        """Return the plans of data parallelism alone with synthesized schedules, which no row of the search has, that
+        may be faster than what is found; the least time a sample takes them into account."""
+        if not set(DATA_PARALLEL) & set(self._request.kinds) or self._rows.job.fabric.library:
+            return []
+        plans, _ = compared_plans(self._rows, batches, self._advance, below=lambda: self._best)
+        self._best = min([self._best, *(plan.sample_time for plan in plans if plan.fits is not False)])
+        return plans
+
+    def _compare_divisions(self, rows: list[Row]) -> None:
+        """Simulate the fastest plan of the divisions with the least bounds, until as many divisions as are asked for
+        have one; rows of a division are simulated until no bound is below its best time, at most
+        :data:`_OF_A_DIVISION`."""
+        known = {division(plan.choice) for plan, _ in self._found}
+        groups: dict[Hashable, list[Row]] = {}
+        for row in sorted(rows):
+            groups.setdefault(division(self._rows.choice(row)), []).append(row)
+        for key, group in groups.items():
+            if len(known) >= self._request.divisions:
+                return
+            if key in known:
+                continue
+            known.add(key)
+            before = len(self._found)
+
+            def enough(row: Row, before: int = before) -> bool:
+                """Return True where the row's bound is above the division's best time, or enough were simulated."""
+                times = [plan.sample_time for plan, _ in self._found[before:]]
+                return len(times) >= _OF_A_DIVISION or (bool(times) and row.per_sample >= min(times))
+
+            self._simulate(group, until=enough)
 
     def _known_best(self, row: Row) -> bool:
         """Return True where the row's kind, which cannot win, has been compared enough: at least one of its rows was
@@ -400,12 +442,21 @@ _PLAIN = dict.fromkeys(("tp", "pp", "ep", "cp", "micro_batches", "virtual_stages
 
 
 def compared_plans(
-    rows: ClusterRows, batches: Sequence[int], advance: Callable[[], None] = lambda: None
+    rows: ClusterRows,
+    batches: Sequence[int],
+    advance: Callable[[], None] = lambda: None,
+    *,
+    below: Callable[[], float] | None = None,
 ) -> tuple[list[Plan], list[RefusedPlan]]:
     """Return the simulated plans of data parallelism alone with each algorithm, batch and method, those that do not fit
     included, and what is refused; none for one rank or where pins exclude it.
 
-    ``advance`` is called before each algorithm.
+    Args:
+        rows: of the cluster.
+        batches: global batches.
+        advance: called before each algorithm.
+        below: None, or the seconds a sample below which plans count now: then only synthesized schedules are tried,
+            for strategies that fit and whose bound is below.
     """
     plans: list[Plan] = []
     refused: list[RefusedPlan] = []
@@ -413,8 +464,10 @@ def compared_plans(
     if ranks == 1 or not request.pins.allows(**_PLAIN, dp=ranks, recomputation="none"):
         return plans, refused
     for algorithm in _carriers(rows):
+        if below is not None and not algorithm.by_size:
+            continue
         advance()
-        for outcome in _with_algorithm(rows, algorithm, batches):
+        for outcome in _with_algorithm(rows, algorithm, batches, below):
             (plans if isinstance(outcome, Plan) else refused).append(outcome)  # type: ignore[arg-type]
         # Price what bounds will need while the schedules exist.
         for kind in _KINDS if not algorithm.by_size else ():
@@ -433,15 +486,19 @@ def _carriers(rows: ClusterRows) -> list[Algorithm]:
     return [LIBRARY] if rows.job.fabric.library else [*algorithms().values()]
 
 
-def _with_algorithm(rows: ClusterRows, algorithm: Algorithm, batches: Sequence[int]) -> Iterator[Plan | RefusedPlan]:
+def _with_algorithm(
+    rows: ClusterRows, algorithm: Algorithm, batches: Sequence[int], below: Callable[[], float] | None
+) -> Iterator[Plan | RefusedPlan]:
     """Yield the plan, or the refusal, of data parallelism with one algorithm: for each kind and batch, as it is and,
-    unless that was refused, with each method of exchange."""
+    unless that was refused, with each method of exchange; with ``below`` only those that fit and may be faster."""
     ranks, request = rows.cluster.ranks, rows.request
     shardings = [sharding for sharding, kind in KIND_OF_SHARDING.items() if kind in request.kinds]
     for sharding, batch in product(shardings, batches):
         if batch % ranks or not request.pins.allows(sharding=sharding, micro_batch=batch // ranks):
             continue
         strategy = Strategy(ranks, 1, 1, 1, batch, sharding, "none", algorithm.name, 0)
+        if below is not None and not _may_be_faster(rows, strategy, below()):
+            continue
         plain = _simulated(rows, algorithm, strategy)
         yield plain
         if isinstance(plain, RefusedPlan):
@@ -449,6 +506,14 @@ def _with_algorithm(rows: ClusterRows, algorithm: Algorithm, batches: Sequence[i
         for number in range(1, len(rows.job.exchanges) + 1):
             other = _simulated(rows, algorithm, strategy._replace(exchange=number))
             yield replace(other, uncompressed=plain) if isinstance(other, Plan) else other
+
+
+def _may_be_faster(rows: ClusterRows, strategy: Strategy, below: float) -> bool:
+    """Return True where a strategy fits the memory and its first bound is below so many seconds a sample."""
+    row = Strategies.of(strategy._replace(algorithm=AUTO))
+    if memory(rows.job, row).item() > rows.capacity or not admitted(rows.job, row).item():
+        return False
+    return float(bounds(rows.job, row, proved=True).item() / strategy.global_batch) < below
 
 
 def _simulated(rows: ClusterRows, algorithm: Algorithm, strategy: Strategy) -> Plan | RefusedPlan:

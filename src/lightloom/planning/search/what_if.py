@@ -12,8 +12,8 @@ from math import inf
 
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.core.units import format_bandwidth
-from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.clusters.cluster import Cluster
+from lightloom.machines.clusters.load import with_accelerator
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import fabric_from, load_fabric
 from lightloom.planning.gradients import PricedExchange
@@ -186,7 +186,7 @@ class WhatIfs:
             yield Change(
                 name=successor.upper(),
                 arguments={"accelerator": successor},
-                cluster=replace(cluster, accelerator=load_accelerator(successor)),
+                cluster=with_accelerator(cluster, successor),
                 request=request,
             )
 
