@@ -13,8 +13,8 @@ Fabricated interferometers have unknown phase offsets, unequal couplers and heat
 calibrate` finds them from the powers at the outputs alone: it measures a simulated chip at some settings of its
 phases, fits a twin of it, and programs the twin.
 
-    lightloom onn calibrate --chips 4 --figure calibration.svg
-    lightloom onn calibrate net.npz    # P, every layer and T of a network, and how often it averages rightly
+    lightloom onn map --study calibrate --set chips=4 --figure calibration.svg
+    lightloom onn map net.npz --study calibrate    # P, every layer and T of a network, and how often it averages rightly
 
 In Python, with a chip of your own (a class with `wiring`, `dac_bits` and `powers(settings, vectors)`):
 
@@ -31,7 +31,7 @@ calibration = calibrate(chip, mesh)  # .settings to command, .twin, .measurement
 
 ![Difference of powers after each step, error of each layer before and after](../pictures/photonics/calibration.png)
 
-The picture is `lightloom onn calibrate` of the network of [onn.md](onn.md), whose servers receive 0.73 % of 20,000
+The picture is `lightloom onn map --study calibrate` of the network of [onn.md](onn.md), whose servers receive 0.73 % of 20,000
 words right with the phases of ideal devices and 100 % once calibrated, P and T included, with 19,980 measured powers.
 
 ## How
@@ -44,7 +44,7 @@ words right with the phases of ideal devices and 100 % once calibrated, P and T 
 * **Program.** Gauss-Newton steps on the twin, from the corrected phases of Bandyopadhyay et al. (arXiv 2103.04993),
   in all phases and in those of the outputs. For homodyne units only real parts count.
 
-Offsets that are wholly unknown (`--unknown-offsets`) come from sweeps first: from the last column to the first, 6
+Offsets that are wholly unknown (`unknown_offsets`) come from sweeps first: from the last column to the first, 6
 settings find the pure states of all interferometers of a column at once, and one setting for each interferometer
 tells cross from bar; then 3 settings a column give φ. This needs a single mesh.
 
@@ -66,7 +66,7 @@ _REACH = """
 errors of its couplers add up to more than θ/2 (or π less of it): no phases give an error below 1e-3 there, whatever
 is known. *Devices allow* is the error of the worst chip with outputs as designed if every error is known. Another order
 of the outputs, which receivers undo, avoids it: where the fitted twin says that a splitting is out of reach, and only
-there, 20 other orders are tried (`--output-orders`), and the one with the fewest such splittings is programmed. This
+there, 20 other orders are tried (`output_orders`), and the one with the fewest such splittings is programmed. This
 takes no further measurement.
 """
 
@@ -84,11 +84,11 @@ _CLOSING = """
 * The DAC rounds what is programmed: σ = 2π/(2ᵇ√12) a phase, √N of that a matrix. It does not disturb the fit, which
   knows what was set.
 * From offsets of about 0.8 rad on, a fit may end in a twin that does not explain the powers: the command says so, and
-  `--unknown-offsets` starts from sweeps instead.
+  `unknown_offsets` starts from sweeps instead.
 * Drift while measuring acts as noise that the twin cannot explain. Afterwards, 4 settings at the old twin give new
   offsets.
 * Loss takes light from long paths more than from short ones: what remains with everything known is in *devices
-  allow*; the square form (`onn map --form svd`) has the most equal paths.
+  allow*; the square form (`onn map --set form=svd`) has the most equal paths.
 """
 
 

@@ -31,7 +31,7 @@ _INTRODUCTION = """# Reducers compared
 What averages servers' codes with the least energy: a network of interferometers, a sum of digits in the light, a chip,
 or a switch?
 
-    lightloom onn compare-reducers --servers 4 --figure reducers.png
+    lightloom onn build --servers 4 --reducers --figure reducers.png
 
 ```python
 import lightloom as ll
@@ -67,7 +67,7 @@ multiplexers and splitters). More noise than the published constants state costs
 carry the noise of all lasers and of the oscillator, levelling and phases, as [`onn link`](link.md) simulates them, and fields of both
 signs, which take a quarter of the light of fields from zero upwards; until version 0.2 they were counted without laser noise and
 levelling, with 3 dB for phases and fields from zero upwards (10.3 pJ for 4 servers, 10.4 for 8, 11.5 for 16). That laser (2 pJ/bit at an efficiency of 0.09: 18 mW for -12.3 dBm at the detector) implies 25 dB from the modulator to the
-detector, margin included, where [`onn link`](link.md) takes 10 dB of path: hence 143 mW a lane here and 7.5 mW there. The way up of sums and networks has no error correction, hence 1e-6 wrong words must do (`--word-errors`); the way back of
+detector, margin included, where [`onn link`](link.md) takes 10 dB of path: hence 143 mW a lane here and 7.5 mW there. The way up of sums and networks has no error correction, hence 1e-6 wrong words must do (`--set word_errors=S`); the way back of
 a digit sum has it. Latency leaves out what is alike for all: fibres (5 ns a metre) and the servers' ends.
 """  # noqa: E501
 

@@ -33,7 +33,7 @@ _CLOSING = """
 * Errors reach an output in proportion to how many levels its signal has: constructions that carry analogue sums of 49
   levels through many layers fail first. *Digits decided* ([averaging](averaging.md)) exists for that.
 * Lanes, outputs of units, amplifiers and receivers are set for the loss of their paths, once, with known light. That
-  is an assumption about the set-up, and why loss of 0.1 dB costs little; `onn link --calibration levels` sets the
+  is an assumption about the set-up, and why loss of 0.1 dB costs little; `onn link --set calibration=levels` sets the
   same levels and counts as many wrong words ([the link](link.md)), which has the terms that are not here (lasers,
   phase of the servers, polarisation, skew, receivers). Crossings have no loss.
 * Amplifier noise alone, for 1e-3 wrong words in the network of [onn](onn.md): 0.33 mW with a gain for each output,
