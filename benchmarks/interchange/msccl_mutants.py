@@ -4,8 +4,8 @@
 
 Each mutant is an exported program in which one step is dropped, swapped with another of its threadblock, given another
 type, or redirected to another chunk, buffer, peer, channel, count or dependency. An interpreter that shares no code
-with lightloom (:mod:`benchmarks.interchange.msccl_interpreter`) says which mutants are wrong; ``lightloom schedule
-check`` must refuse those and no other. Exits 1 if the two disagree.
+with lightloom (:mod:`benchmarks.interchange.msccl_interpreter`) says which mutants are wrong; ``lightloom schedule``
+must refuse those and no other. Exits 1 if the two disagree.
 """
 
 from __future__ import annotations

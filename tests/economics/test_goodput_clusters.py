@@ -105,7 +105,7 @@ def test_checkpoints_that_block_are_said_to(save: str | None, blocks: bool) -> N
 def test_options_that_are_missing_say_why() -> None:
     answers = goodput(SWITCH).estimate.answers
     said = {response.remedy: response.why for answer in answers for response, _ in answer.alternatives}
-    assert "lightloom damage does not serve" in said["damaged"]
+    assert "lightloom collective --without does not serve" in said["damaged"]
     assert "no circuits" in said["rewire"]
     (circuits,) = [a for a in goodput("sip-ocs-1024").estimate.answers if a.cause.name == "transceiver-400g"]
     assert {response.remedy: response.possible for response, _ in circuits.alternatives} == {

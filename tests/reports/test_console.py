@@ -20,19 +20,17 @@ from lightloom.reports import progress as module
 from lightloom.reports.console import (
     breakdown_bar,
     claims_table,
-    collective_table,
     make_console,
     ranking_table,
 )
 from lightloom.reports.progress import progress
-from tests.reports.samples import CLAIMS, ROWS, sample_report, to_text
+from tests.reports.samples import CLAIMS, ROWS, to_text
 
 
 @pytest.mark.parametrize("width", [30, 40, 50, 76, 80, 100, 120, 200])
 def test_tables_fit_and_lose_no_row(width: int) -> None:
     tables: list[tuple[Table, list[str]]] = [
         (ranking_table(ROWS, width, title="Ranking"), [format_time(row.step_time) for row in ROWS]),
-        (collective_table(sample_report().collectives, width), ["2 ms", "2×"]),
     ]
     if width >= 60:
         tables.append((claims_table(CLAIMS, width), [claim.status for claim in CLAIMS]))

@@ -125,7 +125,7 @@ class VerifiedSchedule(DrawnResult):
         )
 
     def to_json(self, files: Sequence[Path] = ()) -> Document:
-        """Return the document that ``lightloom schedule check --json`` prints; ``files`` are paths of what was written,
+        """Return the document that ``lightloom schedule FILE --json`` prints; ``files`` are paths of what was written,
         which it names."""
         collective, fabric = self.collective, self.fabric.model_dump(mode="json")
         document = {

@@ -374,6 +374,6 @@ def _answer(document: Document, solved: Solved, on: Fabric, all: bool) -> Answer
         legend="circuits: in all holds; hops: circuits that its bytes cross",
         hidden=len(order) - len(shown),
         limit=f"the largest demand gets {assignment.max_min:.4g} circuits a hold, others in proportion; no assignment "
-        f"gives it more than {assignment.bound:.4g}, {100 * assignment.gap:.1f} % above",
+        f"gives it more than {assignment.bound:.4g}, which the circuits stay {100 * assignment.gap:.1f} % below",
         more=["--figure FILE.png draws the circuits", "--solver milp proves small cases"],
     )

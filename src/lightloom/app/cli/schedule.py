@@ -106,7 +106,7 @@ def _verified(found: VerifiedSchedule) -> Answer:
     """Return the answer on a schedule that was verified: its time beside its bound."""
     moved, bound = found.collective, found.lower_bound
     return Answer(
-        question=f"{moved.kind} of {format_size(moved.nbytes)} over {moved.ranks} ranks on a {found.fabric.kind_name}, "
+        question=f"{moved.kind} of {format_size(moved.nbytes)} over {moved.ranks} ranks ({found.fabric.kind_name}), "
         f"{len(found.schedule):,} rows of {found.algorithm}",
         best=[
             f"verified, and takes {format_time(found.time)}, {format_ratio(found.ratio)} its lower bound",

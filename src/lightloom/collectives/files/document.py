@@ -165,7 +165,7 @@ Columns: Any = create_model(
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of ``lightloom.schedule/1``; ``fabric`` is any kind, plug-ins included.
 
-    It does not check that columns are equally long or that the schedule is correct: ``lightloom schedule check`` does.
+    It does not check that columns are equally long or that the schedule is correct: ``lightloom schedule`` does.
     """
     fabric: Any = Union[(*kinds().values(), None)]
     document: type[Config] = create_model(

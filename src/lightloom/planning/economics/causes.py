@@ -280,7 +280,7 @@ class Recovery:
         )
 
 
-# Slowdown of steps that go on without a failed link, as ``lightloom damage`` prices it.
+# Slowdown of steps that go on without a failed link, as ``lightloom collective --without`` prices it.
 
 MOST_RANKS = 64
 """Larger rings are priced as rings of so many nodes: searches take seconds there, and the slowdown of a long message is
@@ -296,10 +296,10 @@ def damage_slowdown(fabric: Fabric, kind: Kind | None, nbytes: float) -> tuple[f
     The slowdown is None where the failure cannot be priced; the text then says why.
     """
     if not fabric.may_fail or fabric.damaged:
-        return None, f"lightloom damage does not serve a fabric of kind {fabric.kind_name}"
+        return None, f"lightloom collective --without does not serve a fabric of kind {fabric.kind_name}"
     failures = [failure for failure in _failures(fabric, kind) if failure.what in fabric.may_fail]
     if not failures:
-        return None, f"lightloom damage has no failure for a {kind or 'network'} part"
+        return None, f"lightloom collective --without has no failure for a {kind or 'network'} part"
     ranks = min(fabric.ranks, MOST_RANKS)
     part = fabric if ranks == fabric.ranks else fabric.group(ranks)
     if part is None:

@@ -312,7 +312,7 @@ def _check_size(traces: StepTraces) -> None:
         rows = sum(size.rows for size in sizes)
         raise UnsupportedError(
             f"the schedules of the step have {rows:,} rows, about {format_size(nbytes)}: expected at most "
-            f"{format_size(LARGEST)}; lightloom schedule export writes one alone, --largest more of it"
+            f"{format_size(LARGEST)}; lightloom collective --out writes one alone, --largest more of it"
         )
 
 
