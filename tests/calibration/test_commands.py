@@ -37,7 +37,10 @@ def test_accuracy_lists_every_row(
     text = run(monkeypatch, capsys, "accuracy", str(table))
     assert (text.code, text.err) == (0, "")
     assert all(f"row-{size}" in text.out for size in range(1, 7))
-    assert "furthest off" in text.out
+    assert "furthest off" in text.out and text.out.count("\n") <= 25
+    errors = [abs(float(line.rpartition("%")[0].split()[-1])) for line in text.out.splitlines() if "row-" in line]
+    assert errors == sorted(errors, reverse=True)
+    assert "90 % interval" in run(monkeypatch, capsys, "accuracy", str(table), "--all").out
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +64,7 @@ def test_calibrate_writes_what_accuracy_reads(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "a100.yaml"
-    told = run(monkeypatch, capsys, "calibrate", str(few), "--accelerator", "a100", "-o", str(out), "--json")
+    told = run(monkeypatch, capsys, "calibrate", str(few), "--accelerator", "a100", "--out", str(out), "--json")
     assert (told.code, told.err) == (0, "")
     assert json.loads(json.dumps(fitted.to_json())) == json.loads(told.out)
     assert out.read_text() == fitted.text()
@@ -69,8 +72,10 @@ def test_calibrate_writes_what_accuracy_reads(
     assert "near their priors" in repr(fitted)
     judged = run(monkeypatch, capsys, "accuracy", str(few), "--calibration", str(out))
     assert "calibrated on steps" in judged.out
-    held = run(monkeypatch, capsys, "accuracy", str(few), "--cross-validate", "rows")
+    held = run(monkeypatch, capsys, "accuracy", str(few), "--calibration", "rows")
     assert "nine tenths" in held.out
+    former = run(monkeypatch, capsys, "accuracy", str(few), "--cross-validate", "rows")
+    assert former.out == held.out and former.err.startswith("warning: --cross-validate is spelt `--calibration ...`")
 
 
 @pytest.mark.slow
@@ -94,8 +99,10 @@ def test_the_python_api_returns_the_command_s_document(
     ("arguments", "words"),
     [
         (["accuracy", "absent.csv"], "absent.csv: no such file"),
-        (["accuracy", "TABLE", "--cross-validate", "days"], "expected rows or models"),
-        (["accuracy", "TABLE", "--cross-validate", "rows", "--calibration", "x.yaml"], "exclude one another"),
+        (["accuracy", "TABLE", "--calibration", "days"], "cannot read 'days'"),
+        (["accuracy", "TABLE", "--calibration", "models", "--cluster", "dgx-h100-64"], "expected a transport"),
+        (["calibrate", "TABLE", "--accelerator", "a100", "--gpus", "4"], "--gpus 4: of collectives"),
+        (["calibrate", "TABLE"], "expected --accelerator"),
         (["calibrate", "TABLE", "--accelerator", "h100"], "column 'accelerator': 'a100'"),
         (["accuracy", "TABLE", "--figure", "picture.bmp"], "picture.bmp"),
     ],
@@ -120,7 +127,9 @@ def test_transports_are_a_result_too(
     path = tmp_path / "timed.csv"
     path.write_text(f"nodes,gpus,collective,nbytes,time_us\n{sizes}\n")
     fitted = ll.calibrate(accelerator="a100", collectives=path)
-    told = run(monkeypatch, capsys, "calibrate", "--collectives", str(path), "--accelerator", "a100", "--json")
+    told = run(monkeypatch, capsys, "calibrate", str(path), "--accelerator", "a100", "--json")
+    former = run(monkeypatch, capsys, "calibrate", "--collectives", str(path), "--accelerator", "a100", "--json")
+    assert former.out == told.out and former.err.startswith("warning: --collectives")
     assert json.loads(json.dumps(fitted.to_json())) == json.loads(told.out)
     fitted.save(tmp_path / "mine.yaml")
     parts = {"ranks": 8, "accelerator": "a100", "fabric": {"base": "two-tier-200g", "transport": "mine.yaml"}}

@@ -24,7 +24,7 @@ COMMANDS = {
         *("--algorithm", "ring-two-way-striped", "--algorithm", "neighbour-exchange-striped"),
     ],
     "catalog": ["catalog"],
-    "exchanges": ["exchange", "list"],
+    "exchanges": ["catalog", "exchanges", "--all"],
 }
 
 

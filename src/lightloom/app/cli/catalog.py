@@ -1,8 +1,9 @@
 """``lightloom catalog``: every name that the other commands take, its fields with their sources, and JSON Schemas."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -27,13 +28,16 @@ from lightloom.machines.fabrics import load as fabrics
 from lightloom.machines.parts import part as parts
 from lightloom.machines.parts.part import FIGURES, KINDS, EnergyPerBit, Figure, Part, load_part, range_text
 from lightloom.models.zoo import ZOO, is_model_name, load_workload
-from lightloom.planning.gradients import model_gradient
-from lightloom.planning.pricing.collective_prices import phase_document
 from lightloom.reports.console import answer_parts, rows_table
 
 _SCHEMAS = {
+    "break-even": "lightloom.app.cli.exchange:SetUps",
+    "budget": "lightloom.machines.fabrics.link_budget:LinkBudget",
     "cluster": "lightloom.machines.clusters.load:schema",
+    "compare": "lightloom.app.cli.exchange_training:TrainingRuns",
     "experiment": "lightloom.planning.sweeps.experiment:schema",
+    "goodput": "lightloom.app.api.goodput:GoodputSettings",
+    "profile": "lightloom.app.cli.compress:ProfileSettings",
     **{
         f"onn-{name.lower()}": f"lightloom.app.cli.onn.settings:{name}Settings"
         for name in ("Build", "Reducers", "Train", "Map", "Chip", "Disturb", "Model", "Calibrate", "Link")
@@ -69,8 +73,8 @@ def catalog(
 
     Args:
         name: An entry, an exchange with options such as int4:block=128, or a kind such as clusters.
-        schema: Print the JSON Schema of what NAME is the name of: cluster, experiment, schedule or site; or list these.
-        ranks: Ranks of an exchange, 8 if not given, or of a fabric for what follows from their number, 4 if not given.
+        schema: Print the JSON Schema of a file or of settings, such as cluster or site; without a name list them.
+        ranks: Ranks between which an exchange sends, 8 if not given.
         model (MODEL|VALUES): The model whose gradients an exchange sends, or a number of values of one vector; 1048576
             if not given.
         out: Write the entry to a file that can be edited and loaded: .yaml, or .json for a model or a schema.
@@ -78,37 +82,31 @@ def catalog(
     """
     if schema:
         return _schema(name, out)
-    sections = _sections()
-    if name is None or name in sections:
+    if name is None or name in _KINDS:
         if out is not None or ranks is not None or model is not None:
             raise ConfigError("--out, --ranks and --model are of one entry: expected its name")
-        return _list_all(sections, all) if name is None else _list_kind(name, sections[name], all)
-    kinds = {kind: module for kind, module in _FILES.items() if name in module.names()}
-    if not kinds and name.partition(":")[0] in families():
-        if out is not None:
-            raise ConfigError(f"{name!r} is spelt out by its options and has no file: expected no --out")
-        return _show_exchange(name, ranks or 8, model or str(1 << 20))
-    if model is not None or (ranks is not None and "fabric" not in kinds):
-        raise ConfigError(f"--{'ranks' if model is None else 'model'}: of exchanges: {name!r} is none")
-    if not kinds and is_model_name(name):
-        return _show_model(name, out)
-    for kind in ("codecs", "algorithms"):
-        if not kinds and name in sections[kind]:
-            if out is not None:
-                raise ConfigError(f"{name!r} is one of the {kind}, which have no files: expected no --out")
-            return _shown_entries(name, {kind[:-1]: {"description": sections[kind][name]}}, all, None)
-    if not kinds:
-        raise UnknownNameError("catalog entry", name, {n for names in sections.values() for n in names}, listed=_HERE)
+        return _list_all(all) if name is None else _list_kind(name, _KINDS[name](), all)
     # A name may be a cluster and its fabric too (dadiannao-100g): show every entry that has it.
-    entries = {kind: dict(module.description(name)) for kind, module in kinds.items()}
-    if out is not None:
+    entries = {kind: dict(module.description(name)) for kind, module in _FILES.items() if name in module.names()}
+    is_exchange = not entries and name.partition(":")[0] in families()
+    if not is_exchange and (ranks is not None or model is not None):
+        raise ConfigError(f"--ranks and --model are of exchanges: {name!r} is none")
+    if not entries and not is_exchange and is_model_name(name):
+        return _show_model(name, out)
+    if entries and out is not None:
         check_file(out, (".yaml", ".yml"))
         write_atomically(out, _as_yaml(entries))
-    derived = {kind: entry | _derived(kind, name, ranks or _RANKS) for kind, entry in entries.items()}
-    return _shown_entries(name, derived, all, out)
-
-
-_HERE = "lightloom catalog"
+    code = {kind: _KINDS[f"{kind}s"]() for kind in ("codec", "algorithm")} if not (entries or is_exchange) else {}
+    code = {kind: {"description": known[name]} for kind, known in code.items() if name in known}
+    if out is not None and (is_exchange or code):
+        raise ConfigError(f"{name!r} is code, which has no file: expected no --out")
+    if is_exchange:
+        return _show_exchange(name, ranks or 8, model or str(1 << 20))
+    if not entries and not code:
+        known = {known for names in _KINDS.values() for known in names()}
+        raise UnknownNameError("catalog entry", name, known, listed="lightloom catalog --all")
+    entries = {kind: entry | _derived(kind, name) for kind, entry in entries.items()} or code
+    return _show_entries(name, entries, all, out)
 
 
 def _schema(name: str | None, out: Path | None) -> Shown:
@@ -130,25 +128,27 @@ def _schema(name: str | None, out: Path | None) -> Shown:
 # Lists of names.
 
 
-def _sections() -> dict[str, dict[str, str]]:
-    """Return the descriptions of catalog entries by name, by kind: models, clusters, fabrics, accelerators, parts,
-    codecs, exchanges and algorithms."""
-    plugged = dict.fromkeys(load_plugins("models"), "from a plug-in")
-    modules = {f"{kind}s": module for kind, module in _FILES.items()} | {"codecs": codecs}
-    described = {
-        kind: {name: str(module.description(name).get("description", "")) for name in module.names()}
-        for kind, module in modules.items()
-    }
-    return {
-        "models": {model.name: model.description for model in ZOO.values()} | plugged,
-        **described,
-        "exchanges": {family.name: family.summary for family in families().values()},
-        "algorithms": {algorithm.name: algorithm.summary for algorithm in algorithms().values()},
-    }
+def _described(module: Any) -> dict[str, str]:
+    """Return the descriptions of a catalog's entries by name."""
+    return {name: str(module.description(name).get("description", "")) for name in module.names()}
 
 
-def _list_all(sections: dict[str, dict[str, str]], all: bool) -> Shown:
+_KINDS: dict[str, Callable[[], dict[str, str]]] = {
+    "models": lambda: (
+        {model.name: model.description for model in ZOO.values()}
+        | dict.fromkeys(load_plugins("models"), "from a plug-in")
+    ),
+    **{f"{kind}s": partial(_described, module) for kind, module in _FILES.items()},
+    "codecs": partial(_described, codecs),
+    "exchanges": lambda: {family.name: family.summary for family in families().values()},
+    "algorithms": lambda: {algorithm.name: algorithm.summary for algorithm in algorithms().values()},
+}
+"""Functions that return the descriptions of all entries by name, by kind."""
+
+
+def _list_all(all: bool) -> Shown:
     """Show how many entries each kind has, and its first ones; with ``all`` every name with its description."""
+    sections = {kind: names() for kind, names in _KINDS.items()}
     rows = {kind: [{"name": n, "description": d} for n, d in names.items()] for kind, names in sections.items()}
     document = {"schema": "lightloom.catalog/1", **rows, "provenance": provenance(rows)}
     if all:
@@ -254,7 +254,7 @@ def _energy(component: Part) -> str:
 # One entry.
 
 
-def _shown_entries(name: str, entries: dict[str, Document], all: bool, out: Path | None) -> Shown:
+def _show_entries(name: str, entries: dict[str, Document], all: bool, out: Path | None) -> Shown:
     """Show entries by kind: their fields, as ``--set`` names them, or with ``all`` the YAML with every source."""
     document = {"schema": "lightloom.catalog/1", "name": name, **entries, "provenance": provenance(entries)}
     if all:
@@ -295,9 +295,7 @@ def _fields(
             continue
         place = f"{path}{key}"
         if isinstance(value, dict) and "value" in value:
-            ends = [str(value[end]) for end in ("low", "high") if end in value]
-            star = "*" if value.get("confidence") == "assumption" else ""
-            yield place, f"{value['value']}{f' ({chr(32).join(ends[:1])} to {ends[-1]})' if ends else ''}{star}"
+            yield place, f"{value['value']}{'*' * (value.get('confidence') == 'assumption')}"
         elif isinstance(value, dict):
             yield from _fields(value, f"{place}.", assumed)
         elif isinstance(value, list) and value and isinstance(value[0], dict):
@@ -309,13 +307,13 @@ def _fields(
             yield place, f"{_DERIVED[key](value) if key in _DERIVED and isinstance(value, float) else value}{star}"
 
 
-def _derived(kind: str, name: str, ranks: int) -> dict[str, Any]:
-    """Return, under one key that names the ranks, figures of an entry's averager for a cluster's ranks, or a fabric's
-    for ``ranks``; empty for entries without an averager of known parts."""
+def _derived(kind: str, name: str) -> dict[str, Any]:
+    """Return, under one key that names the ranks, figures of an entry's averager for a cluster's ranks, or for four
+    of a fabric; empty for entries without an averager of known parts."""
     if kind == "cluster":
         fabric = clusters.load_cluster(name).fabric
     elif kind == "fabric" and fabrics.description(name).get("averaging") is not None:
-        fabric = fabrics.load_fabric(name, ranks)
+        fabric = fabrics.load_fabric(name, _RANKS)
     else:
         return {}
     if not fabric.built_of:
@@ -352,6 +350,9 @@ def _show_model(name: str, out: Path | None) -> Shown:
 def _show_exchange(name: str, ranks: int, model: str) -> Shown:
     """Show what a method sends and computes in one exchange of a model's gradients, or of a vector of so many values,
     and what is known of its accuracy."""
+    from lightloom.planning.gradients import model_gradient
+    from lightloom.planning.pricing.collective_prices import phase_document
+
     chosen = find(name)
     is_vector = model.isdecimal() and int(model) > 0
     gradient = Gradient.flat(int(model)) if is_vector else model_gradient(load_workload(model, batch=1))
