@@ -88,7 +88,8 @@ def collective(
     fields = read_settings(set)
     if without or straggler:
         sound = load_fabric(fabric, ranks, fields)
-        document, made = _around(kind, sound, rank.keywords, without or (), straggler, saved=out is not None)
+        asked = {**rank.keywords, "explain": explain, "worth": worth, "site": site}
+        document, made = _around(kind, sound, asked, without or (), straggler, saved=out is not None)
         drawn = draw(figure, partial(damage_figure, document["rows"], kind), document)
         parts = _damage_parts(document, all)
     else:
@@ -114,11 +115,8 @@ def _ranking_parts(
     shown = [*ranking] if all else ranking.families()[:MOST_ROWS]
     steady = any(schedule.repeated_ratio for schedule in shown)
     columns = ["algorithm", "steps", "time", "vs bound", *(["steady"] if steady else [])]
-    against = (
-        f"{format_ratio(winner.ratio)} the lower bound"
-        if format_ratio(winner.ratio) != "1×"
-        else "no schedule is faster"
-    )
+    ratio = format_ratio(winner.ratio)
+    against = "no schedule is faster" if ratio == "1×" else f"{ratio} the lower bound"
     meaning = [f"{100 * setup / winner.time:.0f} % of it sets up circuits, once"] if setup else []
     if (seconds := ranking.library_time) is not None:
         meaning.append(f"the fabric's collective library takes {format_time(seconds)}, by a closed form")
@@ -183,8 +181,8 @@ def _around(
     damaged(sound, [])  # Refuses a fabric whose failures are not modelled.
     if kind in SIZED:
         raise ConfigError(f"{kind} has sizes of its own: expected one of {', '.join(_KINDS)}")
-    for name, usual in {"algorithm": None, "cost_model": "physical", "permutation": None}.items():
-        if asked.get(name, usual) != usual:
+    for name in ("algorithm", "cost_model", "permutation", "explain", "worth", "site"):
+        if asked.get(name) not in (None, False, "physical"):
             raise ConfigError(f"--{name.replace('_', '-')}: schedules around failures are synthesized: expected none")
     request = collective_of(kind, sound.ranks, asked.get("nbytes"), asked.get("nbytes_per_rank"))
     texts = [*dict.fromkeys(["", *without])]
@@ -241,31 +239,24 @@ def _stragglers(
     return sorted(rows, key=lambda row: row["time_s"] + row["worst_s"]), refused
 
 
+_STRAGGLING = ("algorithm", "time", "worst rank adds", "mean rank adds")
+_AROUND = ("failed", "ranks", "time", "slowdown", "vs bound")
+
+
 def _damage_parts(document: Document, all: bool) -> Iterator[str | Text | Table]:
     """Yield the answer on the cases (slowdown and bound are those of what is left), or on the stragglers alone, whose
     table beside cases is shown with ``all``, then the algorithms that failed."""
     cases, played = document["rows"], document["stragglers"]
     late = [f"{format_time(document['late_s'])} late"] if document["late_s"] else []
     late += [f"{document['slower']:g} times slower"] if document["slower"] != 1 else []
-    straggling_rows = [
-        {
-            "algorithm": row["algorithm"],
-            "time": format_time(row["time_s"]),
-            "worst rank adds": format_time(row["worst_s"]),
-            "mean rank adds": format_time(row["mean_s"]),
-        }
-        for row in played
-    ]
-    rows = [
-        {
-            "failed": ", ".join(row["failures"]) or "nothing",
-            "ranks": f"{row['ranks']:,}",
-            "time": format_time(row["time_s"]),
-            "slowdown": format_ratio(row["slowdown"]),
-            "vs bound": format_ratio(row["time_s"] / row["lower_bound_s"]),
-        }
-        for row in cases
-    ]
+    straggling_rows, rows = list[dict[str, str]](), list[dict[str, str]]()
+    for row in played:
+        times = map(format_time, (row["time_s"], row["worst_s"], row["mean_s"]))
+        straggling_rows.append(dict(zip(_STRAGGLING, (row["algorithm"], *times), strict=True)))
+    for row in cases:
+        ratios = map(format_ratio, (row["slowdown"], row["time_s"] / row["lower_bound_s"]))
+        cells = ", ".join(row["failures"]) or "nothing", f"{row['ranks']:,}", format_time(row["time_s"]), *ratios
+        rows.append(dict(zip(_AROUND, cells, strict=True)))
     worst = max(cases, key=lambda row: row["slowdown"])
     failed = ", ".join(worst["failures"])
     against = f"{worst['slowdown']:.3g} times the {format_time(cases[0]['time_s'])} of the sound fabric"

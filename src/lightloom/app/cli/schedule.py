@@ -130,9 +130,9 @@ def _execute(found: VerifiedSchedule, nbytes: str | None, how: Execution) -> Doc
         from lightloom.exchange.execution_trial import try_schedule, values_of
         from lightloom.exchange.transport.channel import LaunchError
     values = values_of(moved, size, how.dtype)
-    options = {"rounds": how.rounds, "seed": how.seed, "timeout": how.timeout}
+    play = partial(try_schedule, rounds=how.rounds, seed=how.seed, timeout=how.timeout)
     try:
-        trial = try_schedule(moved, found.fabric, how.dtype, values, **options)
+        trial = play(moved, found.fabric, how.dtype, values)
     except LaunchError as error:
         if "no result within" not in str(error):
             raise
