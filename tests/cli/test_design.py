@@ -28,7 +28,7 @@ def _design(folder: Path, *options: str) -> Done:
 def test_the_answer_is_one_screen_and_the_rest_on_request(tmp_path: Path) -> None:
     done = _design(tmp_path, "--ranks", "8", "--report", str(tmp_path / "page.html"))
     lines = done.out.splitlines()
-    assert lines[0].startswith("Which fabric trains hdc best on 8 ranks of h100-calibrated, 64 samples a rank?")
+    assert lines[0].startswith("Which fabric trains hdc best on 8 h100-calibrated, 64 samples each?")
     assert lines[1].startswith("BEST ") and "samples per dollar" in lines[1]
     assert len(lines) <= 25
     assert "assumption" not in done.out.replace("--assumptions", "")

@@ -94,6 +94,7 @@ def test_former_options_give_the_same_and_warn(former: str, options: str) -> Non
     [
         (["--set", "stall=-1s"], "field 'stall': '-1s': a time must be finite and not negative"),
         (["--set", "months=many"], "field 'months': 'many'"),
+        (["--set", "repair=24"], "field 'repair': '24' has no unit"),
         (["--set", "months=0"], "expected more than 0"),
         (["--set", "mtbf.host=soon"], "field 'mtbf.host': 'soon' is not a time"),
         (["--set", "sparez=3"], "unknown field 'sparez': did you mean 'spares'"),

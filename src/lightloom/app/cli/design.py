@@ -1,6 +1,7 @@
 """``lightloom design``: which fabric, with which fields, trains most samples for a dollar and for a joule."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -32,8 +33,10 @@ from lightloom.reports.html import write
 from lightloom.reports.progress import progress
 from lightloom.reports.report import Report
 
-_SHOWN = 3
-"""Designs of each technology in the answer; with ``--explain`` all that lead it."""
+_PAGE_WIDTH = 110
+"""Letters in a line of the answer on the page."""
+_SHOWN = 6
+"""Designs in the answer; with ``--explain`` all that lead their technology."""
 
 
 def design(
@@ -125,7 +128,9 @@ def _page(found: DesignFront) -> Report:
     ]
     # What continues a line on the terminal stays with it.
     verdict = "\n".join(verdict_lines(found)).replace("\n  ", "; ").splitlines()
-    return design_page(f"designs for {found.model}", found.summary(), explored, facts, [*verdict, *_notes(found)])
+    answer = _answer(found, 0)
+    page = design_page(f"designs for {found.model}", answer.best[0], explored, facts, [*verdict, *_notes(found)])
+    return replace(page, answer=(*answer.best[1:], *replace(answer, legend="", more=()).foot(_PAGE_WIDTH)))
 
 
 def _ranks(explored: Exploration) -> str:
@@ -134,21 +139,20 @@ def _ranks(explored: Exploration) -> str:
 
 
 def _parts(found: DesignFront, explain: bool, assumptions: bool) -> Iterator[str | Text | Table]:
-    """Yield the answer with the designs of each technology that lead it; then with ``explain`` all of these and the
-    verdict, and with ``assumptions`` what is assumed."""
+    """Yield the answer with the best designs; then with ``explain`` all that lead their technology and the verdict, and
+    with ``assumptions`` what is assumed."""
     explored = found.exploration
-    leading = {
-        technology: explored.distinct(
-            each for each in explored.candidates if each.leads and each.design.technology == technology
-        )
-        for technology in TECHNOLOGIES
-    }
-    some = [(each, alike) for chosen in leading.values() for each, alike in chosen[:_SHOWN]]
-    hidden = sum(map(len, leading.values())) - len(some)
-    yield from answer_parts(_answer(found, hidden), _table(some, explored))
+    leading = explored.distinct(each for each in explored.candidates if each.leads)
+    first = [each.design.key for each in _best(explored) if each is not None]
+    every = explored.distinct(explored.candidates)
+    compared = [pair for key in dict.fromkeys(first) for pair in every if pair[0].design.key == key]
+    shown = [*compared, *(pair for pair in leading if pair not in compared)][:_SHOWN]
+    yield from answer_parts(
+        _answer(found, len(leading) - sum(pair in shown for pair in leading)), _table(shown, explored)
+    )
     if explain:
         yield ""
-        yield _table([each for chosen in leading.values() for each in chosen], explored, explain=True)
+        yield _table(leading, explored, explain=True)
         yield ""
         yield from verdict_lines(found)
         yield (
@@ -160,42 +164,41 @@ def _parts(found: DesignFront, explain: bool, assumptions: bool) -> Iterator[str
         yield from _notes(found)
 
 
-def _answer(found: DesignFront, hidden: int) -> Answer:
-    """Return the design that trains most for a dollar, of those whose fabrics have all prices and watts known, beside
-    the best of the other technology."""
-    explored = found.exploration
+def _best(explored: Exploration) -> tuple[Candidate, Candidate | None, Candidate]:
+    """Return the design that trains most for a dollar, of those whose fabrics have all prices and watts known where
+    there are any; the best of the other technology, likewise; and the best of all where unknown prices are nothing."""
     first = explored.candidates[0]
     best = next((each for each in explored.candidates if not each.worth.unknown), first)
     other = TECHNOLOGIES[best.design.technology == TECHNOLOGIES[0]]
-    rival = explored.best(other, 0, known=not best.worth.unknown) or explored.best(other, 0)
-    lines, what_if = (
-        [f"{best.design.name}: {_samples(best, 0)} samples per dollar, {_samples(best, 1)} per joule"],
-        list[str](),
-    )
+    return best, explored.best(other, 0, known=not best.worth.unknown) or explored.best(other, 0), first
+
+
+def _answer(found: DesignFront, hidden: int) -> Answer:
+    """Return the best design beside the best of the other technology, and what would make both equal."""
+    explored = found.exploration
+    best, rival, first = _best(explored)
+    lines, what_if = [f"{best.design.name}, {_samples(best, 0)} samples per dollar"], list[str]()
     if rival is not None:
-        per_dollar, even = ratio(rival, best, 0), break_even(rival, best)
-        times = f"{per_dollar.least:#.3g} times as many per dollar, {ratio(rival, best, 1).least:#.3g} per joule"
-        known = "" if rival.worth.unknown else " of known price"
-        lines.append(f"the best {other} one{known}, {rival.design.name}, trains {times}")
+        per_dollar, even, technology = ratio(rival, best, 0), break_even(rival, best), rival.design.technology
+        joules = f"{ratio(rival, best, 1).least:#.3g} times per joule"
+        lines.append(f"the best {technology} one: {per_dollar.least:#.3g} times as many, {joules}")
         if per_dollar.limit is not None:
-            what_if.append(f"hosts very dear: {other} {per_dollar.limit:#.3g} times as many per dollar")
+            what_if.append(f"hosts very dear: {technology} {per_dollar.limit:#.3g} times as many per dollar")
         price = price_text(even.fabric_dollars, {})
         if price != "no price":
             now = format_amount(rival.worth.fabric_dollars, "dollars")
-            what_if.append(f"its fabric at {price} a rank (now {now}): {other} as many per dollar")
+            what_if.append(f"its fabric at {price} a rank (now {now}): as many")
     if first is not best:
-        missing = missing_text(first.worth.unknown)
-        lines.append(f"{first.design.name}: {_samples(first, 0)} per dollar, as nothing states {missing}")
-    alike = best.worth.alike
+        lines.append(f"{first.design.family}: {_samples(first, 0)}, {missing_text(first.worth.unknown)} unknown")
     limit = [_left(found)] if explored.unsearched else []
-    if alike:
-        limit.append(f"samples per dollar are upper bounds, as nothing states {missing_text(alike)} (--site)")
+    if best.worth.alike:
+        limit.append(f"upper bounds, as nothing states {missing_text(best.worth.alike)} (--site)")
     count = len(found.assumptions) + len(found.site.assumptions())
     return Answer(
-        question=f"Which fabric trains {found.model} best on {_ranks(explored)} ranks of {found.accelerator}, "
-        f"{explored.question.batch_per_rank} samples a rank?",
+        question=f"Which fabric trains {found.model} best on {_ranks(explored)} {found.accelerator}, "
+        f"{explored.question.batch_per_rank} samples each?",
         best=lines,
-        legend="*: no other design beats it    ≤: an upper bound, as a price, a power or a life is unknown",
+        legend="*: unbeaten    ≤: an upper bound, a figure is unknown",
         hidden=hidden,
         everything="--explain",
         what_if=what_if,
@@ -231,7 +234,7 @@ def _table(chosen: list[tuple[Candidate, int]], explored: Exploration, *, explai
         row = {
             "design": "* " * each.on_front + each.design.name + (f" ({alike} alike)" if alike > 1 else ""),
             **({"ranks": f"{each.design.ranks:,}"} if several else {}),
-            "technology": each.design.technology,
+            **({"technology": each.design.technology} if explain else {}),
             "samples/$": _samples(each, 0, "≤ "),
             "samples/J": _samples(each, 1, "≤ "),
             "fabric a rank": format_amount(each.worth.fabric_dollars, "dollars"),

@@ -68,6 +68,9 @@ def goodput(
                 "field", name, known, listed="lightloom catalog --schema goodput` and `--schema cluster"
             )
     own = {name: fields.pop(name) for name in list(fields) if name.partition(".")[0] in GoodputSettings.model_fields}
+    for name in own:
+        if name == "rack.mtbf" or "'time'" in str(GoodputSettings.model_fields[name.partition(".")[0]].annotation):
+            own[name] = str(own[name])  # A bare number has no unit: 24 may be hours.
     given = {"simulate": simulate, **read_config(GoodputSettings, "goodput", settings, own).arguments()}
     result = estimate_goodput(
         cluster, ranks=ranks, slices=[int(each) for each in slices or ()], seed=seed, set=fields, **given

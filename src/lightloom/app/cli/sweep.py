@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -18,6 +19,8 @@ from lightloom.reports.console import answer_parts
 from lightloom.reports.html import write
 from lightloom.reports.progress import progress
 
+_PAGE_WIDTH = 110
+"""Letters in a line of the answer on the page."""
 _KINDS = {"collective": "collectives", "plan": "training steps"}
 
 
@@ -57,15 +60,13 @@ def sweep(experiment: Path, *, out: Path | None = None, workers: str | None = No
         **{status: result.statuses[status] for status in (DONE, REFUSED, FAILED)},
         "provenance": dict(result.provenance),
     }
-    parts = answer_parts(_answer(result, document))
+    answer = _answer(result, document)
     if result.left:
-        return Shown(document | {"not_computed": result.left}, parts, code=130)
-    written = {
-        "results": result.results,
-        "report": write(sweep_report(result, request.description), folder / "report.html"),
-    }
+        return Shown(document | {"not_computed": result.left}, answer_parts(answer), code=130)
+    report = replace(sweep_report(result, request.description), answer=(*answer.best[1:], *answer.foot(_PAGE_WIDTH)))
+    written = {"results": result.results, "report": write(report, folder / "report.html")}
     files = {name: str(path) for name, path in written.items()}
-    return Shown(document | files, parts, written, code=1 if document["failed"] else 0)
+    return Shown(document | files, answer_parts(answer), written, code=1 if document["failed"] else 0)
 
 
 def _answer(result: Swept, document: Document) -> Answer:
@@ -79,7 +80,7 @@ def _answer(result: Swept, document: Document) -> Answer:
     earlier = len(result.rows) - result.computed
     lines = [
         headline(result.rows) or "nothing could be computed",
-        f"{document['points']} points: {result.computed} computed, {earlier} taken from an earlier run; "
+        f"{document['points']:,} points: {result.computed:,} computed, {earlier:,} taken from an earlier run; "
         f"{document[DONE]} done, {document[REFUSED]} refused, {document[FAILED]} failed",
     ]
     if result.unused:
@@ -91,6 +92,7 @@ def _answer(result: Swept, document: Document) -> Answer:
         question=f"Which algorithms and plans are fastest in {result.name}?",
         best=lines,
         rows=rows[:MOST_ROWS],
+        legend="alone: no other one is as fast" if rows else "",
         hidden=max(len(rows) - MOST_ROWS, 0),
         everything="report.html",
         limit="; ".join(limit),
