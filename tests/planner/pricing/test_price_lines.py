@@ -73,12 +73,19 @@ def test_chords_lie_below_concave_prices_and_meet_them_where_they_are_drawn(seco
 
 def test_a_sized_line_takes_the_size_at_or_below() -> None:
     grid = [0.0, *(2.0 ** (place / 4) for place in range(12))]
-    line = steps_between([float(place) for place in range(len(grid))])
+    asked: list[float] = []
+
+    def place_of(size: float) -> float:
+        asked.append(size)
+        return float(grid.index(size)) if size in grid else len(grid) - 1.0
+
+    line = steps_between(place_of)
     for place, size in enumerate(grid):
         assert line(np.array([size]))[0] == place
         if place:
             assert line(np.array([size * 1.1]))[0] == place
     assert line(np.array([0.9, 1e9])).tolist() == [0.0, len(grid) - 1.0]
+    assert len(asked) == len(set(asked)) == len(grid) + 1
 
 
 @pytest.mark.parametrize("setup", [0.0, 3e-5])
@@ -97,7 +104,7 @@ def test_proved_lines_are_bounds_without_the_first_set_up(setup: float) -> None:
 
 def test_an_exchange_is_bound_by_the_quickest_algorithm_of_each_phase_and_by_coding() -> None:
     first = (PriceLine(1.0, 0.0, 0.0, 0.0), chords((0.0, 10.0), (0.0, 20.0)))
-    second = (steps_between((7.0,)),)
+    second = (steps_between(lambda _: 7.0),)
     line = exchange_line(((first, 0.5), (second, 1.0)), (3.0, 0.25), 4)
     # Half of the bytes in the first phase: their chord is the lower one up to one byte of the collective.
     assert line(np.array([0.4, 8.0])) == pytest.approx([(3.1 + 0.4 + 7) / 4, (3 + 2 + 1 + 7) / 4])
@@ -106,7 +113,7 @@ def test_an_exchange_is_bound_by_the_quickest_algorithm_of_each_phase_and_by_cod
 @given(st.lists(st.tuples(*[st.sampled_from([0.0, 1.0, 2.0])] * 4), max_size=6))
 def test_lines_that_are_left_out_are_nowhere_the_lowest(drawn: list[tuple[float, ...]]) -> None:
     lines = [PriceLine(near, slope * 1e-6, far * 2.0**37, beyond) for near, slope, far, beyond in drawn]
-    others: list[LowerPrice] = [chords((0.0, 1.0), (0.5, 0.5)), steps_between((0.5,))]
+    others: list[LowerPrice] = [chords((0.0, 1.0), (0.5, 0.5)), steps_between(lambda _: 0.5)]
     found = undominated([*lines, *others])
     kept = [line for line in found if isinstance(line, PriceLine)]
     assert found == [*kept, *others]

@@ -406,15 +406,19 @@ def chords(sizes: Sequence[float] | Floats, seconds: Sequence[float] | Floats) -
     return bound
 
 
-def steps_between(seconds: Sequence[float]) -> LowerPrice:
+def steps_between(seconds: Callable[[float], float]) -> LowerPrice:
     """Return steps below the prices of schedules that are built for each size, from their bounds in seconds at
-    :data:`_DENSE_SIZES`: a size takes the bound of the largest of these sizes that is not above it."""
-    known = np.array(seconds)
+    :data:`_DENSE_SIZES`, each computed when it is first needed: a size takes the bound of the largest of these sizes
+    that is not above it."""
+    known = np.full(len(_DENSE_SIZES), np.nan)
 
     def bound(nbytes: Floats) -> Floats:
         """Return the seconds of the step that each size lies on, in the shape of ``nbytes``."""
         place = np.floor(_PARTS * np.log2(np.maximum(nbytes, 0.5)) + 1e-9).astype(np.int64) + 1
-        least: Floats = known[np.clip(place, 0, len(known) - 1)]
+        place = np.clip(place, 0, len(known) - 1)
+        for step in np.unique(place[np.isnan(known[place])]):
+            known[step] = seconds(_DENSE_SIZES[step])
+        least: Floats = known[place]
         return least
 
     return bound
@@ -447,8 +451,12 @@ def exchange_line(
 def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> LowerPrice:
     """Return steps below the prices of schedules built for each size, from the proved lower bounds of the collective
     less the fabric's set-up time, as if circuits were set up beforehand; never below 0."""
-    proved = (lower_bound(Collective(kind, fabric.ranks, nbytes), fabric, model).time for nbytes in _DENSE_SIZES)
-    return steps_between([max(seconds - fabric.setup_time, 0.0) for seconds in proved])
+
+    def seconds(nbytes: float) -> float:
+        """Return the least seconds of a size with circuits in place."""
+        return max(lower_bound(Collective(kind, fabric.ranks, nbytes), fabric, model).time - fabric.setup_time, 0.0)
+
+    return steps_between(seconds)
 
 
 def proved_line(kind: Kind, fabric: Fabric, model: CostModel) -> PriceLine:

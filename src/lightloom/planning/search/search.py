@@ -45,8 +45,12 @@ COMPARED = 32
 """Rows of a kind that cannot win that are simulated at most, for comparison."""
 _REFINED: Effort = 12
 """Bounds of such rows that are refined at most, once one row is simulated."""
-_OF_A_DIVISION = 3
+_OF_A_DIVISION: Effort = 3
 """Rows of a division other than the winner's that are simulated at most."""
+_MANY: Effort = 256
+"""Ranks from which on circuits for every division take long to find."""
+_OF_MANY: Effort = 3
+"""Divisions whose best plans are found among more ranks; of each but the winner's one row is simulated."""
 _MOST_SAMPLES = 1024
 """Samples of a rank that a search for the largest batches tries at most."""
 
@@ -319,11 +323,13 @@ class _Search:
         have one; rows of a division are simulated until no bound is below its best time, at most
         :data:`_OF_A_DIVISION`."""
         known = {division(plan.choice) for plan, _ in self._found}
+        wanted, many = self._request.divisions, self._rows.job.fabric.exclusive and self._rows.cluster.ranks > _MANY
+        most, rows_of_each = (min(wanted, _OF_MANY), 1) if many else (wanted, _OF_A_DIVISION)
         groups: dict[Hashable, list[Row]] = {}
         for row in sorted(rows):
             groups.setdefault(division(self._rows.choice(row)), []).append(row)
         for key, group in groups.items():
-            if len(known) >= self._request.divisions:
+            if len(known) >= most:
                 return
             if key in known:
                 continue
@@ -333,7 +339,7 @@ class _Search:
             def enough(row: Row, before: int = before) -> bool:
                 """Return True where the row's bound is above the division's best time, or enough were simulated."""
                 times = [plan.sample_time for plan, _ in self._found[before:]]
-                return len(times) >= _OF_A_DIVISION or (bool(times) and row.per_sample >= min(times))
+                return len(times) >= rows_of_each or (bool(times) and row.per_sample >= min(times))
 
             self._simulate(group, until=enough)
 

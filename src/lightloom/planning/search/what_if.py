@@ -219,12 +219,13 @@ def counterpart(fabric: Fabric) -> Fabric | None:
 
 def faster(fabric: Fabric, times: float) -> tuple[Fabric, dict[str, float]]:
     """Return a fabric whose network has so many times the bandwidth, and the settings that make it so, in bytes a
-    second: of several tiers all but the innermost, which are the links of nodes, else the bandwidth of all links; the
+    second: of several tiers all but the switches of nodes, which are innermost, else the bandwidth of all links; the
     fabric itself and no settings where no field states one."""
     fields = fabric.model_dump(mode="python", exclude_none=True)
     tiers = fields.get("tiers")
     if tiers:
-        places = range(min(1, len(tiers) - 1), len(tiers))
+        # Circuits that join the sides of a torus are as fast as its links.
+        places = range(int(len(tiers) > 1 and tiers[0]["shape"] == "switch"), len(tiers))
         names = [f"tiers.{place}.bandwidth" for place in places]
         rates = [tiers[place]["bandwidth"] for place in places]
     else:
