@@ -290,3 +290,10 @@ def test_the_first_tier_is_a_node_where_others_follow_or_no_port_is_as_fast(giga
     joined = fabric_from({"kind": "tiers", "tiers": [inner, outer]}, 16, where="nodes").bill()
     assert count(joined, "node-link") == gigabytes
     assert count(alone, "node-link") == (gigabytes if gigabytes > 200 else 0)
+
+
+def test_circuits_of_each_rail_are_a_plane_of_their_own() -> None:
+    """32 nodes in a ring on each of 8 rails: two ports of a rank, on planes of 64 ports that one switch has."""
+    bill = load_fabric("dgx-h100-circuits", 256).bill()
+    assert count(bill, "circuit-switch-port") == count(bill, "transceiver-200g") == 2
+    assert not any("three stages" in note for note in bill.notes)

@@ -113,12 +113,12 @@ def _through_switches(
 ) -> list[Line]:
     """Return the lines of transceivers, fibres and circuit switches that join the blocks, none where every size is 1;
     adds what must be said to ``notes``."""
-    blocks, cells = grid.ranks // prod(block), prod(block)
+    blocks, cells, grids = prod(grid.dims) // prod(block), prod(block), grid.copies * grid.ranks / prod(grid.dims)
     faces = [cells // side for side, size in zip(block, grid.dims, strict=True) if size > 1]
     if blocks == 0 or not faces:
         return []
     ends = 2 * sum(faces) / cells * grid.copies
-    planes = round(sum(faces) * ports.number * grid.copies)
+    planes = round(sum(faces) * ports.number * grids)
     found = planes_of(planes, 2 * blocks, grid.ranks, choices)
     notes.append("assumption: a fibre to a circuit switch carries both ways, through circulators in the transceivers")
     if found.note:
