@@ -68,7 +68,7 @@ def capacity(averaging: Averaging, servers: int, bandwidth: float) -> Capacity:
     """Return what ``bandwidth`` bytes a second of every server, sent and got back as means, take of a reducer.
 
     Args:
-        averaging: the reducer, of `onn compare-reducers`, and what is stated of it.
+        averaging: the reducer, of `onn build --reducers`, and what is stated of it.
         servers: number of servers.
         bandwidth: bytes a second that a server sends, and gets back as means.
 

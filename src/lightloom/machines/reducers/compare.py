@@ -183,7 +183,7 @@ class ReducerComparison(Result):
         ]
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom onn compare-reducers --json`` prints."""
+        """Return the document that ``lightloom onn build --reducers --json`` prints."""
         setting = self.setting
         given = {name: constant.value for name, constant in self.constants.items() if constant.given}
         identity = [setting.servers, setting.bits, setting.symbol_rate, setting.word_errors]

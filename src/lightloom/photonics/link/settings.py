@@ -214,7 +214,7 @@ of electrical power (from a summary of the paper)."""
 
 SOURCES: Mapping[str, str] = {
     "full_scale": "assumption: 3 mW, ten times what the row-gain network for 4 servers needs",
-    "path_loss_db": "assumption: couplers, modulator, connectors 9 to 12 dB, no margin (25 dB in compare-reducers)",
+    "path_loss_db": "assumption: couplers, modulator, connectors 9 to 12 dB, no margin (25 dB in --reducers)",
     "modulation": "field amplitudes are what interferometers add; intensity is for comparison",
     "rin_db": "DFB lasers: -145 to -155 dB/Hz (from memory, verify)",
     "phase_lock": "optical injection phase-lock loops of DFB lasers: variance 0.003 rad² in 100 MHz (abstract)",

@@ -205,10 +205,10 @@ def full_scale_of(full_scale: Tensor, signal: Tensor) -> Tensor:
 # W ──▶ meshes and gains ──▶ devices drawn for this batch ──▶ W' = W + g(W) e
 #
 # The forward pass runs on W', the real part of what the fabricated meshes implement, so that phase errors, couplers,
-# loss, crosstalk and the rounding of phases act as they do in `onn disturb`. The backward pass goes through W', as
-# light sent back through the chip would. How far row i is off is proportional to the gain g_i of its amplifier, |row
-# i| times the largest singular value of the rows brought to length 1; g has a gradient, e = (W' − W) / g is held
-# fixed. Training thus sees that long rows, and rows that point the same way, cost tolerance.
+# loss, crosstalk and the rounding of phases act as they do in `onn map --study disturb`. The backward pass goes
+# through W', as light sent back through the chip would. How far row i is off is proportional to the gain g_i of its
+# amplifier, |row i| times the largest singular value of the rows brought to length 1; g has a gradient, e = (W' − W)
+# / g is held fixed. Training thus sees that long rows, and rows that point the same way, cost tolerance.
 
 REMAP_EVERY = 20
 """Steps for which the design's meshes are kept: in so many it moves by far less than the devices' errors move it."""
