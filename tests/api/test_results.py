@@ -58,7 +58,7 @@ def test_an_averager_is_the_commands_document(
 def test_a_plan_is_the_commands_document(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch", reason="needs lightloom[torch]")
     ranking = ll.plan("hdc", cluster="inceptionn-4", batch=16, strategy="ddp")
-    command = ("plan", "hdc", "--cluster", "inceptionn-4", "--batch", "16", "--strategy", "ddp")
+    command = ("plan", "hdc", "--cluster", "inceptionn-4", "--batch", "16", "--strategy", "ddp", "--no-what-if")
     assert json.loads(json.dumps(ranking.to_json())) == printed(monkeypatch, capsys, *command)
     assert "hdc on inceptionn-4" in repr(ranking) and "<svg" in ranking._repr_html_()
     assert len(ranking.rows()) == len(ranking) > 1

@@ -53,6 +53,11 @@ class Result(ABC):
         format with units."""
         return self.rows()
 
+    def lines(self) -> Sequence[str]:
+        """Return the lines with which a notebook opens, the first in bold: the summary alone unless a subclass has the
+        answer that the terminal shows."""
+        return (self.summary(),)
+
     def pictures(self) -> Sequence[str]:
         """Return the drawings that a notebook shows, each an SVG element; none unless a subclass has some."""
         return ()
@@ -76,9 +81,11 @@ class Result(ABC):
         return self.summary()
 
     def _repr_html_(self) -> str:
-        """Return the result as HTML: its line, its pictures and its table."""
+        """Return the result as HTML: its lines, its pictures and its table."""
+        first, *others = map(escape, self.lines())
+        rest = "".join(f"<br>{line}" for line in others)
         drawings = "".join(f"<div>{picture}</div>" for picture in self.pictures())
-        return f"<div><p><b>{escape(self.summary())}</b></p>{drawings}{html_table(self.display_rows())}</div>"
+        return f"<div><p><b>{first}</b>{rest}</p>{drawings}{html_table(self.display_rows())}</div>"
 
 
 def html_table(rows: Sequence[Mapping[str, object]], most: int = _ROWS_SHOWN) -> str:

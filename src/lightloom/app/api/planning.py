@@ -241,6 +241,8 @@ TRIED = "int4:block=128,feedback"
 """Method of exchanging gradients that a changed question tries."""
 DIVISIONS = 8
 """Divisions of the job whose best plans are found."""
+_NOTEBOOK = 110
+"""Columns of the lines of a notebook."""
 _DRAWN = 8
 """Plans in the picture; rows and documents hold all."""
 
@@ -297,6 +299,11 @@ class PlanRanking(DrawnResult):
         or with ``everything`` for every plan; without ``what_if`` no changed question is searched."""
         count = len(assumed(self.search))
         return plan_answer(self.search, self.what_ifs if what_if else (), self.limit, count, everything=everything)
+
+    def lines(self) -> Sequence[str]:
+        """Return the answer's lines but for its table, those of the terminal."""
+        answer = self.answer()
+        return [*answer.head(_NOTEBOOK), *answer.foot(_NOTEBOOK)]
 
     def summary(self) -> str:
         """Return a sentence on the first plan: seconds a step, samples a second, model-FLOPs utilization and bytes a
