@@ -134,7 +134,7 @@ def _loss(logits: Tensor) -> Tensor:
 
 
 def profiled(case: Case, path: Path) -> None:
-    """Write the Kineto trace of three steps, as ``lightloom calibrate --profile`` reads it."""
+    """Write the Kineto trace of three steps, as ``lightloom calibrate`` reads it."""
     import torch
     from torch.profiler import ProfilerActivity, profile, schedule
 

@@ -17,9 +17,9 @@ it needs the measured tables, in the folder that `LIGHTLOOM_MEASURED` names. No 
 [a table of your own](#tables-of-your-own), or to calibrate on it:
 
     lightloom accuracy ROWS.csv
-    lightloom calibrate ROWS.csv --accelerator a100 -o my-a100.yaml
+    lightloom calibrate ROWS.csv --accelerator a100 --out my-a100.yaml
     lightloom accuracy OTHERS.csv --calibration my-a100.yaml
-    lightloom calibrate --collectives nccl-tests.txt --accelerator a100
+    lightloom calibrate nccl-tests.txt --accelerator a100
 
 ![Predicted against measured steps, priors only](pictures/accuracy.png)
 

@@ -18,8 +18,8 @@ A transport is the software between a collective and the links: protocols with t
 pipelines that fill, copies. It answers how long a collective *really* takes on a cluster:
 
     lightloom accuracy ROWS.csv --cluster dgx-h100-64
-    lightloom calibrate --collectives ROWS.csv --cluster dgx-h100-64 -o my-nccl.yaml
-    lightloom accuracy OTHERS.csv --cluster dgx-h100-64 --transport my-nccl.yaml
+    lightloom calibrate ROWS.csv --cluster dgx-h100-64 --out my-nccl.yaml
+    lightloom accuracy OTHERS.csv --cluster dgx-h100-64 --calibration my-nccl.yaml
     lightloom plan gpt2-355m --cluster dgx-h100-64 --global-batch 64 --set fabric.transport=my-nccl.yaml
 
 The catalog has `nccl-ampere`, `nccl-hopper`, `nccl-blackwell` and `ideal`, in which software costs nothing. A cluster

@@ -81,7 +81,7 @@ def test_what_has_another_shape_does_not(drawn: Made) -> None:
 
 
 def test_the_command_prints_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert json.loads(run(monkeypatch, capsys, "schema", "schedule").out) == SCHEMA
-    assert json.loads(run(monkeypatch, capsys, "schema").out)["title"] == "lightloom cluster"
-    done = run(monkeypatch, capsys, "schema", "schedul")
+    assert json.loads(run(monkeypatch, capsys, "catalog", "--schema", "schedule").out) == SCHEMA
+    assert json.loads(run(monkeypatch, capsys, "catalog", "--schema", "cluster").out)["title"] == "lightloom cluster"
+    done = run(monkeypatch, capsys, "catalog", "--schema", "schedul")
     assert done.code == 2 and "did you mean 'schedule'" in done.err

@@ -278,7 +278,7 @@ class ProfileCalibration(Fitted):
         )
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom calibrate --profile --json`` prints."""
+        """Return the document that ``lightloom calibrate --json`` prints."""
         profile = self.profile
         document = {
             "schema": "lightloom.profile/1",
@@ -458,7 +458,7 @@ class TransportCalibration(Fitted):
         return lines
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom calibrate --collectives --json`` prints."""
+        """Return the document that ``lightloom calibrate --json`` prints."""
         return {
             "schema": "lightloom.transport-calibration/1",
             "rows": len(self.system.rows),

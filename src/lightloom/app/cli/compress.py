@@ -21,6 +21,7 @@ from lightloom.core.fields import Config, Count
 from lightloom.core.files import atomic_file, cannot_read, check_writable, write_atomically
 from lightloom.core.results import provenance
 from lightloom.core.units import format_size
+from lightloom.exchange.compression.codec import Codec
 from lightloom.exchange.compression.profile import Sample, measure_codecs, read_gradients, store_profile
 from lightloom.exchange.compression.registry import codecs, find
 from lightloom.exchange.compression.stream import HEADER_BYTES, MAGIC, FramedCodec, Header, StreamDecoder
@@ -209,10 +210,11 @@ def compress_file(source: Path, target: Annotated[Path, check_writable], *, code
         target (OUT): The stream; or the values: .npy, else raw little-endian bytes.
         codec: The codec that compresses, inceptionn:2^-10 if not given, e.g. truncate:16.
     """
+    chosen = find(codec or _DEFAULT)
     with _opened(source) as stream:
         head = stream.read(HEADER_BYTES)
         if not head.startswith(MAGIC):
-            _compress(source, target, codec or _DEFAULT)
+            _compress(source, target, chosen)
         elif codec is not None:
             raise ConfigError(f"--codec {codec}: {str(source)!r} is compressed, and says by which codec")
         else:
@@ -228,17 +230,16 @@ def _opened(path: Path) -> BinaryIO:
         raise cannot_read(path, error) from error
 
 
-def _compress(source: Path, target: Path, codec: str) -> None:
+def _compress(source: Path, target: Path, codec: Codec) -> None:
     """Write the stream of a file of floats, and say its size."""
-    chosen = find(codec)
-    if not isinstance(chosen, FramedCodec):
-        raise ConfigError(f"codec {codec!r} does not write a stream of frames")
+    if not isinstance(codec, FramedCodec):
+        raise ConfigError(f"codec {codec.name!r} does not write a stream of frames")
     values, written = _values(source), 0
     with progress("Values", values.size) as advance, atomic_file(target) as file:
-        for piece in chosen.iter_encode(values):
+        for piece in codec.iter_encode(values):
             file.write(piece)
             written += len(piece)
-            advance(chosen.chunk)
+            advance(codec.chunk)
     sizes = f"{format_size(values.nbytes)} of values in {format_size(written)}"
     typer.echo(f"{target}: {sizes}, {values.nbytes / written:.2f} times smaller")
 

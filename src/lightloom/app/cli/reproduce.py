@@ -84,7 +84,7 @@ def _answer(results: Sequence[Study]) -> Answer:
         "follow from printed figures or formulas",
     )
     assumed = sum(len(result.assumptions) for result in results)
-    more = ("--all: every row, and why", "--report page.html")
+    more = ["--all: every row, and why", "--report page.html"]
     if len(results) > 1:
         rows = []
         for result in results:
@@ -93,7 +93,7 @@ def _answer(results: Sequence[Study]) -> Answer:
             rows[-1] |= {_SHORT.get(status, status): str(of_study.get(status, 0)) for status in STATUSES}
         question = f"What {len(results)} papers printed, beside ours"
         legend = "constructed: by the paper's own figures or formulas, which shows nothing; absent: nothing to compare"
-        more = ("lightloom reproduce STUDY", *more)
+        more = ["lightloom reproduce STUDY", *more]
         return Answer(
             question=question, best=best, rows=rows, legend=legend, limit=f"{assumed} assumptions: --all", more=more
         )

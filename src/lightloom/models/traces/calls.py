@@ -143,7 +143,7 @@ def read_calls(path: Path) -> Recording:
     if isinstance(document, dict) and "traceEvents" in document:
         raise WorkloadError(
             f"{path}: a profile of torch.profiler, which says no edges: expected an execution trace of "
-            "ExecutionTraceObserver; `lightloom calibrate --profile` reads profiles"
+            "ExecutionTraceObserver; `lightloom calibrate` reads profiles"
         )
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
         raise WorkloadError(f"{path}: expected an execution trace: an object with schema and nodes")

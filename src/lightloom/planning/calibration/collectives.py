@@ -262,8 +262,8 @@ class SystemCollective(MeasuredCollective):
 
 def is_collectives(name: Path | str) -> bool:
     """Return True for a file of timed collectives: its first line names no column of measured steps."""
-    heading = read_measured(measured_file(name))[0].split("\n", 1)[0]
-    return {"row", "step_s"}.isdisjoint(heading.strip().split(","))
+    heading = read_measured(measured_file(name))[0].strip().split("\n", 1)[0]
+    return heading != "" and {"row", "step_s"}.isdisjoint(heading.split(","))
 
 
 def read_systems(
