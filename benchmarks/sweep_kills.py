@@ -44,7 +44,7 @@ POINTS = 2000
 def run(experiment: Path, folder: Path, jobs: int) -> subprocess.Popen[str]:
     """A sweep in a process of its own."""
     command = [sys.executable, "-c", "from lightloom.app.cli.main import main; main()", "sweep", str(experiment)]
-    command += ["--out", str(folder), "--jobs", str(jobs)]
+    command += ["--out", str(folder), "--workers", str(jobs)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

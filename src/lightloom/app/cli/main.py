@@ -44,7 +44,8 @@ _HELP = {
     "compare": "Compare two saved plans: what was asked differently, which plans changed, and by which part of the "
     "step.",
     "goodput": "Show how much of a month trains, what interrupts it, and what spares and faster checkpoints are worth.",
-    "budget": "Power, losses and errors of a lightpath: its reach, its taps, and the laser that it needs.",
+    "budget": "Show how far light reaches across a ring, how many destinations it serves on its way, and the laser for "
+    "that.",
     "bill": "Count the parts of a fabric or a cluster for each rank, with prices, watts and failures, and what lacks "
     "them.",
     "design": "Search fabrics and their fields for the most samples per dollar and per joule, after failures.",
