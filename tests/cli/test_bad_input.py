@@ -34,8 +34,11 @@ fabric:
 _GOOD = {"ranks": 8, "bandwidth": "40Gbps", "setup": "25us"}
 
 BAD_ARGUMENTS: list[tuple[list[str], str]] = [
-    ([*_GOOD_RING, "--electricity", "0.12"], "'0.12' has no unit: expected a price of electricity such as 12 ct/kWh"),
-    ([*_GOOD_RING, "--pue", "0.5"], "field 'pue': '0.5': Input should be greater than or equal to 1"),
+    (
+        [*_GOOD_RING, "--site", "electricity=0.12"],
+        "'0.12' has no unit: expected a price of electricity such as 12 ct/kWh",
+    ),
+    ([*_GOOD_RING, "--site", "pue=0.5"], "field 'pue': '0.5': Input should be greater than or equal to 1"),
     ([*_GOOD_RING, "--set", "averaging.loss_db=1"], "unknown field 'averaging'"),
     ([*_GOOD_RING, "--set", "bandwidth.x=1"], "cannot set field 'bandwidth.x'"),
     (["plan", "hdc", "--site", "amortisation=4"], "field 'amortisation': '4' has no unit: expected a time such as"),
