@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from lightloom.app.cli.onn import settings
 from lightloom.app.cli.onn.settings import LinkSettings, settings_of
-from lightloom.core.answer import MOST_ROWS
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.networks import FunctionArguments, save_network
 from lightloom.photonics.link.settings import OPTIONS
@@ -108,4 +107,23 @@ def test_every_setting_is_documented() -> None:
 
 def test_settings_of_nothing_are_the_defaults() -> None:
     assert settings_of(LinkSettings, None, None) == LinkSettings()
-    assert MOST_ROWS == 8
+
+
+@pytest.mark.parametrize(
+    ("line", "change", "what_if"),
+    [
+        ("onn build --servers 2 --bits 4", "--set nonlinearity=clipped", "clipped units: {mzi_count} interferometers"),
+        ("onn build --servers 2 --bits 4", "--bits 8", "8 bits: {mzi_count} interferometers"),
+        (
+            "onn map net.npz --study disturb --draws 3 --set phase_error=0.04",
+            "--set phase_error=0.02",
+            "0.5 of the errors: {accuracy[mean]:.2%}",
+        ),
+        ("onn map net.npz --study chip", "--set pitch=50", "pitch 50 µm: {area_mm2:.1f} mm²"),
+        ("onn map net.npz", "--set form=svd", "form svd: {mzi_count} interferometers"),
+    ],
+)
+def test_a_what_if_is_the_answer_to_the_changed_question(line: str, change: str, what_if: str, folder: Path) -> None:
+    screen = lightloom(*line.split(), folder=folder).out.replace(" %", "%")
+    changed = json.loads(lightloom(*line.split(), *change.split(), "--json", folder=folder).out)
+    assert what_if.format(**changed).replace("100.00%", "100%") in screen

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightloom.app.cli.onn.files import POINTS, evenly, mapping_words, parts_of, percent, sweep_parts, sweep_values
-from lightloom.app.cli.onn.settings import LinkSettings, SettingsFile, SettingTexts, settings_of
+from lightloom.app.cli.onn.settings import LinkSettings, LinkTrial, SettingsFile, SettingTexts, settings_of
 from lightloom.app.cli.options import FigureFile, Network, Shown, draw
 from lightloom.core.answer import MOST_ROWS
 from lightloom.core.errors import ConfigError
@@ -77,7 +77,7 @@ def link_at(link: Link, name: str, value: float) -> Link:
     return replace(link, **{option.field: setting})
 
 
-def read_link(settings: LinkSettings) -> Link:
+def read_link(settings: LinkTrial) -> Link:
     """Return the link that the settings state; its other parts have their defaults, or with ``ideal`` are ideal."""
     texts = {name: getattr(settings, name.replace("-", "_")) for name in OPTIONS}
     values = {OPTIONS[name].field: read_value(name, text) for name, text in texts.items() if text is not None}

@@ -96,8 +96,8 @@ def map_to_meshes(
 
     Args:
         source (NET.npz|MATRIX.npy): A network, or a single matrix.
-        study (chip|disturb|train|calibrate): ``chip`` lays out the whole averager. ``disturb`` fabricates its meshes
-            many times and counts how often the average still comes out right. ``train`` trains a model on MNIST whose
+        study (STUDY): What else is done: ``chip`` lays out the whole averager. ``disturb`` fabricates its meshes many
+            times and counts how often the average still comes out right. ``train`` trains a model on MNIST whose
             gradients are averaged on such devices. ``calibrate`` calibrates chips with unknown errors from their output
             powers; without a network those of random matrices.
         units: Map P and T of the averager too; in --study disturb they err, and words that servers receive count.
@@ -124,7 +124,7 @@ def map_to_meshes(
         "calibrate": (calibrate, CalibrateSettings),
     }
     if study not in studies:
-        raise UnknownNameError("study", study, filter(None, studies))
+        raise UnknownNameError("study", str(study), filter(None, studies))
     function, kind = studies[study]
     taken = [*signature(function).parameters][2:]
     refuse_options(given, taken, f"--study {study}" if study else "a mapping without --study")

@@ -12,6 +12,7 @@ from lightloom.app.cli.onn.files import cells, parts_of
 from lightloom.app.cli.onn.settings import ReducersSettings, settings_of
 from lightloom.app.cli.options import Shown, draw
 from lightloom.core.errors import ConfigError
+from lightloom.core.results import Document
 from lightloom.machines.reducers.compare import FORFEITS, ReducerComparison
 from lightloom.machines.reducers.compare import compare_reducers as compare
 from lightloom.machines.reducers.rivals import NETWORK
@@ -34,7 +35,7 @@ def compare_reducers(
     names = tuple(name.strip() for name in chosen.pair.split(","))
     if len(names) != 2:
         raise ConfigError(f"pair = {chosen.pair!r}: expected two rivals, such as digit-sum,reducer-asic")
-    options = {"word_errors": chosen.word_errors, "given": chosen.model_extra, "draws": chosen.draws}
+    options: Document = {"word_errors": chosen.word_errors, "given": chosen.model_extra, "draws": chosen.draws}
     with progress("Comparing", None):
         made = compare(servers, bits, pair=(names[0], names[1]), **options)
     document = made.to_json()

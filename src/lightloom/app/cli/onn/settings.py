@@ -21,9 +21,9 @@ from lightloom.photonics.meshes.mapping import MeshMapping
 
 SettingsFile = Annotated[
     Path | None,
-    Help("YAML file of settings, each `field: value`; `lightloom catalog --schema` documents them.", "FILE.yaml"),
+    Help("YAML file of settings, each `field: value`; `lightloom catalog --schema` lists their schemas.", "FILE.yaml"),
 ]
-SettingTexts = Annotated[list[str] | None, Help("One setting as field=value, before those of the file; repeatable.")]
+SettingTexts = Annotated[list[str] | None, Help("One setting, before that of the file; repeatable.", "FIELD=VALUE")]
 _Text = Annotated[str, Field(coerce_numbers_to_str=True)]
 
 
@@ -64,7 +64,7 @@ class TrainedErrors(Config):
     def non_idealities(self) -> NonIdealities:
         """Return the errors of devices; those that these settings lack are 0. ConfigError for one out of range."""
         names = {name.replace("-", "_"): field for name, field in DEVICES.items()}
-        return NonIdealities(**{field: getattr(self, name, 0.0) for name, field in names.items()})
+        return NonIdealities(**cast(Any, {field: getattr(self, name, 0.0) for name, field in names.items()}))
 
 
 class ChipErrors(TrainedErrors):
@@ -261,7 +261,7 @@ class CalibrateSettings(MeshSettings, ChipErrors):
     """Settings of the chip that are measured; 12 or more if not set."""
 
 
-class _LinkTrial(MeshSettings):
+class LinkTrial(MeshSettings):
     """Settings of `onn link`: its trial, the mapping (square meshes of components if not set), and its parts."""
 
     ideal: bool = False
@@ -279,10 +279,10 @@ def _of_part(name: str) -> Any:
     return _Text | None, Field(None, description=f"{option.help} {default}")
 
 
-LinkSettings: type[_LinkTrial] = create_model(
+LinkSettings: type[LinkTrial] = create_model(
     "LinkSettings",
-    __base__=_LinkTrial,
-    __doc__=_LinkTrial.__doc__,
+    __base__=LinkTrial,
+    __doc__=LinkTrial.__doc__,
     **cast(Any, {name.replace("-", "_"): _of_part(name) for name in OPTIONS}),
 )
 _Kind = TypeVar("_Kind", bound=Config)
