@@ -89,10 +89,10 @@ def test_former_spellings_of_the_catalog_warn(former: str, now: str) -> None:
     ("names", "message"),
     [
         (["ring", "mesh"], "unknown thing 'rign': did you mean 'ring'? expected one of mesh, ring"),
-        ([f"ring{n}" for n in range(9)], "'ring8' or 'ring7' or 'ring6'? expected one of the 9 known ones"),
+        ([f"ring{n}" for n in range(9)], "unknown thing 'rign': did you mean 'ring8' or 'ring7' or 'ring6'?"),
         ([f"{n}-others" for n in range(9)], "expected one of 0-others, 1-others"),
     ],
 )
 def test_an_unknown_name_is_answered_by_three_near_ones(names: list[str], message: str) -> None:
     assert message in str(UnknownNameError("thing", "rign", names))
-    assert "of the 9 that `lightloom catalog parts` lists" in str(UnknownNameError("part", "x", map(str, range(9))))
+    assert "expected one that `lightloom catalog parts` lists" in str(UnknownNameError("part", "x", map(str, range(9))))

@@ -48,14 +48,14 @@ class UnknownNameError(InputError):
         or names that nothing lists, are all in the message where none is near."""
         names = sorted(known)
         close = get_close_matches(name, names, n=_NEAR)
-        near = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+        hints = [f"did you mean {' or '.join(map(repr, close))}?"] if close else []
         listed = listed or (f"lightloom catalog {what}s" if what in _LISTED else "")
         if len(names) <= _FEW or not (listed or close):
-            expected = ", ".join(names)
-        else:
-            expected = f"the {len(names)} {f'that `{listed}` lists' if listed else 'known ones'}"
+            hints.append(f"expected one of {', '.join(names)}")
+        elif listed:
+            hints.append(f"expected one that `{listed}` lists")
         ending = f", {otherwise}" if otherwise else ""
-        super().__init__(f"unknown {what} {name!r}: {near}expected one of {expected}{ending}")
+        super().__init__(f"unknown {what} {name!r}: {' '.join(hints)}{ending}")
 
 
 class ConfigError(InputError):
