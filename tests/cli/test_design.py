@@ -78,7 +78,7 @@ def test_ctrl_c_before_any_design_is_only_an_interruption(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(designing, "solve_task", solve)
     done = _design(tmp_path, "--ranks", "8")
-    assert (done.code, done.out) == (130, "")
+    assert (done.code, done.out, done.err) == (130, "", "interrupted: no design was evaluated yet\n")
 
 
 def test_former_options_give_the_same_and_warn(tmp_path: Path) -> None:

@@ -98,7 +98,10 @@ def design(
                 tell=tell,
                 **{f"budget_{name}": text for name, text in limits.items()},
             )
-        except SearchStopped as stopped:
+        except KeyboardInterrupt as stopped:
+            if not isinstance(stopped, SearchStopped):
+                typer.echo("interrupted: no design was evaluated yet", err=True)
+                raise typer.Exit(130) from None
             found, code = stopped.result, 130
     if code:
         resumes = "the same command resumes" if "folder" in search.keywords else "with --folder the search would resume"
