@@ -311,7 +311,9 @@ def test_candidates_are_neither_declined_nor_failing_unless_built_for_each_size(
     exchange: int, each: list[tuple[bool, bool, bool]]
 ) -> None:
     algorithms = [
-        SimpleNamespace(number=number, declined=declined, by_size=by_size, fails=fails)
+        SimpleNamespace(
+            number=number, name=f"a{number}", striped=False, declined=declined, by_size=by_size, fails=fails
+        )
         for number, (declined, by_size, fails) in enumerate(each)
     ]
     prices = bare()

@@ -47,6 +47,8 @@ what all hold and of experts."""
 AUTO = "auto"
 """In the place of an algorithm: each exchange takes the cheapest for its kind, group and size."""
 _STRAIGHT = ("one-stage-striped", "one-stage")
+_STRIPED = "-striped"
+"""End of the name of the form of an algorithm that sends on all channels of a link at once."""
 _MANY_RANKS: Effort = 128
 """Schedules among more ranks are dropped once their lines are known."""
 _ALL_LISTED: Effort = 8192
@@ -299,13 +301,17 @@ class GroupPrices(Pricing):
         exchange has a number; empty where there are none."""
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
-        usable = [
-            each
-            for each in self._among(kind, algorithm, part, exchange)
-            if self._declined(kind, each, part, exchange) is None
-            and (each.by_size or self.failure(kind, each, part) is None)
-        ]
-        prices = [self.schedules(each, part) for each in usable]
+        usable: dict[str, Algorithm] = {}
+        # Striped forms come first: no other form is faster, so that the others are built only where these fail.
+        for each in sorted(self._among(kind, algorithm, part, exchange), key=lambda each: not each.striped):
+            if algorithm == AUTO and f"{each.name}{_STRIPED}" in usable:
+                continue
+            declined = self._declined(kind, each, part, exchange) is not None
+            # A library builds nothing; each of its prices is held against its bound where a plan asks for it.
+            unbuilt = each.by_size or each is LIBRARY
+            if not declined and (unbuilt or self.failure(kind, each, part) is None):
+                usable[each.name] = each
+        prices = [self.schedules(each, part) for each in usable.values()]
         return prices if exchange == 0 else [self._with_codec(each, exchange) for each in prices]
 
     def _with_codec(self, prices: CollectivePrices, exchange: int) -> SchedulePrices:

@@ -240,13 +240,15 @@ class _Search:
                 compared = self._synthesized(batches)
         # What is left in the heaps cannot win.
         heap += runnable
-        if self._request.divisions > 1:
+        if not self._request.compare:
             self._compare_divisions(runnable)
         for kind in sorted({row.kind for row in heap} - {row.kind for _, row in self._found}):
             self._refined = 0
             left = [row for row in heap if row.kind == kind]
             heapify(left)
             self._simulate(left, until=self._known_best)
+        if self._request.compare:
+            self._compare_divisions(runnable)
         # The least bounds may all be of rows that turn out slow: one of those that nothing is cut for is simulated.
         if not any(self._rows.undivided(row) for _, row in self._found):
             undivided = sorted(row for row in heap if self._rows.undivided(row))
@@ -322,6 +324,8 @@ class _Search:
         """Simulate the fastest plan of the divisions with the least bounds, until as many divisions as are asked for
         have one; rows of a division are simulated until no bound is below its best time, at most
         :data:`_OF_A_DIVISION`."""
+        if self._request.divisions < 2:
+            return
         known = {division(plan.choice) for plan, _ in self._found}
         wanted, many = self._request.divisions, self._rows.job.fabric.exclusive and self._rows.cluster.ranks > _MANY
         most, rows_of_each = (min(wanted, _OF_MANY), 1) if many else (wanted, _OF_A_DIVISION)
