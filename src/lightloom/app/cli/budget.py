@@ -73,7 +73,7 @@ def _averager_parts(cluster: Cluster, built: BuiltAverager, explain: bool) -> It
         hidden=max(len(rows) - MOST_ROWS, 0),
         everything="--explain",
         limit="; ".join(fabric.warnings),
-        more=("--explain", "lightloom onn reducers"),
+        more=("--explain", "lightloom onn build --reducers"),
     )
     yield from answer_parts(answer, rows_table(rows[:MOST_ROWS]) if rows else None)
     if explain:
