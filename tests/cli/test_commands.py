@@ -122,6 +122,18 @@ def test_catalog_and_schema() -> None:
     assert "lightloom catalog --schema site" in lightloom("catalog", "--schema").out
 
 
+def test_a_study_names_what_deviates_most_and_all_says_why() -> None:
+    done = lightloom("reproduce", "economics")
+    assert done.code == 0 and done.out.count("\n") <= 25
+    shares = [float(line.split()[-1][:-1]) for line in done.out.splitlines() if line.endswith("%") and "." in line]
+    assert shares == sorted(shares, reverse=True) and len(shares) > 3
+    rows = json.loads(lightloom("reproduce", "economics", "--json").out)["rows"]
+    agree = sum(row["status"] not in ("deviates", "not reproducible") for row in rows)
+    assert f"{agree} of {len(rows)} printed numbers agree" in done.out
+    every = lightloom("reproduce", "economics", "--all").out
+    assert all(row["id"] in every for row in rows) and "assumed: " in every
+
+
 def test_help_and_version_answer() -> None:
     assert "plan" in lightloom("--help").out
     assert lightloom("--version").out.startswith("lightloom ")

@@ -53,6 +53,15 @@ def test_streams_of_blocks_say_how_they_are_decompressed(tmp_path: Path) -> None
         assert np.array_equal(np.load(tmp_path / "back.npy"), codec.round_trip(VALUES))
 
 
+def test_a_stream_says_its_codec_and_former_spellings_warn(tmp_path: Path) -> None:
+    (tmp_path / "stream").write_bytes(bytes(Inceptionn().encode(VALUES)))
+    twice = lightloom("compress", "file", "stream", "out", "--codec", "int8", folder=tmp_path)
+    assert_refused(twice, "'stream' is compressed, and says by which codec")
+    old = lightloom("compress", "decompress", "stream", "old.npy", folder=tmp_path)
+    assert old.code == 0 and np.array_equal(np.load(tmp_path / "old.npy"), Inceptionn().round_trip(VALUES))
+    assert old.err.startswith("warning: `compress decompress` is spelt `compress file` now")
+
+
 def test_a_spoilt_stream_leaves_no_file(tmp_path: Path) -> None:
     stream = bytes(Inceptionn().encode(VALUES))
     for name, data, complaint in (
