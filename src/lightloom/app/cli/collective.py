@@ -269,13 +269,14 @@ def _damage_parts(document: Document, all: bool) -> Iterator[str | Text | Table]
     yield from answer_parts(
         Answer(
             question=f"{document['kind']} of {format_size(document['nbytes_per_rank'])} a rank over "
-            f"{cases[0]['ranks']:,} ranks of a {document['fabric']['kind']}, {'one a straggler' if alone else 'around failures'}, verified",
+            f"{cases[0]['ranks']:,} ranks of a {document['fabric']['kind']}, "
+            f"{'one a straggler' if alone else 'around failures'}, verified",
             best=best,
             rows=shown,
             legend="" if alone else "slowdown: against nothing failed; vs bound: 1× is the bound of what is left",
             hidden=0 if alone or all else len(rows) - len(shown) + len(played),
-            limit=f"no schedule{' around that' if failed else ''} takes less than {format_time(worst['lower_bound_s'])}, set by "
-            f"{worst['bound_by']}",
+            limit=f"no schedule{' around that' if failed else ''} takes less than "
+            f"{format_time(worst['lower_bound_s'])}, set by {worst['bound_by']}",
             more=["--figure FILE.png draws the times", "--out FILE.json, .xml, .et saves a schedule of one case"],
         )
     )
