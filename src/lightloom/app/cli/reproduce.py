@@ -113,6 +113,7 @@ def _answer(results: Sequence[Study]) -> Answer:
             for claim, deviation in worst
         ],
         hidden=len(claims) - len(worst),
+        legend="off by: as a share of the larger number",
         limit=f"{assumed} assumptions where the paper leaves something open: --all",
         more=more,
     )
