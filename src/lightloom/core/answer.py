@@ -57,6 +57,14 @@ class Answer:
     more: Sequence[str] = ()
     """Options or commands that say more."""
 
+    def lines(self, width: int) -> Iterator[str]:
+        """Yield the answer without its table and what belongs to a terminal: the winner, what it means, what would
+        change it, its limit and what it rests on."""
+        yield from self.best
+        yield from _labelled(_LABELS["what_if"], pack(self.what_if, width - _INDENT))
+        for label in ("limit", "rests"):
+            yield from _labelled(_LABELS[label], wrap(getattr(self, label), width - _INDENT))
+
     def head(self, width: int) -> Iterator[str]:
         """Yield the lines above the table: the question and the answer."""
         yield from wrap(self.question, width)

@@ -64,8 +64,8 @@ class DesignFront(Result):
 
     @property
     def designs(self) -> int:
-        """Number of designs that were asked for: evaluated, beaten by bounds, refused, over the budget, and not searched
-        before Ctrl-C."""
+        """Number of designs that were asked for: evaluated, beaten by bounds, refused, over the budget, and not
+        searched before Ctrl-C."""
         found = self.exploration
         counts = len(found.candidates), len(found.beaten), len(found.refused), len(found.unsearched)
         return sum(counts) + found.over_budget
@@ -284,7 +284,9 @@ def _ranks(
             raise ConfigError(f"ranks={given}: expected numbers of at least 2")
         return tuple(dict.fromkeys(counts))
     if dollars == watts == inf:
-        raise ConfigError("neither ranks nor a budget: expected --ranks N, --budget dollars=AMOUNT or --budget watts=AMOUNT")
+        raise ConfigError(
+            "neither ranks nor a budget: expected --ranks N, --budget dollars=AMOUNT or --budget watts=AMOUNT"
+        )
     board = board_of(load_accelerator(accelerator), site)
     price = board.dollars.value if board.dollars else 0.0
     power = board.static_power.value * site.pue if board.static_power else 0.0

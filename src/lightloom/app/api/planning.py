@@ -303,7 +303,7 @@ class PlanRanking(DrawnResult):
     def lines(self) -> Sequence[str]:
         """Return the answer's lines but for its table, those of the terminal."""
         answer = self.answer()
-        return [*answer.head(_NOTEBOOK), *answer.foot(_NOTEBOOK)]
+        return [answer.question, *answer.lines(_NOTEBOOK)]
 
     def summary(self) -> str:
         """Return a sentence on the first plan: seconds a step, samples a second, model-FLOPs utilization and bytes a

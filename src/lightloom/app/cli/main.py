@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 
 _HELP = {
-    "plan": "Rank every plan for training this model on these clusters.",
+    "plan": "Say which way of training a model on a cluster wins, by how much, and what would change that.",
     "collective": "Rank the algorithms that carry a collective on a fabric, each verified and held against its bound.",
     "circuits": "Assign circuits to a traffic matrix, verify them, and play the traffic through them.",
     "traffic": "Place several jobs on one cluster: each one's step alone, and while the others use the same links.",
@@ -75,7 +75,7 @@ _GROUPS = {
     "onn": {
         "build": "Write down the smallest network that averages exactly, and prove it; or try a network of a file.",
         "train": "Train a network to average; without options scenario 1, every matrix approximated, in some minutes.",
-        "map": "Decompose matrices into meshes of interferometers; lay out, disturb or calibrate the chip of a network.",
+        "map": "Decompose matrices into meshes of interferometers; lay out, disturb or calibrate a chip.",
         "link": "Send words through an averager in watts: word error rate, what causes it, lasers, peaks.",
     },
 }

@@ -20,7 +20,7 @@ from lightloom.planning.pricing.collective_prices import carrier
 from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep
 from lightloom.planning.search.assumptions import assumptions, built_lines, plan_assumptions, warning_lines
 from lightloom.planning.search.document import intervals_basis, verdict
-from lightloom.planning.search.plans import Plan, PlanSearch
+from lightloom.planning.search.plans import Plan, PlanSearch, plan_words
 from lightloom.planning.search.request import DATA_PARALLEL
 from lightloom.planning.simulation.engine import StepResult
 from lightloom.reports.figures.canvas import to_svg
@@ -360,7 +360,7 @@ def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> tup
         row = RankingRow(
             **{name: getattr(plan, name) for name in _COPIED},
             place=place,
-            label=plan.short_label,
+            label=" · ".join([plan_words(plan.choice), *plan.algorithms[:2]]),
             exchange=exchange.label if exchange else None,
             exchange_effect=str(verdict(plan) or "") if exchange else "",
             exchange_accuracy=accuracy_note(exchange.name) if exchange else "",
@@ -414,7 +414,7 @@ def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping
     return Report(
         title=f"{search.graph.name} on {'; '.join(dict.fromkeys(plan.site for plan in search.ranking))}",
         headline=answer.best[0],
-        answer=(*answer.best[1:], *answer.foot(_PAGE_WIDTH)),
+        answer=tuple(answer.lines(_PAGE_WIDTH))[1:],
         explanation=str(document["explanation"]),
         facts=_facts(search),
         ranking=rows,

@@ -9,10 +9,17 @@ from typing import NamedTuple
 from lightloom.core.answer import Answer
 from lightloom.core.units import format_bandwidth, format_rate, format_size, format_time
 from lightloom.machines.fabrics.fabric import Fabric
-from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.collective_prices import LIBRARY
-from lightloom.planning.pricing.placed_space import PlacedChoice
-from lightloom.planning.search.plans import Interval, Plan, PlanSearch, division, influences, plan_intervals
+from lightloom.planning.search.plans import (
+    Interval,
+    Plan,
+    PlanSearch,
+    division,
+    division_words,
+    influences,
+    plan_intervals,
+    plan_words,
+)
 from lightloom.planning.search.published import default_batch
 from lightloom.planning.search.what_if import WhatIf
 
@@ -21,29 +28,8 @@ MOST_ROWS = 6
 SURE = 0.9
 """Share of draws from which on a row's order against the first counts as known."""
 _TOO_CLOSE = "="
-_SHARDINGS = {"none": "replicated", "zero-1": "ZeRO-1", "zero-2": "ZeRO-2", "zero-3": "ZeRO-3", "hybrid": "hybrid ZeRO"}
 _MATTERS = 0.02
 """Share of the step from which on the network counts as what bounds it."""
-
-
-def division_words(choice: Strategy | PlacedChoice) -> str:
-    """Return how a plan divides the job among the ranks, in words: ``data 64, pipeline 8, ZeRO-1``."""
-    if isinstance(choice, PlacedChoice):
-        parts = [f"placed operators split {choice.k} ways" if choice.k > 1 else "placed operators"]
-        parts += [f"data {choice.l}"] if choice.l > 1 else []
-    else:
-        degrees = {"data": choice.dp, "tensor": choice.tp, "pipeline": choice.pp}
-        degrees |= {"context": choice.cp, "expert": choice.ep}
-        parts = [f"{name} {degree}" for name, degree in degrees.items() if degree > 1] or ["one rank"]
-        parts += [_SHARDINGS[choice.sharding]] if choice.replicas > 1 else []
-    recomputed = {"full": "recomputing", "selective": "recomputing attention"}
-    return ", ".join(filter(None, [*parts, recomputed.get(choice.recomputation, "")]))
-
-
-def plan_words(choice: Strategy | PlacedChoice) -> str:
-    """Return a plan in words: how it divides the job, and into how many micro-batches."""
-    batches = f", {choice.micro_batches} micro-batches" if choice.micro_batches > 1 else ""
-    return division_words(choice) + batches
 
 
 class DivisionRow(NamedTuple):

@@ -16,7 +16,7 @@ from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.collective_prices import CheapestPrices, ExchangePrices, SchedulePrices, phase_document
 from lightloom.planning.pricing.job import LEVEL, belief_of, divided_model
 from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep
-from lightloom.planning.search.plans import Counts, Plan, PlanSearch, priced_lines
+from lightloom.planning.search.plans import Counts, Plan, PlanSearch, plan_words, priced_lines
 from lightloom.planning.search.request import KINDS, measured_lines
 
 # Effect of a method of exchanging gradients on a plan, in seconds and in words: with and without, side by side.
@@ -137,9 +137,10 @@ def explain(search: PlanSearch) -> str:
 
 
 def _name(plan: Plan) -> str:
-    """Return kind, label and samples of a step of a plan in words; the kind only where the label lacks it."""
-    word = "" if plan.strategy in plan.label else f"{plan.strategy} "
-    return f"{word}{plan.label} with {plan.global_batch:,} samples"
+    """Return how a plan divides the job, what carries its exchanges, and the samples of a step, in words."""
+    carried = f" by {' and '.join(plan.algorithms[:2])}" if plan.algorithms else ""
+    method = f" of {plan.gradient_exchange.label}" if plan.gradient_exchange else ""
+    return f"{plan_words(plan.choice)}{carried}{method} with {plan.global_batch:,} samples"
 
 
 def _what(winner: Plan) -> str:

@@ -77,6 +77,30 @@ def label(choice: Strategy | PlacedChoice) -> str:
     return " · ".join(filter(None, parts))
 
 
+_SHARDINGS = {"none": "replicated", "zero-1": "ZeRO-1", "zero-2": "ZeRO-2", "zero-3": "ZeRO-3", "hybrid": "hybrid ZeRO"}
+"""Names of what replicas shard, by the name of the choice."""
+
+
+def division_words(choice: Strategy | PlacedChoice) -> str:
+    """Return how a plan divides the job among the ranks, in words: ``data 64, pipeline 8, ZeRO-1``."""
+    if isinstance(choice, PlacedChoice):
+        parts = [f"placed operators split {choice.k} ways" if choice.k > 1 else "placed operators"]
+        parts += [f"data {choice.l}"] if choice.l > 1 else []
+    else:
+        degrees = {"data": choice.dp, "tensor": choice.tp, "pipeline": choice.pp}
+        degrees |= {"context": choice.cp, "expert": choice.ep}
+        parts = [f"{name} {degree}" for name, degree in degrees.items() if degree > 1] or ["one rank"]
+        parts += [_SHARDINGS[choice.sharding]] if choice.replicas > 1 else []
+    recomputed = {"full": "recomputing", "selective": "recomputing attention"}
+    return ", ".join(filter(None, [*parts, recomputed.get(choice.recomputation, "")]))
+
+
+def plan_words(choice: Strategy | PlacedChoice) -> str:
+    """Return a plan in words: how it divides the job, and into how many micro-batches."""
+    batches = f", {choice.micro_batches} micro-batches" if choice.micro_batches > 1 else ""
+    return division_words(choice) + batches
+
+
 def division(choice: Strategy | PlacedChoice) -> Hashable:
     """Return the key by which two plans divide the job among the ranks alike: their degrees, and whether replicas shard
     the parameters; all placed plans have one key."""

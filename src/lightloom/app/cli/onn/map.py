@@ -90,7 +90,7 @@ def map_to_meshes(
     chain: FigureFile = None,
     all: bool = False,
 ) -> Shown:
-    """Decompose matrices into meshes of interferometers; lay out, disturb or calibrate the chip of a network.
+    """Decompose matrices into meshes of interferometers; lay out, disturb or calibrate a chip.
 
     Example: `lightloom onn map net.npz --out phases.json`, or `lightloom onn map net.npz --study chip --out chip.gds`.
 
