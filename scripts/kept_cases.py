@@ -101,8 +101,8 @@ llama2-7b dgx-h100-64 --ranks 8
 llama2-7b dgx-h100-64 --ranks 16 --cp 2
 llama2-7b sip-ocs-1024 --ranks 16 --tp 4 --pp 2
 llama2-7b terarack-64 --ranks 16 --tp 2 --pp 2
-llama2-70b dgx-h100-64 --tp 8 --sharding zero-1
-llama2-70b nvl72 --ranks 64 --tp 8 --pp 4 --recompute selective --virtual-stages 2
+llama2-70b dgx-h100-64 --tp 8 --pin sharding=zero-1
+llama2-70b nvl72 --ranks 64 --tp 8 --pp 4 --pin recompute=selective --pin virtual_stages=2
 """.strip().splitlines()
 """Model, cluster and options of plans."""
 OPTIONS = {
@@ -115,26 +115,26 @@ OPTIONS = {
     "set": "resnet50 terarack-64 --ranks 8 --set fabric.wavelengths=16 --strategy ddp",
     "paper": "resnet50 terarack-64 --ranks 8 --cost-model paper",
     "paper-fsdp": "gpt2-355m sip-ring-1024 --ranks 8 --cost-model paper --strategy fsdp",
-    "no-overlap": "gpt2-355m dgx-h100-64 --ranks 8 --no-overlap",
+    "no-overlap": "gpt2-355m dgx-h100-64 --ranks 8 --pin overlap=no",
     "algorithms": "resnet50 terarack-64 --ranks 8 --algorithm ring --algorithm wrht",
-    "quantum": "alexnet terarack-64 --ranks 4 --strategy placed --quantum 10us --quantum 100us",
+    "quantum": "alexnet terarack-64 --ranks 4 --strategy placed --pin quantum=10us --pin quantum=100us",
     "placed": "googlenet terarack-64 --ranks 4 --strategy placed",
     "fsdp": "llama2-7b dgx-h100-64 --ranks 16 --strategy fsdp",
-    "hybrid": "llama2-7b dgx-h100-64 --ranks 16 --sharding hybrid",
-    "zero-2": "llama2-7b dgx-h100-64 --ranks 8 --sharding zero-2",
-    "zero-3": "llama2-7b h100-512-two-tier --ranks 16 --sharding zero-3",
-    "recompute-full": "llama2-7b dgx-h100-64 --ranks 8 --recompute full",
-    "micro-batches": "llama2-7b dgx-h100-64 --ranks 8 --pp 4 --micro-batches 4 --global-batch 32",
-    "micro-batch": "llama2-7b dgx-h100-64 --ranks 8 --pp 2 --micro-batch 2 --global-batch 32",
-    "sequence-parallel": "llama2-7b dgx-h100-64 --ranks 8 --tp 4 --sequence-parallel",
-    "no-sequence-parallel": "llama2-7b dgx-h100-64 --ranks 8 --tp 4 --no-sequence-parallel",
+    "hybrid": "llama2-7b dgx-h100-64 --ranks 16 --pin sharding=hybrid",
+    "zero-2": "llama2-7b dgx-h100-64 --ranks 8 --pin sharding=zero-2",
+    "zero-3": "llama2-7b h100-512-two-tier --ranks 16 --pin sharding=zero-3",
+    "recompute-full": "llama2-7b dgx-h100-64 --ranks 8 --pin recompute=full",
+    "micro-batches": "llama2-7b dgx-h100-64 --ranks 8 --pp 4 --pin micro_batches=4 --global-batch 32",
+    "micro-batch": "llama2-7b dgx-h100-64 --ranks 8 --pp 2 --pin micro_batch=2 --global-batch 32",
+    "sequence-parallel": "llama2-7b dgx-h100-64 --ranks 8 --tp 4 --pin sequence_parallel=yes",
+    "no-sequence-parallel": "llama2-7b dgx-h100-64 --ranks 8 --tp 4 --pin sequence_parallel=no",
     "int4": "gpt2-355m h100-512-two-tier --ranks 16 --strategy ddp --exchange int4:block=128",
     "exchanges": "resnet50 inceptionn-4 --exchange int8 --exchange topk --exchange sign:feedback",
     "inceptionn-ratio": "alexnet inceptionn-4 --exchange inceptionn:bound=2^-10 --exchange-ratio 4 "
     "--exchange-engine nic",
     "reconfigure": "gpt2-355m sip-ocs-1024 --ranks 8 --reconfigure-in-step",
     "reconfigure-placed": "googlenet sip-ocs-1024 --ranks 4 --strategy placed --reconfigure-in-step",
-    "latency-sensitivity": "resnet50 terarack-64 --ranks 8 --strategy ddp --latency-sensitivity",
+    "latency-sensitivity": "resnet50 terarack-64 --ranks 8 --strategy ddp --explain",
     "site": "gpt2-355m dgx-h100-64 --ranks 8 --pue 1.2 --electricity '8 ct/kWh' --amortisation '5 years' "
     "--maintenance 0.03 --host-price '$ 50000' --board-price '$ 25000' --host-power 1kW",
     "prices": "resnet50 terarack-64 --ranks 8 --strategy ddp --price 'wdm-engine=$ 120'",
@@ -392,14 +392,14 @@ FORMS = {
 }
 """Plans of files, which lie beside."""
 EXPORTS = {
-    "graph": ("plan hdc --cluster inceptionn-4 --export-graph graph.json", ("graph.json",)),
+    "graph": ("plan hdc --cluster inceptionn-4 --export graph.json", ("graph.json",)),
     "megatron": (
-        "plan gpt2-355m --cluster dgx-h100-64 --ranks 8 --tp 2 --pp 2 --export-megatron run.sh",
+        "plan gpt2-355m --cluster dgx-h100-64 --ranks 8 --tp 2 --pp 2 --export run.sh",
         ("run.sh",),
     ),
-    "torchtitan": ("plan llama2-7b --cluster dgx-h100-64 --ranks 8 --tp 2 --export-torchtitan job.toml", ("job.toml",)),
+    "torchtitan": ("plan llama2-7b --cluster dgx-h100-64 --ranks 8 --tp 2 --export job.toml", ("job.toml",)),
     "timeline": ("plan hdc --cluster inceptionn-4 --strategy ddp --trace trace.json", ("trace.json",)),
-    "chakra": ("plan hdc --cluster inceptionn-4 --strategy ddp --export-chakra step", ("step/**/*",)),
+    "chakra": ("plan hdc --cluster inceptionn-4 --strategy ddp --export step", ("step/**/*",)),
 }
 """Plans that write files, and the files."""
 

@@ -682,7 +682,8 @@ def assumptions(full_scale: float | None) -> list[str]:
         f"noise figure {_LINK.noise_figure_db:g} dB ({SOURCES['noise_figure_db']})",
         f"bandwidth {_LINK.bandwidth / 1e9:g} GHz ({SOURCES['bandwidth']})",
         levels,
-        f"amplifiers emit any power, real ones {AMPLIFIER_LIMIT * 1e3:.0f} mW (onn link --set gain=optical has the peaks)",
+        f"amplifiers emit any power, real ones {AMPLIFIER_LIMIT * 1e3:.0f} mW "
+        "(onn link --set gain=optical has the peaks)",
         f"no noise but that of amplifiers; {left_out}",
     ]
 

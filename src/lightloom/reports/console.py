@@ -253,7 +253,7 @@ def rows_table(rows: Sequence[Mapping[str, object]], *, title: str = "", left: S
 
 def answer_parts(answer: Answer, table: Table | None = None) -> Iterator[str | Text | Table]:
     """Yield an answer as lines and a table that fit the terminal: the question in bold and what is best, the rows
-    (``table`` in their place, where one is given), then what would change the answer, its limit and what to ask next."""
+    (``table`` in their place, where one is given), then what would change the answer, its limit and what to ask."""
     width = make_console().width
     bold = True
     for line in answer.head(width):

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -200,6 +199,10 @@ _FORMS = re.compile("(-two-way|-pairs|-both-axes|-striped)+$")
 """Ends of names that tell the algorithms of a family apart: ``ring-two-way-striped`` is a ring."""
 
 
+MOST_CHANGED = 64
+"""Ranks up to which changed questions are ranked anew, which takes as long as the question itself."""
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
 class CollectiveRanking(DrawnResult):
     """Every algorithm that can carry a collective on a fabric, fastest first; each one verified and costed."""
@@ -239,13 +242,14 @@ class CollectiveRanking(DrawnResult):
             best.setdefault(_FORMS.sub("", schedule.algorithm), schedule)
         return list(best.values())
 
-    def what_ifs(self, most_seconds: float = 1.0) -> Iterator[tuple[str, CollectiveRanking]]:
+    def what_ifs(self) -> Iterator[tuple[str, CollectiveRanking]]:
         """Yield changes of the question in words, each with the ranking of the same algorithms that answers it: links
-        twice as fast, set-up twice as fast, ten times the bytes and a tenth of them.
-
-        None is begun once those before took ``most_seconds`` of CPU time.
+        twice as fast, set-up twice as fast, ten times the bytes and a tenth of them; none among more than
+        :data:`MOST_CHANGED` ranks.
         """
-        stated, nbytes, began = self.fabric.stated_fields(), self.collective.nbytes, process_time()
+        if self.fabric.ranks > MOST_CHANGED:
+            return
+        stated, nbytes = self.fabric.stated_fields(), self.collective.nbytes
         setup = _scaled(stated, ("reconfiguration_time", "link_up_time"), 0.5) if self.fabric.setup_time else {}
         changes: dict[str, tuple[Settings, float]] = {
             "twice the bandwidth": (_scaled(stated, ("bandwidth",), 2), nbytes),
@@ -254,7 +258,7 @@ class CollectiveRanking(DrawnResult):
             "a tenth of the bytes": ({}, nbytes / 10),
         }
         for words, (fields, size) in changes.items():
-            if (fields or size != nbytes) and process_time() - began < most_seconds:
+            if fields or size != nbytes:
                 request, names = self.collective.resized(size), self.algorithm.split("+")
                 with suppress(InputError):  # As of a switch that is built for one bandwidth.
                     changed = collective(request, self.fabric, algorithm=names, cost_model=self.cost_model, set=fields)

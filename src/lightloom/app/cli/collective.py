@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from time import process_time
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
@@ -44,9 +43,6 @@ from lightloom.planning.economics.ledger import TITLE, ledger_notes, ledger_rows
 from lightloom.reports.console import answer_parts, plain_table, rows_table
 from lightloom.reports.figures.comparisons import damage_figure
 from lightloom.reports.progress import progress
-
-_MOST_SECONDS = 3.0
-"""Seconds of CPU time of a ranking, libraries loaded in them, above which what changes would bring is not computed."""
 
 
 def collective(
@@ -93,24 +89,21 @@ def collective(
         drawn = draw(figure, partial(damage_figure, document["rows"], kind), document)
         parts = _damage_parts(document, all)
     else:
-        began = process_time()
         ranking = rank(kind, fabric, ranks, site=site_inputs({}, site, fields=SITE_FIELDS[:4]), set=fields)
-        brief = process_time() - began < _MOST_SECONDS
         document, made = ranking.to_json(), ranking.winner
         drawn = draw(figure, made.figure, document)
         question = f"{ranking.title.partition(', ')[0]} of {', '.join([fabric, *(set or ())])}"
-        parts = _ranking_parts(ranking, question, brief, all, explain, worth or site is not None)
+        parts = _ranking_parts(ranking, question, all, explain, worth or site is not None)
     written, files = write_schedule(made, out, largest)
     document |= {"files": [*map(str, files)]} if files else {}
     return Shown(document, parts, {"drawn": drawn, **written})
 
 
 def _ranking_parts(
-    ranking: CollectiveRanking, question: str, brief: bool, all: bool, explain: bool, worth: bool
+    ranking: CollectiveRanking, question: str, all: bool, explain: bool, worth: bool
 ) -> Iterator[str | Text | Table]:
     """Yield the answer, on request with where the time goes and why algorithms cannot serve, and with dollars and
-    joules of the fastest schedule. Where the ranking took ``brief`` time, the answer says what changes of the question
-    would bring."""
+    joules of the fastest schedule."""
     winner, bound, setup = ranking.winner, ranking.winner.lower_bound, ranking.winner.cost.setup
     shown = [*ranking] if all else ranking.families()[:MOST_ROWS]
     steady = any(schedule.repeated_ratio for schedule in shown)
@@ -132,7 +125,7 @@ def _ranking_parts(
         legend="vs bound: 1× is the proved lower bound"
         + ("; steady: without the first set-up; –: new circuits at each step" if steady else ""),
         hidden=len(ranking) - len(shown),
-        what_if=[*_what_ifs(ranking)] if brief else [],
+        what_if=[*_what_ifs(ranking)],
         limit=f"no schedule takes less than {format_time(bound.time)}, set by {bound.bound_by}",
         more=["--out FILE.json, .xml, .et saves it", "--figure FILE.png draws it", "--explain", "--worth"],
     )
