@@ -5,41 +5,29 @@ from __future__ import annotations
 import io
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from lightloom.app.cli.options import Shown
 from lightloom.core.claims import Claim
-from lightloom.core.units import format_time
 from lightloom.reports import progress as module
-from lightloom.reports.console import (
-    breakdown_bar,
-    claims_table,
-    make_console,
-    ranking_table,
-)
+from lightloom.reports.console import claims_table, make_console
 from lightloom.reports.progress import progress
-from tests.reports.samples import CLAIMS, ROWS, to_text
+from tests.reports.samples import CLAIMS, to_text
 
 
-@pytest.mark.parametrize("width", [30, 40, 50, 76, 80, 100, 120, 200])
+@pytest.mark.parametrize("width", [60, 76, 80, 100, 120, 200])
 def test_tables_fit_and_lose_no_row(width: int) -> None:
-    tables: list[tuple[Table, list[str]]] = [
-        (ranking_table(ROWS, width, title="Ranking"), [format_time(row.step_time) for row in ROWS]),
-    ]
-    if width >= 60:
-        tables.append((claims_table(CLAIMS, width), [claim.status for claim in CLAIMS]))
-    for table, expected in tables:
-        text = to_text(table, width)
-        assert max(len(line) for line in text.splitlines()) <= width
-        for each in expected:
-            assert each in text
-        assert "\x1b" not in text
+    text = to_text(claims_table(CLAIMS, width), width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    for claim in CLAIMS:
+        assert claim.status in text
+    assert "\x1b" not in text
 
 
 def test_a_pipe_breaks_no_id_and_keeps_every_reason(capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,20 +42,8 @@ def test_a_pipe_breaks_no_id_and_keeps_every_reason(capsys: pytest.CaptureFixtur
     assert "needs the testbed" in out and "why" in out.splitlines()[0]
 
 
-def test_bars_are_as_long_as_the_step() -> None:
-    longest = max(row.step_time for row in ROWS)
-    for cells in (8, 24, 1000):
-        for row in ROWS:
-            bar = breakdown_bar(row.breakdown, longest, cells).plain
-            assert len(bar) == round(row.step_time / longest * cells)
-            assert abs(bar.count("█") - row.breakdown["compute_s"] / longest * cells) <= 1
-    assert breakdown_bar({}, 0.0, 8).plain == ""
-
-
 def test_markup_in_names_is_text() -> None:
-    from dataclasses import replace
-
-    assert "[red]x[/red]" in to_text(ranking_table([replace(ROWS[0], strategy="[red]x[/red]")], 120))
+    assert "[red]x[/red]" in to_text(claims_table([replace(CLAIMS[0], unit="[red]x[/red]")], 120))
 
 
 class Terminal(io.StringIO):
@@ -82,9 +58,9 @@ def test_colour_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe, terminal = io.StringIO(), Terminal()
     for file in (pipe, terminal):
         console = make_console(file)
-        console.print(ranking_table(ROWS, console.width))
+        console.print(claims_table(CLAIMS, console.width))
     assert "\x1b" not in pipe.getvalue()
-    assert "where the time goes" in pipe.getvalue()
+    assert "figure" in pipe.getvalue()
     assert "\x1b[" in terminal.getvalue()
     assert isinstance(make_console(), Console)
 

@@ -208,23 +208,11 @@ class RankingRow:
     def __post_init__(self) -> None:
         unknown = set(self.breakdown) - set(SHARES)
         if unknown:
-            raise ValueError(f"breakdown of {self.name}: unknown {sorted(unknown)}, expected {', '.join(SHARES)}")
+            raise ValueError(f"breakdown of {self.label}: unknown {sorted(unknown)}, expected {', '.join(SHARES)}")
         total = sum(self.breakdown.values())
         if not math.isclose(total, self.step_time, rel_tol=1e-6, abs_tol=1e-12):
-            raise ValueError(
-                f"breakdown of {self.name} adds up to {total} s, not to the step time of {self.step_time} s"
-            )
-
-    @property
-    def name(self) -> str:
-        """Plan and exchange of gradients in one line, joined by a dot; the plan alone where gradients stay as they
-        are."""
-        return " · ".join(part for part in (self.plan, self.exchange) if part)
-
-    @property
-    def plan(self) -> str:
-        """Strategy and label in one line; the label alone where it holds the strategy already."""
-        return self.label if self.strategy in self.label else f"{self.strategy} · {self.label}"
+            wanted = f"the step time of {self.step_time} s"
+            raise ValueError(f"breakdown of {self.label} adds up to {total} s, not to {wanted}")
 
     @property
     def samples_per_second(self) -> float:
