@@ -2,13 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-MODEL ?= resnet50
-CLUSTER ?= terarack-64
+MODEL ?= gpt2-355m
+CLUSTER ?= dgx-h100-512
 TESTS ?= not slow and not long
 
 .PHONY: run test test-slow test-gds check format mutants census bench docs tutorials pictures clean
 
-run: $(VENV)/installed  ## the main job on its default: ranking on the terminal, report and trace in out/
+run: $(VENV)/installed  ## the main job on its default: the answer on the terminal, report and trace in out/
 	@mkdir -p out
 	$(BIN)/lightloom plan $(MODEL) --cluster $(CLUSTER) --report out/report.html --trace out/trace.json
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lightloom.core.errors import InputError
+from lightloom.core.forms import looks_like_file
 from lightloom.models.files.model_file import FileRequest
 from lightloom.models.files.read import read_model_file
 
@@ -80,3 +81,14 @@ def test_positions_after_those_of_the_padding_are_all_that_a_table_holds(tmp_pat
     assert any(operator.dimensions.get("sequence") == 22 for operator in reading.graph.operators)
     with pytest.raises(InputError, match="--sequence-length 23: its table of positions holds 22"):
         read_model_file(path, FileRequest(batch=1, sequence_length=23))
+
+
+@pytest.mark.long
+def test_a_folder_is_read_by_its_configuration(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    path = written(tmp_path, LLAMA)
+    named, folder = (read_model_file(place, FileRequest(batch=3)) for place in (path, tmp_path))
+    assert folder.graph == named.graph and looks_like_file(str(tmp_path))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"cannot read '.*empty/config\.json'"):
+        read_model_file(tmp_path / "empty", FileRequest(batch=3))

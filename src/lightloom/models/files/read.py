@@ -56,13 +56,15 @@ def _check_counts(fields: Mapping[str, Any], path: Path) -> None:
 
 
 def read_model_file(path: Path, request: FileRequest) -> ModelReading:
-    """Return the model that a file describes, with the batch of the request.
+    """Return the model that a file describes, or the ``config.json`` of a folder, with the batch of the request.
 
     Raises:
         ConfigError: unreadable, of no form that describes a model (the message lists them), or a request that this form
             cannot serve.
         WorkloadError: the model cannot be built from the file.
     """
+    if path.is_dir():
+        path /= "config.json"
     form = recognise(path, "model").name
     if request.sequence_length is not None and form in (*_TRACES, "graph", "layers"):
         raise ConfigError(
