@@ -65,18 +65,65 @@ def test_the_winner_is_that_of_every_algorithm(ranking: PlanRanking) -> None:
     assert len(whole) >= len(ranking)
 
 
-def test_changed_questions_are_answered_as_if_they_had_been_asked(ranking: PlanRanking) -> None:
-    model, cluster, ranks = SMALL
+def asked_anew(ranking: PlanRanking, model: str, cluster: str, ranks: int | None) -> int:
+    """Ask every changed question of a ranking by itself; return how many there were."""
     asked = 0
     for what_if in ranking.what_ifs:
         if what_if.winner is None or not what_if.change.arguments:
             continue
         given = {"global_batch": ranking.winner.global_batch} | dict(what_if.change.arguments)
-        found = ll.plan(model, cluster, ranks=ranks, every_algorithm=False, **given)  # type: ignore[arg-type]
-        assert found.winner.sample_time == what_if.winner.sample_time
-        assert found.winner.label == what_if.winner.label
+        if ranks is not None:
+            given["ranks"] = ranks
+        found = ll.plan(model, cluster, every_algorithm=False, **given)  # type: ignore[arg-type]
+        assert found.winner.sample_time == what_if.winner.sample_time, what_if.change.name
+        assert found.winner.label == what_if.winner.label, what_if.change.name
         asked += 1
-    assert asked >= 2
+    return asked
+
+
+def test_changed_questions_are_answered_as_if_they_had_been_asked(ranking: PlanRanking) -> None:
+    assert asked_anew(ranking, *SMALL) >= 2
+
+
+CASES = (
+    ("gpt2-355m", "dgx-h100-64", None),
+    ("gpt2-355m", "dgx-a100-64", 16),
+    ("gpt2-355m", "terarack-64", 16),
+    ("gpt2-355m", "sip-ocs-1024", 32),
+    ("gpt2-355m", "sip-ring-1024", 16),
+    ("gpt2-355m", "tpu-v4-1024", 64),
+    ("gpt2-355m", "nvl72", 8),
+    ("llama2-7b", "dgx-h100-64", None),
+    ("llama2-7b", "a100-1024-two-tier", 64),
+    ("llama2-7b", "dgx-h100-256", None),
+    ("mixtral-8x7b", "dgx-h100-64", None),
+    ("transformer-big", "inceptionn-4", None),
+    ("transformer-big", "dgx-h100-64", None),
+    ("transformer-big", "h100-1024-no-nvlink-400g", 64),
+    ("resnet50", "terarack-64", 16),
+    ("resnet50", "inceptionn-4", None),
+    ("resnet152", "dgx-b200-64", 16),
+    ("vgg16", "sip-ocs-1024", 16),
+    ("hdc", "optinc-4", None),
+)
+
+
+@pytest.mark.slow
+def test_sixty_changed_questions_are_answered_as_if_they_had_been_asked() -> None:
+    asked = 0
+    for model, cluster, ranks in CASES:
+        fields = {} if ranks is None else {"ranks": ranks}
+        asked += asked_anew(ll.plan(model, cluster, every_algorithm=False, **fields), model, cluster, ranks)
+    assert asked >= 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "cluster", "ranks"), CASES[:11])
+def test_winner_and_marks_hold_elsewhere(model: str, cluster: str, ranks: int | None) -> None:
+    fields = {} if ranks is None else {"ranks": ranks}
+    ranking, whole = (ll.plan(model, cluster, every_algorithm=every, **fields) for every in (False, True))
+    assert whole.winner.sample_time == ranking.winner.sample_time and whole.winner.label == ranking.winner.label
+    test_marks_are_what_draws_with_shared_errors_say(ranking)
 
 
 def test_no_change_of_the_network_gains_more_than_the_limit(ranking: PlanRanking) -> None:
