@@ -39,7 +39,9 @@ class Case:
 
 
 def command(name: str, line: str, *prepared: str, **fields: object) -> Case:
-    """Return a case whose commands are given as lines of a shell; `line` is asked for JSON."""
+    """Return a case whose commands are given as lines of a shell; `line` is asked for JSON, a plan without changed
+    questions, unless it says ``--what-if``."""
+    line = line.replace("plan ", "plan --no-what-if ", 1) if line.startswith("plan ") else line
     preparations = tuple(tuple(shlex.split(text)) for text in prepared)
     return Case(name, (*shlex.split(line), "--json"), preparations=preparations, **fields)  # type: ignore[arg-type]
 
@@ -109,6 +111,9 @@ OPTIONS = {
     "batch-max": "gpt2-355m dgx-h100-64 --ranks 8 --batch max",
     "global-batches": "gpt2-355m dgx-h100-64 --ranks 8 --global-batch 64 --global-batch 128",
     "sequence-length": "gpt2-355m dgx-h100-64 --ranks 8 --sequence-length 512",
+    "what-if": "gpt2-355m dgx-h100-64 --ranks 16 --what-if",
+    "what-if-optical": "gpt2-355m terarack-64 --ranks 8 --what-if",
+    "vs": "gpt2-355m dgx-h100-64 --ranks 16 --vs inceptionn-4",
     "two-clusters": "resnet50 inceptionn-4 --cluster optinc-4",
     "two-ranks": "gpt2-355m dgx-h100-64 --ranks 4 --ranks 8 --strategy ddp",
     "accelerator": "gpt2-355m dgx-h100-64 --ranks 8 --accelerator h100",
@@ -411,7 +416,7 @@ def plans_of_files() -> Iterator[Case]:
         yield command(f"plan.file.{name}", line, texts=FILES | MODEL_FILES, inputs=inputs)
     for name, (line, kept) in EXPORTS.items():
         yield command(f"plan.export.{name}", line, kept=kept)
-    plan = "plan hdc --cluster inceptionn-4 --json"
+    plan = "plan hdc --cluster inceptionn-4 --no-what-if --json"
     for name, options in {"codec": "--exchange int8", "batch": "--batch 8", "ranks": "--ranks 2"}.items():
         yield command(f"compare.{name}", "compare a.json b.json", f"{plan} > a.json", f"{plan} {options} > b.json")
 
@@ -595,9 +600,11 @@ GOODPUTS = {
         )
     },
     "simulated": "h100-1024-no-nvlink-400g --simulate --set runs=2 --seed 5",
-    "weibull": "h100-512-two-tier --simulate --set runs=2 --set weibull=0.7 --set crews=2 --set rack.nodes=4 --set rack.mtbf=20000h",
+    "weibull": "h100-512-two-tier --simulate --set runs=2 --set weibull=0.7 --set crews=2 --set rack.nodes=4 "
+    "--set rack.mtbf=20000h",
     "asynchronous": "h100-1024-no-nvlink-400g --set stall=0.6s --set save=51s --set node_price=300000 --slice 512",
-    "interruptions": "h100-1024-no-nvlink-400g --ranks 16384 --set interruption_time=3.093h --set restart=5min --set stall=30s",
+    "interruptions": "h100-1024-no-nvlink-400g --ranks 16384 --set interruption_time=3.093h --set restart=5min "
+    "--set stall=30s",
     "rates": "dgx-h100-512 --set rates=rsc-1 --set spares=2 --set repair=12h",
     "mtbf": "sip-ocs-1024 --set mtbf.circuit-switch-port=1e7h --set mtbf.host=60000h",
     "remedy": "terarack-1024 --set remedy=rewire --set spare_channels=1 --set communication=30%",
