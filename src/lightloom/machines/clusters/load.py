@@ -135,10 +135,11 @@ def _stated_software(fabric: Fabric) -> Fabric:
     of its calibration."""
     source, transport = fabric.sources.get("transport", ""), getattr(fabric, "transport", None)
     stated, fitted, _ = source.partition(f"; numbers {_FITTED}")
-    if transport is None or not (fitted or source.startswith((_ASSUMED, _FITTED))):
+    assumed = source.startswith((_ASSUMED, _FITTED))
+    if transport is None or not (fitted or assumed):
         return fabric
     sources = {name: text for name, text in fabric.sources.items() if name != "transport"}
-    if not fitted:
+    if assumed:
         return fabric.model_copy(update={"transport": None, "sources": sources})
     return fabric.model_copy(
         update={"transport": load_transport(transport.name), "sources": sources | {"transport": stated}}
