@@ -24,7 +24,7 @@ from textwrap import wrap as wrap_text
 MOST_ROWS = 8
 """Rows of a table that an answer shows by default."""
 _LABELS = {"best": "BEST", "rests": "Rests on", "what_if": "What if", "limit": "Limit", "more": "More"}
-_INDENT = 9
+INDENT = 9
 """Columns of the labels of lines."""
 _BETWEEN = "    "
 """Blanks between two items of a line."""
@@ -61,14 +61,14 @@ class Answer:
         """Yield the answer without its table and what belongs to a terminal: the winner, what it means, what would
         change it, its limit and what it rests on."""
         yield from self.best
-        yield from _labelled(_LABELS["what_if"], pack(self.what_if, width - _INDENT))
+        yield from labelled(_LABELS["what_if"], pack(self.what_if, width - INDENT))
         for label in ("limit", "rests"):
-            yield from _labelled(_LABELS[label], wrap(getattr(self, label), width - _INDENT))
+            yield from labelled(_LABELS[label], wrap(getattr(self, label), width - INDENT))
 
     def head(self, width: int) -> Iterator[str]:
         """Yield the lines above the table: the question and the answer."""
         yield from wrap(self.question, width)
-        yield from _labelled(_LABELS["best"], [line for text in self.best for line in wrap(text, width - _INDENT)])
+        yield from labelled(_LABELS["best"], [line for text in self.best for line in wrap(text, width - INDENT)])
 
     def foot(self, width: int) -> Iterator[str]:
         """Yield the lines beneath the table: the legend, what would change the answer, its limit, what it rests
@@ -76,16 +76,16 @@ class Answer:
         left_out = f"{self.hidden:,} more: {self.everything}" if self.hidden else ""
         if self.legend or left_out:
             yield from pack(filter(None, (self.legend, left_out)), width)
-        yield from _labelled(_LABELS["what_if"], pack(self.what_if, width - _INDENT))
-        yield from _labelled(_LABELS["limit"], wrap(self.limit, width - _INDENT))
-        yield from _labelled(_LABELS["rests"], wrap(self.rests, width - _INDENT))
-        yield from _labelled(_LABELS["more"], pack(self.more, width - _INDENT))
+        yield from labelled(_LABELS["what_if"], pack(self.what_if, width - INDENT))
+        yield from labelled(_LABELS["limit"], wrap(self.limit, width - INDENT))
+        yield from labelled(_LABELS["rests"], wrap(self.rests, width - INDENT))
+        yield from labelled(_LABELS["more"], pack(self.more, width - INDENT))
 
 
-def _labelled(label: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
+def labelled(label: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
     """Yield lines indented as those of an answer, the first behind its label; none for no lines."""
     for number, line in enumerate(lines):
-        yield f"{label if not number else '':{_INDENT}}{line}"
+        yield f"{label if not number else '':{INDENT}}{line}"
 
 
 def pack(items: Iterator[str] | Sequence[str], width: int) -> Iterator[str]:

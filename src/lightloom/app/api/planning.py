@@ -16,8 +16,8 @@ from lightloom.core.answer import Answer
 from lightloom.core.errors import ConfigError, WorkloadError, needing_torch
 from lightloom.core.fields import Count
 from lightloom.core.forms import looks_like_file
-from lightloom.core.results import Document, plain, provenance
-from lightloom.core.units import format_energy, format_rate, format_size, format_time, parse
+from lightloom.core.results import Document, cells, plain, provenance
+from lightloom.core.units import format_rate, format_size, format_time, parse
 from lightloom.exchange.compression.profile import read_profile
 from lightloom.exchange.compression.registry import find as find_codec
 from lightloom.exchange.method import ExchangeMethod
@@ -297,7 +297,7 @@ class PlanRanking(DrawnResult):
     def answer(self, *, everything: bool = False, what_if: bool = True) -> Answer:
         """Return the answer as the terminal, the page and notebooks show it, with a row for each division of the job,
         or with ``everything`` for every plan; without ``what_if`` no changed question is searched."""
-        count = len(assumed(self.search))
+        count = sum(not row.fitted for row in assumed(self.search))
         return plan_answer(self.search, self.what_ifs if what_if else (), self.limit, count, everything=everything)
 
     def lines(self) -> Sequence[str]:
@@ -332,22 +332,17 @@ class PlanRanking(DrawnResult):
             row["least_dollars_per_step"] = row["ledger"]["dollars_per_step"]["value"]
         return rows
 
-    def display_rows(self) -> list[dict[str, object]]:
+    def display_rows(self) -> list[dict[str, str]]:
         """Return a row of text for each plan by its place; "fits" is "unknown" where the memory is not known."""
-        return [
-            {
-                "plan": plan.label,
-                "where": plan.site,
-                "step": format_time(plan.step_time),
-                "samples": f"{plan.global_batch:,}",
-                "samples a second": format_rate(plan.samples_per_second),
-                "memory": format_size(plan.memory),
-                "fits": {True: "yes", False: "no", None: "unknown"}[plan.fits],
-                "energy": format_energy(plan.energy.total_j),
-                "dollars a step": amount(plan.ledger.dollars),
-            }
-            for plan in self
-        ]
+        columns = (
+            "plan: {label} | where: {site} | step: {step_time:time} | samples: {global_batch:,} | samples a second: "
+            "{samples_per_second:rate} | memory: {memory:size} | fits: {fits} | energy: {energy.total_j:energy}"
+        )
+        rows = cells(columns, self)
+        for row, plan in zip(rows, self, strict=True):
+            row["fits"] = {True: "yes", False: "no", None: "unknown"}[plan.fits]
+            row["dollars a step"] = amount(plan.ledger.dollars)
+        return rows
 
     def figure(self) -> Figure:
         """Return a matplotlib figure: where the time of a step of the first eight plans goes."""

@@ -36,6 +36,7 @@ from lightloom.app.cli.plan_report import (
     plan_report,
     spent_lines,
 )
+from lightloom.core.answer import INDENT, labelled, wrap
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.results import provenance_line
@@ -57,7 +58,7 @@ from lightloom.planning.search.assumptions import (
     warning_lines,
 )
 from lightloom.planning.search.search import latency_sensitivity
-from lightloom.reports.console import answer_parts, plain_table
+from lightloom.reports.console import answer_parts, make_console, plain_table
 from lightloom.reports.figures.canvas import check_format, save
 from lightloom.reports.html import write
 from lightloom.reports.report import write_perfetto_trace
@@ -250,15 +251,14 @@ def _explained(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str 
 
 
 def _assumed(search: PlanSearch) -> Iterator[str | Text | Table]:
-    """Yield a table of what is assumed, sorted by how far it moves the winner's step, and lines on calibrations,
+    """Yield what is assumed or fitted, by how far its 90 % interval moves the winner's step, and lines on calibrations,
     libraries and other tools' files."""
-    rows = [
-        (row.about, row.field, row.value, "" if row.moves is None else f"±{100 * row.moves:.1g} %", row.source)
-        for row in assumed(search)
-    ]
-    yield plain_table(
-        ("of", "field", "value", "moves the step", "source"), rows, left=("of", "field", "value", "source")
-    )
+    yield "Assumed or fitted, by how far its 90 % interval moves the step:"
+    width = make_console().width
+    for row in assumed(search):
+        moves = "" if row.moves is None else f"±{100 * row.moves:.2g} %" if row.moves >= 5e-4 else "±0 %"
+        value = " ".join(filter(None, [row.about, row.field.replace("_", " "), row.value]))
+        yield from labelled(moves, wrap(f"{value}: {row.source}", width - INDENT))
     yield interval_note(search)
     clusters = search.clusters
     lines = (*assumed_lines(clusters), *built_lines(clusters), *imported_lines(clusters), *carried_lines(clusters))

@@ -24,22 +24,32 @@ class Assumption(NamedTuple):
     """With its unit; empty where it is a part with values of its own."""
     source: str
     """What stands in place of a source."""
-    moves: float | None
+    moves: float | None = None
     """Share by which its 90 % interval moves the winner's step; None where no spread of it is known."""
+    fitted: bool = False
+    """True for a number that was published or fitted to measurements, whose spread counts too."""
 
 
 def assumed(search: PlanSearch) -> list[Assumption]:
-    """Return every assumption that the winner rests on: those whose spread is known first, by how far they move the
-    step, then the others in the order of the cluster's parts."""
+    """Return every assumption that the winner rests on, and fitted numbers with a spread: by how far they move the
+    step, then those whose spread is not known in the order of the cluster's parts."""
     winner, moves = search.winner, influences(search.winner)
+    kernels, library = winner.cluster.accelerator.kernels, winner.cluster.fabric.library
+    priors = (kernels.priors() if kernels else {}) | (library.transport.priors() if library else {})
     rows = []
     for group, field, value, source in assumed_values(winner.cluster):
         known = moves.get(field) if group in ("accelerator.kernels", "accelerator") else None
         rows.append(Assumption(group, field, value, source, known))
-    rows += [Assumption("plan", "", "", line, None) for line in plan_assumptions(winner)]
+    listed = {row.field for row in rows}
+    rows += [
+        Assumption("prices", name, f"{priors[name].value:.4g}", priors[name].source, share, fitted=True)
+        for name, share in moves.items()
+        if name not in listed and name in priors
+    ]
+    rows += [Assumption("plan", "", "", line) for line in plan_assumptions(winner)]
     default = default_batch(search.graph, max(cluster.ranks for cluster in search.clusters))
     if search.request.global_batches is None and default is not None and default.published.assumed:
-        rows.append(Assumption("batch", "global batch", f"{winner.global_batch:,}", default.published.source, None))
+        rows.append(Assumption("batch", "global batch", f"{winner.global_batch:,}", default.published.source))
     return sorted(rows, key=lambda row: -(row.moves or 0.0))
 
 
