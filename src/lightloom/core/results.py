@@ -6,14 +6,25 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib.metadata import version
+from operator import attrgetter
+from string import Formatter
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.fields import Config, Quantity
-from lightloom.core.units import Dimension, format_quantity
+from lightloom.core.units import (
+    Dimension,
+    format_bandwidth,
+    format_energy,
+    format_quantity,
+    format_rate,
+    format_ratio,
+    format_size,
+    format_time,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -23,6 +34,8 @@ _ROWS_SHOWN = 40
 """Rows of a table in a notebook; ``rows()``, ``to_dataframe()`` and ``to_json()`` hold all."""
 Document: TypeAlias = dict[str, Any]
 """A JSON object: keys spelled out, plain values in SI units."""
+Advance: TypeAlias = Callable[[int], object]
+"""Told how many steps of a long computation are finished since it was last told."""
 _CELL = "text-align: left; padding: 2px 12px 2px 0"
 
 
@@ -106,6 +119,17 @@ def _cell(value: object) -> str:
     return f'<td style="{_CELL}">{escape(text)}</td>'
 
 
+def ignore(count: int) -> None:
+    """Take a count of finished steps and report nothing, where no progress is shown."""
+
+
+def attributes(source: object, names: str) -> Document:
+    """Return attributes of an object by name: ``"ranks time_s=cost.time"`` takes ``ranks``, and ``cost.time`` as
+    ``time_s``."""
+    pairs = (name.rpartition("=") for name in names.split())
+    return {name or path: attrgetter(path)(source) for name, _, path in pairs}
+
+
 def plain(value: object) -> object:
     """Return a value as JSON holds it: keys are text, tuples are lists, and numbers that JSON lacks (NaN, infinities)
     are None."""
@@ -116,6 +140,34 @@ def plain(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+# Rows of documents from attributes of objects, and rows of text from either.
+
+_UNITS = (format_time, format_size, format_energy, format_bandwidth, format_rate, format_ratio)
+_FORMS: dict[str, Callable[[Any], str]] = {form.__name__.removeprefix("format_"): form for form in _UNITS}
+"""How a number of a unit is formatted, by the words that stand for it in forms of :func:`cells`."""
+
+
+class _RowFormatter(Formatter):
+    """Formats a row, a mapping or an object, in the form of a cell."""
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return a value of the row, the only argument."""
+        return args[0][key] if isinstance(args[0], Mapping) else getattr(args[0], str(key))
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return a value as text; empty for None, unless the form is of a unit that has words for it."""
+        if value is None and format_spec not in ("", "energy", "ratio"):
+            return ""
+        return _FORMS[format_spec](value) if format_spec in _FORMS else format(value, format_spec)
+
+
+def cells(columns: str, rows: Iterable[object]) -> list[dict[str, str]]:
+    """Return rows, mappings or objects, as texts by column; ``columns`` has the form of each, as ``part: {name} |
+    takes: {run.seconds:time}``. Units are ``time``, ``size``, ``energy``, ``bandwidth``, ``rate`` and ``ratio``."""
+    forms, formatter = [column.split(": ", 1) for column in columns.split(" | ")], _RowFormatter()
+    return [{name: formatter.format(form, row) for name, form in forms} for row in rows]
 
 
 # Configurations that show themselves: a line in a terminal, a table of fields and sources in a notebook.

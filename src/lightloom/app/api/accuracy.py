@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from lightloom.app.api.arguments import ClusterLike, load_cluster
 from lightloom.app.api.calibrating import StepsCalibration
 from lightloom.core.errors import ConfigError
-from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.core.results import Document, Result, attributes, cells, plain, provenance
 from lightloom.core.units import format_size, format_time
 from lightloom.machines.accelerators.calibrated import Calibration
 from lightloom.machines.accelerators.load import accelerator_of_device, load_accelerator
@@ -154,33 +154,22 @@ class StepComparison(Result):
     def rows(self) -> list[Document]:
         """Return a row for each part of a step: seconds measured and predicted, predicted minus measured, and a note on
         how."""
-        return [
-            {
-                "part": part.name,
-                "measured_s": part.measured,
-                "predicted_s": part.predicted,
-                "difference_s": part.difference,
-                "note": part.note,
-            }
-            for part in self.step.parts
-        ]
+        names = "part=name measured_s=measured predicted_s=predicted difference_s=difference note"
+        return [attributes(part, names) for part in self.step.parts]
 
-    def display_rows(self) -> list[dict[str, object]]:
+    def display_rows(self) -> list[dict[str, str]]:
         """Return :meth:`rows` with times as text, differences with their sign."""
-        return [
-            {
-                "part": row["part"],
-                "measured": format_time(row["measured_s"]),
-                "predicted": format_time(row["predicted_s"]),
-                "difference": signed_time(row["difference_s"]),
-                "how": row["note"],
-            }
-            for row in self.rows()
-        ]
+        columns = "part: {part} | measured: {measured_s:time} | predicted: {predicted_s:time} | difference: {more} | "
+        rows = [row | {"more": signed_time(row["difference_s"])} for row in self.rows()]
+        return cells(f"{columns}how: {{note}}", rows)
 
-    def lines(self) -> Iterator[str]:
-        """Yield what is said beside the table: the summary, what was measured where, the three operators that change a
+    def lines(self) -> list[str]:
+        """Return what is said beside the table: the summary, what was measured where, the three operators that change a
         step most, what is not priced, the first three kinds of exchanges, and events that are left out."""
+        return [*self._lines()]
+
+    def _lines(self) -> Iterator[str]:
+        """Yield :meth:`lines`."""
         yield self.summary()
         steps = f"{self.step.steps} steps" if self.step.steps > 1 else "one step"
         yield f"mean of {steps} on {self.where}, predicted for {self.machine}; overlap as it was: " + (
@@ -217,25 +206,12 @@ class StepComparison(Result):
         """Return the document that ``lightloom accuracy PROFILE --json`` prints."""
         document = {
             "schema": "lightloom.profiled-step/1",
-            "profile": self.profile.name,
-            "sha256": self.profile.sha256,
-            "accelerator": self.machine,
-            "where": self.where,
-            "steps": self.step.steps,
-            "measured_s": self.step.measured,
-            "predicted_s": self.step.predicted,
-            "overlapped_s": self.step.overlapped,
+            **attributes(self, "profile=profile.name sha256=profile.sha256 accelerator=machine where"),
+            **attributes(self.step, "steps measured_s=measured predicted_s=predicted overlapped_s=overlapped"),
             "parts": self.rows(),
             "exchanges": [
-                {
-                    "exchange": row.exchange.kind,
-                    "ranks": row.exchange.ranks,
-                    "group": row.exchange.group,
-                    "nbytes": row.exchange.nbytes,
-                    "count_per_step": row.times,
-                    "measured_s": row.measured,
-                    "predicted_s": row.predicted,
-                }
+                attributes(row.exchange, "exchange=kind ranks group nbytes")
+                | attributes(row, "count_per_step=times measured_s=measured predicted_s=predicted")
                 for row in self.step.exchanges
             ],
             "operators": [

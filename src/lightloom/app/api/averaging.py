@@ -72,14 +72,8 @@ class ProvedAverager(Result):
     def to_json(self) -> Document:
         """Return the document that ``lightloom onn build --json`` prints."""
         function, made = self.arguments, self.construction
-        settings: list[object] = [
-            function.servers,
-            function.bits,
-            self.noise,
-            made.network.nonlinearity,
-            function.inputs,
-        ]
-        settings += [function.rounding, function.carries_decimals, self.evaluations]
+        settings: list[object] = [function.servers, function.bits, self.noise, made.network.nonlinearity]
+        settings += [function.inputs, function.rounding, function.carries_decimals, self.evaluations]
         document = {
             "schema": "lightloom.onn-build/1",
             "servers": function.servers,

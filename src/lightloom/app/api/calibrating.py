@@ -15,8 +15,8 @@ import yaml
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
-from lightloom.core.results import Document, Result, plain, provenance
-from lightloom.core.units import format_size, format_time
+from lightloom.core.results import Document, Result, attributes, cells, plain, provenance
+from lightloom.core.units import format_time
 from lightloom.machines.accelerators.accelerator import Accelerator
 from lightloom.machines.accelerators.calibrated import Calibration
 from lightloom.machines.accelerators.load import calibrated_accelerator, load_accelerator
@@ -50,8 +50,6 @@ class Fitted(Result):
     """Base of what ``calibrate`` returns: a table of fitted values that can be written to a file."""
 
     __slots__ = ()
-    left_columns: tuple[str, ...] = ()
-    """Columns of :meth:`display_rows` that hold words."""
 
     @property
     @abstractmethod
@@ -86,7 +84,6 @@ class StepsCalibration(Fitted):
     calibration: Calibration
     origin: Document
     """Version, hash of the configuration, and seed."""
-    left_columns = ("parameter", "rests on", "meaning")
 
     @property
     def accelerator(self) -> Accelerator:
@@ -109,21 +106,19 @@ class StepsCalibration(Fitted):
             for name, parameter in self.calibration.parameters.items()
         ]
 
-    def display_rows(self) -> list[dict[str, object]]:
+    def display_rows(self) -> list[dict[str, str]]:
         """Return a row for each parameter as text: prior and fitted value with unit, spread before and "left open"
         after the fit in per cent, and whether it rests on the rows or on its prior."""
-        return [
-            {
-                "parameter": name,
-                "prior": f"{parameter.prior:.4g} {parameter.unit}".strip(),
-                "spread": f"{parameter.prior_spread:.0%}",
-                "fitted": f"{parameter.value:.4g} {parameter.unit}".strip(),
-                "left open": f"{parameter.spread:.0%}",
-                "rests on": "rows" if parameter.determined else "prior",
-                "meaning": parameter.meaning,
-            }
-            for name, parameter in self.calibration.parameters.items()
+        columns = (
+            "parameter: {parameter} | prior: {prior:.4g} {unit} | spread: {prior_spread:.0%} | "
+            "fitted: {value:.4g} {unit} | left open: {spread:.0%} | rests on: {rests} | meaning: {meaning}"
+        )
+        parameters = self.calibration.parameters
+        rows = [
+            {"parameter": name, "rests": "rows" if each.determined else "prior", **dict(each)}
+            for name, each in parameters.items()
         ]
+        return [{name: text.strip() for name, text in row.items()} for row in cells(columns, rows)]
 
     def remarks(self) -> list[str]:
         """Return a sentence on the errors of steps that were held out, and one that names parameters that the rows
@@ -157,7 +152,6 @@ class ProfileCalibration(Fitted):
     """The accelerator that :attr:`accelerator_name` stands for."""
     origin: Document
     """Version, hash of the configuration, and seed."""
-    left_columns = ("operator", "inputs", "format", "pass")
 
     @cached_property
     def operators(self) -> list[ProfiledOperator]:
@@ -231,23 +225,19 @@ class ProfileCalibration(Fitted):
             for operator, prior, fit in zip(self.operators, priors, fitted, strict=True)
         ]
 
-    def display_rows(self) -> list[dict[str, object]]:
+    def display_rows(self) -> list[dict[str, str]]:
         """Return :meth:`rows` as text; the column "fitted" is left out where nothing is fitted, and a missing price is
         empty."""
-        predictions = {"predicted": "predicted_s"} | ({} if self.refusal else {"fitted": "fitted_s"})
-        return [
-            {
-                "operator": row["operator"].removeprefix("aten::"),
-                "inputs": " ".join("x".join(map(str, shape)) or "1" for shape in row["inputs"]),
-                "format": row["format"],
-                "pass": row["pass"],
-                "calls a step": f"{row['calls_per_step']:.4g}",
-                "measured": format_time(row["measured_s"]),
-                **{name: "" if row[key] is None else format_time(row[key]) for name, key in predictions.items()},
-                "share": f"{row['share']:.1%}",
-            }
-            for row in self.rows()
-        ]
+        columns = (
+            "operator: {operator} | inputs: {inputs} | format: {format} | pass: {pass} | calls a step: "
+            "{calls_per_step:.4g} | measured: {measured_s:time} | predicted: {predicted_s:time}"
+            f"{'' if self.refusal else ' | fitted: {fitted_s:time}'} | share: {{share:.1%}}"
+        )
+        rows = self.rows()
+        for row in rows:
+            row["operator"] = row["operator"].removeprefix("aten::")
+            row["inputs"] = " ".join("x".join(map(str, shape)) or "1" for shape in row["inputs"])
+        return cells(columns, rows)
 
     def remarks(self) -> Iterator[str]:
         """Yield sentences on the profile (steps, time in operators, GPU time of no operator), then on the fit: which
@@ -279,18 +269,11 @@ class ProfileCalibration(Fitted):
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom calibrate --json`` prints."""
-        profile = self.profile
+        seconds = "step_s=step_seconds device_s=device_seconds unattributed_s=unattributed_seconds"
         document = {
             "schema": "lightloom.profile/1",
-            "profile": profile.name,
-            "sha256": profile.sha256,
-            "accelerator": self.accelerator_name,
-            "devices": profile.devices,
-            "on_device": profile.on_device,
-            "steps": profile.steps,
-            "step_s": profile.step_seconds,
-            "device_s": profile.device_seconds,
-            "unattributed_s": profile.unattributed_seconds,
+            **attributes(self, "profile=profile.name sha256=profile.sha256 accelerator=accelerator_name"),
+            **attributes(self.profile, f"devices on_device steps {seconds}"),
             "rows": self.rows(),
             "refusal": self.refusal,
             "calibration": None if self.refusal else self.calibration.model_dump(mode="json"),
@@ -319,10 +302,7 @@ class CollectiveAccuracy(DrawnResult):
         return [
             {
                 "system": system.name,
-                "nodes": row.nodes,
-                "gpus": row.gpus,
-                "collective": row.collective,
-                "nbytes": row.nbytes,
+                **attributes(row, "nodes gpus collective nbytes"),
                 "measured_s": row.time_us * 1e-6,
                 "predicted_s": float(time),
                 "error": float(time / (row.time_us * 1e-6) - 1),
@@ -331,21 +311,13 @@ class CollectiveAccuracy(DrawnResult):
             for row, time in zip(system.rows, seconds, strict=True)
         ]
 
-    def display_rows(self) -> list[dict[str, object]]:
+    def display_rows(self) -> list[dict[str, str]]:
         """Return :meth:`rows` as text, errors in signed per cent."""
-        return [
-            {
-                "system": row["system"],
-                "nodes": row["nodes"],
-                "GPUs": row["gpus"],
-                "collective": row["collective"],
-                "bytes": format_size(row["nbytes"]),
-                "measured": format_time(row["measured_s"]),
-                "predicted": format_time(row["predicted_s"]),
-                "error": f"{row['error']:+.1%}",
-            }
-            for row in self.rows()
-        ]
+        columns = (
+            "system: {system} | nodes: {nodes} | GPUs: {gpus} | collective: {collective} | bytes: {nbytes:size} | "
+            "measured: {measured_s:time} | predicted: {predicted_s:time} | error: {error:+.1%}"
+        )
+        return cells(columns, self.rows())
 
     def summary(self) -> str:
         """Return the sentences of all systems as one text, joined by semicolons."""
@@ -420,7 +392,6 @@ class TransportCalibration(Fitted):
     """The rows that it was fitted to."""
     origin: Document
     """Version and hash of the configuration."""
-    left_columns = ("number",)
 
     @property
     def title(self) -> str:
@@ -440,12 +411,10 @@ class TransportCalibration(Fitted):
         before, after = (each.scales.model_dump() for each in (self.system.transport, self.transport))
         return [{"number": name, "typical": before[name], "fitted": after[name]} for name in after]
 
-    def display_rows(self) -> list[dict[str, object]]:
+    def display_rows(self) -> list[dict[str, str]]:
         """Return :meth:`rows` as text, with words for names and factors as "× 1.2"."""
-        return [
-            {"number": row["number"].replace("_", " ")} | {name: f"× {row[name]:.3g}" for name in ("typical", "fitted")}
-            for row in self.rows()
-        ]
+        rows = [row | {"number": row["number"].replace("_", " ")} for row in self.rows()]
+        return cells("number: {number} | typical: × {typical:.3g} | fitted: × {fitted:.3g}", rows)
 
     def remarks(self) -> list[str]:
         """Return sentences on the fit: errors on the very rows that it was fitted to, by size, and what no row measured

@@ -31,8 +31,8 @@ from lightloom.collectives.registry import Refusal, algorithms, costed, evaluate
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify as verify_on
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
-from lightloom.core.results import Document, plain, provenance
-from lightloom.core.units import format_energy, format_ratio, format_size, format_time, parse
+from lightloom.core.results import Document, attributes, cells, plain, provenance
+from lightloom.core.units import format_ratio, format_size, format_time, parse
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.economics.ledger import ClusterLedger, Site, StepLedger, site_of
 from lightloom.reports.figures.links import wavelength_map
@@ -129,15 +129,10 @@ class VerifiedSchedule(DrawnResult):
         collective, fabric = self.collective, self.fabric.model_dump(mode="json")
         document = {
             "schema": "lightloom.schedule-report/1",
-            "algorithm": self.algorithm,
-            "kind": collective.kind,
-            "ranks": collective.ranks,
-            "nbytes": collective.nbytes,
+            **attributes(self, "algorithm kind=collective.kind ranks=collective.ranks nbytes=collective.nbytes"),
             "rows": len(self.schedule),
             "verified": True,
-            "time_s": self.time,
-            "lower_bound_s": self.lower_bound.time,
-            "bound_by": self.lower_bound.bound_by,
+            **attributes(self, "time_s=time lower_bound_s=lower_bound.time bound_by=lower_bound.bound_by"),
             "fabric": fabric,
             "files": [str(path) for path in files],
             "provenance": provenance([collective.kind, collective.nbytes, fabric, self.algorithm]),
@@ -147,22 +142,13 @@ class VerifiedSchedule(DrawnResult):
     def row(self) -> Document:
         """Return the schedule's row in a ranking of algorithms: steps, seconds and their parts, joules, and ratios to
         the bound."""
-        cost = self.cost
+        parts = "transmission_s=transmission conversion_s=conversion reconfiguration_s=reconfiguration"
         return {
-            "algorithm": self.algorithm,
-            "steps": cost.steps,
-            "time_s": cost.time,
-            "lower_bound_s": self.lower_bound.time,
-            "bound_by": self.lower_bound.bound_by,
-            "energy_j": cost.energy,
+            **attributes(self, "algorithm steps=cost.steps time_s=cost.time lower_bound_s=lower_bound.time"),
+            **attributes(self, "bound_by=lower_bound.bound_by energy_j=cost.energy"),
             "verified": True,
-            "transmission_s": cost.transmission,
-            "conversion_s": cost.conversion,
-            "reconfiguration_s": cost.reconfiguration,
-            "static_circuits": cost.static,
-            "setup_s": cost.setup,
-            "ratio": self.ratio,
-            "ratio_without_setup": self.repeated_ratio,
+            **attributes(self.cost, f"{parts} static_circuits=static setup_s=setup"),
+            **attributes(self, "ratio ratio_without_setup=repeated_ratio"),
             "notes": list(self.schedule.notes),
         }
 
@@ -177,21 +163,14 @@ class VerifiedSchedule(DrawnResult):
         columns = {name: column.tolist() for name, column in whole.columns().items()}
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
-    def display_rows(self) -> list[dict[str, object]]:
+    def display_rows(self) -> list[dict[str, str]]:
         """Return a single row of text; "vs bound" is the time over the lower bound, "steady" that of a repeated run."""
-        return [
-            {
-                "algorithm": self.algorithm,
-                "steps": self.cost.steps,
-                "time": format_time(self.time),
-                "vs bound": format_ratio(self.ratio),
-                "steady": format_ratio(self.repeated_ratio),
-                "lower bound": format_time(self.lower_bound.time),
-                "energy": format_energy(self.cost.energy),
-                "bound set by": self.lower_bound.bound_by,
-                "notes": "; ".join(self.schedule.notes),
-            }
-        ]
+        columns = (
+            "algorithm: {algorithm} | steps: {cost.steps} | time: {time:time} | vs bound: {ratio:ratio} | steady: "
+            "{repeated_ratio:ratio} | lower bound: {lower_bound.time:time} | energy: {cost.energy:energy} | "
+            "bound set by: {lower_bound.bound_by}"
+        )
+        return [row | {"notes": "; ".join(self.schedule.notes)} for row in cells(columns, [self])]
 
 
 ALL = "all"
@@ -308,9 +287,7 @@ class CollectiveRanking(DrawnResult):
         parts = self.collective.stated_parts()
         document = {
             "schema": "lightloom.collective/1",
-            "kind": kind,
-            "ranks": self.collective.ranks,
-            "nbytes": nbytes,
+            **attributes(self.collective, "kind ranks nbytes"),
             **parts,
             "cost_model": self.cost_model,
             "fabric": fabric,
@@ -329,7 +306,7 @@ class CollectiveRanking(DrawnResult):
         joules and dollars in one run."""
         return [schedule.row() | self.ledger_of(schedule).to_json() for schedule in self.ranking]
 
-    def display_rows(self) -> list[dict[str, object]]:
+    def display_rows(self) -> list[dict[str, str]]:
         """Return a row of text for each schedule, the fastest first."""
         return [row for schedule in self.ranking for row in schedule.display_rows()]
 

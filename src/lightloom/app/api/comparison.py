@@ -17,7 +17,7 @@ from lightloom.app.api.planning import PlanRanking
 from lightloom.core.configfile import validate
 from lightloom.core.documents import load_json
 from lightloom.core.errors import ConfigError
-from lightloom.core.results import Document, plain, provenance
+from lightloom.core.results import Document, attributes, plain, provenance
 from lightloom.core.units import format_size, format_time
 from lightloom.planning.search.document import SCHEMA
 from lightloom.reports.figures.canvas import SHARES
@@ -132,6 +132,10 @@ class PlanChange:
         """Return ``form`` of the row before and after, with an arrow between; the text once where both are equal."""
         return " → ".join(dict.fromkeys(map(form, (self.before, self.after))))
 
+    def columns(self, name: str, key: str) -> Document:
+        """Return values of both rows; ``name`` has ``{}`` in the place of ``before`` and ``after``."""
+        return {name.format("before"): self.before[key], name.format("after"): self.after[key]}
+
     def parts(self) -> dict[str, float]:
         """Return the seconds a sample by which every part of the step grew (negative: shrank); they add up to the whole
         difference."""
@@ -194,11 +198,10 @@ class PlanComparison(DrawnResult):
         first = self.winners[0]
         change = next((change for change in self.changes if change.before is first), None)
         if change is None:
-            return (
-                f"The first winner, {first['label']}, is not in the second ranking: {self.absence(first, self.after)}."
-            )
-        place = change.after["rank"]
-        return f"The first winner, {first['label']}, is number {place} of the second ranking: {change.why}."
+            where, why = "not in", self.absence(first, self.after)
+        else:
+            where, why = f"number {change.after['rank']} of", change.why
+        return f"The first winner, {first['label']}, is {where} the second ranking: {why}."
 
     def absence(self, row: Row, other: Row) -> str:
         """Return why ``other``, a ranking's document, lacks a plan: its refusal, a strategy that was not searched, or
@@ -218,7 +221,7 @@ class PlanComparison(DrawnResult):
             "schema": "lightloom.compare/1",
             "summary": self.summary(),
             "explanation": self.explanation,
-            "inputs": [{"field": each.field, "before": each.before, "after": each.after} for each in self.inputs],
+            "inputs": [attributes(each, "field before after") for each in self.inputs],
             "rows": self.rows(),
             "gone": [{"label": row["label"], "why": self.absence(row, self.after)} for row in self.gone],
             "new": [{"label": row["label"], "why": self.absence(row, self.before)} for row in self.new],
@@ -233,10 +236,8 @@ class PlanComparison(DrawnResult):
         return [
             {
                 "label": change.label,
-                "place_before": change.before["rank"],
-                "place_after": change.after["rank"],
-                "step_before_s": change.before["iteration_time_s"],
-                "step_after_s": change.after["iteration_time_s"],
+                **change.columns("place_{}", "rank"),
+                **change.columns("step_{}_s", "iteration_time_s"),
                 "sample_time_ratio": change.ratio,
                 **{f"{key.removesuffix('_s')}_change_per_sample_s": value for key, value in change.parts().items()},
                 **{
@@ -244,8 +245,7 @@ class PlanComparison(DrawnResult):
                     for name, key in _COSTS.items()
                     for when, row in (("before", change.before), ("after", change.after))
                 },
-                "memory_before_bytes": change.before["memory_bytes"],
-                "memory_after_bytes": change.after["memory_bytes"],
+                **change.columns("memory_{}_bytes", "memory_bytes"),
                 "why": change.why,
             }
             for change in self.changes

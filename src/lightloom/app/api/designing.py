@@ -13,7 +13,7 @@ from lightloom.app.api.arguments import Quantity
 from lightloom.app.api.planning import ModelLike, trace
 from lightloom.core.errors import ConfigError, InputError, UnitError
 from lightloom.core.fields import Count
-from lightloom.core.results import Document, Result, provenance
+from lightloom.core.results import Document, Result, attributes, provenance
 from lightloom.core.units import parse
 from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.fabrics.fabric import Fabric
@@ -109,29 +109,19 @@ class DesignFront(Result):
         """Return a design's row: its plan, prices and watts of the whole and of the fabric per rank, where it breaks
         even with the best of the other technology (None where nothing of that has a plan), and whether it is on the
         front or leads its own technology."""
-        dollars, joules, seconds = candidate.point
-        worth, design, found = candidate.worth, candidate.design, candidate.evaluated
-        even = rival_break_even(candidate, self.exploration)
+        points = ("samples_per_dollar", "samples_per_joule", "samples_per_second")
+        worth, even = candidate.worth, rival_break_even(candidate, self.exploration)
+        per_rank = "fabric_dollars_per_rank=fabric_dollars fabric_watts_per_rank=fabric_watts"
         return {
-            "name": design.name,
-            "technology": design.technology,
-            "ranks": design.ranks,
-            "on_front": candidate.on_front,
-            "leads_technology": candidate.leads,
-            "samples_per_dollar": dollars,
-            "samples_per_joule": joules,
-            "samples_per_second": seconds,
-            "goodput": worth.goodput,
-            "iteration_time_s": found.step_time,
-            "plan": found.label,
-            "dollars": worth.capital,
-            "watts": worth.watts,
-            "fabric_dollars_per_rank": worth.fabric_dollars,
-            "fabric_watts_per_rank": worth.fabric_watts,
+            **attributes(candidate.design, "name technology ranks"),
+            **attributes(candidate, "on_front leads_technology=leads"),
+            **dict(zip(points, candidate.point, strict=True)),
+            **attributes(candidate, "goodput=worth.goodput iteration_time_s=evaluated.step_time plan=evaluated.label"),
+            **attributes(worth, f"dollars=capital watts {per_rank}"),
             "break_even": None if even is None else even.to_json(),
             "missing": [*worth.variables, *worth.unknown_rates],
-            "left_out": found.left_out,
-            "settings": dict(design.settings),
+            "left_out": candidate.evaluated.left_out,
+            "settings": dict(candidate.design.settings),
         }
 
     def to_json(self) -> Document:
@@ -140,14 +130,10 @@ class DesignFront(Result):
         first = found.candidates[0]
         document: Document = {
             "schema": "lightloom.designs/1",
-            "model": self.model,
-            "accelerator": self.accelerator,
-            "batch_per_rank": found.question.batch_per_rank,
+            **attributes(self, "model accelerator batch_per_rank=exploration.question.batch_per_rank"),
             "designs": self.rows(),
-            "beaten": [{"name": each.design.name, "ranks": each.design.ranks} for each in found.beaten],
-            "refused": [
-                {"name": each.design.name, "ranks": each.design.ranks, "why": each.why} for each in found.refused
-            ],
+            "beaten": [attributes(each, "name=design.name ranks=design.ranks") for each in found.beaten],
+            "refused": [attributes(each, "name=design.name ranks=design.ranks why") for each in found.refused],
             "over_budget": found.over_budget,
             **({"not_searched": [each.name for each in found.unsearched]} if found.unsearched else {}),
             "missing_alike": list(first.worth.alike),

@@ -20,7 +20,7 @@ from lightloom.app.api.arguments import (
 from lightloom.core.configfile import read_yaml, validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Config, Count, Quantity, Seconds
-from lightloom.core.results import Document, Result, plain, provenance
+from lightloom.core.results import Document, Result, attributes, cells, plain, provenance
 from lightloom.core.units import format_time
 from lightloom.machines.clusters import load as clusters
 from lightloom.machines.clusters.cluster import Cluster
@@ -101,22 +101,13 @@ class Goodput(Result):
         each = self.estimate
         document = {
             "schema": "lightloom.goodput/1",
-            "cluster": each.machine.name,
-            "ranks": each.machine.ranks,
-            "nodes": each.machine.nodes,
-            "node_ranks": each.machine.node_ranks,
-            "spare_nodes": each.job.spares,
-            "goodput": each.goodput,
-            "most_goodput": each.most_goodput,
-            "missing": list(each.missing),
+            **attributes(each.machine, "cluster=name ranks nodes node_ranks"),
+            **attributes(each, "spare_nodes=job.spares goodput most_goodput missing"),
             "shares": asdict(each.shares),
-            "availability": each.job.availability,
-            "speed": each.speed,
-            "mean_time_between_interruptions_s": each.job.mtbf,
+            **attributes(each, "availability=job.availability speed mean_time_between_interruptions_s=job.mtbf"),
             "interval_s": each.job.interval,
             "checkpoint": asdict(each.job.checkpoint),
-            "months": self.months,
-            "interruptions": self.interruptions,
+            **attributes(self, "months interruptions"),
             "causes": self.rows(),
             "dollars": each.dollars,
             "dollars_missing": list(each.node_price.missing),
@@ -155,17 +146,13 @@ class Goodput(Result):
             for answer in self.estimate.answers
         ]
 
-    def display_rows(self) -> list[dict[str, object]]:
+    def display_rows(self) -> list[dict[str, str]]:
         """Return a row of text for each cause; "not sourced" where its rate is missing."""
-        return [
-            {
-                "cause": row["cause"],
-                "interruptions": "not sourced" if row["interruptions"] is None else f"{row['interruptions']:.3g}",
-                "restart": "" if row["restart_s"] is None else format_duration(row["restart_s"]),
-                "remedy": row["remedy"] or "",
-            }
-            for row in self.rows()
-        ]
+        rows = self.rows()
+        for row in rows:
+            row["interruptions"] = "not sourced" if row["interruptions"] is None else f"{row['interruptions']:.3g}"
+            row["restart"] = "" if row["restart_s"] is None else format_duration(row["restart_s"])
+        return cells("cause: {cause} | interruptions: {interruptions} | restart: {restart} | remedy: {remedy:s}", rows)
 
 
 class Rack(Config):
@@ -273,13 +260,8 @@ def goodput(
     played = play(result, months, runs, seed, world) if simulate else None
     asked: list[object] = [place.to_json(), result.options.model_dump(mode="json"), ranks, months, list(slices), block]
     asked += [host_availability, [asdict(world), runs] if simulate else None]
-    return Goodput(
-        estimate=result,
-        months=months,
-        slices=counted,
-        simulated=played,
-        origin=provenance(asked, seed if simulate else None),
-    )
+    origin = provenance(asked, seed if simulate else None)
+    return Goodput(estimate=result, months=months, slices=counted, simulated=played, origin=origin)
 
 
 # Bills: what a fabric or a cluster is built of, and what that costs, draws and how often it fails.
@@ -319,8 +301,7 @@ class PricedBill(Result):
         """Return a row for each line of the bill, in SI units per rank; None is unknown."""
         return [
             {
-                "part": line.part.name,
-                "per_rank": line.per_rank,
+                **attributes(line, "part=part.name per_rank"),
                 "dollars_per_rank": line.total("dollars").value,
                 "static_watts_per_rank": line.total("static_power").value,
                 "failures_per_second_per_rank": line.total("mtbf").value,

@@ -10,8 +10,8 @@ from lightloom.app.api.arguments import ClusterLike, Settings, load_cluster
 from lightloom.app.api.planning import read_model
 from lightloom.collectives.collective import CLASSIC, KINDS
 from lightloom.core.errors import ConfigError
-from lightloom.core.results import Document, plain, provenance
-from lightloom.core.units import format_time, parse
+from lightloom.core.results import Document, attributes, cells, plain, provenance
+from lightloom.core.units import parse
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.planning.search.request import Pins, SearchRequest, with_choices
 from lightloom.planning.traffic.jobs import TrafficJob, check_jobs
@@ -88,15 +88,10 @@ class TrafficResult(DrawnResult):
         loads."""
         return [
             {
-                "job": each.alone.job.label,
-                "what": each.alone.job.what,
+                **attributes(each, "job=alone.job.label what=alone.job.what"),
                 "ranks": list(each.alone.job.ranks),
-                "alone_s": each.alone.seconds,
-                "together_s": each.seconds,
-                "slowdown": each.slowdown,
-                "plan_alone": each.alone.label,
-                "plan_together": each.together.label,
-                "channels_alone": each.alone.channels,
+                **attributes(each, "alone_s=alone.seconds together_s=seconds slowdown plan_alone=alone.label"),
+                **attributes(each, "plan_together=together.label channels_alone=alone.channels"),
                 "channels_together": each.together.channels,
                 "exchanges": {
                     exchange.sort: {
@@ -110,19 +105,13 @@ class TrafficResult(DrawnResult):
             for each in self.jobs
         ]
 
-    def display_rows(self) -> list[dict[str, object]]:
+    def display_rows(self) -> list[dict[str, str]]:
         """Return a row of text for each job."""
-        return [
-            {
-                "job": each.alone.job.label,
-                "ranks": each.alone.job.ranks_text,
-                "plan": each.together.label,
-                "alone": format_time(each.alone.seconds),
-                "together": format_time(each.seconds),
-                "slowdown": f"{each.slowdown:.3f}×",
-            }
-            for each in self.jobs
-        ]
+        columns = (
+            "job: {alone.job.label} | ranks: {alone.job.ranks_text} | plan: {together.label} | "
+            "alone: {alone.seconds:time} | together: {seconds:time} | slowdown: {slowdown:.3f}×"
+        )
+        return cells(columns, self.jobs)
 
     def figure(self) -> Figure:
         """Return a matplotlib figure of the jobs' shares of each link in per cent: of its bandwidth while each runs
