@@ -20,7 +20,7 @@ from typing import get_args
 from lightloom.collectives.registry import algorithms
 from lightloom.core.errors import InputError, UnsupportedError
 from lightloom.core.journal import Journal, open_journal
-from lightloom.core.results import Document, content_hash
+from lightloom.core.results import Advance, Document, attributes, content_hash, ignore
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import cluster_from
 from lightloom.machines.fabrics.load import fabric_from
@@ -66,9 +66,8 @@ class Question:
 
     def request(self, ranks: int) -> SearchRequest:
         """Return the request to the planner, with one global batch for all designs of so many ranks."""
-        return SearchRequest(
-            global_batches=(self.batch_per_rank * ranks,), strategies=STRATEGIES, site=self.site, compare=False
-        )
+        batches = (self.batch_per_rank * ranks,)
+        return SearchRequest(global_batches=batches, strategies=STRATEGIES, site=self.site, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,14 +218,9 @@ def _evaluated(question: Question, design: Design, below: float) -> Evaluated:
         return Evaluated(design=design, left_out=_left_out(cluster, prices))
     except InputError as error:
         return Evaluated(design=design, why=str(error))
-    return Evaluated(
-        design=design,
-        sample_time=plan.sample_time,
-        sent=(plan.ledger.sent_joules or 0.0) / plan.global_batch,
-        label=plan.label,
-        step_time=plan.step_time,
-        left_out=_left_out(cluster, prices),
-    )
+    sent = (plan.ledger.sent_joules or 0.0) / plan.global_batch
+    found = attributes(plan, "sample_time label step_time")
+    return Evaluated(design=design, sent=sent, left_out=_left_out(cluster, prices), **found)
 
 
 TECHNOLOGIES: tuple[Technology, ...] = get_args(Technology)
@@ -304,11 +298,8 @@ class Exploration:
             known: whether only designs count whose fabric has all its prices and watts known.
             dear: whether what is unknown of boards and hosts outweighs all that is known, instead of being nothing.
         """
-        own = [
-            candidate
-            for candidate in self.candidates
-            if candidate.design.technology == technology and not (known and candidate.worth.unknown)
-        ]
+        own = [each for each in self.candidates if each.design.technology == technology]
+        own = [each for each in own if not (known and each.worth.unknown)]
         if dear:
             return min(own, key=lambda candidate: candidate.share, default=None)
         return max(own, key=lambda candidate: candidate.point[objective], default=None)
@@ -323,7 +314,7 @@ def explore(
     watts: float = inf,
     prune: bool = True,
     jobs: int = 1,
-    advance: Callable[[int], None] = lambda _: None,
+    advance: Advance = ignore,
     tell: Callable[[Candidate, int], None] = lambda *_: None,
 ) -> Exploration:
     """Return the designs that train most samples for a dollar and for a joule, those that bounds leave out, and those
@@ -346,16 +337,12 @@ def explore(
     by_speed = len({design.ranks for design in designs}) > 1
     assessed = [assess(question, design) for design in designs]
     possible = [each for each in assessed if each.worth is not None]
-    affordable = [
-        each for each in possible if each.worth and each.worth.capital <= dollars and each.worth.watts <= watts
-    ]
+    affordable = [each for each in possible if _worth(each).capital <= dollars and _worth(each).watts <= watts]
     if not affordable:
         raise _no_design_left(assessed, possible, dollars, watts)
     question = _with_batch(question, affordable)
-    least = {
-        ranks: least_time(question, ranks, affordable[0].design.accelerator)
-        for ranks in {each.design.ranks for each in affordable}
-    }
+    accelerator, counts = affordable[0].design.accelerator, {each.design.ranks for each in affordable}
+    least = {ranks: least_time(question, ranks, accelerator) for ranks in counts}
     affordable = [replace(each, least_time=least[each.design.ranks]) for each in affordable]
     advance(len(designs) - len(affordable))
     found: list[Candidate] = []
@@ -378,14 +365,11 @@ def explore(
     if not found:
         raise _no_design_left(refused, [], dollars, watts)
     searched = {each.key for each in (*(one.design for one in found), *(one.design for one in (*beaten, *refused)))}
-    return Exploration(
-        question=question,
-        candidates=tuple(sorted(_marked(found, by_speed), key=lambda each: -each.point[0])),
-        beaten=tuple(beaten),
-        refused=tuple(refused),
-        over_budget=len(possible) - len(affordable),
-        unsearched=tuple(each.design for each in affordable if each.design.key not in searched),
-    )
+    ranked = tuple(sorted(_marked(found, by_speed), key=lambda each: -each.point[0]))
+    left = {"beaten": tuple(beaten), "refused": tuple(refused)}
+    unsearched = tuple(each.design for each in affordable if each.design.key not in searched)
+    over_budget = len(possible) - len(affordable)
+    return Exploration(question=question, candidates=ranked, **left, over_budget=over_budget, unsearched=unsearched)
 
 
 def _with_batch(question: Question, designs: Sequence[Bounded]) -> Question:
@@ -442,10 +426,8 @@ def _waves(
         beaten = [each for each in beyond if not each.limit]
         waiting = sorted((each for each in waiting if each.least_time < cutoffs[id(each)]), key=_promise)
         wave, waiting = waiting[:jobs], waiting[jobs:]
-        tasks = [
-            Task(question=question, design=each.design, below=cutoffs[id(each)] if each.bounded else None)
-            for each in wave
-        ]
+        limits = [(each.design, cutoffs[id(each)] if each.bounded else None) for each in wave]
+        tasks = [Task(question=question, design=design, below=below) for design, below in limits]
         results = {each.design.key: each for each in run(tasks)}
         candidates, refused = [], [_unfinished(each, each.limit) for each in beyond if each.limit]
         for each in wave:
@@ -497,9 +479,8 @@ def _marked(found: Sequence[Candidate], by_speed: bool) -> list[Candidate]:
         return {each.design.key for each, kept in zip(chosen, front.on_front(), strict=True) if kept}
 
     every = fronts(found)
-    own = set[str]()
-    for technology in TECHNOLOGIES:
-        own |= fronts([each for each in found if each.design.technology == technology])
+    by_technology = ([each for each in found if each.design.technology == technology] for technology in TECHNOLOGIES)
+    own = set[str]().union(*map(fronts, by_technology))
     return [replace(each, on_front=each.design.key in every, leads=each.design.key in own) for each in found]
 
 

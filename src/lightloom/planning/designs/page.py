@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from lightloom.core.results import Document
+from lightloom.core.results import Document, attributes
 from lightloom.core.units import format_time
 from lightloom.machines.parts.bill import missing_text
 from lightloom.machines.parts.part import format_amount
@@ -65,17 +65,13 @@ class BreakEven:
 
     def to_json(self) -> Document:
         """Return the rivals' names and the break-even points in SI units, by name; null where there is none."""
+        rivals = "rival_by_dollars=dollars_rival.design.name rival_by_joules=joules_rival.design.name"
+        part = "unknown_part=part unknown_part_dollars=part_price unknown_parts_per_rank=part_count"
         return {
-            "rival_by_dollars": self.dollars_rival.design.name,
-            "rival_by_joules": self.joules_rival.design.name,
-            "fabric_dollars_per_rank": self.fabric_dollars,
-            "fabric_watts_per_rank": self.fabric_watts,
+            **attributes(self, f"{rivals} fabric_dollars_per_rank=fabric_dollars fabric_watts_per_rank=fabric_watts"),
             "fabric_dollars_more": dict(self.dollars_more),
             "fabric_watts_more": dict(self.watts_more),
-            "fabric_joules_per_bit": self.energy_per_bit,
-            "unknown_part": self.part,
-            "unknown_part_dollars": self.part_price,
-            "unknown_parts_per_rank": self.part_count,
+            **attributes(self, f"fabric_joules_per_bit=energy_per_bit {part}"),
         }
 
 
@@ -91,10 +87,8 @@ def ratio(first: Candidate, second: Candidate, objective: int) -> Ratio:
         # What one sample takes is linear in the unknown figure.
         (name,) = unknown
         now = [1 / each.point[objective] for each in (first, second)]
-        slopes = [
-            1 / each.assuming({name: 1.0}).point[objective] - before
-            for each, before in zip((first, second), now, strict=True)
-        ]
+        after = [1 / each.assuming({name: 1.0}).point[objective] for each in (first, second)]
+        slopes = [after[0] - now[0], after[1] - now[1]]
         crossing = (now[1] - now[0]) / (slopes[0] - slopes[1]) if slopes[0] != slopes[1] else -1.0
         equal = crossing if crossing > 0 else None
     return Ratio(least, second.share / first.share, equal)
@@ -120,18 +114,12 @@ def break_even(candidate: Candidate, dollars: Candidate, joules: Candidate | Non
     if len(unpriced) == 1:
         part, count = unpriced[0].removeprefix(PRICE), worth.unknown[unpriced[0]] / worth.ranks
         each = (price - worth.fabric_dollars) / count
-    return BreakEven(
-        dollars_rival=dollars,
-        joules_rival=joules,
-        fabric_dollars=price,
-        fabric_watts=watts,
-        dollars_more={name: points[0] - price for name, points in more.items()},
-        watts_more={name: points[1] - watts for name, points in more.items() if not name.startswith(PRICE)},
-        energy_per_bit=watts / (8 * worth.fabric_bandwidth) if worth.fabric_bandwidth else None,
-        part=part,
-        part_price=each,
-        part_count=count,
-    )
+    figures: Document = {"fabric_dollars": price, "fabric_watts": watts}
+    figures["dollars_more"] = {name: points[0] - price for name, points in more.items()}
+    figures["watts_more"] = {name: points[1] - watts for name, points in more.items() if not name.startswith(PRICE)}
+    figures["energy_per_bit"] = watts / (8 * worth.fabric_bandwidth) if worth.fabric_bandwidth else None
+    figures |= {"part": part, "part_price": each, "part_count": count}
+    return BreakEven(dollars_rival=dollars, joules_rival=joules, **figures)
 
 
 def _break_even_point(
@@ -226,23 +214,16 @@ def front_figure(exploration: Exploration) -> Figure:
     return figure
 
 
+_COLUMNS: tuple[str, ...] = ("design", "ranks", "samples per $", "samples per J", "step")
+_COLUMNS += ("fabric a rank", "breaks even at", "goodput", "unknown", "plan")
+
+
 def _designs_table(exploration: Exploration, technology: str) -> Table:
     """Return the table of the evaluated designs of one technology, equal ones in one row."""
     chosen = [each for each in exploration.candidates if each.design.technology == technology]
     return Table(
         title=f"{technology.capitalize()} designs",
-        columns=(
-            "design",
-            "ranks",
-            "samples per $",
-            "samples per J",
-            "step",
-            "fabric a rank",
-            "breaks even at",
-            "goodput",
-            "unknown",
-            "plan",
-        ),
+        columns=_COLUMNS,
         rows=tuple(_design_row(each, alike, exploration) for each, alike in exploration.distinct(chosen)),
         caption="Breaks even at: the price of the fabric for each rank at which the design trains as many samples per "
         "dollar as the best of the other technology; at least that where a price of the latter is unknown. ≤: a price, "

@@ -235,14 +235,16 @@ class _Search:
         runnable, heap = _by_kind(heap)
         for part in (runnable, heap):
             heapify(part)
-            self._simulate(part, until=lambda row: self._request.prune and row.per_sample >= self._best)
+            self._simulate(part, until=self._settled)
             if part is runnable and self._request.divisions and not self._request.compare:
                 compared = self._synthesized(batches)
         # What is left in the heaps cannot win.
         heap += runnable
         if not self._request.compare:
             self._compare_divisions(runnable)
-        for kind in sorted({row.kind for row in heap} - {row.kind for _, row in self._found}):
+        # A search for the winner alone compares no other kinds.
+        compared_kinds = {row.kind for row in heap} if self._request.compare or self._request.divisions != 1 else set()
+        for kind in sorted(compared_kinds - {row.kind for _, row in self._found}):
             self._refined = 0
             left = [row for row in heap if row.kind == kind]
             heapify(left)
@@ -250,7 +252,7 @@ class _Search:
         if self._request.compare:
             self._compare_divisions(runnable)
         # The least bounds may all be of rows that turn out slow: one of those that nothing is cut for is simulated.
-        if not any(self._rows.undivided(row) for _, row in self._found):
+        if compared_kinds and not any(self._rows.undivided(row) for _, row in self._found):
             undivided = sorted(row for row in heap if self._rows.undivided(row))
             self._simulate(undivided[:1], until=lambda _: False)
         plans = sorted(_distinct([plan for plan, _ in self._found], compared), key=order)
@@ -347,12 +349,21 @@ class _Search:
 
             self._simulate(group, until=enough)
 
+    def _settled(self, row: Row) -> bool:
+        """Return True where no row from this one on can be the fastest, or where placed plans, of which none wins where
+        a plan that a framework can run fits, were looked at enough without the comparison."""
+        brief = self._request.divisions and not self._request.compare and self._best < inf
+        if brief and KINDS[row.kind] == "placed" and self._refined >= _REFINED:
+            return any(found.kind != row.kind and plan.fits is not False for plan, found in self._found)
+        return self._request.prune and row.per_sample >= self._best
+
     def _known_best(self, row: Row) -> bool:
         """Return True where the row's kind, which cannot win, has been compared enough: at least one of its rows was
-        simulated, and this row's bound is not below the best of them, or :data:`COMPARED` of them were simulated, or
-        :data:`_REFINED` bounds of placed rows were refined."""
+        simulated, and this row's bound is not below the best of them, or :data:`COMPARED` of them were simulated
+        (:data:`_OF_A_DIVISION` without the comparison), or :data:`_REFINED` bounds of placed rows were refined."""
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
-        enough = len(times) >= COMPARED or self._refined >= _REFINED
+        most = COMPARED if self._request.compare or not self._request.divisions else _OF_A_DIVISION
+        enough = len(times) >= most or self._refined >= _REFINED
         return len(times) > 0 and (enough or row.per_sample >= min(times))
 
     def _simulate(self, heap: list[Row], until: Callable[[Row], bool]) -> None:

@@ -14,7 +14,7 @@ from importlib.metadata import entry_points, version
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, StrictBool, model_validator
 from pydantic.json_schema import models_json_schema
@@ -30,7 +30,7 @@ from lightloom.core.errors import ConfigError, InputError, UnknownNameError
 from lightloom.core.fields import Config, Count, FewRanks, Ranks, Size
 from lightloom.core.files import cannot_read
 from lightloom.core.plugins import load_plugins
-from lightloom.core.results import content_hash
+from lightloom.core.results import attributes, content_hash
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.fabric import Fabric
@@ -164,13 +164,9 @@ def read_experiment(path: Path) -> Experiment:
     head: _Head = validate(_Head, read_yaml(path), str(path))
     if not head.collectives and not head.plans:
         raise ConfigError(f"{path}: nothing to compute: expected a block under 'collectives' or 'plans'")
-    return Experiment(
-        name=head.name,
-        description=head.description,
-        collectives=_blocks(CollectiveBlock, head.collectives, f"{path}: collectives"),
-        plans=_blocks(PlanBlock, head.plans, f"{path}: plans"),
-        path=path,
-    )
+    collectives = _blocks(CollectiveBlock, head.collectives, f"{path}: collectives")
+    plans = _blocks(PlanBlock, head.plans, f"{path}: plans")
+    return Experiment(path=path, collectives=collectives, plans=plans, **attributes(head, "name description"))
 
 
 def schema() -> dict[str, Any]:
@@ -362,21 +358,11 @@ def _plan_points(block: PlanBlock, folder: Path) -> Iterator[Point]:
     workloads = [(name, *_workload(name, folder)) for name in block.model]
     for (model, workload, content), site in product(workloads, _sites(block, (), folder)):
         batches = block.batch or (site.place.training.batch_per_rank if isinstance(site.place, Cluster) else 1,)
-        for batch, length, overlap, cost, strategy, algorithm in product(
-            batches, block.sequence_length or (None,), block.overlap, costs, strategies, named
-        ):
-            yield PlanPoint(
-                site=site,
-                model=model,
-                workload=workload,
-                workload_content=content,
-                batch=batch,
-                sequence_length=length,
-                strategy=strategy,
-                algorithm=algorithm,
-                overlap=overlap,
-                cost_model=cost,
-            )
+        columns = ("batch", "sequence_length", "overlap", "cost_model", "strategy", "algorithm")
+        choices = (batches, block.sequence_length or (None,), block.overlap, costs, strategies, named)
+        where = {"site": site, "model": model, "workload": workload, "workload_content": content}
+        for chosen in product(*choices):
+            yield PlanPoint(**cast(Any, where | dict(zip(columns, chosen, strict=True))))
 
 
 def _all_of(names: tuple[str, ...], known: Mapping[str, object]) -> tuple[str, ...]:

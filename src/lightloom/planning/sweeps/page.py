@@ -9,6 +9,7 @@ from math import inf, sqrt
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lightloom.core.results import cells
 from lightloom.core.units import format_ratio, format_size, format_time
 from lightloom.planning.sweeps.run import Swept
 from lightloom.planning.sweeps.workers import DONE, FAILED, REFUSED, Row
@@ -64,6 +65,32 @@ class Contest:
         return next((row for row in self.ranking if not _as_fast(row, self.winner["time_s"])), None)
 
     @property
+    def names(self) -> str:
+        """The winner's name, and how many others are as fast."""
+        return entrant(self.winner) + (f" and {self.equals} as fast" if self.equals else "")
+
+    @property
+    def second(self) -> str:
+        """Name of the fastest slower row; a dash where there is none."""
+        return "–" if self.next is None else entrant(self.next)
+
+    @property
+    def times_as_long(self) -> str:
+        """How many times as long as the winner the fastest slower row takes; a dash where there is none."""
+        best = self.winner["time_s"]
+        return "–" if self.next is None else format_ratio(self.next["time_s"] / best if best else None)
+
+    @property
+    def exposed(self) -> float:
+        """Time that the winning training step waits for communication and for circuits, in seconds."""
+        return float(self.winner["exposed_communication_s"] + self.winner["exposed_reconfiguration_s"])
+
+    @property
+    def memory(self) -> str:
+        """Bytes of memory of a training step, and that they do not fit, or in a memory of unknown size."""
+        return format_size(self.winner["memory_bytes"]) + _FITS[self.winner["fits_memory"]]
+
+    @property
     def place(self) -> str:
         """The fabric or cluster and its settings, in words."""
         row = self.winner
@@ -100,11 +127,6 @@ def entrant(row: Row) -> str:
     return f"{row['strategy']} with {row['algorithm']}" if row["what"] == "plan" else str(row["algorithm"])
 
 
-def exposed(row: Row) -> float:
-    """Return the time that a training step waits for communication and for circuits, in seconds."""
-    return float(row["exposed_communication_s"] + row["exposed_reconfiguration_s"])
-
-
 def fastest(contests: Iterable[Contest]) -> Counter[str]:
     """Return how often each entrant is fastest; equally fast ones all count."""
     return Counter(entrant(row) for contest in contests for row in contest.ranking[: contest.equals + 1])
@@ -135,47 +157,25 @@ def wins(group: Sequence[Contest], title: str) -> Table:
 
 def collective_tables(collectives: Sequence[Contest]) -> list[Table]:
     """Return a table of winners for each kind of collective and cost model, one row a contest, at most 200."""
-    return [
-        Table(
-            title=f"Fastest {kind}, {model} cost",
-            columns=("where", "bytes", "fastest", "time", "vs bound", "next", "times as long"),
-            rows=tuple(
-                (
-                    contest.place,
-                    format_size(contest.winner["nbytes"]),
-                    _winner_names(contest),
-                    format_time(contest.winner["time_s"]),
-                    format_ratio(contest.winner["ratio"]),
-                    *_runner_up(contest),
-                )
-                for contest in group[:_TABLE_ROWS]
-            ),
-            caption=_rows_left_out(group),
-        )
-        for (kind, model), group in grouped(collectives, "collective", "cost_model")
-    ]
+    columns = "where: {place} | bytes: {winner[nbytes]:size} | fastest: {names} | time: {winner[time_s]:time} | "
+    columns += "vs bound: {winner[ratio]:ratio} | next: {second} | times as long: {times_as_long}"
+    groups = grouped(collectives, "collective", "cost_model")
+    return [_contests_table(f"Fastest {kind}, {model} cost", columns, group) for (kind, model), group in groups]
 
 
 def plan_table(plans: Sequence[Contest]) -> Table:
     """Return the table of the fastest training steps, one row a contest, at most 200."""
-    return Table(
-        title="Fastest training steps",
-        columns=("model", "where", "fastest", "step", "computation", "exposed", "memory", "next", "times as long"),
-        rows=tuple(
-            (
-                contest.winner["model"],
-                contest.place,
-                _winner_names(contest),
-                format_time(contest.winner["time_s"]),
-                format_time(contest.winner["compute_s"]),
-                format_time(exposed(contest.winner)),
-                format_size(contest.winner["memory_bytes"]) + _FITS[contest.winner["fits_memory"]],
-                *_runner_up(contest),
-            )
-            for contest in plans[:_TABLE_ROWS]
-        ),
-        caption=_rows_left_out(plans),
-    )
+    columns = "model: {winner[model]} | where: {place} | fastest: {names} | step: {winner[time_s]:time} | "
+    columns += "computation: {winner[compute_s]:time} | exposed: {exposed:time} | memory: {memory} | "
+    columns += "next: {second} | times as long: {times_as_long}"
+    return _contests_table("Fastest training steps", columns, plans)
+
+
+def _contests_table(title: str, columns: str, contests: Sequence[Contest]) -> Table:
+    """Return a table with a row for each contest, at most 200; ``columns`` has the form of each column."""
+    rows = [tuple(row.values()) for row in cells(columns, contests[:_TABLE_ROWS])]
+    names = tuple(column.partition(": ")[0] for column in columns.split(" | "))
+    return Table(title=title, columns=names, rows=tuple(rows), caption=_rows_left_out(contests))
 
 
 def reasons(rows: Iterable[Row]) -> Table:
@@ -187,19 +187,6 @@ def reasons(rows: Iterable[Row]) -> Table:
         rows=tuple((f"{count:,}", status, why) for (status, why), count in counts[:_TABLE_ROWS]),
         caption=_rows_left_out(counts),
     )
-
-
-def _winner_names(contest: Contest) -> str:
-    """Return the winner's name, and how many others are as fast."""
-    return entrant(contest.winner) + (f" and {contest.equals} as fast" if contest.equals else "")
-
-
-def _runner_up(contest: Contest) -> tuple[str, str]:
-    """Return the name of the fastest slower row, and how many times as long it takes; dashes where there is none."""
-    if contest.next is None:
-        return "–", "–"
-    best = contest.winner["time_s"]
-    return entrant(contest.next), format_ratio(contest.next["time_s"] / best if best else None)
 
 
 def _rows_left_out(rows: Sequence[object]) -> str:
@@ -246,10 +233,8 @@ def winners_figure(cells: Sequence[Cell], colours: Colours) -> Figure:
     rows = {row: place for place, row in enumerate(dict.fromkeys(cell.row for cell in cells))}
     columns = {column: place for place, column in enumerate(dict.fromkeys(cell.column for cell in cells))}
     label = _LABEL * max(map(len, rows)) + 0.2
-    width = (
-        _CELL * len(columns) if len(columns) <= _WORDY_COLUMNS else max(_CELL * _WORDY_COLUMNS, _NARROW * len(columns))
-    )
-    height = _ROW * len(rows) if len(rows) <= _WORDY_ROWS else max(_ROW * _WORDY_ROWS, _LOW * len(rows))
+    width = max(_CELL * min(len(columns), _WORDY_COLUMNS), _NARROW * len(columns))
+    height = max(_ROW * min(len(rows), _WORDY_ROWS), _LOW * len(rows))
     wordy = len(columns) <= _WORDY_COLUMNS and len(rows) <= _WORDY_ROWS
     figure, axes = single_panel(max(label + width, 7.0), 0.9 + height)
     for cell in cells:
@@ -428,9 +413,9 @@ def _scatter(
 ) -> list[Picture]:
     """Return the picture of points; none without points."""
     caption += " Filled: no other one at its place is better in one and as good in the other."
-    return (
-        [Picture(title=title, svg=to_svg(scatter_figure(points, colours, labels)), caption=caption)] if points else []
-    )
+    if not points:
+        return []
+    return [Picture(title=title, svg=to_svg(scatter_figure(points, colours, labels)), caption=caption)]
 
 
 def _collective_scatter(group: Sequence[Contest], colours: Colours, title: str) -> list[Picture]:
@@ -455,15 +440,10 @@ def _plan_scatters(group: Sequence[Contest], colours: Colours, title: str) -> li
         rows = [row for contest in contested for row in contest.ranking]
         column, words = next(each for each in _OBJECTIVES.items() if any(row.get(each[0]) for row in rows))
         known = [row for row in rows if row.get(column)]
-        points = [
-            Point(
-                model,
-                entrant(row),
-                row["time_s"] / (row["batch_per_rank"] * row["ranks"]),
-                row[column] if column == "memory_bytes" else 1 / row[column],
-            )
-            for row in known
-        ]
+        points = []
+        for row in known:
+            taken = row[column] if column == "memory_bytes" else 1 / row[column]
+            points.append(Point(model, entrant(row), row["time_s"] / (row["batch_per_rank"] * row["ranks"]), taken))
         caption = (
             f"A point for each plan on each cluster, {len(known)} of {len(rows)}: the others' {words} are unknown."
         )
@@ -504,15 +484,12 @@ def _size_cells(group: Sequence[Contest]) -> list[Cell]:
     totals, shares = ({_message_size(contest, of_rank) for contest in group} for of_rank in (False, True))
     of_rank = len(shares) < len(totals)
     places = list(dict.fromkeys(contest.place for contest in group))
-    return [
-        Cell(
-            contest.place,
-            format_size(_message_size(contest, of_rank)) + (" a rank" if of_rank else ""),
-            entrant(contest.winner),
-            f"{format_time(contest.winner['time_s'])}\n{format_ratio(contest.winner['ratio'])}",
-        )
-        for contest in sorted(group, key=lambda contest: (_message_size(contest, of_rank), places.index(contest.place)))
-    ]
+    made = []
+    for contest in sorted(group, key=lambda each: (_message_size(each, of_rank), places.index(each.place))):
+        row, size = contest.winner, format_size(_message_size(contest, of_rank))
+        text = f"{format_time(row['time_s'])}\n{format_ratio(row['ratio'])}"
+        made.append(Cell(contest.place, size + (" a rank" if of_rank else ""), entrant(row), text))
+    return made
 
 
 def _message_size(contest: Contest, of_rank: bool) -> float:
@@ -548,5 +525,5 @@ def _plan_pictures(plans: Sequence[Contest]) -> list[Picture]:
 def _plan_cell(contest: Contest) -> Cell:
     """Return the cell of a training step: place by model, its time and what of it is exposed."""
     row = contest.winner
-    text = f"{format_time(row['time_s'])}\n{format_time(exposed(row))} exposed"
+    text = f"{format_time(row['time_s'])}\n{format_time(contest.exposed)} exposed"
     return Cell(contest.place, row["model"], entrant(row), text)

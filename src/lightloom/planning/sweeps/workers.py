@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar, cast
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.registry import evaluate, find
 from lightloom.core.errors import ConfigError, InputError, UnsupportedError
+from lightloom.core.results import attributes
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.models.graph import ComputeGraph
 from lightloom.models.zoo import load_workload
@@ -83,17 +84,12 @@ def _collective_row(point: CollectivePoint, built: dict[str, Any]) -> Row:
         prices = built.setdefault("prices", SchedulePrices(algorithm, fabric, point.cost_model))
         priced = prices(collective.kind, collective.nbytes)
         cost, bound = priced.cost, priced.bound
+    parts = "steps transmission_s=transmission conversion_s=conversion reconfiguration_s=reconfiguration"
     return {
-        "time_s": cost.time,
-        "energy_j": cost.energy,
-        "lower_bound_s": bound.time,
-        "bound_by": bound.bound_by,
+        **attributes(cost, "time_s=time energy_j=energy"),
+        **attributes(bound, "lower_bound_s=time bound_by"),
         "ratio": cost.time / bound.time if bound.time else None,
-        "steps": cost.steps,
-        "transmission_s": cost.transmission,
-        "conversion_s": cost.conversion,
-        "reconfiguration_s": cost.reconfiguration,
-        "static_circuits": cost.static,
+        **attributes(cost, f"{parts} static_circuits=static"),
     }
 
 
@@ -104,19 +100,12 @@ def _plan_row(point: PlanPoint) -> Row:
     assert isinstance(cluster, Cluster)
     graph = _traced_graph(point.workload, point.workload_content, point.batch, point.sequence_length)
     training = cluster.training.model_copy(update={"batch_per_rank": point.batch})
-    request = SearchRequest(
-        global_batches=(point.batch * cluster.ranks,),
-        strategies=(point.strategy,),
-        algorithms=() if point.algorithm == "all" else (point.algorithm,),
-        pins=Pins(recomputation="none"),
-        cost_model=point.cost_model,
-        overlap=point.overlap,
-        must_fit=False,
-    )
+    asked: Row = {"global_batches": (point.batch * cluster.ranks,), "strategies": (point.strategy,), "must_fit": False}
+    asked["algorithms"] = () if point.algorithm == "all" else (point.algorithm,)
+    request = SearchRequest(pins=Pins(recomputation="none"), **asked, **attributes(point, "cost_model overlap"))
     plan = search(graph, replace(cluster, training=training, reference=None), request).winner
     return {
-        "time_s": plan.step_time,
-        "energy_j": plan.energy.total_j,
+        **attributes(plan, "time_s=step_time energy_j=energy.total_j"),
         **plan.ledger.figures(),
         **plan.breakdown,
         "communication_s": plan.communication_time,
@@ -226,9 +215,8 @@ def _local(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Generato
         try:
             yield from results
         except BrokenExecutor as error:
-            raise ConfigError(
-                "a worker was killed, perhaps for lack of memory: run the same command with fewer --workers to resume"
-            ) from error
+            killed = "a worker was killed, perhaps for lack of memory"
+            raise ConfigError(f"{killed}: run the same command with fewer --workers to resume") from error
 
 
 def _compute_for(coordinator: int, function: Callable[[T], R], item: T) -> R:
@@ -319,9 +307,8 @@ def _on_ray(address: str, function: Callable[[T], R], work: Sequence[T]) -> Gene
     except ray.exceptions.RayTaskError as error:
         raise error.cause from error
     except ray.exceptions.RayError as error:
-        raise ConfigError(
-            f"ray:{address}: the cluster was lost: {_first_line(error)}; the same command resumes"
-        ) from error
+        why = f"the cluster was lost: {_first_line(error)}"
+        raise ConfigError(f"ray:{address}: {why}; the same command resumes") from error
     finally:
         ray.shutdown()
 
