@@ -16,9 +16,8 @@ shifters) and of Bandyopadhyay et al., arXiv 2103.04993, eq. 1; everything in th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -78,19 +77,9 @@ def _matrix(a: ArrayLike, b: ArrayLike, c: ArrayLike, d: ArrayLike) -> NDArray[n
     return np.stack([np.stack([upper, right], -1), np.stack([left, lower], -1)], -2)
 
 
-LARGEST: Mapping[str, tuple[float, str]] = MappingProxyType(
-    {
-        "phase_error": (10.0, "rad"),
-        "coupler_error": (10.0, "rad"),
-        "loss_db": (100.0, "dB"),
-        "loss_spread_db": (100.0, "dB"),
-        "heater_spread": (0.3, "of a heater's phase"),
-        "thermal_crosstalk": (0.5, "of a heater's phase"),
-        "dac_bits": (32.0, "bits"),
-        "detector_noise": (100.0, "full scales"),
-    }
-)
-"""Largest values of `NonIdealities` with their units: beyond 10 rad angles are uniform, 100 dB leave no light."""
+def _error(largest: float, unit: str, name: str, default: float = 0.0) -> Any:
+    """Return a field of `NonIdealities`: its largest value with the unit, and its name in sweeps and settings."""
+    return field(default=default, metadata={"largest": largest, "unit": unit, "name": name})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,35 +90,42 @@ class NonIdealities:
     static; ``detector_noise`` is drawn for every detection.
     """
 
-    phase_error: float = 0.0
+    phase_error: float = _error(10.0, "rad", "phase-error")
     """Phase error of every phase shifter, in radians. About 5e-3 in Shen et al., Nature Photonics 11, 441 (2017)."""
-    coupler_error: float = 0.0
+    coupler_error: float = _error(10.0, "rad", "coupler-error")
     """Mixing-angle error of every coupler, in radians. Silicon: 0.01 to 0.02 (Bandyopadhyay et al., 2103.04993)."""
-    loss_db: float = 0.0
+    loss_db: float = _error(100.0, "dB", "loss")
     """Loss of every MZI, in dB."""
-    loss_spread_db: float = 0.0
+    loss_spread_db: float = _error(100.0, "dB", "loss-spread")
     """Standard deviation of the loss between MZIs, in dB; a device never amplifies."""
-    heater_spread: float = 0.0
+    heater_spread: float = _error(0.3, "of a heater's phase", "heater-spread")
     """Standard deviation of the phase of every heater relative to what is commanded, in shares of it."""
-    thermal_crosstalk: float = 0.0
+    thermal_crosstalk: float = _error(0.5, "of a heater's phase", "crosstalk")
     """Share of a heater's phase that appears in each of the nearest heaters of the same column or MZI."""
-    dac_bits: int = 0
+    dac_bits: int = _error(32.0, "bits", "dac-bits", 0)
     """Resolution of phase settings, multiples of 2π/2^bits; 0 for continuous settings."""
-    detector_noise: float = 0.0
+    detector_noise: float = _error(100.0, "full scales", "detector-noise")
     """Noise of every detection, relative to full scale (the largest field amplitude at the detector)."""
 
     def __post_init__(self) -> None:
         """Raise ConfigError for a value that is negative, not finite or above that of `LARGEST`, or for ``dac_bits``
         that are not whole."""
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name, (largest, unit) in LARGEST.items():
+            value = getattr(self, name)
             if not np.isfinite(value) or value < 0:
-                raise ConfigError(f"{field.name}={value}: expected a finite number of at least 0")
-            largest, unit = LARGEST[field.name]
+                raise ConfigError(f"{name}={value}: expected a finite number of at least 0")
             if value > largest:
-                raise ConfigError(f"{field.name}={value:g}: expected at most {largest:g} {unit}")
+                raise ConfigError(f"{name}={value:g}: expected at most {largest:g} {unit}")
         if self.dac_bits != int(self.dac_bits):
             raise ConfigError(f"dac_bits={self.dac_bits}: expected a whole number from 0 to 32")
+
+
+LARGEST: Mapping[str, tuple[float, str]] = {
+    row.name: (row.metadata["largest"], row.metadata["unit"]) for row in fields(NonIdealities)
+}
+"""Largest values of `NonIdealities` with their units: beyond 10 rad angles are uniform, 100 dB leave no light."""
+ERRORS: Mapping[str, str] = {row.metadata["name"]: row.name for row in fields(NonIdealities)}
+"""Fields of `NonIdealities` by their names in sweeps, in settings with underscores."""
 
 
 def amplifier_noise(

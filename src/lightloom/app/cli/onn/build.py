@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from rich.table import Table
-from rich.text import Text
-
 from lightloom.app.api.averaging import ProvedAverager, averager
-from lightloom.app.cli.onn.files import ROUNDED, NetworkOut, cells, draw_noise, parts_of, percent, refuse_options
+from lightloom.app.cli.onn.files import ROUNDED, NetworkOut, Parts, draw_noise, parts_of, percent, refuse_options
 from lightloom.app.cli.onn.reducers import compare_reducers
 from lightloom.app.cli.onn.settings import BuildSettings, SettingsFile, SettingTexts, settings_of
 from lightloom.app.cli.options import FigureFile, Shown
 from lightloom.core.answer import MOST_ROWS
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.core.results import Document, provenance
+from lightloom.core.results import Document, attributes, cells, provenance
 from lightloom.photonics.averaging.cascade import (
     Cascade,
     Level,
@@ -33,13 +30,12 @@ from lightloom.photonics.averaging.construct import ROWS, Construction, recognis
 from lightloom.photonics.averaging.construct import build as construct
 from lightloom.photonics.averaging.networks import (
     FunctionArguments,
-    LayeredNetwork,
     Nonlinearity,
     largest_gain_db,
     load_network,
     network_hash,
 )
-from lightloom.photonics.averaging.proof import Verification, noise_limit, noisy_accuracy
+from lightloom.photonics.averaging.proof import noise_limit, noisy_accuracy
 from lightloom.photonics.averaging.proof import verify as verification
 from lightloom.photonics.link.settings import Link
 from lightloom.photonics.tolerance import (
@@ -56,6 +52,7 @@ from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
     from lightloom.photonics.onn.recipe import TrainingRecipe
+    from lightloom.photonics.onn.training import Trained
 
 _MODES: Mapping[str, tuple[str, ...]] = {
     "network": ("noise", "figure"),
@@ -87,11 +84,9 @@ def tolerant_averager(
     with progress("Averagers tried", None) as advance:
         result = find_tolerant(arguments, request, cast(Any, units), seed=seed, advance=advance)
         document = tolerance_document(result, advance)
-    construction = result.candidate.construction
-    mapping = MAPPINGS[result.candidate.mapping]
-    made = ProvedAverager(
-        construction=construction, arguments=arguments, noise=None, evaluations=evaluations, mapping=mapping
-    )
+    construction, mapping = result.candidate.construction, MAPPINGS[result.candidate.mapping]
+    fields: dict[str, Any] = {"arguments": arguments, "evaluations": evaluations, "mapping": mapping}
+    made = ProvedAverager(construction=construction, noise=None, **fields)
     settings = [asdict(arguments), units, request.errors, request.word_errors, evaluations]
     document["link_command"] = link_command(document)
     return made, {"tolerance": document, "provenance": provenance(settings, seed)}
@@ -112,38 +107,34 @@ def link_command(document: Document) -> str:
 
 def tolerance_rows(document: Document) -> list[tuple[str, str]]:
     """Return label and text of each fact of an averager that tolerates errors."""
-    low, high = document["interval_95"]
-    alone = describe({name: value for name, value in document["tolerated_alone"].items() if value is not None})
-    rows = [
-        (
-            "wrong words",
-            f"{document['word_error_rate']:.2g} ({low:.2g} to {high:.2g} at 95 %; at most {document['target']:g})",
-        ),
-        ("each error alone", alone),
-        (
-            "with P and T",
-            f"{document['mzi_count']:,} interferometers in {document['columns']:,} columns, "
-            f"{document['crossings']:,} crossings",
-        ),
-    ]
-    if POWER in document["errors"]:
-        lane, full_scale = document["lane_power_watts"], document["errors"][POWER]
-        rows.append(
-            ("light", f"{described(POWER, full_scale)} at full scale, {lane * 1e3:.3g} mW a lane in front of P")
-        )
+    errors = document["errors"]
+    wrong = "{word_error_rate:.2g} ({0:.2g} to {1:.2g} at 95 %; at most {target:g})"
+    alone = {name: value for name, value in document["tolerated_alone"].items() if value is not None}
+    size = "{mzi_count:,} interferometers in {columns:,} columns, {crossings:,} crossings".format(**document)
+    rows = [("wrong words", wrong.format(*document["interval_95"], **document)), ("each error alone", describe(alone))]
+    rows.append(("with P and T", size))
+    if POWER in errors:
+        lane = f"{document['lane_power_watts'] * 1e3:.3g} mW a lane in front of P"
+        rows.append(("light", f"{described(POWER, errors[POWER])} at full scale, {lane}"))
     return rows
 
 
 # Two levels of averagers: what `onn build --cascade`, `onn train --cascade` and a file of them show.
 
 
-def build_levels(groups: int, servers: int, bits: int, nonlinearity: str, tuples: int, out: Path | None) -> Shown:
-    """Construct both levels of a cascade, send random tuples of codes through them, save them if ``out`` is given, and
-    show the result."""
-    made = build_cascade(groups, servers, bits, cast(Any, nonlinearity))
-    document = cascade_document(made, tuples, [groups, servers, bits, nonlinearity, tuples])
+def show_levels(
+    cascade: Cascade, tuples: int, configuration: object, out: Path | None = None, trainings: Sequence[Trained] = ()
+) -> Shown:
+    """Send random tuples of codes through both levels of a cascade, save them if ``out`` is given, and show the result;
+    ``trainings`` are those of levels that were trained."""
+    document = cascade_document(cascade, tuples, configuration)
+    if trainings:
+        first, second = (trained.recipe.mzi_count for trained in trainings)
+        document["trainings"] = [trained.to_json() for trained in trainings]
+        document["mzi_count"] = cascade.groups * first + second
+        document["levels"][0]["mzi_count"], document["levels"][1]["mzi_count"] = first, second
     if out is not None:
-        save_cascade(out, made)
+        save_cascade(out, cascade)
     return Shown(document, cascade_parts(document), {"cascade": out})
 
 
@@ -154,14 +145,7 @@ def train_levels(recipes: tuple[TrainingRecipe, TrainingRecipe], folder: Path | 
 
     with progress("Epochs", sum(recipe.work for recipe in recipes)) as advance:
         cascade, trainings = train_cascade(recipes, folder, advance)
-    document = cascade_document(cascade, BuildSettings().tuples, [recipe.to_json() for recipe in recipes])
-    document["trainings"] = [trained.to_json() for trained in trainings]
-    document["mzi_count"] = cascade.groups * recipes[0].mzi_count + recipes[1].mzi_count
-    for level, recipe in zip(document["levels"], recipes, strict=True):
-        level["mzi_count"] = recipe.mzi_count
-    if out is not None:
-        save_cascade(out, cascade)
-    return Shown(document, cascade_parts(document), {"cascade": out})
+    return show_levels(cascade, BuildSettings().tuples, [recipe.to_json() for recipe in recipes], out, trainings)
 
 
 def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Document:
@@ -171,31 +155,27 @@ def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Do
         ends = end_to_end(cascade, tuples, advance=advance)
     return {
         "schema": "lightloom.onn-cascade/1",
-        "groups": cascade.groups,
-        "servers": cascade.servers,
-        "bits": cascade.bits,
-        "mzi_count": cascade.mzi_count,
+        **attributes(cascade, "groups servers bits mzi_count"),
         "levels": [_level(level) for level in (cascade.first, cascade.second)],
         "end_to_end": ends,
         "provenance": provenance(configuration, 0),
     }
 
 
-def cascade_parts(document: Document) -> Iterator[str | Text | Table]:
+def cascade_parts(document: Document) -> Parts:
     """Yield the answer: how many tuples arrive wrong from end to end, with a row for each of the two levels."""
-    ends, groups = document["end_to_end"], f"{document['groups']} groups of {document['servers']} servers"
+    ends = document["end_to_end"]
     rows = [
         {**level, "level": number, "signals": "-".join(map(str, level["layers"]))}
         for number, level in enumerate(document["levels"], 1)
     ]
-    columns = (
-        "level: {level} | construction: {construction} | wrong outputs: {wrong_outputs:,} of {checked_inputs:,} | "
-    )
-    tuples, wrong = f"{ends['tuples']:,} tuples of codes", 100 * ends["share_wrong_without_decimals"]
+    columns = "level: {level} | construction: {construction} | wrong outputs: {wrong_outputs:,} of {checked_inputs:,}"
+    best = "{mzi_count:,} interferometers; {wrong_with_decimals:,} of {tuples:,} tuples of codes end wrong"
+    wrong = 100 * ends["share_wrong_without_decimals"]
     return parts_of(
-        f"Averagers in two levels: {groups}, codes of {document['bits']} bits",
-        [f"{document['mzi_count']:,} interferometers; {ends['wrong_with_decimals']:,} of {tuples} end wrong"],
-        cells(columns + "interferometers: {mzi_count:,} | signals: {signals}", rows),
+        "Averagers in two levels: {groups} groups of {servers} servers, codes of {bits} bits".format(**document),
+        [best.format(**document, **ends)],
+        cells(columns + " | interferometers: {mzi_count:,} | signals: {signals}", rows),
         limit=f"without decimals between the levels (eq. 9) {wrong:.1f} % of the tuples end wrong, each one too small",
         more=["onn map NET.npz", "onn map NET.npz --study disturb"],
     )
@@ -204,16 +184,9 @@ def cascade_parts(document: Document) -> Iterator[str | Text | Table]:
 def _level(level: Level) -> Document:
     """Return the document of one level: construction, layers, interferometers and proof, and its outputs verified
     now."""
-    verification = level.verify()
-    return {
-        "construction": level.name,
-        "layers": list(level.network.layers),
-        "mzi_count": level.mzi_count,
-        "wrong_outputs": verification.wrong_outputs,
-        "checked_inputs": verification.checked_inputs,
-        "exhaustive": verification.exhaustive,
-        "proof": list(level.proof.steps) if isinstance(level, Construction) else [],
-    }
+    proof = list(level.proof.steps) if isinstance(level, Construction) else []
+    network = {"construction": level.name, "layers": list(level.network.layers), "mzi_count": level.mzi_count}
+    return {**network, **level.verify().counts, "proof": proof}
 
 
 def build(
@@ -280,7 +253,9 @@ def build(
     if cascade is not None:
         if arguments != FunctionArguments(servers=servers, bits=bits):
             raise ConfigError("--cascade: not with inputs, rounding or carries_decimals: expected nonlinearity, tuples")
-        return build_levels(cascade, servers, bits, units, chosen.tuples, out)
+        made_levels = build_cascade(cascade, servers, bits, cast(Any, units))
+        return show_levels(made_levels, chosen.tuples, [cascade, servers, bits, units, chosen.tuples], out)
+    tolerance: Document = {}
     if tolerate is not None:
         errors = chosen.word_errors
         made, tolerance = tolerant_averager(arguments, tolerate, errors, units, chosen.evaluations, chosen.seed)
@@ -288,20 +263,17 @@ def build(
         with progress("Building", None):
             fields: dict[str, Any] = {**asdict(arguments), "noise": noise, "nonlinearity": units}
             made = averager(**fields, evaluations=chosen.evaluations)
-        tolerance = {}
     with progress("Trying inputs, and noise on every signal", None):
         document = made.to_json() | tolerance
     if figure is not None:
         name = f"{made.construction.name}, {made.mzi_count} MZIs"
-        weights, limit = made.construction.network, made.noise_limit
-        curve = draw_noise(weights, arguments, name, limit, chosen.evaluations, figure, document["provenance"])
-        document["noise_curve"] = curve
+        draw_noise(made.construction.network, arguments, name, chosen.evaluations, figure, document)
     if out is not None:
         made.save(out)
     return Shown(document, _build_parts(made, document, explain), {"network": out, "drawn": figure})
 
 
-def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Iterator[str | Text | Table]:
+def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Parts:
     """Yield the answer with a table of facts of the network, and with ``explain`` the proof and what is assumed."""
     function, tolerance = made.arguments, document.get("tolerance")
     bears = "" if made.noise is None else f", bearing noise of {made.noise:g} of full scale"
@@ -317,12 +289,12 @@ def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Ite
         ("proved tolerance", f"{document['proved_tolerance']:.3g} of full scale on every signal, worst signs"),
         *([] if tolerance is None else tolerance_rows(tolerance)),
     ]
+    size = (tolerance or document)["mzi_count"]
     yield from parts_of(
         f"Smallest exact averager of {function.servers} servers, codes of {function.bits} bits, "
         f"{ROUNDED[function.rounding]}{bears}",
         [
-            f"{(tolerance or document)['mzi_count']:,} interferometers, proved exact; {document['wrong_outputs']:,} of "
-            f"{tried} wrong",
+            f"{size:,} interferometers, proved exact; {document['wrong_outputs']:,} of {tried} wrong",
             f"It bears noise of {document['noise_limit']:.3g} of full scale on every signal.",
         ],
         table=facts_table(rows[:MOST_ROWS]),
@@ -337,7 +309,7 @@ def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Ite
     yield from (f"  {step}" for step in document["proof"])
     if tolerance is not None:
         mapping = f"{MAPPINGS[tolerance['mapping']]} (--out stores it); window {tolerance['window']}"
-        words = f"{tolerance['wrong_words']:,} of {tolerance['words']:,} on {tolerance['fabrications']} fabrications"
+        words = "{wrong_words:,} of {words:,} on {fabrications} fabrications".format(**tolerance)
         facts = [*rows[MOST_ROWS:], ("mapping", mapping), ("wrong words", words)]
         facts += [("simulated again by", link_command(tolerance)), ("assumed", "; ".join(tolerance["assumptions"]))]
         yield facts_table(facts)
@@ -358,7 +330,7 @@ def _neighbours(made: ProvedAverager) -> Iterator[str]:
             yield f"{name}: {construct(**(asked | change)).mzi_count:,} interferometers"
 
 
-def _scenario_parts(rows: list[Document], explain: bool) -> Iterator[Text | str | Table]:
+def _scenario_parts(rows: list[Document], explain: bool) -> Parts:
     """Yield the answer with a row for each network of the paper's four scenarios, a dash where the paper states
     nothing."""
     forms = {"wrong_outputs": ",", "largest_gain_db": ".1f", "noise_limit": ".2g"}
@@ -391,71 +363,53 @@ def _verify(network: Path, chosen: BuildSettings, noise: float | None, figure: P
         if noise is not None or figure is not None:
             raise ConfigError(f"{str(network)!r}: a cascade: expected no --noise and no --figure, which one level has")
         levels = load_cascade(network)
-        document = cascade_document(levels, samples, [cascade_hash(levels), samples])
-        return Shown(document, cascade_parts(document))
+        return show_levels(levels, samples, [cascade_hash(levels), samples])
     weights, arguments = load_network(network)
     function = arguments.function()
     with progress("Checking", None):
         check = verification(weights, function, samples)
         accuracy = None if noise is None else noisy_accuracy(weights, function, noise)
         construction = recognise(weights, function)
-    document = _document(weights, arguments, check, construction) | {
-        "noise": noise,
-        "accuracy_at_noise": accuracy,
-        "provenance": provenance([network_hash(weights, arguments), samples, noise, figure and evaluations], 0),
-    }
-    if figure is not None:
-        limit = noise_limit(weights, function, evaluations=evaluations)
-        name = network.stem if construction is None else construction.name
-        curve = draw_noise(weights, arguments, name, limit, evaluations, figure, document["provenance"])
-        document |= {"noise_limit": limit, "noise_curve": curve}
-    return Shown(document, _verify_parts(document, network, explain), {"drawn": figure})
-
-
-def _document(
-    weights: LayeredNetwork, arguments: FunctionArguments, check: Verification, construction: Construction | None
-) -> Document:
-    """Return the network, its proof and its verification, as ``--json`` prints them."""
-    return {
+    document = {
         "schema": "lightloom.onn-verify/1",
-        "servers": arguments.servers,
-        "bits": arguments.bits,
-        "rounding": arguments.rounding,
+        **attributes(arguments, "servers bits rounding"),
         "layers": list(weights.layers),
         "nonlinearity": weights.nonlinearity,
         "largest_gain_db": largest_gain_db(weights),
-        "exhaustive": check.exhaustive,
-        "checked_inputs": check.checked_inputs,
-        "wrong_outputs": check.wrong_outputs,
-        "accuracy": check.accuracy,
-        "largest_deviation": check.largest_deviation,
+        **attributes(check, "exhaustive checked_inputs wrong_outputs accuracy largest_deviation"),
         "errors": [
             {"error": value, "count": times, "share_of_errors": times / check.wrong_outputs}
             for value, times in check.errors.items()
         ],
         "construction": None if construction is None else construction.name,
         "proof": [] if construction is None else list(construction.proof.steps),
+        "noise": noise,
+        "accuracy_at_noise": accuracy,
+        "provenance": provenance([network_hash(weights, arguments), samples, noise, figure and evaluations], 0),
     }
+    if figure is not None:
+        document["noise_limit"] = noise_limit(weights, function, evaluations=evaluations)
+        name = network.stem if construction is None else construction.name
+        draw_noise(weights, arguments, name, evaluations, figure, document)
+    return Shown(document, _verify_parts(document, network, explain), {"drawn": figure})
 
 
-def _verify_parts(document: Document, network: Path, explain: bool) -> Iterator[str | Text | Table]:
+def _verify_parts(document: Document, network: Path, explain: bool) -> Parts:
     """Yield the answer with a table of the most frequent sizes of errors, and with ``explain`` the proof if the
     construction was recognised."""
     tried = "every point of its grid" if document["exhaustive"] else "sampled points of its grid, half beside carries"
     known = f"Proved, as {document['construction']}." if document["construction"] else "Not proved."
-    best = [
-        f"{'No' if document['wrong_outputs'] else 'Yes'}: {document['wrong_outputs']:,} of "
-        f"{document['checked_inputs']:,} outputs wrong; {tried}",
-        f"Right: {100 * document['accuracy']:.6g} %. {known}",
-    ]
+    verdict = "{}: {wrong_outputs:,} of {checked_inputs:,} outputs wrong; {}"
+    best = [verdict.format("No" if document["wrong_outputs"] else "Yes", tried, **document)]
+    best.append(f"Right: {100 * document['accuracy']:.6g} %. {known}")
     if document["noise"] is not None:
         best.append(f"Right at noise {document['noise']:g}: {100 * document['accuracy_at_noise']:.6g} %.")
     errors = [{**error, "share": percent(error["share_of_errors"])} for error in document["errors"]]
     limit = f"largest deviation {document['largest_deviation']:.3g} levels, where receivers allow half a step"
     limit += f"; noise limit {document['noise_limit']:.3g} of full scale" if "noise_limit" in document else ""
+    question = "Does {} average {servers} servers' codes of {bits} bits, {}?"
     yield from parts_of(
-        f"Does {network} average {document['servers']} servers' codes of {document['bits']} bits, "
-        f"{ROUNDED[document['rounding']]}?",
+        question.format(network, ROUNDED[document["rounding"]], **document),
         best,
         cells("error, last place: {error:+d} | times: {count:,} | of errors: {share}", errors),
         explain,

@@ -4,22 +4,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.table import Table
-from rich.text import Text
-
-from lightloom.app.cli.onn.files import cells, device_errors, mapping_words, parts_of, percent
+from lightloom.app.cli.onn.files import Parts, device_errors, mapping_words, parts_of, percent
 from lightloom.app.cli.onn.settings import CalibrateSettings
 from lightloom.app.cli.options import Shown, draw
 from lightloom.core.errors import ConfigError
-from lightloom.core.results import Document, provenance
+from lightloom.core.results import Document, cells, provenance
 from lightloom.photonics.averaging.mapped import map_averager
 from lightloom.photonics.averaging.networks import load_network, network_hash
-from lightloom.photonics.meshes.calibration.calibrate import (
-    OUTPUT_ORDERS,
-    Conditions,
-    random_mesh,
-    try_calibration,
-)
+from lightloom.photonics.meshes.calibration.calibrate import OUTPUT_ORDERS, Conditions, random_mesh, try_calibration
 from lightloom.photonics.meshes.mapping import MeshMapping
 from lightloom.photonics.tolerance import calibrate_averager
 from lightloom.reports.console import facts_table
@@ -93,7 +85,7 @@ def _title(document: Document, network: Path | None) -> str:
     return f"{name}{count} chip{'s' * (count > 1)} calibrated with {powers:,} powers"
 
 
-def _parts(document: Document, network: Path | None, all: bool) -> Iterator[Table | str | Text]:
+def _parts(document: Document, network: Path | None, all: bool) -> Parts:
     """Yield the answer with a row for each chip; with ``all`` also what is fitted, and what powers cannot show."""
     conditions, rows = document["conditions"], document["chips"]
     before, after, allowed = (max(row[f"error_{when}"] for row in rows) for when in ("before", "after", "limit"))

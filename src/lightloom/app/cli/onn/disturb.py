@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
-from rich.table import Table
-from rich.text import Text
-
 from lightloom.app.cli.onn.files import (
     POINTS,
+    Parts,
     device_errors,
     evenly,
     mapping_words,
@@ -21,11 +19,11 @@ from lightloom.app.cli.onn.files import (
     sweep_parts,
     sweep_values,
 )
-from lightloom.app.cli.onn.settings import DEVICES, DisturbSettings, ModelSettings
+from lightloom.app.cli.onn.settings import DisturbSettings, ModelSettings
 from lightloom.app.cli.options import Shown, draw
 from lightloom.core.errors import ConfigError, UnknownNameError, needing_torch
-from lightloom.core.results import Document, provenance
-from lightloom.photonics.averaging.cascade import cascade_hash, is_cascade, load_cascade
+from lightloom.core.results import Document, attributes, provenance
+from lightloom.photonics.averaging.cascade import Cascade, cascade_hash, is_cascade, load_cascade
 from lightloom.photonics.averaging.mapped import (
     MappedParts,
     averaging_accuracy,
@@ -35,7 +33,7 @@ from lightloom.photonics.averaging.mapped import (
     map_network,
 )
 from lightloom.photonics.averaging.networks import load_network, network_hash
-from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.devices import ERRORS, NonIdealities
 from lightloom.photonics.meshes.disturb import Evaluate, monte_carlo, spread
 from lightloom.photonics.meshes.disturb import sweep as swept
 from lightloom.photonics.meshes.mapping import MeshMapping, decibels
@@ -56,8 +54,7 @@ def train_model(network: Path, settings: ModelSettings, seed: int) -> Shown:
         UnsupportedError: no PyTorch, or more servers than this host can be.
     """
     how, loaded, iterations = settings.non_idealities(), load_network(network), settings.iterations
-    fields = {field: getattr(how, field) for field in DEVICES.values()}
-    origin = provenance([network_hash(*loaded), fields, {"iterations": iterations}, seed], seed)
+    origin = provenance([network_hash(*loaded), asdict(how), {"iterations": iterations}, seed], seed)
     with needing_torch("--study train"):
         import torch  # noqa: F401
     from lightloom.exchange.datasets import data_folder
@@ -69,11 +66,9 @@ def train_model(network: Path, settings: ModelSettings, seed: int) -> Shown:
     document = {"schema": "lightloom.onn-test-accuracy/1", **asdict(result), "provenance": origin}
     right, plain = document["test_accuracy"], document["test_accuracy_float32"]
     errors = f"{iterations:,} iterations; errors of devices: {device_errors(document['how'])}"
-    best = [
-        f"{100 * right:.2f} % test accuracy, {100 * (right - plain):+.2f} points against float32",
-        f"{percent(document['code_error_rate'])} of the mean codes wrong, RMS {document['rms_error_lsb']:.3g} of the "
-        "last place",
-    ]
+    best = [f"{100 * right:.2f} % test accuracy, {100 * (right - plain):+.2f} points against float32"]
+    wrong = f"{percent(document['code_error_rate'])} of the mean codes wrong"
+    best.append(f"{wrong}, RMS {document['rms_error_lsb']:.3g} of the last place")
     limit = f"averaged in float32 the model reaches {100 * plain:.2f} %"
     return Shown(document, parts_of(f"LeNet on MNIST, gradients averaged on {network}, {errors}", best, limit=limit))
 
@@ -99,20 +94,18 @@ def disturb(
     all: bool,
 ) -> Shown:
     """Fabricate a network's meshes many times, and count how often the average still comes out right."""
-    how, samples, correct = settings.non_idealities(), settings.samples, settings.correct
-    fields = {field: getattr(how, field) for field in DEVICES.values()}
+    how, correct, draws = settings.non_idealities(), settings.correct, draws or 20
     sweeps = [_read_sweep(text) for text in sweep or ()]
     for field, values in sweeps:
         replace(how, **cast(Any, {field: values[-1]}))  # the largest value is refused before anything is computed
-    draws = draws or 20
-    counts = {"draws": draws, "samples": samples}
+    counts = {"draws": draws, "samples": settings.samples}
     if figure is not None and not sweeps:
         raise ConfigError("--figure draws sweeps: give --sweep NAME=LOW..HIGH too")
     chosen = settings.mapping(network, MeshMapping(), exact=False)
     calibration = "none" if settings.uncalibrated else "rows" if chosen.gains == "rows" else "matrix"
     options = {"calibration": calibration, "correct": correct, **chosen.to_json(), "units": units, **counts}
     digest, mapped, judge, facts = _subject(network, chosen, options)
-    origin = provenance([digest, fields, sweep, options, seed], seed)
+    origin = provenance([digest, asdict(how), sweep, options, seed], seed)
     with progress("Fabrications", draws * (1 + sum(len(values) for _, values in sweeps))) as advance:
 
         def evaluate(fabricated: Any, rng: Any) -> float:
@@ -121,36 +114,32 @@ def disturb(
             advance(1)
             return accuracy
 
-        row = spread(monte_carlo(mapped.matrices, how, evaluate, draws=draws, seed=seed))
-        rows = [
-            swept(mapped.matrices, name, values, evaluate, base=how, draws=draws, seed=seed) for name, values in sweeps
-        ]
+        tried = {"draws": draws, "seed": seed}
+        row = spread(monte_carlo(mapped.matrices, how, evaluate, **tried))
+        rows = [swept(mapped.matrices, name, values, evaluate, base=how, **tried) for name, values in sweeps]
     document = {
         "schema": "lightloom.onn-disturb/1",
         **facts,
         "devices": asdict(how),
         **{name: options[name] for name in _SHOWN},
-        "mzi_count": mapped.mzis,
-        "columns": mapped.depth,
+        **attributes(mapped, "mzi_count=mzis columns=depth"),
         "largest_gain_db": decibels(mapped.gain),
         "accuracy": row,
         "sweeps": rows,
         "provenance": origin,
     }
-    title = (
-        f"{facts['servers']} servers, {facts['bits']} bits: {mapped.mzis:,} MZIs, mean and range of "
-        f"{draws} fabrications{', corrected' if correct else ''}"
-    )
+    title = f"{facts['servers']} servers, {facts['bits']} bits: {mapped.mzis:,} MZIs, mean and range of "
+    title += f"{draws} fabrications{', corrected' if correct else ''}"
     drawn = draw(figure, lambda: sweep_figure(rows, title), document)
 
     def scaled(share: float) -> float:
         """Return the mean accuracy with errors that are a share of those stated."""
         less = {name: value if name == "dac_bits" else share * value for name, value in asdict(how).items()}
         made = NonIdealities(**cast(Any, less))
-        return spread(monte_carlo(mapped.matrices, made, judge, draws=draws, seed=seed))["mean"]
+        return spread(monte_carlo(mapped.matrices, made, judge, **tried))["mean"]
 
-    tried = not sweeps and how != NonIdealities() and facts["points"] * draws <= _QUICK
-    return Shown(document, _parts(document, network, scaled if tried else None, all), {"drawn": drawn})
+    quick = not sweeps and how != NonIdealities() and facts["points"] * draws <= _QUICK
+    return Shown(document, _parts(document, network, scaled if quick else None, all), {"drawn": drawn})
 
 
 def _read_sweep(text: str) -> tuple[str, list[float]]:
@@ -161,8 +150,8 @@ def _read_sweep(text: str) -> tuple[str, list[float]]:
         UnknownNameError: no such error of a device.
     """
     name, low_text, high_text, points_text = sweep_parts(text, "phase-error=1e-4..1e-2:9")
-    if name not in DEVICES:
-        raise UnknownNameError("sweep", name, DEVICES)
+    if name not in ERRORS:
+        raise UnknownNameError("sweep", name, ERRORS)
     try:
         low, high = float(low_text), float(high_text)
         points = int(points_text) if points_text else POINTS
@@ -170,37 +159,34 @@ def _read_sweep(text: str) -> tuple[str, list[float]]:
         raise ConfigError(f"--sweep {text!r}: expected numbers, e.g. phase-error=1e-4..1e-2:9") from error
     if not (0 <= low < high < math.inf) or not 2 <= points <= 1000:
         raise ConfigError(f"--sweep {text!r}: expected 0 <= LOW < HIGH and 2 to 1000 points")
-    return DEVICES[name], sweep_values(name, low, high, points)
+    return ERRORS[name], sweep_values(name, low, high, points)
 
 
 def _subject(path: Path, mapping: MeshMapping, options: Document) -> tuple[str, MappedParts, Evaluate, Document]:
     """Return the hash of a file's content, its meshes, a function that judges a fabrication of them (the share of words
     or grid points that come out right), and facts for the document."""
-    samples = options["samples"]
+    samples, what = options["samples"], load_cascade(path) if is_cascade(path) else load_network(path)
     chosen = {"calibration": options["calibration"], "correct": options["correct"]}
-    if is_cascade(path):
+    if isinstance(what, Cascade):
         if options["units"]:
             raise ConfigError("--units: the two levels of a cascade have no T between them, give a single network")
-        cascade = load_cascade(path)
-        levels = map_cascade(cascade, mapping)
-        facts = {"servers": cascade.groups * cascade.servers, "bits": cascade.bits, "points": samples}
+        facts = {"servers": what.groups * what.servers, "bits": what.bits, "points": samples}
+        levels = map_cascade(what, mapping)
         judge = cascade_accuracy(levels, samples=samples, **chosen)
-        return cascade_hash(cascade), levels, judge, facts | {"exhaustive": False, "cascade": True}
-    network, arguments = load_network(path)
-    digest = network_hash(network, arguments)
+        return cascade_hash(what), levels, judge, facts | {"exhaustive": False, "cascade": True}
+    network, arguments = what
+    digest, function = network_hash(*what), arguments.function()
     facts = {"servers": arguments.servers, "bits": arguments.bits, "cascade": False}
     if options["units"]:
-        averager = map_averager(network, arguments, mapping)
+        averager = map_averager(*what, mapping)
         judge = words_right(averager, words=samples, **chosen)
         return digest, averager, judge, facts | {"points": samples, "exhaustive": False}
-    function, mapped = arguments.function(), map_network(network, mapping)
+    mapped = map_network(network, mapping)
     facts |= {"points": min(function.points, samples), "exhaustive": function.points <= samples}
     return digest, mapped, averaging_accuracy(mapped, function, samples=samples, **chosen), facts
 
 
-def _parts(
-    document: Document, network: Path, scaled: Callable[[float], float] | None, all: bool
-) -> Iterator[str | Text | Table]:
+def _parts(document: Document, network: Path, scaled: Callable[[float], float] | None, all: bool) -> Parts:
     """Yield the answer with a table of mean, worst and best per cent that come out right along each sweep; ``scaled``
     is the accuracy with a share of the errors."""
     how = "grid points" if document["exhaustive"] else "drawn grid points"
@@ -210,22 +196,20 @@ def _parts(
         how = "words, half of them near-equal; right if all servers receive the mean"
     words = {"mean": "averaged rightly", "least": "worst", "largest": "best"}
     mean, least, largest = (percent(document["accuracy"][name]) for name in words)
-    sweeps = document["sweeps"]
-    shown, hidden = evenly([sweep["rows"] for sweep in sweeps], all)
+    shown, hidden = evenly(document["sweeps"], all)
     rows = [
         {"error": WORDS[sweep["parameter"]], "value": f"{point['value']:.4g}"}
         | {word: percent(point[name]) for name, word in words.items()}
-        for sweep, points in zip(sweeps, shown, strict=True)
-        for point in points
+        for sweep, point in shown
     ]
     limits = [
         "P and T err too" if document["units"] else "P and T are ideal (--units lets them err)",
         f"couplers and crosstalk {'are made up for' if document['correct'] else 'as fabricated'}",
         f"amplifiers of up to {document['largest_gain_db']:.1f} dB, {_CALIBRATIONS[document['calibration']]}",
     ]
+    where = "{draws} fabrications of {mzi_count:,} interferometers in {columns:,} columns".format(**document)
     yield from parts_of(
-        f"{network} on {document['draws']} fabrications of {document['mzi_count']:,} interferometers in "
-        f"{document['columns']:,} columns; errors of devices: {device_errors(document['devices'])}",
+        f"{network} on {where}; errors of devices: {device_errors(document['devices'])}",
         [f"{mean} averaged rightly (worst {least}, best {largest})", f"of {document['points']:,} {how}"],
         rows,
         True,

@@ -1,10 +1,10 @@
 """What the ``onn`` commands share: options that exclude each other, mappings and errors in words, sweeps, noise."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
 from rich.table import Table
@@ -23,7 +23,10 @@ from lightloom.reports.figures.canvas import save
 from lightloom.reports.figures.photonics import WORDS, noise_figure, noise_steps
 from lightloom.reports.progress import progress
 
-Row = TypeVar("Row")
+Rows = Sequence[Mapping[str, str]]
+"""Rows of a table of text."""
+Parts = Iterator[str | Text | Table]
+"""What a command prints for people."""
 NetworkOut = Annotated[Path | None, partial(check_file, endings=(".npz",))]
 ROUNDED = {"floor": "rounded down", "half-up": "rounded to the nearest"}
 
@@ -38,16 +41,11 @@ def refuse_options(given: Mapping[str, object], taken: Collection[str], what: st
 
 
 def draw_noise(
-    network: LayeredNetwork,
-    arguments: FunctionArguments,
-    name: str,
-    limit: float,
-    evaluations: int,
-    figure: Path,
-    origin: Document,
-) -> list[dict[str, float]]:
-    """Draw the share of wrong outputs against noise into the file ``figure``, and return the curve's points for JSON;
-    noise is a share of full scale."""
+    network: LayeredNetwork, arguments: FunctionArguments, name: str, evaluations: int, figure: Path, document: Document
+) -> None:
+    """Draw the share of wrong outputs against noise, a share of full scale, into the file ``figure``, and add the
+    curve's points to the document, which has the noise limit and a provenance."""
+    limit, origin = document["noise_limit"], document["provenance"]
     function = arguments.function()
     bound = input_bound(function)
     sigmas = noise_steps(limit, bound)
@@ -59,30 +57,20 @@ def draw_noise(
     title = f"{arguments.servers} servers, {arguments.bits} bits, {network.nonlinearity}"
     drawn = noise_figure(name, sigmas, np.array(rates), evaluations, limit=limit, bound=bound, title=title)
     save(drawn, figure, provenance_line(origin))
-    return [{"noise": float(s), "error_rate": float(r)} for s, r in zip(sigmas, rates, strict=True)]
+    pairs = zip(sigmas, rates, strict=True)
+    document["noise_curve"] = [{"noise": float(sigma), "error_rate": float(rate)} for sigma, rate in pairs]
 
 
 # What is shown: answers, their rows, mappings and errors in words.
 
 
 def parts_of(
-    question: str,
-    best: Sequence[str],
-    rows: Sequence[Mapping[str, str]] = (),
-    all: bool = False,
-    table: Table | None = None,
-    **rest: Any,
-) -> Iterator[str | Text | Table]:
+    question: str, best: Sequence[str], rows: Rows = (), all: bool = False, table: Table | None = None, **rest: Any
+) -> Parts:
     """Yield an answer (``rest`` are its other fields) with its first eight rows, or all of them."""
     shown = rows if all else rows[:MOST_ROWS]
     fields = {"hidden": len(rows) - len(shown), **rest}
     return answer_parts(Answer(question=question, best=best, rows=shown, **fields), table)
-
-
-def cells(columns: str, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return rows as texts by column; ``columns`` has the form of each, as ``part: {name} | signals: {inputs}``."""
-    forms = [column.split(": ", 1) for column in columns.split(" | ")]
-    return [{name: form.format(**row) for name, form in forms} for row in rows]
 
 
 def mapping_words(document: Document, network: Path | None) -> str:
@@ -132,14 +120,13 @@ def sweep_values(name: str, low: float, high: float, points: int) -> list[float]
     return [float(value) for value in values]
 
 
-def evenly(sweeps: Sequence[Sequence[Row]], everything: bool) -> tuple[list[list[Row]], int]:
-    """Return the rows of each sweep that a table shows, as many of each and evenly over it with both ends, and how many
-    rows of all are left out; all with ``everything``."""
+def evenly(sweeps: Sequence[Document], everything: bool) -> tuple[list[tuple[Document, Document]], int]:
+    """Return the rows that a table of sweeps shows, each behind its sweep, as many of each and evenly over it with both
+    ends, and how many rows of all are left out; all with ``everything``."""
     most = max(MOST_ROWS // max(len(sweeps), 1), 2)
-    shown = [
-        list(rows)
-        if everything or len(rows) <= most
-        else [rows[round(n * (len(rows) - 1) / (most - 1))] for n in range(most)]
-        for rows in sweeps
-    ]
-    return shown, sum(map(len, sweeps)) - sum(map(len, shown))
+    shown = []
+    for sweep in sweeps:
+        rows, last = sweep["rows"], len(sweep["rows"]) - 1
+        kept = rows if everything or last < most else [rows[round(n * last / (most - 1))] for n in range(most)]
+        shown += [(sweep, row) for row in kept]
+    return shown, sum(len(sweep["rows"]) for sweep in sweeps) - len(shown)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
-from lightloom.app.cli.onn.files import POINTS, evenly, mapping_words, parts_of, percent, sweep_parts, sweep_values
+from lightloom.app.cli.onn.files import (
+    POINTS,
+    Parts,
+    evenly,
+    mapping_words,
+    parts_of,
+    percent,
+    sweep_parts,
+    sweep_values,
+)
 from lightloom.app.cli.onn.settings import LinkSettings, LinkTrial, SettingsFile, SettingTexts, settings_of
 from lightloom.app.cli.options import FigureFile, Network, Shown, draw
 from lightloom.core.answer import MOST_ROWS
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Count
-from lightloom.core.results import Document, provenance
+from lightloom.core.results import Document, attributes, provenance
 from lightloom.core.units import format_quantity
 from lightloom.photonics.averaging.networks import load_network, network_hash
 from lightloom.photonics.link.settings import (
@@ -119,16 +124,9 @@ def link(
     mapping = chosen.mapping(network, BALANCED)
     chip = design_chip(weights, arguments, mapping)
     tried = {"words": words, "fabrications": draws, "seed": seed}
-    configuration = [
-        network_hash(weights, arguments),
-        asdict(stated),
-        mapping.to_json(),
-        tried,
-        sweep,
-        not chosen.parts,
-    ]
+    configuration: list[object] = [network_hash(weights, arguments), asdict(stated), mapping.to_json(), tried, sweep]
     document = _measured(chip, stated, sweeps, tried, not chosen.parts) | mapping.to_json()
-    document["provenance"] = provenance(configuration, seed)
+    document["provenance"] = provenance([*configuration, not chosen.parts], seed)
     drawn = draw(figure, lambda: link_figure(document), document)
     return Shown(document, _parts(document, stated, network, all), {"drawn": drawn})
 
@@ -141,29 +139,22 @@ def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[s
     with progress("Fabrications", tried["fabrications"] * (1 + parts + points)) as advance:
         together = word_errors(chip, settings, advance=advance, **tried)
         compared = None if rate_only else contributions(chip, settings, together, advance=advance, **tried)
+
+        def row(name: str, value: float) -> Document:
+            """Return the word errors with one option set to a value of its sweep."""
+            errors = word_errors(chip, link_at(settings, name, value), advance=advance, **tried)
+            return {"value": value, **errors.to_json()}
+
         rows = [
-            {
-                "option": name,
-                "unit": find_option(name).unit,
-                "rows": [
-                    {
-                        "value": value,
-                        **word_errors(chip, link_at(settings, name, value), advance=advance, **tried).to_json(),
-                    }
-                    for value in values
-                ],
-            }
+            {"option": name, "unit": find_option(name).unit, "rows": [row(name, value) for value in values]}
             for name, values in sweeps
         ]
     return {
         "schema": "lightloom.onn-link/1",
-        "servers": chip.mapped.arguments.servers,
-        "bits": chip.mapped.arguments.bits,
+        **attributes(chip.mapped.arguments, "servers bits"),
         "link": asdict(settings),
         "sources": sources(settings),
-        "mzi_count": chip.mapped.mzis,
-        "columns": chip.mapped.depth,
-        "crossings": chip.mapped.crossings,
+        **attributes(chip.mapped, "mzi_count=mzis columns=depth crossings"),
         **together.to_json(),
         "light": light(chip, settings, together.peaks, together.raised),
         "contributions": compared,
@@ -172,16 +163,15 @@ def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[s
     }
 
 
-def _parts(document: Document, settings: Link, network: Path, all: bool) -> Iterator[str | Text | Table]:
+def _parts(document: Document, settings: Link, network: Path, all: bool) -> Parts:
     """Yield the answer with rows of the sweeps, or else of the parts; with ``all`` also the light and every setting
     with its source."""
-    compared, sweeps, lit, legend = document["contributions"], document["sweeps"], document["light"], ""
+    compared, lit, legend = document["contributions"], document["light"], ""
     power = {name: format_quantity(value, "power") for name, value in lit.items() if isinstance(value, float)}
-    shown, hidden = evenly([sweep["rows"] for sweep in sweeps], all)
+    shown, hidden = evenly(document["sweeps"], all)
     rows = [
         {"setting": sweep["option"], "value": show_value(sweep["option"], row["value"]), **_rates(row)}
-        for sweep, points in zip(sweeps, shown, strict=True)
-        for row in points
+        for sweep, row in shown
     ]
     limit = [f"the strongest light is {power['peak_watts']}, {lit['peak_place']}"]
     if compared is not None:
@@ -196,9 +186,9 @@ def _parts(document: Document, settings: Link, network: Path, all: bool) -> Iter
     limit += [f"{place}: {peak}, amplifiers give {AMPLIFIER_LIMIT * 1e3:.0f} mW" for place, peak in peaks.items()]
     wrong, worst, right = _rates(document), percent(document["worst_fabrication"]), document["fabrications_all_right"]
     assumed = sum(source.startswith("assumption") for source in document["sources"].values())
+    question = "Words of {servers} servers, {bits} bits, through {} in watts, on {mzi_count:,} interferometers"
     yield from parts_of(
-        f"Words of {document['servers']} servers, {document['bits']} bits, through {network} in watts, on "
-        f"{document['mzi_count']:,} interferometers",
+        question.format(network, **document),
         [
             f"{wrong['words wrong']} of the words wrong ({wrong['95 % interval']} at 95 %)",
             f"{right} of {document['fabrications']} fabrications never err; the worst errs in {worst} of its words",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from inspect import signature
@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from lightloom.app.cli.onn.calibrate import calibrate
 from lightloom.app.cli.onn.disturb import disturb, train_model
-from lightloom.app.cli.onn.files import cells, mapping_words, parts_of, refuse_options
+from lightloom.app.cli.onn.files import Parts, mapping_words, parts_of, refuse_options
 from lightloom.app.cli.onn.settings import (
     CalibrateSettings,
     ChipSettings,
@@ -33,7 +31,7 @@ from lightloom.core.arrays import Column
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.fields import Config, Count
 from lightloom.core.files import write_atomically
-from lightloom.core.results import Document, content_hash, provenance
+from lightloom.core.results import Document, attributes, cells, content_hash, provenance
 from lightloom.photonics.averaging.cascade import is_cascade, load_cascade
 from lightloom.photonics.averaging.mapped import cascade_matrices, map_averager, part_crossings
 from lightloom.photonics.averaging.networks import light_matrices, load_network, network_hash, unit_matrices
@@ -42,13 +40,7 @@ from lightloom.photonics.chip.netlist import chip_netlist
 from lightloom.photonics.chip.wavelengths import Dispersion, chip_matrix
 from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.decompose import switch as circuit_switch
-from lightloom.photonics.meshes.files import (
-    check_belongs,
-    load_phases,
-    meshes_of,
-    phases_document,
-    save_phases,
-)
+from lightloom.photonics.meshes.files import check_belongs, load_phases, meshes_of, phases_document, save_phases
 from lightloom.photonics.meshes.files import netlist as netlist_of
 from lightloom.photonics.meshes.mapping import FORMS, MeshMapping, decibels, full_count, map_part
 from lightloom.photonics.meshes.mesh import Mesh
@@ -165,7 +157,6 @@ def _meshes(
         _map_row(name, part, matrices[name]) | {"copies": groups if name.startswith("level 1") else 1}
         for name, part in parts.items()
     ]
-    origin = provenance([*mapped.values(), content_hash(phases_document(parts))])
     counts = ("mzi_count", "mzi_count_paper", "mzi_count_economy")
     document = {
         "schema": "lightloom.onn-map/1",
@@ -176,7 +167,7 @@ def _meshes(
         "largest_gain_db": max(row["gain_db"] for row in rows),
         "largest_error": max(row["largest_error"] for row in rows),
         "parts": rows,
-        "provenance": origin,
+        "provenance": provenance([*mapped.values(), content_hash(phases_document(parts))]),
     }
     if out is not None:
         save_phases(parts, out)
@@ -301,7 +292,7 @@ def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str]) -
     return Shown(document, [told], bare=True)
 
 
-def _map_parts(document: Document, source: Path, all: bool) -> Iterator[str | Text | Table]:
+def _map_parts(document: Document, source: Path, all: bool) -> Parts:
     """Yield the answer with a row for each mapped matrix."""
     parts, form = document["parts"], document["form"]
     counted = document["components"] and document["crossings"] is not None
@@ -347,11 +338,8 @@ def _chip(
     if out is not None:
         write_gds(plan, out)
     if netlist is not None:
-        content = {
-            "schema": "lightloom.chip-netlist/1",
-            "netlist": chip_netlist(averager, dispersion, column_length=rules.column * 1e-6),
-            "provenance": origin,
-        }
+        content: Document = {"netlist": chip_netlist(averager, dispersion, column_length=rules.column * 1e-6)}
+        content = {"schema": "lightloom.chip-netlist/1", **content, "provenance": origin}
         write_atomically(netlist, json.dumps(content) + "\n")
     drawn = draw(figure, lambda: chip_figure(plan, _title(document, network)), document)
     written = {"netlist": netlist, "layout": out, "drawn": drawn}
@@ -371,15 +359,12 @@ def _document(averager: MappedAverager, plan: FloorPlan, dispersion: Dispersion)
         detuned.append({"metres": distance, "error": float(np.linalg.norm(matrix - ideal) / np.linalg.norm(ideal))})
     return {
         "schema": "lightloom.onn-chip/1",
-        "mzi_count": averager.mzis,
-        "columns": averager.depth,
+        **attributes(averager, "mzi_count=mzis columns=depth"),
         "heaters": plan.heaters,
         "units": len(plan.units),
         "crossings": plan.crossings,
         "ports": {"inputs": len(plan.inputs), "outputs": len(plan.outputs)},
-        "width_um": plan.width,
-        "height_um": plan.height,
-        "area_mm2": plan.area,
+        **attributes(plan, "width_um=width height_um=height area_mm2=area"),
         "measures_um": asdict(plan.rules),
         "dispersion": asdict(dispersion),
         "detuned": detuned,
@@ -391,16 +376,9 @@ def _chip_row(name: str, part: AveragerPart) -> Document:
     """Return the row of one part of an averager on the chip: signals, blocks, interferometers, columns, and its least
     and largest gain in dB."""
     levels = [decibels(float(gain)) for gain in part.gains]
-    return {
-        "name": name,
-        "inputs": part.shape[1],
-        "outputs": part.shape[0],
-        "blocks": len(part.blocks),
-        "mzi_count": part.mzis,
-        "columns": part.depth,
-        "least_gain_db": min(levels),
-        "largest_gain_db": max(levels),
-    }
+    shape = {"name": name, "inputs": part.shape[1], "outputs": part.shape[0], "blocks": len(part.blocks)}
+    sizes = attributes(part, "mzi_count=mzis columns=depth")
+    return {**shape, **sizes, "least_gain_db": min(levels), "largest_gain_db": max(levels)}
 
 
 def _title(document: Document, network: Path) -> str:
@@ -409,11 +387,13 @@ def _title(document: Document, network: Path) -> str:
     return f"{network.name}: {document['mzi_count']:,} interferometers on {width:.1f} mm x {height:.2f} mm"
 
 
-def _chip_parts(document: Document, network: Path, averager: MappedAverager, all: bool) -> Iterator[str | Text | Table]:
+def _chip_parts(document: Document, network: Path, averager: MappedAverager, all: bool) -> Parts:
     """Yield the answer with a row for each part of the chip; with ``all`` also what is assumed of it."""
-    measures, dispersion, ports = document["measures_um"], document["dispersion"], document["ports"]
+    measures, dispersion = document["measures_um"], document["dispersion"]
     pitch, detuned = measures["pitch"], {row["metres"] * 1e9: row["error"] for row in document["detuned"]}
     nearest = min(detuned)
+    counts = "{heaters:,} heaters; {ports[inputs]} ports in, {ports[outputs]} out; {units:,} gains and units; "
+    counts += "{crossings:,} crossings"
     size = f"{document['width_um'] / 1000:.1f} x {document['height_um'] / 1000:.2f} mm"
     areas = {um: floor_plan(averager, Rules(pitch=um)).area for um in (pitch / 2, 2 * pitch)}
     columns = "part: {name} | signals: {inputs} to {outputs} | blocks: {blocks} | interferometers: {mzi_count:,} | "
@@ -422,8 +402,7 @@ def _chip_parts(document: Document, network: Path, averager: MappedAverager, all
         f"The chip of {network}: P, every layer with its gains and units, T, at a pitch of {pitch:g} µm",
         [
             f"{document['area_mm2']:.1f} mm², {size}: {document['mzi_count']:,} interferometers",
-            f"{document['heaters']:,} heaters; {ports['inputs']} ports in, {ports['outputs']} out; "
-            f"{document['units']:,} gains and units; {document['crossings']:,} crossings",
+            counts.format(**document),
         ],
         cells(columns, document["parts"]),
         all,
@@ -436,7 +415,8 @@ def _chip_parts(document: Document, network: Path, averager: MappedAverager, all
         lengths = ", ".join(f"{name} {value:g}" for name, value in measures.items())
         slope = f"couplers {dispersion['coupler_slope'] * 1e-9:g} rad/nm"
         errors = ", ".join(f"{metres:g} nm {error:.3f}" for metres, error in detuned.items())
+        dispersed = f"{slope}, group index {dispersion['group_index']:g} (assumptions)"
         facts = {"mapping": mapping_words(document, network), "measures, µm": f"{lengths} (assumptions)"}
-        facts["dispersion"] = f"{slope}, group index {dispersion['group_index']:g} (assumptions)"
-        facts["error beside its wavelength"] = f"{errors} (units linear)"
-        yield facts_table(facts.items())
+        yield facts_table(
+            (facts | {"dispersion": dispersed, "error beside its wavelength": f"{errors} (units linear)"}).items()
+        )

@@ -1,18 +1,16 @@
 """``lightloom onn build --reducers``: ways to average servers' codes, what each costs, and what turns the verdict."""
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from math import inf, log10
 from pathlib import Path
 
 from rich.table import Table
-from rich.text import Text
 
-from lightloom.app.cli.onn.files import cells, parts_of
+from lightloom.app.cli.onn.files import Parts, parts_of
 from lightloom.app.cli.onn.settings import ReducersSettings, settings_of
 from lightloom.app.cli.options import Shown, draw
 from lightloom.core.errors import ConfigError
-from lightloom.core.results import Document
+from lightloom.core.results import Document, cells
 from lightloom.machines.reducers.compare import FORFEITS, ReducerComparison
 from lightloom.machines.reducers.compare import compare_reducers as compare
 from lightloom.machines.reducers.rivals import NETWORK
@@ -43,7 +41,7 @@ def compare_reducers(
     return Shown(document, _parts(made, explain), {"drawn": drawn})
 
 
-def _parts(made: ReducerComparison, explain: bool) -> Iterator[str | Text | Table]:
+def _parts(made: ReducerComparison, explain: bool) -> Parts:
     """Yield the answer with a row for each reducer; with ``explain`` also tables of energies and of constants that turn
     the verdict, the verdict, what averaging in the light forfeits, and assumptions."""
     setting, (first, second) = made.setting, made.pair

@@ -15,7 +15,7 @@ from lightloom.core.results import Document
 from lightloom.photonics.averaging.networks import load_mapping
 from lightloom.photonics.averaging.proof import EVALUATIONS
 from lightloom.photonics.chip.floorplan import Rules
-from lightloom.photonics.devices import NonIdealities
+from lightloom.photonics.devices import ERRORS, NonIdealities
 from lightloom.photonics.link.settings import OPTIONS, SOURCES, Link, show_value
 from lightloom.photonics.meshes.mapping import MeshMapping
 
@@ -36,18 +36,6 @@ _Numbers = Annotated[tuple[int, ...], BeforeValidator(_numbers), Field(min_lengt
 
 # Errors of devices.
 
-DEVICES = {
-    "phase-error": "phase_error",
-    "coupler-error": "coupler_error",
-    "loss": "loss_db",
-    "loss-spread": "loss_spread_db",
-    "heater-spread": "heater_spread",
-    "crosstalk": "thermal_crosstalk",
-    "dac-bits": "dac_bits",
-    "detector-noise": "detector_noise",
-}
-"""Names of errors in sweeps (in settings with underscores), and the fields of `NonIdealities` that they set."""
-
 
 class TrainedErrors(Config):
     """Errors of devices that a training knows of."""
@@ -63,8 +51,8 @@ class TrainedErrors(Config):
 
     def non_idealities(self) -> NonIdealities:
         """Return the errors of devices; those that these settings lack are 0. ConfigError for one out of range."""
-        names = {name.replace("-", "_"): field for name, field in DEVICES.items()}
-        return NonIdealities(**cast(Any, {field: getattr(self, name, 0.0) for name, field in names.items()}))
+        given = {field: getattr(self, name.replace("-", "_"), 0.0) for name, field in ERRORS.items()}
+        return NonIdealities(**cast(Any, given))
 
 
 class ChipErrors(TrainedErrors):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from rich.table import Table
-from rich.text import Text
-
 from lightloom.app.cli.onn.build import train_levels
-from lightloom.app.cli.onn.files import ROUNDED, NetworkOut, cells, device_errors, parts_of
+from lightloom.app.cli.onn.files import ROUNDED, NetworkOut, Parts, device_errors, parts_of
 from lightloom.app.cli.onn.settings import SettingsFile, SettingTexts, TrainSettings, settings_of
 from lightloom.app.cli.options import FigureFile, Shown, draw, read_count
 from lightloom.core.errors import ConfigError, needing_torch
 from lightloom.core.fields import Count
-from lightloom.core.results import Document, provenance
+from lightloom.core.results import Document, cells, provenance
 from lightloom.photonics.averaging.construct import build as construct
 from lightloom.photonics.averaging.networks import TABLE_I, FunctionArguments, save_network
 from lightloom.photonics.devices import NonIdealities
@@ -68,17 +65,15 @@ def train(
     options = _training(chosen) | {"seed": seed}
     if cascade is not None:
         if search or scenario is not None or figure is not None or options["rounding"] != "floor":
-            raise ConfigError(
-                "--cascade takes no --scenario, --search, rounding or --figure: give --servers and --bits"
-            )
+            refused = "no --scenario, --search, rounding or --figure"
+            raise ConfigError(f"--cascade takes {refused}: give --servers and --bits")
         return train_levels(_levels(cascade, servers, bits, structure, options), folder, out)
     if search:
         if "devices" in options or "cpu_seconds" in options:
             raise ConfigError("--search takes no errors of devices and no cpu_seconds: expected epochs alone")
         if out is not None or figure is not None or structure:
             raise ConfigError("--search tries free networks of widths and depths: no --layers, form, --out or --figure")
-        function = _function(scenario, servers, bits, options["rounding"])
-        return _search(function, chosen.widths, chosen.depths, options, folder, all)
+        return _search(_function(scenario, servers, bits, options["rounding"]), chosen, options, folder, all)
     recipe = _recipe(scenario, servers, bits, structure, options)
     with progress("Epochs", recipe.work) as advance:
         trained: Trained = _need_torch().train(recipe, folder, advance)
@@ -169,7 +164,7 @@ def _recipe(
     return TrainingRecipe(servers=servers, bits=bits, **chosen)
 
 
-def _parts(document: Document, recipe: TrainingRecipe) -> Iterator[str | Text | Table]:
+def _parts(document: Document, recipe: TrainingRecipe) -> Parts:
     """Yield the answer with a table of the facts of the trained network."""
     how = "every point of the grid" if document["exhaustive"] else "sampled points"
     facts = {
@@ -180,9 +175,9 @@ def _parts(document: Document, recipe: TrainingRecipe) -> Iterator[str | Text | 
     }
     exact = construct(recipe.servers, recipe.bits, rounding=recipe.rounding)
     wrong = f"{document['wrong_outputs']:,} of {document['checked_inputs']:,} outputs wrong ({how})"
+    asked = "A network {} trained to average {servers} servers' codes of {bits} bits, {}; {form}, {nonlinearity} units"
     return parts_of(
-        f"A network {_signals(recipe.layers)} trained to average {recipe.servers} servers' codes of {recipe.bits} "
-        f"bits, {ROUNDED[recipe.rounding]}; {recipe.form}, {recipe.nonlinearity} units",
+        asked.format(_signals(recipe.layers), ROUNDED[recipe.rounding], **document["recipe"]),
         [
             f"{100 * document['accuracy']:.4f} % right; {wrong}",
             f"{document['epochs']} epochs took {document['cpu_seconds']:.0f} CPU seconds.",
@@ -207,19 +202,14 @@ def _function(scenario: int | None, servers: int | None, bits: int | None, round
 
 
 def _search(
-    function: FunctionArguments,
-    widths: tuple[int, ...],
-    depths: tuple[int, ...],
-    options: Document,
-    folder: Path | None,
-    all: bool,
+    function: FunctionArguments, chosen: TrainSettings, options: Document, folder: Path | None, all: bool
 ) -> Shown:
-    """Train every structure of these widths and depths by successive halving of a budget of epochs, and show all that
-    were tried and which are on the front."""
+    """Train every structure of the widths and depths that are chosen by successive halving of a budget of epochs, and
+    show all that were tried and which are on the front."""
     _need_torch()
     from lightloom.photonics.onn.search import search, work
 
-    budget = options.pop("epochs", 160)
+    widths, depths, budget = chosen.widths, chosen.depths, options.pop("epochs", 160)
     rest = {name: value for name, value in options.items() if name != "rounding"}
     with progress("Epochs", work(widths, depths, budget)) as advance:
         result: SearchResult = search(function, widths, depths, budget, folder, advance, **rest)
@@ -228,7 +218,7 @@ def _search(
     return Shown(document, _search_parts(function, result, all))
 
 
-def _search_parts(function: FunctionArguments, result: SearchResult, all: bool) -> Iterator[str | Text | Table]:
+def _search_parts(function: FunctionArguments, result: SearchResult, all: bool) -> Parts:
     """Yield the answer with a row for each network that was tried, those that no other one beats first."""
     trials = sorted(result.trials, key=lambda trial: trial not in result.front)
     rows = [
@@ -236,14 +226,12 @@ def _search_parts(function: FunctionArguments, result: SearchResult, all: bool) 
         for trial in trials
     ]
     best = max(result.front, key=lambda trial: (trial.accuracy, trial.epochs))
+    size = f"{best.mzi_count:,} interferometers, {best.epochs} epochs"
     columns = "signals: {signals} | interferometers: {mzi_count:,} | share right: {accuracy:.6f} | "
     columns += "noise limit: {noise_limit:.2g} | epochs: {epochs} | front: {mark}"
     return parts_of(
         f"Which network learns to average {function.servers} servers' codes of {function.bits} bits?",
-        [
-            f"{_signals(best.layers)}: {100 * best.accuracy:.4f} % right, {best.mzi_count:,} "
-            f"interferometers, {best.epochs} epochs"
-        ],
+        [f"{_signals(best.layers)}: {100 * best.accuracy:.4f} % right, {size}"],
         cells(columns, rows),
         all,
         legend="*: no other is better in accuracy, interferometers and noise",
