@@ -19,7 +19,7 @@ from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.placed_space import PlacedChoice
 from lightloom.planning.search import search as searching
 from lightloom.planning.search.document import explain
-from lightloom.planning.search.plans import Counts, PlanSearch, pareto_front
+from lightloom.planning.search.plans import Counts, PlanSearch, pareto_front, plan_words
 from lightloom.planning.search.request import (
     KINDS,
     STRATEGIES,
@@ -383,10 +383,10 @@ def test_the_explanation_names_the_winner_the_others_and_what_was_left_out() -> 
     found = search(cluster(4, SWITCH))
     text = explain(found)
     assert text.count(".") >= 1 and text.endswith(".") and "\n" not in text
-    assert found.winner.label in text and "wins" in text
+    assert plan_words(found.winner.choice) in text and "wins" in text
     for kind in KINDS:
         best = found.best_of(kind)
-        assert best is not None and best.label in text
+        assert best is not None and plan_words(best.choice) in text
     assert f"of {found.counts.rows:,} plans" in text and f"{found.counts.simulated:,} simulated" in text
 
 

@@ -225,7 +225,8 @@ def test_a_kind_that_cannot_win_is_known_once_no_bound_is_below_its_best(times: 
     others: Any = SimpleNamespace(kind=1)
     found: Any = [(SimpleNamespace(sample_time=0.0), others)] * COMPARED
     found += [(SimpleNamespace(sample_time=float(time)), kind) for time in times]
-    state: Any = SimpleNamespace(_found=found, _refined=0)
+    request = SearchRequest(compare=True)
+    state: Any = SimpleNamespace(_found=found, _refined=0, _request=request)
     enough = len(times) >= COMPARED
     assert _Search._known_best(state, kind) == (bool(times) and (enough or bound >= sorted(times)[0]))
 

@@ -9,7 +9,7 @@ import pytest
 
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.search.document import explain, plan_document
-from lightloom.planning.search.plans import PlanSearch
+from lightloom.planning.search.plans import PlanSearch, plan_words
 from lightloom.planning.search.request import SearchRequest
 from lightloom.planning.search.search import search
 from tests.planner.jobs import transformer
@@ -39,7 +39,7 @@ def test_a_faster_plan_that_no_framework_runs_stands_behind_those_that_one_runs(
     rows = plan_document(found("ddp", "fsdp", "placed"), {})["ranking"]
     assert [row["runnable"] for row in rows] == [not each for each in placed]
     words = explain(found("ddp", "fsdp", "placed"))
-    assert f"{first.label} with 8 samples is " in words and "faster, but no framework runs it" in words
+    assert f"{plan_words(first.choice)} with 8 samples is " in words and "faster, but no framework runs it" in words
 
 
 def test_without_another_kind_a_placed_plan_wins_and_says_what_it_is() -> None:
