@@ -14,15 +14,9 @@ from typer.testing import CliRunner
 
 from lightloom.app.cli.options import Help, Options, documented, with_options
 from lightloom.core.errors import ConfigError
-from lightloom.core.fields import Config, Seconds
+from lightloom.core.fields import Quantity
 
 GIVEN: dict[str, Any] = {}
-
-
-class Times(Config):
-    restart: Seconds | None = None
-    spares: Annotated[int, Field(ge=0)] | None = None
-    unlisted: int = 0
 
 
 def price(
@@ -35,7 +29,8 @@ def price(
     explain: bool = False,
     overlap: bool = True,
     secret: str = "",
-    **times: object,
+    restart: Annotated[float, Field(ge=0), Quantity("time", "25us")] | None = None,
+    spares: Annotated[int, Field(ge=0)] | None = None,
 ) -> dict[str, Any]:
     """Price what is built.
 
@@ -51,14 +46,14 @@ def price(
         restart (TIME): time of a restart.
         spares: spare nodes.
     """
-    return {name: value for name, value in locals().items() if name != "times"} | times
+    return dict(locals())
 
 
 def command(
     place: str,
     *,
     table: Annotated[Path | None, "--file", Help("The command's own file.")] = None,
-    price: Annotated[partial[dict[str, Any]], Options(price, without=("secret",), fields=Times)],
+    price: Annotated[partial[dict[str, Any]], Options(price, without=("secret",))],
 ) -> None:
     """Do it.
 
@@ -102,7 +97,6 @@ def test_values_have_the_types_of_annotations(run: Callable[..., Any]) -> None:
         (["--share", "2"], "--share '2': expected 0 to 1"),
         (["--spares", "-1"], "--spares -1: expected at least 0"),
         (["--secret", "x"], "No such option"),
-        (["--unlisted", "1"], "No such option"),
         (["--table", "x"], "No such option"),
     ],
 )

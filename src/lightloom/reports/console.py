@@ -6,7 +6,7 @@ Colour is only used where output goes to a terminal.
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from lightloom.core.answer import Answer
+from lightloom.core.answer import MOST_ROWS, Answer
 from lightloom.core.claims import Claim, Status
 from lightloom.core.files import visible
 from lightloom.core.units import format_claim
@@ -27,6 +27,8 @@ _STATUS_STYLES: dict[Status, str] = {
     "deviates": "yellow",
     "not reproducible": "dim",
 }
+Parts: TypeAlias = Iterator[str | Text | Table]
+"""What a command prints for people, line by line and table by table."""
 _PIPE_WIDTH = 120
 """Columns where output is no terminal and ``$COLUMNS`` is not set."""
 _PIPED_WORDS = 60
@@ -128,7 +130,24 @@ def rows_table(rows: Sequence[Mapping[str, object]], *, title: str = "", left: S
     return plain_table(list(rows[0]), (map(str, row.values()) for row in rows), title=title, left=left)
 
 
-def answer_parts(answer: Answer, table: Table | None = None) -> Iterator[str | Text | Table]:
+def screen(
+    question: str,
+    best: Sequence[str],
+    rows: Sequence[Mapping[str, object]] = (),
+    *,
+    all: bool = False,
+    left: Sequence[str] | None = None,
+    **rest: Any,
+) -> Parts:
+    """Yield an answer (``rest`` are its other fields) with its first eight rows, or all of them; ``left`` are columns
+    that are set flush left, those of words without it."""
+    shown = [{name: str(cell) for name, cell in row.items()} for row in (rows if all else rows[:MOST_ROWS])]
+    table = rows_table(shown, left=left) if shown and left is not None else None
+    fields = {"rows": shown, "hidden": len(rows) - len(shown), **rest}
+    return answer_parts(Answer(question=question, best=best, **fields), table)
+
+
+def answer_parts(answer: Answer, table: Table | None = None) -> Parts:
     """Yield an answer as lines and a table that fit the terminal: the question in bold and what is best, the rows
     (``table`` in their place, where one is given), then what would change the answer, its limit and what to ask."""
     width = make_console().width

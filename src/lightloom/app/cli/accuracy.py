@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
-
-from rich.table import Table
-from rich.text import Text
 
 from lightloom.app.api.accuracy import AccuracyReport, StepComparison, compare_step
 from lightloom.app.api.accuracy import accuracy as predict_steps
 from lightloom.app.api.calibrating import CollectiveAccuracy, Fitted, collective_accuracy
 from lightloom.app.api.calibrating import calibrate as fit_parameters
 from lightloom.app.cli.options import FigureFile, Options, OutFile, Shown, draw
-from lightloom.core.answer import MOST_ROWS, Answer
+from lightloom.core.answer import MOST_ROWS
 from lightloom.core.errors import ConfigError
 from lightloom.planning.calibration.collectives import is_collectives
-from lightloom.reports.console import answer_parts
-
-_Parts = Iterator[str | Text | Table]
+from lightloom.reports.console import Parts, screen
 
 
 def accuracy(
@@ -72,33 +67,31 @@ def _is_profile(path: Path) -> bool:
     return path.suffix == ".json" or path.suffixes[-2:] == [".json", ".gz"]
 
 
-def _answered(rows: Sequence[Mapping[str, object]], all: bool, without: Sequence[str] = (), **parts: Any) -> _Parts:
-    """Yield an answer with the first eight rows, or all of them, without some columns."""
-    shown = [{name: str(value) for name, value in row.items() if name not in without} for row in rows]
-    shown = shown if all else shown[:MOST_ROWS]
-    return answer_parts(Answer(rows=shown, hidden=len(rows) - len(shown), **parts))
+def _without(rows: Iterable[Mapping[str, object]], *names: str) -> list[dict[str, object]]:
+    """Return rows without some columns."""
+    return [{name: value for name, value in row.items() if name not in names} for row in rows]
 
 
-def _profiled(step: StepComparison, all: bool) -> _Parts:
+def _profiled(step: StepComparison, all: bool) -> Parts:
     """Yield a step part by part, predicted beside measured; with ``all`` everything that is said beside the table."""
     best, *said = step.lines()
     question = f"Is a step of {step.profile.name} predicted?"
-    yield from _answered(step.display_rows(), all, ("how",), question=question, best=(best, said[0]), more=("--all",))
+    yield from screen(question, (best, said[0]), _without(step.display_rows(), "how"), all=all, more=("--all",))
     yield from said[1:] if all else ()
 
 
-def _furthest(report: AccuracyReport | CollectiveAccuracy, all: bool) -> _Parts:
+def _furthest(report: AccuracyReport | CollectiveAccuracy, all: bool) -> Parts:
     """Yield the errors of each table or system, and the rows whose predictions are furthest off first."""
-    order = sorted(zip(report.rows(), report.display_rows(), strict=True), key=lambda pair: -abs(pair[0]["error"]))
+    shown: Sequence[Mapping[str, object]] = report.display_rows()
+    order = sorted(zip(report.rows(), shown, strict=True), key=lambda pair: -abs(pair[0]["error"]))
     rows = [row for _, row in order]
     said = [table.summary() for table in report] if isinstance(report, AccuracyReport) else report.lines()
     outside = any(not exact.get("inside", True) for exact, _ in order[: len(order) if all else MOST_ROWS])
-    return _answered(
-        rows,
-        all,
-        () if all else ("table", "90 % interval", "assumed"),
-        question=f"How near are predictions of {len(rows)} measurements? Those that are furthest off:",
-        best=said[:3],
+    return screen(
+        f"How near are predictions of {len(rows)} measurements? Those that are furthest off:",
+        said[:3],
+        rows if all else _without(rows, "table", "90 % interval", "assumed"),
+        all=all,
         legend="outside: of its 90 % interval" if outside else "",
         more=("--calibration FILE", "--figure picture.png", "--all"),
     )
@@ -136,13 +129,7 @@ def calibrate(
     said = [last, *others] if source == "profile" else [*others, last]  # The last one is the outcome of a profile.
     # What the rows determine comes before what stays at its prior.
     table = sorted(fitted.display_rows(), key=lambda row: row.get("rests on") == "prior")
-    parts = _answered(
-        table,
-        all,
-        () if all else ("meaning", "inputs", "format"),
-        question=fitted.title,
-        legend="×: a factor on the transport's own constant" if "typical" in table[0] else "",
-        best=said[:3],
-        more=("--out my.yaml",),
-    )
+    legend = "×: a factor on the transport's own constant" if "typical" in table[0] else ""
+    shown = table if all else _without(table, "meaning", "inputs", "format")
+    parts = screen(fitted.title, said[:3], shown, all=all, legend=legend, more=("--out my.yaml",))
     return Shown(fitted.to_json(), parts, {"calibration": out})

@@ -1,14 +1,10 @@
 """``lightloom budget``: whether light reaches across a ring, and how many destinations it may serve on its way."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from lightloom.app.cli.options import FigureFile, Shown, draw, read_settings
-from lightloom.core.answer import MOST_ROWS, Answer
 from lightloom.core.configfile import read_config
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import MAXIMUM_RANKS
@@ -18,7 +14,7 @@ from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.link_budget import SOURCES, LinkBudget, dbm
 from lightloom.machines.reducers.built import BuiltAverager
-from lightloom.reports.console import answer_parts, plain_table, rows_table
+from lightloom.reports.console import Parts, plain_table, rows_table, screen
 from lightloom.reports.figures.comparisons import budget_figure
 
 # ``lightloom budget --cluster``: the watts, lanes, light, latency and area that a cluster's averager takes.
@@ -49,7 +45,7 @@ def averager_budget(name: str, settings: Mapping[str, Any], explain: bool) -> Sh
     return Shown(document, _averager_parts(cluster, built, explain))
 
 
-def _averager_parts(cluster: Cluster, built: BuiltAverager, explain: bool) -> Iterator[str | Text | Table]:
+def _averager_parts(cluster: Cluster, built: BuiltAverager, explain: bool) -> Parts:
     """Yield the answer, watts by part (of all instances, largest first); then with ``explain`` what the averager asks
     of the world, what has no figure, and sources."""
     fabric, whole, power = cluster.fabric, sum(built.watts.values()), cluster.fabric.power_per_rank
@@ -67,15 +63,15 @@ def _averager_parts(cluster: Cluster, built: BuiltAverager, explain: bool) -> It
     if built.low is not None:
         most = "no limit" if built.high is None else format_quantity(built.high, "power")
         best.append(f"90% of draws of all constants take {format_quantity(built.low, 'power')} to {most}")
-    answer = Answer(
-        question=f"What does the averager of {cluster.name} take, {built.reducer} for {cluster.ranks} ranks?",
-        best=best,
-        hidden=max(len(rows) - MOST_ROWS, 0),
+    yield from screen(
+        f"What does the averager of {cluster.name} take, {built.reducer} for {cluster.ranks} ranks?",
+        best,
+        rows,
+        left=("part",),
         everything="--explain",
         limit="; ".join(fabric.warnings),
         more=("--explain", "lightloom onn build --reducers"),
     )
-    yield from answer_parts(answer, rows_table(rows[:MOST_ROWS]) if rows else None)
     if explain:
         yield ""
         yield rows_table(rows)
@@ -149,7 +145,7 @@ def budget(
     return Shown(document, _budget_parts(document, light, explain), written)
 
 
-def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Iterator[str | Text | Table]:
+def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Parts:
     """Yield the answer with the reach by number of destinations; then with ``explain`` the losses in dB, and every
     field of the budget with its source."""
     rows = [
@@ -170,23 +166,23 @@ def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Itera
         "nodes of half the loss": {"node_loss": light.passing_loss / 2},
         "half the wavelengths": {"wavelengths": max(light.wavelengths // 2, 1)},
     }
-    answer = Answer(
-        question=f"How far does light reach on a ring of {document['ranks']} nodes with {light.wavelengths} "
-        f"wavelengths of {format_bandwidth(light.wavelength_bandwidth)}?",
-        best=(
+    yield from screen(
+        f"How far does light reach on a ring of {document['ranks']} nodes with {light.wavelengths} wavelengths of "
+        f"{format_bandwidth(light.wavelength_bandwidth)}?",
+        (
             f"{reached} next to each other" if document["neighbours_close"] else "a link does not close",
             f"from {document['laser_dbm']:.2f} dBm of the laser to the {document['sensitivity_dbm']:.2f} dBm of a "
             f"photodiode at {light.error_rate:.2g} errors a bit",
         ),
+        rows,
+        left=(),
         legend="close: the light suffices for the margin",
-        hidden=max(len(rows) - MOST_ROWS, 0),
         everything="--explain",
         what_if=[f"{words}: {_links(light.model_copy(update=change).reach())}" for words, change in changes.items()],
         limit=f"a node passed takes {light.passing_loss:.3g} dB; half the ring, {half} links, "
         f"{_closes(document['half_ring_closes'])} and takes a laser of {document['half_ring_laser_dbm']:.1f} dBm",
         more=("--explain", "--figure light.png", "lightloom catalog --schema budget"),
     )
-    yield from answer_parts(answer, rows_table(rows[:MOST_ROWS], left=()))
     if explain:
         losses = [(loss["item"], f"{loss['decibels']:.4g}", loss["counted"]) for loss in document["losses"]]
         yield ""

@@ -13,13 +13,12 @@ import typer
 from numpy.typing import NDArray
 
 from lightloom.app.cli.options import OutFile, Shown, read_settings
-from lightloom.core.answer import MOST_ROWS, Answer
 from lightloom.core.array_files import read_npy
 from lightloom.core.configfile import read_config
 from lightloom.core.errors import CodecError, ConfigError, WorkloadError, needing_torch
 from lightloom.core.fields import Config, Count
 from lightloom.core.files import atomic_file, cannot_read, check_writable, write_atomically
-from lightloom.core.results import provenance
+from lightloom.core.results import cells, provenance
 from lightloom.core.units import format_size
 from lightloom.exchange.compression.codec import Codec
 from lightloom.exchange.compression.profile import Sample, measure_codecs, read_gradients, store_profile
@@ -27,7 +26,7 @@ from lightloom.exchange.compression.registry import codecs, find
 from lightloom.exchange.compression.stream import HEADER_BYTES, MAGIC, FramedCodec, Header, StreamDecoder
 from lightloom.models.zoo import load_workload
 from lightloom.planning.gradients import model_key
-from lightloom.reports.console import answer_parts
+from lightloom.reports.console import Parts, screen
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def profile(
     if out is not None:
         write_atomically(out, json.dumps(measured.to_json(), indent=2) + "\n")
     store_profile(measured, model_key(model))
-    return Shown(document, answer_parts(_answer(measured)), {"profile": out})
+    return Shown(document, _answer(measured), {"profile": out})
 
 
 def _trained(graph: ComputeGraph, training: Training) -> Iterator[Sample]:
@@ -174,25 +173,22 @@ def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
             advance(1)
 
 
-def _answer(profile: CompressionProfile) -> Answer:
+def _answer(profile: CompressionProfile) -> Parts:
     """Return the codec of the largest ratio, with a row for each codec."""
     best = max(profile.codecs, key=lambda codec: codec.whole.ratio)
     most, ratio = max(best.sums.items(), default=(1, 0.0))
-    return Answer(
-        question=f"What do codecs make of the gradients of {profile.model}, {profile.parameters:,} values?",
-        best=(f"{best.codec} makes them {best.whole.ratio:.2f} times smaller", profile.gradients),
-        rows=[
-            {
-                "codec": codec.codec,
-                "ratio": f"{codec.whole.ratio:.2f}",
-                "relative error": f"{codec.whole.relative_l2_error:.3f}",
-                "largest error": f"{codec.whole.max_error:.2e}",
-                **{way: f"{getattr(codec.host[0], way) / 1e9:.3g} GB/s" for way in ("encode", "decode")},
-            }
-            for codec in profile.codecs[:MOST_ROWS]
-        ],
+    rows = cells(
+        "codec: {codec} | ratio: {whole.ratio:.2f} | relative error: {whole.relative_l2_error:.3f} | "
+        "largest error: {whole.max_error:.2e}",
+        profile.codecs,
+    )
+    for row, codec in zip(rows, profile.codecs, strict=True):
+        row |= {way: f"{getattr(codec.host[0], way) / 1e9:.3g} GB/s" for way in ("encode", "decode")}
+    return screen(
+        f"What do codecs make of the gradients of {profile.model}, {profile.parameters:,} values?",
+        (f"{best.codec} makes them {best.whole.ratio:.2f} times smaller", profile.gradients),
+        rows,
         legend="relative error: of all values, root mean square; GB/s: of float32 values on one thread of this host",
-        hidden=len(profile.codecs[MOST_ROWS:]),
         everything="--json",
         limit=f"{best.codec} makes a sum of {most} gradients, as rings send, {ratio:.2f} times smaller" * (most > 1),
         more=(f"lightloom plan {profile.model} --exchange METHOD", "--json: every tensor"),

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from lightloom.app.cli.options import FigureFile, Several, Shown, draw, read_settings
-from lightloom.core.answer import MOST_ROWS, Answer
+from lightloom.core.answer import MOST_ROWS
 from lightloom.core.configfile import read_config
 from lightloom.core.fields import Config, Count
 from lightloom.core.results import provenance
@@ -18,7 +18,7 @@ from lightloom.machines.clusters.load import load_cluster
 from lightloom.models.zoo import load_workload
 from lightloom.planning.gradients import sized
 from lightloom.planning.search.break_even import SetUp, Trial, break_even_bandwidth, set_ups
-from lightloom.reports.console import answer_parts
+from lightloom.reports.console import Parts, screen
 from lightloom.reports.progress import progress
 
 MODELS = ("alexnet", "vgg16", "resnet50", "densenet121", "inception-v3", "transformer-big", "gpt2-355m")
@@ -119,7 +119,7 @@ def break_even(
             f"{trials[0].graph.name}, {fixed.batch} samples a rank, {fixed.cluster}: an exchange pays below its line"
         )
         draw(figure, partial(break_even_figure, document["lines"], title), document)
-    return Shown(document, answer_parts(_answer(rows, document, link or LINKS, sources)), {"figure": figure})
+    return Shown(document, _answer(rows, document, link or LINKS, sources), {"figure": figure})
 
 
 def _lines(trial: Trial, ranks: Sequence[int], on: Any) -> dict[str, list[tuple[int, float | None]]]:
@@ -142,9 +142,7 @@ def _loss(method: str) -> str:
     return next((f"{row.loss_difference:+.2g}" for row in evidence_of(method)), "–")
 
 
-def _answer(
-    rows: Sequence[SetUp], document: dict[str, Any], links: Sequence[str], sources: Mapping[str, str]
-) -> Answer:
+def _answer(rows: Sequence[SetUp], document: dict[str, Any], links: Sequence[str], sources: Mapping[str, str]) -> Parts:
     """Return the method that clearly shortens most steps, with a row for each method: in how many set-ups of each link
     speed it does so, and its difference in loss; ``sources`` say where the speed of each method's kernels is from."""
     counts, clear = document["counts"], f"at_least_{_CLEAR:g}"
@@ -154,23 +152,22 @@ def _answer(
     short = [name.partition(":")[0] for name in methods]
     titles = short if len({*short}) == len(methods) else methods
     table = []
-    for title, name in list(zip(titles, methods, strict=True))[:MOST_ROWS]:
+    for title, name in zip(titles, methods, strict=True):
         faster = [[row.speedup(name) >= _CLEAR for row in rows[place :: len(links)]] for place in range(len(links))]
         cells = {link: str(sum(each)) for link, each in zip(links, faster, strict=True)}
         table.append({"method": title, **dict(list(cells.items())[:_MOST_LINKS]), "loss": _loss(name)})
     models, ranks = (len({getattr(row, name) for row in rows}) for name in ("model", "ranks"))
-    unmeasured = any(row["loss"] == "–" for row in table)
-    return Answer(
-        question=f"Does compressing gradients shorten a step of data parallelism? Models: {models}; speeds of links: "
+    unmeasured = any(row["loss"] == "–" for row in table[:MOST_ROWS])
+    return screen(
+        f"Does compressing gradients shorten a step of data parallelism? Models: {models}; speeds of links: "
         f"{len(links)}; numbers of ranks: {ranks}; {document['batch_per_rank']} samples a rank, {document['cluster']}",
-        best=(
+        (
             f"{best} shortens {counts[best]['shorter']} of {len(rows)} steps, up to {counts[best]['most']:.3g} times",
             f"its kernels: {source}",
         ),
-        rows=table,
+        table,
         legend=f"of {models * ranks} steps over each link, those that are {_CLEAR:g} times shorter or more; loss: as "
         f"measured on a small task, less that of plain training{'; – not measured' * unmeasured}",
-        hidden=len(methods[MOST_ROWS:]),
         everything="--json",
         limit=f"a shorter step is shorter training only while the loss stays: {document['accuracy'][best]}",
         more=("--figure lines.png", f"lightloom catalog {best.partition(':')[0]}"),

@@ -8,18 +8,17 @@ from statistics import stdev
 from typing import TYPE_CHECKING
 
 from lightloom.app.cli.options import FigureFile, OutFile, Several, Shown, draw, read_settings
-from lightloom.core.answer import MOST_ROWS, Answer
 from lightloom.core.configfile import read_config
 from lightloom.core.fields import Bandwidth, Config, Count
 from lightloom.core.files import cache_directory, write_atomically
-from lightloom.core.results import Document, provenance
+from lightloom.core.results import Document, attributes, provenance
 from lightloom.core.units import format_bandwidth, format_time
 from lightloom.exchange.comparison import REFERENCE, Comparison, cases, compare_runs, default_steps, run_all
 from lightloom.exchange.measuring import keep_rates, measurable
 from lightloom.exchange.measuring import measure_kernels as measured
 from lightloom.exchange.method import Evidence, merge_evidence
 from lightloom.exchange.methods import compared, find
-from lightloom.reports.console import answer_parts
+from lightloom.reports.console import Parts, screen
 from lightloom.reports.figures.comparisons import ExchangePoint, exchange_figure
 from lightloom.reports.progress import progress
 
@@ -59,14 +58,13 @@ class _Comparison:
         """Return the document that ``lightloom exchange compare --json`` prints."""
         return {
             "schema": "lightloom.exchange-comparison/1",
-            **{name: getattr(self, name) for name in ("task", "ranks", "steps", "seeds")},
-            "link_bytes_per_second": self.link,
+            **attributes(self, "task ranks steps seeds link_bytes_per_second=link"),
             "methods": [asdict(row) for row in self.methods],
             "runs": [{"method": method, "seed": seed, "loss": list(loss)} for method, seed, loss in self.losses],
             "provenance": self.origin,
         }
 
-    def answer(self, all: bool) -> Answer:
+    def answer(self, all: bool) -> Parts:
         """Return the method of the lowest loss after equal time, with a row for each method: those that no other beats
         in both bytes and loss first, then by the loss after equal time, eight of them unless ``all`` are asked for."""
         ordered = sorted(self.methods, key=lambda row: (not row.on_front, row.loss_at_equal_time))
@@ -74,7 +72,6 @@ class _Comparison:
         other = next((row for row in others if row.method == REFERENCE), others[0])
         names = {row.method: "plain training" if row.method == REFERENCE else row.method for row in self.methods}
         unequal = [row.method for row in self.methods if not row.replicas_equal]
-        shown = ordered if all else ordered[:MOST_ROWS]
         rows = [
             {
                 "method": f"{names[row.method]}{' *' * row.on_front}",
@@ -84,19 +81,19 @@ class _Comparison:
                 "step": format_time(row.step_seconds),
                 "equal time": f"{row.loss_at_equal_time:.4f}",
             }
-            for row in shown
+            for row in ordered
         ]
-        return Answer(
-            question=f"Which exchange trains {TASKS[self.task]} best? {self.ranks} ranks, {self.steps} steps, "
+        return screen(
+            f"Which exchange trains {TASKS[self.task]} best? {self.ranks} ranks, {self.steps} steps, "
             f"{self.seeds} seed{'s' * (self.seeds > 1)}, links of {format_bandwidth(self.link)}",
-            best=(
+            (
                 f"{names[best.method]}: loss {best.loss_at_equal_time:.4f} after the time of {self.steps // 2} plain "
                 f"steps; {names[other.method]}: {other.loss_at_equal_time:.4f}",
             ),
-            rows=rows,
+            rows,
+            all=all,
             legend="* no other has both fewer bytes and a lower loss; less plain: loss less that of plain training "
             "from the same seeds, ± half the range over seeds; equal time: loss after the time of half the plain steps",
-            hidden=len(ordered) - len(shown),
             limit="steps are a model: processor time as measured here, then sending; replicas "
             + (f"differ under {', '.join(unequal)}" if unequal else "are equal bit for bit in every run"),
             more=("--set link=10Gbps", "--seeds N", "--figure losses.png"),
@@ -200,7 +197,7 @@ def compare(
     draw(figure, result.figure, result.to_json())
     if out is not None:
         write_atomically(out, merge_evidence(out, result.evidence()))
-    return Shown(result.to_json(), answer_parts(result.answer(all)), {"figure": figure, "evidence": out})
+    return Shown(result.to_json(), result.answer(all), {"figure": figure, "evidence": out})
 
 
 # ``lightloom exchange measure``: rates of this host's kernels, which ``plan --exchange-engine local`` prices with.
@@ -224,23 +221,21 @@ def measure(methods: list[str] | None = None) -> Shown:
             rows.append({"method": method.name} | asdict(rates))
             advance(1)
     fastest = max(rows, key=lambda row: row["encode"])
-    answer = Answer(
-        question=f"How fast does one thread of this host code gradients, by {len(rows)} methods?",
-        best=(f"{fastest['method']} encodes {fastest['encode'] / 1e9:.3g} GB of float32 a second",),
-        rows=[
+    parts = screen(
+        f"How fast does one thread of this host code gradients, by {len(rows)} methods?",
+        (f"{fastest['method']} encodes {fastest['encode'] / 1e9:.3g} GB of float32 a second",),
+        [
             {
                 "method": row["method"],
-                "encode": f"{row['encode'] / 1e9:.3g} GB/s",
-                "decode": f"{row['decode'] / 1e9:.3g} GB/s",
+                **{way: f"{row[way] / 1e9:.3g} GB/s" for way in ("encode", "decode")},
                 "a call": format_time(row["encode_message"] + row["decode_message"]),
             }
-            for row in rows[:MOST_ROWS]
+            for row in rows
         ],
-        hidden=len(rows[MOST_ROWS:]),
         everything="--json",
         legend="GB/s: of float32 values, the fastest of a few rounds; a call: to encode and decode, however small",
         more=("kept for lightloom plan --exchange-engine local",),
     )
     names = [method.name for method in chosen]
     document = {"schema": "lightloom.exchange-rates/1", "methods": rows, "provenance": provenance(names)}
-    return Shown(document, answer_parts(answer))
+    return Shown(document, parts)

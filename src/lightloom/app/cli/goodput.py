@@ -7,22 +7,23 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.table import Table
-from rich.text import Text
 
 from lightloom.app.api.arguments import Natural, Number
 from lightloom.app.api.goodput import Goodput, GoodputSettings, PricedBill, format_duration
 from lightloom.app.api.goodput import bill as count_parts
 from lightloom.app.api.goodput import goodput as estimate_goodput
 from lightloom.app.cli.options import PartPrices, Shown, read_prices, read_settings
-from lightloom.core.answer import MOST_ROWS, Answer
+from lightloom.core.answer import MOST_ROWS
 from lightloom.core.configfile import read_config
 from lightloom.core.errors import InputError, UnknownNameError
-from lightloom.core.results import Document
+from lightloom.core.results import Document, cells
 from lightloom.machines.clusters.cluster import ClusterFile
 from lightloom.machines.parts.bill import Total, missing_text, summed
 from lightloom.machines.parts.part import FigureName, format_amount
-from lightloom.reports.console import answer_parts, rows_table
+from lightloom.reports.console import Parts, rows_table, screen
 
+_WORDS = ("cause", "remedy")
+"""Columns of the causes of interruptions that hold words."""
 _SHARES = {
     "stalled": "waiting for checkpoints",
     "recomputed": "computing again after failures",
@@ -78,13 +79,10 @@ def goodput(
     return Shown(result.to_json(), _parts(result, explain, assumptions))
 
 
-def _parts(result: Goodput, explain: bool, assumptions: bool) -> Iterator[str | Text | Table]:
+def _parts(result: Goodput, explain: bool, assumptions: bool) -> Parts:
     """Yield the answer; with ``explain`` remedies, spares and slices; with ``assumptions`` all that
     is assumed."""
-    causes = sorted(
-        zip(result.rows(), result.display_rows(), strict=True), key=lambda row: -(row[0]["interruptions"] or 0)
-    )
-    yield from answer_parts(_answer(result), _causes_table([shown for _, shown in causes[:MOST_ROWS]]))
+    yield from _answer(result)
     if explain:
         for part in (*_remedies(result), *_worth(result)):
             yield from ("", part) if isinstance(part, Table) else (part,)
@@ -93,8 +91,11 @@ def _parts(result: Goodput, explain: bool, assumptions: bool) -> Iterator[str | 
         yield from result.estimate.assumptions
 
 
-def _answer(result: Goodput) -> Answer:
-    """Return the share of the time that trains, where the rest goes, and what single changes give."""
+def _answer(result: Goodput) -> Parts:
+    """Return the share of the time that trains, where the rest goes, what interrupts it most often, and what single
+    changes give."""
+    pairs = zip(result.rows(), result.display_rows(), strict=True)
+    causes = [shown for _, shown in sorted(pairs, key=lambda pair: -(pair[0]["interruptions"] or 0))]
     each, job, months = result.estimate, result.estimate.job, result.months
     at_most, least = "at most " if result.missing else "", f"{each.node_price.bound} ".lstrip()
     losses = sorted(((getattr(each.shares, name), words) for name, words in _SHARES.items()), reverse=True)
@@ -116,11 +117,13 @@ def _answer(result: Goodput) -> Answer:
     limit = f"without {losses[0][1]} at most {each.most_goodput + losses[0][0]:.2%} would train" if losses else ""
     if result.missing:
         limit = f"an upper bound, as nothing states {'; '.join(result.missing)} (--set mtbf.NAME=TIME); {limit}"
-    return Answer(
-        question=f"How much of {'a month' if months == 1 else f'{months:g} months'} trains on {each.machine.ranks:,} "
-        f"ranks of {each.machine.name}?",
-        best=[line for line in best if line],
-        hidden=max(len(result.rows()) - MOST_ROWS, 0),
+    more = ["--explain", f"--assumptions ({len(each.assumptions)} sourced or assumed)"]
+    return screen(
+        f"How much of {'a month' if months == 1 else f'{months:g} months'} trains on {each.machine.ranks:,} ranks of "
+        f"{each.machine.name}?",
+        [line for line in best if line],
+        causes,
+        left=_WORDS,
         everything="--explain",
         what_if=[
             f"{change.name} {change.goodput:.2%}"
@@ -128,23 +131,14 @@ def _answer(result: Goodput) -> Answer:
             for change in result.changes
         ],
         limit=limit,
-        more=(
-            "--explain",
-            f"--assumptions ({len(each.assumptions)} sourced or assumed)",
-            *(["--simulate"] if played is None else []),
-        ),
+        more=more if played else [*more, "--simulate"],
     )
-
-
-def _causes_table(rows: list[dict[str, object]]) -> Table:
-    """Return a table of causes of interruptions."""
-    return rows_table(rows, left=("cause", "remedy"))
 
 
 def _remedies(result: Goodput) -> Iterator[str | Table]:
     """Yield the table of all causes, then a line for each remedy with the causes that it is an alternative for and the
     goodput that it keeps."""
-    yield _causes_table(result.display_rows())
+    yield rows_table(result.display_rows(), left=_WORDS)
     said: dict[str, list[str]] = {}
     for answer in result.estimate.answers:
         for response, goodput in answer.alternatives:
@@ -172,16 +166,10 @@ def _worth(result: Goodput) -> Iterator[str | Table]:
         }
         for row in result.spare_counts
     ]
-    slices = [
-        {
-            "slice": f"{row.ranks:,}",
-            "block": f"{row.block_ranks:,}",
-            "hosts that work": f"{row.host_availability:.2%}",
-            "circuit switches": f"{row.reconfigurable:.3%}",
-            "fixed slices": f"{row.static:.3%}",
-        }
-        for row in result.slices
-    ]
+    columns = "slice: {ranks:,} | block: {block_ranks:,} | hosts that work: {host_availability:.2%}"
+    slices = cells(
+        f"{columns} | circuit switches: {{reconfigurable:.3%}} | fixed slices: {{static:.3%}}", result.slices
+    )
     yield from (rows_table(rows) for rows in (counts, slices) if rows)
 
 
@@ -239,9 +227,7 @@ def _changed_prices(
     return changed
 
 
-def _bill_parts(
-    found: PricedBill, document: Document, changed: Mapping[str, float | None], explain: bool
-) -> Iterator[str | Text | Table]:
+def _bill_parts(found: PricedBill, document: Document, changed: Mapping[str, float | None], explain: bool) -> Parts:
     """Yield the answer with a row for each part (count and figures of a rank, lines of the same part added up), the
     dearest first; with ``explain`` all parts, what each total rests on, notes, and the formulas of the counts."""
     made = found.bill
@@ -258,11 +244,12 @@ def _bill_parts(
     sums = {"price": made.dollars, "power, busy or idle": made.static_power, "failures": made.failure_rate}
     price, share = made.dollars.value, max(prices.values(), default=0.0) / (made.dollars.value or inf)
     dearest = f"{rows[0]['part']} is {share:.0%} of the known price" if rows else ""
-    answer = Answer(
-        question=f"What is {found.name} built of, {made.ranks:,} ranks?",
-        best=[_total(name, total, made.ranks) for name, total in sums.items()],
+    yield from screen(
+        f"What is {found.name} built of, {made.ranks:,} ranks?",
+        [_total(name, total, made.ranks) for name, total in sums.items()],
+        rows,
+        left=("part",),
         legend="?: no source states it" if any("?" in row.values() for row in rows[:MOST_ROWS]) else "",
-        hidden=max(len(rows) - MOST_ROWS, 0),
         everything="--explain",
         what_if=[
             f"{words}: price {(now - price) / price:+.1%}"
@@ -272,7 +259,6 @@ def _bill_parts(
         limit="; ".join(filter(None, (_left_out(made.dollars), dearest if 0 < share < 0.995 else ""))),
         more=("--explain", "--price part='$ 100'", "lightloom catalog parts"),
     )
-    yield from answer_parts(answer, rows_table(rows[:MOST_ROWS]) if rows else None)
     if explain:
         yield ""
         yield rows_table(rows)

@@ -25,7 +25,7 @@ from functools import partial
 from inspect import Parameter, Signature, getdoc, signature
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import typer
 from pydantic import Field
@@ -61,29 +61,15 @@ class Options(NamedTuple):
     function: Callable[..., Any]
     without: Sequence[str] = ()
     """Parameters that are no options."""
-    hidden: Sequence[str] = ()
-    """Options that the help leaves out."""
-    fields: type | None = None
-    """Class that says the types of keywords that the function takes beside its parameters."""
-    texts: Mapping[str, Help] = MappingProxyType({})
-    """Keywords that the function takes as texts, beside those that its docstring lists."""
 
     def parameters(self, own: Mapping[str, Any], helps: Mapping[str, Help]) -> Iterator[Parameter]:
         """Yield the function's options as parameters that Typer reads, but for those in ``own``, which the command
         itself has; ``helps`` of the command go before the function's."""
-        known = signature(self.function).parameters
-        listed = {**documented(self.function)[1], **self.texts}
-        hints = get_type_hints(self.fields, include_extras=True) if self.fields else dict.fromkeys(listed, str)
-        takes_keywords = any(each.kind is Parameter.VAR_KEYWORD for each in known.values())
-        keywords = [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
-            for name, hint in hints.items()
-            if takes_keywords and name in listed and name not in known
-        ]
-        for parameter in [*(each for each in known.values() if each.default is not Parameter.empty), *keywords]:
-            name, option = parameter.name, parameter.replace(kind=Parameter.KEYWORD_ONLY)
-            if name not in own and name not in self.without:
-                yield _read_by_typer(self.function, option, helps.get(name, listed.get(name)), name in self.hidden)
+        listed = documented(self.function)[1]
+        for name, parameter in signature(self.function).parameters.items():
+            if parameter.default is not Parameter.empty and name not in own and name not in self.without:
+                option = parameter.replace(kind=Parameter.KEYWORD_ONLY)
+                yield _read_by_typer(self.function, option, helps.get(name, listed.get(name)))
 
 
 _Json = Annotated[bool, "--json", Help("One JSON document on stdout.")]
@@ -140,9 +126,7 @@ def documented(function: Callable[..., Any]) -> tuple[str, dict[str, Help]]:
     return summary, helps
 
 
-def _read_by_typer(
-    function: Callable[..., Any], parameter: Parameter, help: Help | None, hidden: bool = False
-) -> Parameter:
+def _read_by_typer(function: Callable[..., Any], parameter: Parameter, help: Help | None) -> Parameter:
     """Return a parameter as Typer takes it: by keyword, its annotation with the spelling, the reader and the help."""
     hint, name = _hint(function, parameter), f"--{parameter.name.replace('_', '-')}"
     stated = _constraints(hint)
@@ -151,7 +135,7 @@ def _read_by_typer(
     spelling = [each for each in stated if isinstance(each, str)] or [name]
     if value is bool and spelling == [name] and parameter.default is not False:
         spelling = [f"{name}/--no-{name[2:]}"]
-    about: dict[str, Any] = {"help": text, "metavar": metavar or ("N" if value is int else None), "hidden": hidden}
+    about: dict[str, Any] = {"help": text, "metavar": metavar or ("N" if value is int else None)}
     if (read := _reader(value, bounds)) is not None:
         about["parser"] = partial(_parse, read, spelling[0])
     if check := next((each for each in stated if callable(each)), None):
@@ -335,9 +319,8 @@ class Shown(NamedTuple):
         for part in self.parts:
             if isinstance(part, Table) and not console.is_terminal:
                 # A pipe has no edge: no word is broken there, and no column cut.
-                console.width = max(
-                    console.width, console.measure(part, options=console.options.update(width=1 << 14)).minimum
-                )
+                least = console.measure(part, options=console.options.update(width=1 << 14)).minimum
+                console.width = max(console.width, least)
             console.print(part, soft_wrap=isinstance(part, str) and not console.is_terminal)
         for name, path in self.written.items():
             if path is not None:
@@ -379,9 +362,9 @@ JsonFile = Annotated[Path | None, partial(check_file, endings=(".json",))]
 # Options and arguments that several commands share.
 
 
-def read_settings(assignments: Iterable[str] | None, wavelengths: int | None = None) -> Document:
-    """Return ``field=value`` pairs as a mapping, with ``wavelengths`` as one more field; values are read as YAML
-    scalars, so ``8`` is a number and ``50GiB/s`` a text.
+def read_settings(assignments: Iterable[str] | None) -> Document:
+    """Return ``field=value`` pairs as a mapping; values are read as YAML scalars, so ``8`` is a number and ``50GiB/s``
+    a text.
 
     Raises:
         ConfigError: no ``=``, or a value that is no scalar.
@@ -398,22 +381,17 @@ def read_settings(assignments: Iterable[str] | None, wavelengths: int | None = N
         if isinstance(value, (dict, list)):
             raise ConfigError(f"--set {assignment!r}: expected a single value, not {type(value).__name__}")
         settings[field.strip()] = value
-    if wavelengths is not None:
-        settings["wavelengths"] = wavelengths
     return settings
 
 
-Kind = Annotated[
-    str,
-    Help(
-        "all-gather, all-reduce, all-to-all, all-to-all-v, barrier, broadcast, gather, permute, reduce, "
-        "reduce-scatter, reduce-scatter-v or scatter."
-    ),
-]
+_KINDS = (
+    "all-gather, all-reduce, all-to-all, all-to-all-v, barrier, broadcast, gather, permute, reduce, reduce-scatter, "
+    "reduce-scatter-v or scatter."
+)
+Kind = Annotated[str, Help(_KINDS)]
 FabricName = Annotated[str, Help("A fabric of the catalog, or a YAML file.")]
 Settings = Annotated[list[str] | None, Help("field=value of the fabric; repeatable.")]
 Ranks = Annotated[int, Help("Number of ranks.")]
-Wavelengths = Annotated[int | None, Help("Wavelengths of a fibre.", "W")]
 Network = Annotated[Path, Help("As `onn build` and `onn train` write it.", "NET.npz")]
 Several = Annotated[int, Field(ge=2)]
 """A whole number of at least two."""
@@ -452,17 +430,13 @@ def site_inputs(
     return {**inputs, "prices": read_prices(price), "choices": chosen or None}
 
 
-SiteFields = Annotated[
-    list[str] | None,
-    Help(
-        "field=value of what turns parts and watts into dollars, e.g. electricity='8 ct/kWh', pue=1.1 or "
-        "amortisation='5 years' (`lightloom catalog --schema site`); repeatable."
-    ),
-]
-PartPrices = Annotated[
-    list[str] | None,
-    Help("part=price of one part of the fabric, e.g. wdm-engine='$ 120'; repeatable.", "PART=PRICE"),
-]
+_SITE = (
+    "field=value of what turns parts and watts into dollars, e.g. electricity='8 ct/kWh', pue=1.1 or "
+    "amortisation='5 years' (`lightloom catalog --schema site`); repeatable."
+)
+_PRICE = "part=price of one part of the fabric, e.g. wdm-engine='$ 120'; repeatable."
+SiteFields = Annotated[list[str] | None, Help(_SITE)]
+PartPrices = Annotated[list[str] | None, Help(_PRICE, "PART=PRICE")]
 
 
 def read_prices(given: Sequence[str] | None) -> dict[str, str] | None:

@@ -5,9 +5,8 @@ from typing import Annotated
 from lightloom.app.api.traffic import TrafficResult
 from lightloom.app.api.traffic import traffic as compare
 from lightloom.app.cli.options import FigureFile, Shown, draw, read_settings
-from lightloom.core.answer import Answer
 from lightloom.core.units import format_time
-from lightloom.reports.console import answer_parts
+from lightloom.reports.console import Parts, screen
 
 
 def traffic(
@@ -30,10 +29,10 @@ def traffic(
     """
     result = compare(jobs or (), cluster, set=read_settings(set))
     document = result.to_json()
-    return Shown(document, answer_parts(_answer(result)), {"drawn": draw(figure, result.figure, document)})
+    return Shown(document, _answer(result), {"drawn": draw(figure, result.figure, document)})
 
 
-def _answer(result: TrafficResult) -> Answer:
+def _answer(result: TrafficResult) -> Parts:
     """Return the answer: the job that the others slow most and its exchange that they slow most, a row for each job,
     and how the fabric is shared."""
     slowest = max(result.jobs, key=lambda each: each.slowdown)
@@ -45,10 +44,11 @@ def _answer(result: TrafficResult) -> Answer:
         name = max(slowed, key=lambda name: slowed[name])
         busy = next(each.busy for each in slowest.alone.exchanges if each.sort == name)
         best.append(f"its {name}, {format_time(busy)} of a step alone, take {slowed[name]:.3f} times as long")
-    return Answer(
-        question=result.title,
-        best=best,
-        rows=[{name: str(cell) for name, cell in row.items()} for row in result.display_rows()],
+    return screen(
+        result.title,
+        best,
+        result.display_rows(),
+        all=True,
         legend="slowdown: times as long together as alone",
         limit=result.shared,
         more=["--figure FILE.png draws what of each link every job takes"],
