@@ -10,14 +10,14 @@ from typing import Any
 
 import yaml
 from rich.table import Table
+from rich.text import Text
 
 from lightloom.app.cli.options import OutFile, Several, Shown, check_file
 from lightloom.collectives.registry import algorithms
-from lightloom.core.answer import Answer
 from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.core.plugins import load_plugins
-from lightloom.core.results import Document, provenance
+from lightloom.core.results import Document, attributes, provenance
 from lightloom.core.units import format_energy, format_size, format_time
 from lightloom.exchange.compression import registry as codecs
 from lightloom.exchange.method import Gradient, accuracy_note, evidence_of
@@ -28,7 +28,7 @@ from lightloom.machines.fabrics import load as fabrics
 from lightloom.machines.parts import part as parts
 from lightloom.machines.parts.part import FIGURES, KINDS, EnergyPerBit, Figure, Part, load_part, range_text
 from lightloom.models.zoo import ZOO, is_model_name, load_workload
-from lightloom.reports.console import answer_parts, rows_table
+from lightloom.reports.console import Parts, rows_table, screen
 
 _SCHEMAS = {
     "break-even": "lightloom.app.cli.exchange:SetUps",
@@ -152,19 +152,15 @@ def _list_all(all: bool) -> Shown:
     rows = {kind: [{"name": n, "description": d} for n, d in names.items()] for kind, names in sections.items()}
     document = {"schema": "lightloom.catalog/1", **rows, "provenance": provenance(rows)}
     if all:
-        return Shown(
-            document, (rows_table(each, title=kind, left=("name", "description")) for kind, each in rows.items())
-        )
-    answer = Answer(
-        question=f"Names that the commands take: {sum(map(len, sections.values()))} of {len(sections)} kinds",
-        best=(),
-        rows=[
-            {"kind": kind, "names": str(len(names)), "for example": ", ".join(list(names)[:2])}
-            for kind, names in sections.items()
-        ],
-        more=("lightloom catalog KIND", "lightloom catalog NAME", "lightloom catalog --schema", "--all"),
-    )
-    return Shown(document, answer_parts(answer))
+        left = ("name", "description")
+        return Shown(document, (rows_table(each, title=kind, left=left) for kind, each in rows.items()))
+    question = f"Names that the commands take: {sum(map(len, sections.values()))} of {len(sections)} kinds"
+    counts = [
+        {"kind": kind, "names": len(names), "for example": ", ".join(list(names)[:2])}
+        for kind, names in sections.items()
+    ]
+    more = ("lightloom catalog KIND", "lightloom catalog NAME", "lightloom catalog --schema", "--all")
+    return Shown(document, screen(question, (), counts, all=True, more=more))
 
 
 def _list_kind(kind: str, names: dict[str, str], all: bool) -> Shown:
@@ -172,7 +168,7 @@ def _list_kind(kind: str, names: dict[str, str], all: bool) -> Shown:
     else the descriptions."""
     rows: list[Document] = [{"name": name, "description": text} for name, text in names.items()]
     document: Document = {"schema": "lightloom.catalog/1", kind: rows}
-    details: Iterable[str | Table] = [rows_table(rows, left=("name", "description"))]
+    details: Iterable[str | Text | Table] = [rows_table(rows, left=("name", "description"))]
     if kind == "parts":
         components = sorted(map(load_part, names), key=lambda part: (KINDS.index(part.kind), part.name))
         missing = {
@@ -183,8 +179,7 @@ def _list_kind(kind: str, names: dict[str, str], all: bool) -> Shown:
     elif kind == "exchanges":
         rows = [
             {
-                "name": family.name,
-                "summary": family.summary,
+                **attributes(family, "name summary"),
                 "default": find(family.name).name,
                 "options": dict(family.options),
                 "accuracy": accuracy_note(find(family.name).name),
@@ -196,14 +191,8 @@ def _list_kind(kind: str, names: dict[str, str], all: bool) -> Shown:
         details = [rows_table(shown, left=tuple(shown[0]))]
     document["provenance"] = provenance([rows])
     more = (f"lightloom catalog {next(iter(names))}", "--all: a line about each")
-    answer = Answer(question=f"{kind}: {len(names)} names", best=(), more=more)
-    return Shown(document, details if all else _named(answer, names))
-
-
-def _named(answer: Answer, names: Mapping[str, str]) -> Iterator[Any]:
-    """Yield an answer with names in its middle, as many on a line as fit it."""
-    question, *foot = answer_parts(answer)
-    yield from (question, "  ".join(names), *foot)
+    question, *foot = screen(f"{kind}: {len(names)} names", (), more=more)
+    return Shown(document, details if all else (question, "  ".join(names), *foot))
 
 
 def _figures(components: list[Part]) -> Iterator[str | Table]:
@@ -269,13 +258,12 @@ def _show_entries(name: str, entries: dict[str, Document], all: bool, out: Path 
     return Shown(document, _facts(", ".join(titles), fields, more), {"entry": out})
 
 
-def _facts(title: str, fields: Sequence[tuple[str, str]], more: Sequence[str]) -> Iterator[Any]:
+def _facts(title: str, fields: Sequence[tuple[str, str]], more: Sequence[str]) -> Parts:
     """Yield what is shown of an entry: its title, the first 17 of its fields with their values, and what to ask
     next."""
     first = [{"field": field, "value": value} for field, value in fields[:_MOST_FIELDS]]
     legend = "* an assumption" if any(row["value"].endswith("*") for row in first) else ""
-    hidden = len(fields) - len(first)
-    return answer_parts(Answer(question=title, best=(), rows=first, hidden=hidden, legend=legend, more=more))
+    return screen(title, (), first, all=True, hidden=len(fields) - len(first), legend=legend, more=more)
 
 
 def _as_yaml(entries: dict[str, Document]) -> str:
@@ -322,9 +310,8 @@ def _derived(kind: str, name: str) -> dict[str, Any]:
     values = {field: value for field in derived if (value := getattr(fabric, field)) is not None}
     sources = {field: text for field, text in fabric.sources.items() if field in derived}
     warnings = {"warnings": list(fabric.warnings)} if fabric.warnings else {}
-    return {
-        f"derived for {fabric.ranks} ranks": {**values, "averager": fabric.built_of, **warnings, "sources": sources}
-    }
+    figures = {**values, "averager": fabric.built_of, **warnings, "sources": sources}
+    return {f"derived for {fabric.ranks} ranks": figures}
 
 
 def _show_model(name: str, out: Path | None) -> Shown:
@@ -339,9 +326,8 @@ def _show_model(name: str, out: Path | None) -> Shown:
     if out is not None:
         graph.save(out)
     title = f"model {name}: {fields.pop('description', '')}".rstrip(": ")
-    return Shown(
-        document, _facts(title, list(fields.items()), (f"lightloom plan {name}", f"--out {name}.json")), {"graph": out}
-    )
+    parts = _facts(title, list(fields.items()), (f"lightloom plan {name}", f"--out {name}.json"))
+    return Shown(document, parts, {"graph": out})
 
 
 # An exchange: what a method sends and computes.
@@ -363,11 +349,7 @@ def _show_exchange(name: str, ranks: int, model: str) -> Shown:
         "options": dict(families()[chosen.name.partition(":")[0]].options),
         "ranks": ranks,
         "values": gradient.values,
-        "every": chosen.every,
-        "synchronous": chosen.synchronous,
-        "feedback": chosen.feedback,
-        "scale_free": chosen.scale_free,
-        "bytes_depend_on_values": chosen.needs_values,
+        **attributes(chosen, "every synchronous feedback scale_free bytes_depend_on_values=needs_values"),
         "phases": [phase_document(phase) for phase in chosen.phases(gradient, ranks)],
         "work": asdict(chosen.work(gradient, ranks)),
         "sent_bytes": sent,
@@ -387,10 +369,8 @@ def _exchange_facts(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     work = document["work"]
     least = ", at the most: its bytes depend on the gradient" if document["bytes_depend_on_values"] else ""
     often = "" if document["every"] == 1 else f", every {document['every']} steps"
-    yield (
-        "a rank sends",
-        f"{format_size(document['sent_bytes'])}, {document['ratio']:.3g} times less than float32{often}{least}",
-    )
+    sent = f"{format_size(document['sent_bytes'])}, {document['ratio']:.3g} times less than float32{often}{least}"
+    yield "a rank sends", sent
     for phase in document["phases"]:
         hidden = "behind the backward pass" if phase["hideable"] else "not behind the backward pass"
         yield phase["kind"], f"{format_size(phase['bytes'])}, {phase['where']}, {hidden}"

@@ -9,13 +9,12 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import numpy as np
 
 from lightloom.app.cli.options import FigureFile, Options, Settings, Shown, draw, read_count, read_settings
-from lightloom.core.answer import MOST_ROWS, Answer
 from lightloom.core.array_files import read_npy
 from lightloom.core.arrays import Effort
 from lightloom.core.documents import read_number
 from lightloom.core.errors import ConfigError, InputError, UnitError, UnknownNameError, UnsupportedError
 from lightloom.core.files import cannot_read
-from lightloom.core.results import Document, provenance
+from lightloom.core.results import Document, attributes, provenance
 from lightloom.core.units import format_bandwidth, format_size, format_time, parse
 from lightloom.machines.fabrics.fabric import NEEDS_CIRCUITS, Fabric
 from lightloom.machines.fabrics.load import load_fabric
@@ -26,7 +25,7 @@ from lightloom.planning.parallelism.circuits.play import Played, play_once
 from lightloom.planning.parallelism.circuits.ring import relax
 from lightloom.planning.parallelism.circuits.switch import solve_multiplicities, solve_ring
 from lightloom.planning.parallelism.circuits.verify import verify, verify_permutations
-from lightloom.reports.console import answer_parts
+from lightloom.reports.console import Parts, screen
 
 # Which way ``lightloom circuits`` finds its circuits: what the options ask for, and the solvers behind them.
 
@@ -292,7 +291,7 @@ def circuits(
     document = _document(solved, played, on, timing, request)
     drawn = draw(figure, partial(assignment_figure, solved.assignment, on.channel_bandwidth), document)
     document |= {} if drawn is None else {"figure": str(drawn)}
-    return Shown(document, answer_parts(_answer(document, solved, on, all)), {"drawn": drawn})
+    return Shown(document, _answer(document, solved, on, all), {"drawn": drawn})
 
 
 def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, request: Request) -> Document:
@@ -308,22 +307,16 @@ def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, reques
         "ranks": traffic.ranks,
         "fabric": on.model_dump(mode="json"),
         "solver": request.solver,
-        "solver_status": solved.status,
-        "solver_gap": solved.solver_gap,
+        **attributes(solved, "solver_status=status solver_gap"),
         "objective": request.objective,
         "holds": assignment.circuits.holds,
-        "hold_s": timing.hold,
-        "reconfiguration_s": timing.reconfiguration,
+        **attributes(timing, "hold_s=hold reconfiguration_s=reconfiguration"),
         "duty_cycle": 1.0 if assignment.circuits.holds == 1 else timing.duty_cycle,
         "nbytes": float(traffic.nbytes.sum()),
         "circuit_bandwidth": on.channel_bandwidth,
-        "max_min": assignment.max_min,
-        "bound": assignment.bound,
-        "gap": assignment.gap,
-        "without_wavelength": assignment.unassigned,
+        **attributes(assignment, "max_min bound gap without_wavelength=unassigned"),
         "verified": True,
-        "finish_s": played.makespan,
-        "holds_begun": played.holds,
+        **attributes(played, "finish_s=makespan holds_begun=holds"),
         "carried_bytes": float(played.carried.sum()),
         "relayed_pairs": len(played.relayed),
         "relayed_bytes": float(traffic.nbytes[played.relayed].sum()),
@@ -341,7 +334,7 @@ def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, reques
 _COLUMNS = ("from rank", "to rank", "bytes", "circuits", "hops", "sent after")
 
 
-def _answer(document: Document, solved: Solved, on: Fabric, all: bool) -> Answer:
+def _answer(document: Document, solved: Solved, on: Fabric, all: bool) -> Parts:
     """Return the answer: when all is sent, over how many circuits, and a row for each pair of ranks, the last to finish
     first."""
     assignment, pairs = solved.assignment, document["pairs"]
@@ -356,23 +349,22 @@ def _answer(document: Document, solved: Solved, on: Fabric, all: bool) -> Answer
     sent = map(format_size, pairs["nbytes"]), pairs["circuits"], pairs["hops"], map(format_time, pairs["finish_s"])
     cells = [*zip(pairs["source"], pairs["destination"], *sent, strict=True)]
     order = sorted(range(len(assignment.traffic)), key=lambda pair: (-pairs["finish_s"][pair], pair))
-    shown = order if all else order[:MOST_ROWS]
     lacking = (
         f"; {assignment.unassigned} circuits that loads admit found no wavelength" if assignment.unassigned else ""
     )
-    return Answer(
-        question=f"circuits for {format_size(document['nbytes'])} of {len(order):,} pairs among {document['ranks']:,} "
+    return screen(
+        f"circuits for {format_size(document['nbytes'])} of {len(order):,} pairs among {document['ranks']:,} "
         f"ranks on a {on.kind_name}, by {document['solver']} for {document['objective']}{unsure}",
-        best=[
+        [
             f"all is sent after {format_time(document['finish_s'])}, {counted(document['holds_begun'])} begun",
             f"{circuits}; {turns}{lacking}",
             f"{relays:,} pairs relay {format_size(document['relayed_bytes'])} over others' circuits"
             if relays
             else "nothing is relayed",
         ],
-        rows=[dict(zip(_COLUMNS, map(str, cells[pair]), strict=True)) for pair in shown],
+        [dict(zip(_COLUMNS, cells[pair], strict=True)) for pair in order],
+        all=all,
         legend="circuits: in all holds; hops: circuits that its bytes cross",
-        hidden=len(order) - len(shown),
         limit=f"the largest demand gets {assignment.max_min:.4g} circuits a hold, others in proportion; no assignment "
         f"gives it more than {assignment.bound:.4g}, which the circuits stay {100 * assignment.gap:.1f} % below",
         more=["--figure FILE.png draws the circuits", "--solver milp proves small cases"],

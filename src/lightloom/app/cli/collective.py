@@ -5,7 +5,6 @@ from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
-from rich.table import Table
 from rich.text import Text
 
 from lightloom.app.api.arguments import collective_of
@@ -30,7 +29,7 @@ from lightloom.app.cli.schedule import ScheduleFile, write_schedule
 from lightloom.collectives.collective import OF_SIZE, SIZED, Collective
 from lightloom.collectives.cost.stepped import straggling
 from lightloom.collectives.registry import Refusal, admitted, around_failures, attempt, build
-from lightloom.core.answer import MOST_ROWS, Answer
+from lightloom.core.answer import MOST_ROWS
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError
 from lightloom.core.fields import Seconds
@@ -40,7 +39,7 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.failures import Failure, damaged
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.planning.economics.ledger import TITLE, ledger_notes, ledger_rows
-from lightloom.reports.console import answer_parts, plain_table, rows_table
+from lightloom.reports.console import Parts, plain_table, rows_table, screen
 from lightloom.reports.figures.comparisons import damage_figure
 from lightloom.reports.progress import progress
 
@@ -99,9 +98,7 @@ def collective(
     return Shown(document, parts, {"drawn": drawn, **written})
 
 
-def _ranking_parts(
-    ranking: CollectiveRanking, question: str, all: bool, explain: bool, worth: bool
-) -> Iterator[str | Text | Table]:
+def _ranking_parts(ranking: CollectiveRanking, question: str, all: bool, explain: bool, worth: bool) -> Parts:
     """Yield the answer, on request with where the time goes and why algorithms cannot serve, and with dollars and
     joules of the fastest schedule."""
     winner, bound, setup = ranking.winner, ranking.winner.lower_bound, ranking.winner.cost.setup
@@ -115,13 +112,14 @@ def _ranking_parts(
         meaning.append(f"the fabric's collective library takes {format_time(seconds)}, by a closed form")
     failed = [refusal.algorithm for refusal in ranking.refused if refusal.failed]
     meaning += [f"failed, --explain says why: {', '.join(failed)}"] if failed else []
-    answer = Answer(
-        question=question + (", in the cost model of papers" if ranking.cost_model == "paper" else ""),
-        best=[
+    yield from screen(
+        question + (", in the cost model of papers" if ranking.cost_model == "paper" else ""),
+        [
             f"{winner.algorithm}   {format_time(winner.time)}, verified; {against}",
             *filter(None, ["; ".join(meaning), *ranking.fabric.warnings]),
         ],
-        rows=[{name: str(schedule.display_rows()[0][name]) for name in columns} for schedule in shown],
+        [{name: schedule.display_rows()[0][name] for name in columns} for schedule in shown],
+        all=True,
         legend="vs bound: 1× is the proved lower bound"
         + ("; steady: without the first set-up; –: new circuits at each step" if steady else ""),
         hidden=len(ranking) - len(shown),
@@ -129,7 +127,6 @@ def _ranking_parts(
         limit=f"no schedule takes less than {format_time(bound.time)}, set by {bound.bound_by}",
         more=["--out FILE.json, .xml, .et saves it", "--figure FILE.png draws it", "--explain", "--worth"],
     )
-    yield from answer_parts(answer)
     if explain:
         yield from ("", *(f"{schedule.algorithm}: {schedule.cost.summary()}" for schedule in shown))
         reasons: dict[str, list[str]] = {}
@@ -236,7 +233,7 @@ _STRAGGLING = ("algorithm", "time", "worst rank adds", "mean rank adds")
 _AROUND = ("failed", "ranks", "time", "slowdown", "vs bound")
 
 
-def _damage_parts(document: Document, all: bool) -> Iterator[str | Text | Table]:
+def _damage_parts(document: Document, all: bool) -> Parts:
     """Yield the answer on the cases (slowdown and bound are those of what is left), or on the stragglers alone, whose
     table beside cases is shown with ``all``, then the algorithms that failed."""
     cases, played = document["rows"], document["stragglers"]
@@ -259,19 +256,18 @@ def _damage_parts(document: Document, all: bool) -> Iterator[str | Text | Table]
         best.append(f"one rank {' and '.join(late)} adds {adds} ({straggling_rows[0]['algorithm']})")
     alone = len(cases) == 1 and bool(played)
     shown = straggling_rows if alone else rows if all else rows[:MOST_ROWS]
-    yield from answer_parts(
-        Answer(
-            question=f"{document['kind']} of {format_size(document['nbytes_per_rank'])} a rank over "
-            f"{cases[0]['ranks']:,} ranks of a {document['fabric']['kind']}, "
-            f"{'one a straggler' if alone else 'around failures'}, verified",
-            best=best,
-            rows=shown,
-            legend="" if alone else "slowdown: against nothing failed; vs bound: 1× is the bound of what is left",
-            hidden=0 if alone or all else len(rows) - len(shown) + len(played),
-            limit=f"no schedule{' around that' if failed else ''} takes less than "
-            f"{format_time(worst['lower_bound_s'])}, set by {worst['bound_by']}",
-            more=["--figure FILE.png draws the times", "--out FILE.json, .xml, .et saves a schedule of one case"],
-        )
+    yield from screen(
+        f"{document['kind']} of {format_size(document['nbytes_per_rank'])} a rank over "
+        f"{cases[0]['ranks']:,} ranks of a {document['fabric']['kind']}, "
+        f"{'one a straggler' if alone else 'around failures'}, verified",
+        best,
+        shown,
+        all=True,
+        legend="" if alone else "slowdown: against nothing failed; vs bound: 1× is the bound of what is left",
+        hidden=0 if alone or all else len(rows) - len(shown) + len(played),
+        limit=f"no schedule{' around that' if failed else ''} takes less than "
+        f"{format_time(worst['lower_bound_s'])}, set by {worst['bound_by']}",
+        more=["--figure FILE.png draws the times", "--out FILE.json, .xml, .et saves a schedule of one case"],
     )
     if played and all and not alone:
         yield from ("", rows_table(straggling_rows, title=f"one rank {' and '.join(late)}, nothing failed"))

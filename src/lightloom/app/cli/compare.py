@@ -5,8 +5,8 @@ from pathlib import Path
 from lightloom.app.api.comparison import PlanComparison
 from lightloom.app.api.comparison import compare as compare_plans
 from lightloom.app.cli.options import FigureFile, OutFile, Shown, draw
-from lightloom.core.answer import MOST_ROWS, Answer
-from lightloom.reports.console import answer_parts
+from lightloom.core.answer import MOST_ROWS
+from lightloom.reports.console import Parts, screen
 from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.html import write
 from lightloom.reports.report import Picture, Report, Table
@@ -31,10 +31,10 @@ def compare(before: Path, after: Path, *, report: OutFile = None, figure: Figure
     if report is not None:
         write(_page(result, before.name, after.name), report)
     written = {"drawn": draw(figure, result.figure, document), "report": report}
-    return Shown(document, answer_parts(_answer(result)), written)
+    return Shown(document, _answer(result), written)
 
 
-def _answer(result: PlanComparison) -> Answer:
+def _answer(result: PlanComparison) -> Parts:
     """Return the answer: which plan wins now and why, the plans in both rankings, and what was asked differently."""
     changed, _, ratio = result.summary().rpartition(": ")
     rows, inputs = result.display_rows(), _input_rows(result)
@@ -44,13 +44,12 @@ def _answer(result: PlanComparison) -> Answer:
         for words, only in (("only before", result.gone), ("only after", result.new))
         if only
     ]
-    return Answer(
-        question="; ".join(asked) + (f"; {len(inputs) - len(asked)} other changes" if len(inputs) > len(asked) else "")
+    return screen(
+        "; ".join(asked) + (f"; {len(inputs) - len(asked)} other changes" if len(inputs) > len(asked) else "")
         or "nothing was asked differently",
-        best=[ratio, changed, result.explanation],
-        rows=[{name: str(row[name]) for name in _COLUMNS} for row in rows[:MOST_ROWS]],
+        [ratio, changed, result.explanation],
+        [{name: row[name] for name in _COLUMNS} for row in rows],
         legend="; ".join(["a sample: times as long as before; →: from before to after", *apart]),
-        hidden=max(0, len(rows) - MOST_ROWS),
         everything="--report FILE.html",
         more=["--report FILE.html says why each plan changed", "--figure FILE.png draws both winners"],
     )

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from lightloom.app.cli.options import OutFile, Shown
-from lightloom.core.answer import MOST_ROWS, Answer
+from lightloom.core.answer import MOST_ROWS
 from lightloom.core.claims import SCHEMA, STATUSES, Claim, Status, counts_in_words, status_counts
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import content_hash, provenance
 from lightloom.core.units import format_claim
-from lightloom.reports.console import answer_parts, claims_table, make_console
+from lightloom.reports.console import Parts, claims_table, make_console, screen
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def reproduce(
     assumptions = {result.name: list(result.assumptions) for result in results}
     counts = {result.name: status_counts(result.claims) for result in results}
     document = {"schema": SCHEMA, "rows": rows, "counts": counts, "assumptions": assumptions, "provenance": origin}
-    parts = _every_row(results) if all else answer_parts(_answer(results))
+    parts = _every_row(results) if all else _answer(results)
     return Shown(document, parts, {"report": report})
 
 
@@ -72,7 +72,7 @@ _SHORT: dict[Status, str] = {"by construction": "constructed", "not reproducible
 """Headings of columns that are shorter than the status."""
 
 
-def _answer(results: Sequence[Study]) -> Answer:
+def _answer(results: Sequence[Study]) -> Parts:
     """Return how many printed numbers agree, with a row for each study, or for those of one that deviate most."""
     claims = [claim for result in results for claim in result.claims]
     counts = status_counts(claims)
@@ -94,15 +94,14 @@ def _answer(results: Sequence[Study]) -> Answer:
         question = f"What {len(results)} papers printed, beside ours"
         legend = "constructed: by the paper's own figures or formulas, which shows nothing; absent: nothing to compare"
         more = ["lightloom reproduce STUDY", *more]
-        return Answer(
-            question=question, best=best, rows=rows, legend=legend, limit=f"{assumed} assumptions: --all", more=more
-        )
+        limit = f"{assumed} assumptions: --all"
+        return screen(question, best, rows, all=True, legend=legend, limit=limit, more=more)
     numbers = [(claim, _deviation(claim)) for claim in claims if claim.status == "deviates"]
     worst = sorted(numbers, key=lambda entry: -entry[1])[:MOST_ROWS]
-    return Answer(
-        question=f"{results[0].paper}: what it printed, beside ours",
-        best=best,
-        rows=[
+    return screen(
+        f"{results[0].paper}: what it printed, beside ours",
+        best,
+        [
             {
                 "deviates": claim.id.partition(".")[2],
                 "paper": format_claim(claim.paper),

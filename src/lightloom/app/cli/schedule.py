@@ -16,13 +16,12 @@ from lightloom.collectives.files.document import checked_suffix
 from lightloom.collectives.files.formats import FORMATS, export_size
 from lightloom.collectives.files.msccl.check import document, sentence
 from lightloom.collectives.files.msccl.read import check_program
-from lightloom.core.answer import Answer
 from lightloom.core.configfile import validate
 from lightloom.core.errors import ConfigError, VerificationError, needing_torch
 from lightloom.core.fields import Count, Seconds
-from lightloom.core.results import Document, provenance
+from lightloom.core.results import Document, attributes, provenance
 from lightloom.core.units import format_ratio, format_size, format_time, parse
-from lightloom.reports.console import answer_parts
+from lightloom.reports.console import Parts, screen
 
 
 def _check_output(output: Path) -> None:
@@ -81,15 +80,15 @@ def schedule(
         raise ConfigError("--fabric and --ranks go together, and --set needs both")
     if is_program and not (on_fabric or out or execute):
         program, runs = check_program(source)
-        answer = Answer(question=f"program of MSCCL in {source.name}", best=sentence(program, runs).splitlines())
-        return Shown(document(program, runs), answer_parts(answer))
+        parts = screen(f"program of MSCCL in {source.name}", sentence(program, runs).splitlines())
+        return Shown(document(program, runs), parts)
     nbytes = read.keywords.get("nbytes") if execute else None
     found = read(source, set=settings, **({} if nbytes is None or is_program else {"nbytes": None}))
     written, files = write_schedule(found, out, largest)
     if not execute:
-        return Shown(found.to_json(files), answer_parts(_verified(found)), written)
+        return Shown(found.to_json(files), _verified(found), written)
     result = _execute(found, nbytes, how)
-    return Shown(result, answer_parts(_executed(result)), written)
+    return Shown(result, _executed(result), written)
 
 
 def write_schedule(made: VerifiedSchedule | None, out: Path | None, largest: str) -> tuple[dict[str, Path], list[Path]]:
@@ -102,13 +101,13 @@ def write_schedule(made: VerifiedSchedule | None, out: Path | None, largest: str
     return {f"written, with {len(files) - 1} more" if len(files) > 1 else "written": files[0]}, files
 
 
-def _verified(found: VerifiedSchedule) -> Answer:
+def _verified(found: VerifiedSchedule) -> Parts:
     """Return the answer on a schedule that was verified: its time beside its bound."""
     moved, bound = found.collective, found.lower_bound
-    return Answer(
-        question=f"{moved.kind} of {format_size(moved.nbytes)} over {moved.ranks} ranks ({found.fabric.kind_name}), "
+    return screen(
+        f"{moved.kind} of {format_size(moved.nbytes)} over {moved.ranks} ranks ({found.fabric.kind_name}), "
         f"{len(found.schedule):,} rows of {found.algorithm}",
-        best=[
+        [
             f"verified, and takes {format_time(found.time)}, {format_ratio(found.ratio)} its lower bound",
             "every contribution arrives exactly once, and no link or node is used beyond what it can do",
         ],
@@ -141,18 +140,14 @@ def _execute(found: VerifiedSchedule, nbytes: str | None, how: Execution) -> Doc
         raise VerificationError(f"{moved.algorithm} does not bring what its {moved.collective.kind} promises")
     return {
         "schema": "lightloom.execution/1",
-        "algorithm": moved.algorithm,
-        "kind": moved.collective.kind,
-        "ranks": moved.collective.ranks,
-        "chunks": moved.chunks,
-        "queued": moved.queued,
+        **attributes(moved, "algorithm kind=collective.kind ranks=collective.ranks chunks queued"),
         "right": trial.right,
         **asdict(trial),
         "provenance": provenance([trial.content, values, how.dtype, how.rounds], how.seed),
     }
 
 
-def _executed(result: Document) -> Answer:
+def _executed(result: Document) -> Parts:
     """Return the answer on an execution: how exactly it agrees with torch.distributed's own collective, and how long
     both took."""
     each = "each" if result["kind"] not in (*SIZED, "scatter") else "at most"
@@ -161,10 +156,10 @@ def _executed(result: Document) -> Answer:
     off = (
         f"sums are off by at most {result['error_over_bound']:.2g} of what rounding allows: another order of additions"
     )
-    return Answer(
-        question=f"{result['kind']} by {result['algorithm']} in {result['ranks']} processes: {result['values']} values "
+    return screen(
+        f"{result['kind']} by {result['algorithm']} in {result['ranks']} processes: {result['values']} values "
         f"of {result['dtype']} {each}, {result['chunks']} chunks{padding}, {result['messages']} messages",
-        best=[
+        [
             "every rank has the bits of torch.distributed's own collective" if result["same_bits"] else off,
             f"it takes {ours} over loopback, torch.distributed's own {theirs}",
         ],
