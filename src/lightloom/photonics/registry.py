@@ -13,8 +13,8 @@ from lightloom.photonics.averaging.averagers import (
     IdealAverager,
     NetworkAverager,
 )
-from lightloom.photonics.averaging.block_quantisation import Rounding
 from lightloom.photonics.averaging.construct import build
+from lightloom.photonics.averaging.function import Rounding
 from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork, load_mapping, load_network
 from lightloom.photonics.link.settings import read_options
 from lightloom.photonics.link.simulate import LinkAverager

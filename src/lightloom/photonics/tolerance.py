@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, InputError, UnknownNameError, UnsupportedError
-from lightloom.core.results import Document
+from lightloom.core.results import Advance, Document, attributes, ignore
 from lightloom.core.units import parse
 from lightloom.photonics.averaging.averagers import IdealAverager
 from lightloom.photonics.averaging.compiler import Realisation, realise
@@ -27,7 +27,7 @@ from lightloom.photonics.averaging.networks import (
     light_units,
     unit_matrices,
 )
-from lightloom.photonics.devices import LARGEST, NonIdealities, amplifier_noise
+from lightloom.photonics.devices import ERRORS, LARGEST, NonIdealities, amplifier_noise
 from lightloom.photonics.link.settings import AMPLIFIER_LIMIT, RANGES, SOURCES, Link
 from lightloom.photonics.link.simulate import draw_words
 from lightloom.photonics.link.word_errors import WrongWords, clopper_pearson
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Matrices = NDArray[np.complex128]
+    Noise = Sequence[Floats | None]
+    Rng = np.random.Generator
 
 
 # Averagers that a search tries: constructions, windows, copies and mappings, by their interferometers.
@@ -84,9 +86,7 @@ class Candidate:
 
 
 def candidates(
-    arguments: FunctionArguments,
-    nonlinearity: Nonlinearity = "clipped",
-    advance: Callable[[int], None] = lambda _: None,
+    arguments: FunctionArguments, nonlinearity: Nonlinearity = "clipped", advance: Advance = ignore
 ) -> list[Candidate]:
     """Return all candidates: every sturdy circuit with every sturdy realisation in both `MAPPINGS`.
 
@@ -104,15 +104,9 @@ def candidates(
         for how in sturdy_realisations(nonlinearity):
             construction = Construction(name, function, realise(circuit, function, how))
             matrices = light_matrices(construction.network)
-            made += [
-                Candidate(
-                    construction=construction,
-                    arguments=arguments,
-                    mapping=mapping,
-                    mzis=around[mapping] + sum(component_count(matrix, meshes.form) for matrix in matrices),
-                )
-                for mapping, meshes in MAPPINGS.items()
-            ]
+            for mapping, meshes in MAPPINGS.items():
+                mzis = around[mapping] + sum(component_count(matrix, meshes.form) for matrix in matrices)
+                made.append(Candidate(construction=construction, arguments=arguments, mapping=mapping, mzis=mzis))
             advance(1)
     return sorted(made, key=lambda candidate: (candidate.mzis, candidate.how.copies, -candidate.how.window))
 
@@ -175,9 +169,7 @@ class FabricatedAveragers:
         return int(self.last.shape[0])
 
 
-def fabricate_averagers(
-    mapped: MappedAverager, devices: NonIdealities, rng: np.random.Generator, count: int
-) -> FabricatedAveragers:
+def fabricate_averagers(mapped: MappedAverager, devices: NonIdealities, rng: Rng, count: int) -> FabricatedAveragers:
     """Return ``count`` drawn fabrications, with the levels of all lanes, outputs of units, amplifiers and receivers
     set.
 
@@ -215,14 +207,8 @@ def averagers_of(mapped: MappedAverager, drawn: list[Matrices], setting: Setting
 
 # What an averager is asked to tolerate: errors of its devices, a power of full scale, and a word error rate.
 
-DEVICE_FIELDS = {
-    "phase-error": ("phase_error", "rad"),
-    "coupler-error": ("coupler_error", "rad"),
-    "loss": ("loss_db", "dB"),
-    "loss-spread": ("loss_spread_db", "dB"),
-    "crosstalk": ("thermal_crosstalk", ""),
-    "dac-bits": ("dac_bits", ""),
-}
+_UNITS = {"phase-error": "rad", "coupler-error": "rad", "loss": "dB", "loss-spread": "dB"}
+DEVICE_FIELDS = {name: (ERRORS[name], _UNITS.get(name, "")) for name in (*_UNITS, "crosstalk", "dac-bits")}
 """Field of `NonIdealities` and unit, by the name in a request."""
 POWER = "power"
 _EXAMPLE = "phase-error=3e-3,coupler-error=1e-2,power=3mW,loss=0.1dB"
@@ -248,10 +234,9 @@ class Tolerance:
         1."""
         if self.full_scale is not None and not 0 < self.full_scale < math.inf:
             raise InputError(f"power = {self.full_scale} W: expected more than 0")
-        if not LEAST_WORD_ERRORS <= self.word_errors < 1:
-            raise InputError(
-                f"word errors = {self.word_errors}: expected a share from {LEAST_WORD_ERRORS:g} to below 1"
-            )
+        least = LEAST_WORD_ERRORS
+        if not least <= self.word_errors < 1:
+            raise InputError(f"word errors = {self.word_errors}: expected a share from {least:g} to below 1")
 
     @property
     def errors(self) -> dict[str, float]:
@@ -306,26 +291,24 @@ def parse_tolerance(text: str, word_errors: float) -> Tolerance:
         InputError: a value is out of range.
     """
     fields: dict[str, float] = {}
-    power: float | None = None
-    seen: set[str] = set()
     for item in text.split(","):
         name, equals, value = item.strip().partition("=")
         if not equals:
             raise ConfigError(f"--tolerate {item.strip()!r}: expected NAME=VALUE,..., e.g. {_EXAMPLE}")
         if name not in (*DEVICE_FIELDS, POWER):
             raise UnknownNameError("error to tolerate", name, (*DEVICE_FIELDS, POWER))
-        if name in seen:
+        field, unit = DEVICE_FIELDS.get(name, (POWER, ""))
+        if field in fields:
             raise ConfigError(f"--tolerate: {name} is given twice")
-        seen.add(name)
         if name == POWER:
-            power = parse(value, "power")
+            power = fields[POWER] = parse(value, "power")
             low, high, unit = RANGES["full_scale"]
             if power > 0 and not low <= power <= high:
                 raise ConfigError(f"--tolerate power = {power:g} W: expected {low:g} to {high:g} {unit}")
         else:
-            field, unit = DEVICE_FIELDS[name]
             fields[field] = _number(name, value.removesuffix(unit).strip() if unit else value)
-    return Tolerance(devices=NonIdealities(**fields), full_scale=power, word_errors=word_errors)  # type: ignore[arg-type, unused-ignore]
+    full_scale = fields.pop(POWER, None)
+    return Tolerance(devices=NonIdealities(**fields), full_scale=full_scale, word_errors=word_errors)  # type: ignore[arg-type, unused-ignore]
 
 
 def _number(name: str, text: str) -> float:
@@ -343,28 +326,22 @@ def _number(name: str, text: str) -> float:
 # Wrong words of fabricated averagers, by batches of fabrications and words.
 
 _FABRICATIONS_AT_ONCE = 20
-_WORDS_AT_ONCE = 1 << 13
+_AT_ONCE = 1 << 13
 _SIGNALS_AT_ONCE = 1 << 18
 """Signals of a layer that are held at once: they stay in the cache."""
 
 
 def count_wrong_words(
-    mapped: MappedAverager,
-    devices: NonIdealities,
-    full_scale: float | None,
-    *,
-    fabrications: int,
-    words: int,
-    seed: int = 0,
-    advance: Callable[[int], None] = lambda _: None,
+    mapped: MappedAverager, devices: NonIdealities, full_scale: float | None, advance: Advance = ignore, **tried: int
 ) -> WrongWords:
     """Return the wrong words of many fabrications of an averager, each of which averages words, P and T included.
 
-    The result holds the wrong words of each of ``fabrications`` fabrications, of ``words`` words each; ``advance`` is
-    called with the fabrications done. Half of the words are near-equal (`draw_words`). Noise of amplifiers is drawn for
-    every word, for ``full_scale`` watts; None has none.
+    ``tried`` are ``fabrications``, ``words`` sent through each of them, and a ``seed``, 0 without one. The result holds
+    the wrong words of each fabrication; ``advance`` is called with the fabrications done. Half of the words are
+    near-equal (`draw_words`). Noise of amplifiers is drawn for every word, for ``full_scale`` watts; None has none.
     """
-    rng = np.random.default_rng((seed, fabrications, words))
+    fabrications, words = tried["fabrications"], tried["words"]
+    rng = np.random.default_rng((tried.get("seed", 0), fabrications, words))
     wrong = []
     for start in range(0, fabrications, _FABRICATIONS_AT_ONCE):
         count = min(_FABRICATIONS_AT_ONCE, fabrications - start)
@@ -403,12 +380,7 @@ def words_right(
 
 
 def wrong_words(
-    batch: FabricatedAveragers,
-    noise: Sequence[Floats | None],
-    words: int,
-    rng: np.random.Generator,
-    receivers: float = 0.0,
-    at_once: int = _WORDS_AT_ONCE,
+    batch: FabricatedAveragers, noise: Noise, words: int, rng: Rng, receivers: float = 0.0, at_once: int = _AT_ONCE
 ) -> Ints:
     """Return the number of wrong ones of ``words`` words on every fabrication, [fabrications].
 
@@ -433,13 +405,7 @@ def wrong_words(
     return wrong
 
 
-def received_levels(
-    batch: FabricatedAveragers,
-    codes: Ints,
-    noise: Sequence[Floats | None],
-    rng: np.random.Generator,
-    receivers: float = 0.0,
-) -> Ints:
+def received_levels(batch: FabricatedAveragers, codes: Ints, noise: Noise, rng: Rng, receivers: float = 0.0) -> Ints:
     """Return the levels that servers decide, [count, servers, signals, words], for codes [count, servers, words].
 
     Levels are 0 to 3, the most significant digit first. ``noise`` and ``receivers`` are those of `wrong_words`.
@@ -478,7 +444,6 @@ _EASED = (0.3, 0.6, 1.0)
 """Shares of a request whose wrong words rank candidates that do not tolerate it."""
 _STURDIEST = 6
 """Candidates whose limits are compared if none tolerates the request."""
-Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -496,14 +461,8 @@ class TolerantAverager:
 
 def _screened(mapped: MappedAverager, request: Tolerance, seed: int) -> WrongWords:
     """Return the wrong words of 10 fabrications with 200 words each, under the errors of ``request``."""
-    return count_wrong_words(
-        mapped,
-        request.devices,
-        request.full_scale,
-        fabrications=_SCREENED_FABRICATIONS,
-        words=_SCREENED_WORDS,
-        seed=seed,
-    )
+    tried: Document = {"fabrications": _SCREENED_FABRICATIONS, "words": _SCREENED_WORDS, "seed": seed}
+    return count_wrong_words(mapped, request.devices, request.full_scale, **tried)
 
 
 def clearly_fails(mapped: MappedAverager, request: Tolerance, seed: int = 0) -> WrongWords | None:
@@ -518,7 +477,7 @@ def clearly_fails(mapped: MappedAverager, request: Tolerance, seed: int = 0) -> 
 
 
 def measure_wrong_words(
-    mapped: MappedAverager, request: Tolerance, seed: int = 0, advance: Advance = lambda _: None, wrong: float = 40.0
+    mapped: MappedAverager, request: Tolerance, seed: int = 0, advance: Advance = ignore, wrong: float = 40.0
 ) -> WrongWords:
     """Return the wrong words of `FABRICATIONS` fabrications, or of the small sample of `clearly_fails` if that rules
     the averager out.
@@ -528,15 +487,9 @@ def measure_wrong_words(
     sample = clearly_fails(mapped, request, seed)
     if sample is not None:
         return sample
-    return count_wrong_words(
-        mapped,
-        request.devices,
-        request.full_scale,
-        fabrications=FABRICATIONS,
-        words=max(500, math.ceil(wrong / request.word_errors / FABRICATIONS)),
-        seed=seed + 1,
-        advance=advance,
-    )
+    words = max(500, math.ceil(wrong / request.word_errors / FABRICATIONS))
+    tried: Document = {"fabrications": FABRICATIONS, "words": words, "seed": seed + 1}
+    return count_wrong_words(mapped, request.devices, request.full_scale, advance, **tried)
 
 
 def find_tolerant(
@@ -545,7 +498,7 @@ def find_tolerant(
     nonlinearity: Nonlinearity = "clipped",
     *,
     seed: int = 0,
-    advance: Advance = lambda _: None,
+    advance: Advance = ignore,
 ) -> TolerantAverager:
     """Return the averager with the fewest interferometers, P and T included, that tolerates the request.
 
@@ -562,27 +515,20 @@ def find_tolerant(
         measured = measure_wrong_words(mapped, request, seed)
         advance(1)
         if measured.interval[1] <= request.word_errors and candidate.construction.proof.float64:
-            return TolerantAverager(
-                candidate=candidate, mapped=mapped, request=request, measured=measured, tried=number, seed=seed
-            )
-    raise UnsupportedError(_intolerable(arguments, request, nonlinearity, tried, seed, advance))
+            made: Document = {"candidate": candidate, "mapped": mapped, "measured": measured}
+            return TolerantAverager(**made, request=request, tried=number, seed=seed)
+    raise UnsupportedError(_intolerable(arguments, request, tried, seed, advance))
 
 
 def _intolerable(
-    arguments: FunctionArguments,
-    request: Tolerance,
-    nonlinearity: str,
-    tried: list[Candidate],
-    seed: int,
-    advance: Advance,
+    arguments: FunctionArguments, request: Tolerance, tried: list[Candidate], seed: int, advance: Advance
 ) -> str:
     """Return the message that no candidate tolerates the request, with what the sturdiest one tolerates."""
     candidate, share = sturdiest(tried, request, seed, advance)
     asked = f"{describe(request.errors)} at a word error rate of {request.word_errors:g}"
-    start = (
-        f"none of {len(tried)} {nonlinearity} averagers of {arguments.servers} servers and {arguments.bits} bits "
-        f"tolerates {asked}"
-    )
+    units = tried[0].construction.network.nonlinearity
+    start = f"none of {len(tried)} {units} averagers of {arguments.servers} servers and {arguments.bits} bits "
+    start += f"tolerates {asked}"
     if candidate is None:
         return f"{start}; none tolerates a thousandth of it either"
     mapped = candidate.mapped()
@@ -595,7 +541,7 @@ def _intolerable(
 
 
 def sturdiest(
-    tried: list[Candidate], request: Tolerance, seed: int = 0, advance: Advance = lambda _: None
+    tried: list[Candidate], request: Tolerance, seed: int = 0, advance: Advance = ignore
 ) -> tuple[Candidate | None, float]:
     """Return the candidate that tolerates the largest share of a request, and that share; (None, 0) if none does.
 
@@ -615,9 +561,7 @@ def sturdiest(
     return best, most
 
 
-def largest_share(
-    mapped: MappedAverager, request: Tolerance, seed: int = 0, advance: Advance = lambda _: None
-) -> float:
+def largest_share(mapped: MappedAverager, request: Tolerance, seed: int = 0, advance: Advance = ignore) -> float:
     """Return the largest share of all errors of a request that the averager tolerates at once, to 3 %.
 
     At most 8 is returned, and 0 if a thousandth is not tolerated.
@@ -626,7 +570,7 @@ def largest_share(
 
 
 def largest_alone(
-    mapped: MappedAverager, request: Tolerance, name: str, seed: int = 0, advance: Advance = lambda _: None
+    mapped: MappedAverager, request: Tolerance, name: str, seed: int = 0, advance: Advance = ignore
 ) -> float | None:
     """Return the largest value of one error alone that the averager tolerates, to 3 %, in the unit of its field.
 
@@ -678,44 +622,31 @@ def assumptions(full_scale: float | None) -> list[str]:
     left_out = "crossings without loss; lasers, units and receivers without errors (onn link has them)"
     if full_scale is None:
         return [levels, f"no noise; {left_out}"]
-    return [
-        f"noise figure {_LINK.noise_figure_db:g} dB ({SOURCES['noise_figure_db']})",
-        f"bandwidth {_LINK.bandwidth / 1e9:g} GHz ({SOURCES['bandwidth']})",
-        levels,
-        f"amplifiers emit any power, real ones {AMPLIFIER_LIMIT * 1e3:.0f} mW "
-        "(onn link --set gain=optical has the peaks)",
-        f"no noise but that of amplifiers; {left_out}",
-    ]
+    noise = f"noise figure {_LINK.noise_figure_db:g} dB ({SOURCES['noise_figure_db']})"
+    peaks = "(onn link --set gain=optical has the peaks)"
+    light = f"amplifiers emit any power, real ones {AMPLIFIER_LIMIT * 1e3:.0f} mW {peaks}"
+    bandwidth = f"bandwidth {_LINK.bandwidth / 1e9:g} GHz ({SOURCES['bandwidth']})"
+    return [noise, bandwidth, levels, light, f"no noise but that of amplifiers; {left_out}"]
 
 
-def tolerance_document(result: TolerantAverager, advance: Callable[[int], None] = lambda _: None) -> dict[str, Any]:
+def tolerance_document(result: TolerantAverager, advance: Advance = ignore) -> Document:
     """Return the request, what was measured, and how much of each error the averager tolerates alone and at once."""
-    mapped, request, measured = result.mapped, result.request, result.measured
+    mapped, request, seed = result.mapped, result.request, result.seed
     # The whole request is tolerated: that was measured with more words than shares of it are.
-    share = max(largest_share(mapped, request, result.seed, advance), 1.0)
+    share = max(largest_share(mapped, request, seed, advance), 1.0)
     power = request.full_scale
     return {
-        "errors": request.errors,
-        "target": request.word_errors,
-        "word_error_rate": measured.rate,
-        "interval_95": list(measured.interval),
-        "wrong_words": int(measured.wrong.sum()),
-        "words": measured.words * int(measured.wrong.size),
-        "fabrications": int(measured.wrong.size),
-        "tried": result.tried,
-        "mapping": result.candidate.mapping,
+        **attributes(result, "errors=request.errors target=request.word_errors"),
+        **result.measured.counts,
+        **attributes(result, "tried mapping=candidate.mapping"),
         "window": str(result.candidate.how.window),
         "copies": result.candidate.how.copies,
-        "mzi_count": mapped.mzis,
-        "columns": mapped.depth,
-        "crossings": mapped.crossings,
+        **attributes(mapped, "mzi_count=mzis columns=depth crossings"),
         "largest_gain_db": decibels(mapped.gain),
         "lane_power_watts": None if power is None else power * float(mapped.preprocessing.gains.max()) ** 2,
         "tolerated_share": share,
         "tolerated_at_once": request.scaled(share).errors if share else None,
-        "tolerated_alone": {
-            name: largest_alone(mapped, request, name, result.seed, advance) for name in request.errors
-        },
+        "tolerated_alone": {name: largest_alone(mapped, request, name, seed, advance) for name in request.errors},
         "assumptions": assumptions(request.full_scale),
     }
 
@@ -724,13 +655,7 @@ def tolerance_document(result: TolerantAverager, advance: Callable[[int], None] 
 
 
 def calibrate_averager(
-    mapped: MappedAverager,
-    non_idealities: NonIdealities,
-    conditions: Conditions,
-    *,
-    words: int,
-    seed: int,
-    advance: Callable[[int], None],
+    mapped: MappedAverager, devices: NonIdealities, conditions: Conditions, *, words: int, seed: int, advance: Advance
 ) -> Document:
     """Return the figures of chips that are fabricated and calibrated, one for each block of every part.
 
@@ -744,7 +669,7 @@ def calibrate_averager(
     conditions = replace(conditions, real=True)
     trials = {
         name: [
-            try_calibration(chip, non_idealities, conditions, seed + 1000 * number + block, advance)
+            try_calibration(chip, devices, conditions, seed + 1000 * number + block, advance)
             for block, chip in enumerate(part.blocks)
         ]
         for number, (name, part) in enumerate(mapped.parts.items())

@@ -16,8 +16,8 @@ import numpy as np
 
 from lightloom.core.arrays import Bytes, Codes, Int32s, Ints
 from lightloom.core.errors import ConfigError, InputError, VerificationError
-from lightloom.photonics.averaging.block_quantisation import Rounding, mean_codes
-from lightloom.photonics.averaging.function import check_codes, points_of_servers
+from lightloom.photonics.averaging.block_quantisation import mean_codes
+from lightloom.photonics.averaging.function import Rounding, check_codes, points_of_servers
 from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
 from lightloom.photonics.detection import DigitReceiver
 

@@ -18,15 +18,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 
 from lightloom.core.arrays import Bytes, Codes, Float32s, Ints
 from lightloom.core.errors import ConfigError
+from lightloom.photonics.averaging.function import Rounding as Rounding
 from lightloom.photonics.averaging.function import symbols_for
 
-Rounding = Literal["floor", "half-up"]
 UNFIT = 255
 """Exponent byte of blocks with NaN, infinities or magnitudes of 2^127 or more. It is the largest byte, so the maximum
 over servers passes it to all of them."""

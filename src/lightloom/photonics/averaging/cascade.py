@@ -9,20 +9,26 @@ level enters the second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lightloom.core.array_files import read_npz
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
-from lightloom.core.results import content_hash
+from lightloom.core.results import Advance, attributes, content_hash, ignore
 from lightloom.photonics.averaging.construct import Construction, build, candidates, recognise
-from lightloom.photonics.averaging.function import AveragingFunction, GridInput, points_of_servers, preprocessing_matrix
+from lightloom.photonics.averaging.function import (
+    AveragingFunction,
+    GridInput,
+    Rounding,
+    points_of_servers,
+    preprocessing_matrix,
+)
 from lightloom.photonics.averaging.networks import (
     LayeredNetwork,
     Nonlinearity,
@@ -39,12 +45,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+Networks = tuple[Sequence[LayeredNetwork], LayeredNetwork]
+"""A network of level 1 for each group, and that of level 2."""
+Rng = np.random.Generator
 _TUPLES_AT_ONCE = 50_000
 _NOISY_TUPLES = 100_000
 
 
 def second_level(
-    groups: int, servers: int, bits: int, inputs: int = 4, rounding: Literal["floor", "half-up"] = "floor"
+    groups: int, servers: int, bits: int, inputs: int = 4, rounding: Rounding = "floor"
 ) -> AveragingFunction:
     """Return the function of level 2 over ``groups`` averagers of ``servers`` each; T is the sum over all servers.
 
@@ -109,17 +118,11 @@ class Cascade:
         for number, level in enumerate((self.first, self.second), 1):
             layers, expected = level.network.layers, (len(level.function.inputs), level.function.outputs)
             if (layers[0], layers[-1]) != expected:
-                raise ConfigError(
-                    f"level {number}: a network from {layers[0]} to {layers[-1]} signals, expected {expected[0]} to "
-                    f"{expected[1]}"
-                )
+                ends = f"from {layers[0]} to {layers[-1]} signals, expected {expected[0]} to {expected[1]}"
+                raise ConfigError(f"level {number}: a network {ends}")
 
     def light(
-        self,
-        codes: Ints,
-        sigma: float = 0.0,
-        rng: np.random.Generator | None = None,
-        fabricated: tuple[Sequence[LayeredNetwork], LayeredNetwork] | None = None,
+        self, codes: Ints, sigma: float = 0.0, rng: Rng | None = None, fabricated: Networks | None = None
     ) -> Floats:
         """Return the analogue outputs of level 2: codes (groups, servers, n) to (outputs, n).
 
@@ -206,9 +209,7 @@ def basic(codes: Ints) -> Ints:
     return result
 
 
-def random_codes(
-    groups: int, servers: int, bits: int, count: int, rng: np.random.Generator, near_equal: float = 0.2
-) -> Ints:
+def random_codes(groups: int, servers: int, bits: int, count: int, rng: Rng, near_equal: float = 0.2) -> Ints:
     """Return random codes (groups, servers, count), uniform but for a share ``near_equal`` of the tuples.
 
     Those are within 3 of a common value, where carries are frequent.
@@ -220,9 +221,7 @@ def random_codes(
     return np.where(rng.random(count) < near_equal, close, uniform)
 
 
-def end_to_end(
-    cascade: Cascade, tuples: int, seed: int = 0, advance: Callable[[int], None] = lambda _: None
-) -> dict[str, Any]:
+def end_to_end(cascade: Cascade, tuples: int, seed: int = 0, advance: Advance = ignore) -> dict[str, Any]:
     """Return counts of wrong results, with and without decimals (eq. 9), of random tuples of codes sent through both
     levels.
 
@@ -245,12 +244,8 @@ def end_to_end(
         plain += int(short.sum())
         done += count
         advance(count)
-    return {
-        "tuples": tuples,
-        "wrong_with_decimals": wrong,
-        "wrong_without_decimals": plain,
-        "share_wrong_without_decimals": plain / tuples,
-    }
+    wrongs = {"wrong_with_decimals": wrong, "wrong_without_decimals": plain}
+    return {"tuples": tuples, **wrongs, "share_wrong_without_decimals": plain / tuples}
 
 
 # Files of cascades: the networks of both levels, and how many servers and bits they average.
@@ -266,7 +261,7 @@ def save_cascade(path: Path, cascade: Cascade) -> Path:
     Raises:
         ConfigError: the suffix is not ``.npz``, or the file cannot be written.
     """
-    content: dict[str, Any] = {"schema": SCHEMA, **{name: getattr(cascade, name) for name in _NUMBERS}}
+    content = {"schema": SCHEMA, **attributes(cascade, " ".join(_NUMBERS))}
     for level in _LEVELS:
         content |= network_arrays(getattr(cascade, level).network, f"{level}_")
     return write_npz(path, content)

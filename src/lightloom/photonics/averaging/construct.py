@@ -1,13 +1,14 @@
 """`build`: the smallest constructed network that is proved exact and tolerates a given noise."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 from lightloom.core.errors import InputError, UnsupportedError
+from lightloom.core.results import Advance, attributes, ignore
 from lightloom.photonics.averaging.circuits import Circuit, long_division, lsb_ripple, msb_first
 from lightloom.photonics.averaging.compiler import Realisation, Realised, realise
 from lightloom.photonics.averaging.function import AveragingFunction
@@ -104,12 +105,10 @@ class Construction:
         """
         layers = self.network.layers
         return {
-            "construction": self.name,
-            "nonlinearity": self.network.nonlinearity,
+            **attributes(self, "construction=name nonlinearity=network.nonlinearity"),
             **verification.counts,
             "proof": list(self.proof.steps),
-            "proved_tolerance": self.proof.tolerance,
-            "mzi_count": self.mzi_count,
+            **attributes(self, "proved_tolerance=proof.tolerance mzi_count"),
             "mzi_count_economy": mzi_count(layers, "economy"),
             "mzi_count_with_bias": mzi_count(layers, bias=True),
             "mzi_count_of_p_and_t": mzi_of_units(servers, bits, layers[0]),
@@ -207,14 +206,7 @@ def recognise(network: LayeredNetwork, function: AveragingFunction) -> Construct
 
 
 def build(
-    servers: int,
-    bits: int,
-    *,
-    noise: float | None = None,
-    nonlinearity: Nonlinearity = "relu",
-    inputs: int = 4,
-    rounding: Literal["floor", "half-up"] = "floor",
-    carries_decimals: bool = False,
+    servers: int, bits: int, *, noise: float | None = None, nonlinearity: Nonlinearity = "relu", **function_options: Any
 ) -> Construction:
     """Return the smallest constructed network that is proved exact in float64 and tolerates the noise.
 
@@ -224,9 +216,8 @@ def build(
         noise: standard deviation of the noise on every signal relative to its full scale, at which 99.99 % of the
             inputs must be averaged correctly. None requires exactness only.
         nonlinearity: plain ``relu``, as in the paper, or ``clipped``, a unit that saturates.
-        inputs: number of signals K to which P groups the servers' signals.
-        rounding: rounding of the mean.
-        carries_decimals: whether the last output carries decimals, for level 1 of a cascade.
+        function_options: further arguments of `AveragingFunction.of`: ``inputs``, ``rounding`` and
+            ``carries_decimals``.
 
     Raises:
         UnsupportedError: no construction tolerates that noise; the message states the bound if there is one.
@@ -234,12 +225,11 @@ def build(
     """
     if noise is not None and not 0 <= noise < 1:
         raise InputError(f"noise = {noise!r}: expected a share of full scale from 0 to below 1")
-    function = AveragingFunction.of(servers, bits, inputs, rounding, carries_decimals)
+    function = AveragingFunction.of(servers, bits, **function_options)
     bound = input_bound(function)
     if noise is not None and noise > bound:
-        raise UnsupportedError(
-            f"noise = {noise:g}: noise on the inputs limits any network of {servers} servers to {bound:.1e}"
-        )
+        limited = f"noise on the inputs limits any network of {servers} servers to {bound:.1e}"
+        raise UnsupportedError(f"noise = {noise:g}: {limited}")
     attempts = (True, False) if noise is None else (False,)
     for construction in chain.from_iterable(candidates(function, nonlinearity, smallest) for smallest in attempts):
         if construction.proof.float64 and (noise is None or construction.tolerates(noise)):
@@ -260,7 +250,7 @@ CHOSEN: tuple[tuple[str, Nonlinearity], ...] = (
 ROWS = len(TABLE_I) * (2 + len(CHOSEN))
 
 
-def scenario_rows(advance: Callable[[int], None] = lambda _: None, evaluations: int = 400_000) -> list[dict[str, Any]]:
+def scenario_rows(advance: Advance = ignore, evaluations: int = 400_000) -> list[dict[str, Any]]:
     """Return a row per network: for each scenario the paper's two networks, then the constructed ones.
 
     Wrong outputs are counted over the whole grid. Values that the paper does not state are None.
@@ -271,9 +261,8 @@ def scenario_rows(advance: Callable[[int], None] = lambda _: None, evaluations: 
         for approximated in (False, True):
             rows.append(_paper_row(paper, function, approximated))
             advance(1)
-        for name, nonlinearity in CHOSEN:
-            construction = _pick(function, name, nonlinearity)
-            rows.append(_construction_row(paper, construction, evaluations))
+        for chosen in CHOSEN:
+            rows.append(_construction_row(paper, _pick(function, *chosen), evaluations))
             advance(1)
     return rows
 

@@ -25,6 +25,8 @@ from lightloom.core.errors import ConfigError, InputError
 # Signed gradients are sent in offset binary: code = value + 2^(bits-1). The mean of codes is the mean of the values
 # plus the same offset. Averages of the digits of two's complement are meaningless, as -1 is all ones there.
 
+Rounding = Literal["floor", "half-up"]
+"""Rounding of a mean to a code."""
 LEVELS = 4
 MAX_BITS = 32
 
@@ -88,12 +90,7 @@ class AveragingFunction:
 
     @classmethod
     def of(
-        cls,
-        servers: int,
-        bits: int,
-        inputs: int = 4,
-        rounding: Literal["floor", "half-up"] = "floor",
-        carries_decimals: bool = False,
+        cls, servers: int, bits: int, inputs: int = 4, rounding: Rounding = "floor", carries_decimals: bool = False
     ) -> AveragingFunction:
         """Return the function of N servers that send ``bits`` bits each; P groups the signals to at most ``inputs``.
 

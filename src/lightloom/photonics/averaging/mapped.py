@@ -198,36 +198,26 @@ def effective_network(
 
 
 def fabricated(
-    mapped: MappedNetwork,
-    non_idealities: NonIdealities,
-    rng: np.random.Generator,
-    *,
-    calibration: Calibration = "rows",
-    correct: bool = False,
+    mapped: MappedNetwork, non_idealities: NonIdealities, rng: np.random.Generator, **how: Any
 ) -> LayeredNetwork:
-    """Return the `effective_network` of newly drawn devices; the caller adds detector noise, drawn for every
-    detection."""
+    """Return the `effective_network` of newly drawn devices, ``how`` its options; the caller adds detector noise, drawn
+    for every detection."""
     disturbed = [disturb(matrix, non_idealities, rng) for matrix in mapped.matrices]
-    return effective_network(mapped, disturbed, calibration=calibration, correct=correct)
+    return effective_network(mapped, disturbed, **how)
 
 
 def averaging_accuracy(
-    mapped: MappedNetwork,
-    function: AveragingFunction,
-    *,
-    samples: int = SAMPLES,
-    calibration: Calibration = "rows",
-    correct: bool = False,
+    mapped: MappedNetwork, function: AveragingFunction, *, samples: int = SAMPLES, **how: Any
 ) -> Evaluate:
     """Return the evaluation of the share, from 0 to 1, of inputs averaged correctly, for `sweep` and `monte_carlo`.
 
-    All points of the grid are tried if there are at most ``samples``, uniformly drawn points otherwise.
+    All points of the grid are tried if there are at most ``samples``, uniformly drawn points otherwise. ``how`` are the
+    options of `effective_network`.
     """
 
     def evaluate(disturbed: Sequence[Disturbed], rng: np.random.Generator) -> float:
         """Return the share of inputs averaged correctly on these fabricated meshes, with their detector noise."""
-        network = effective_network(mapped, disturbed, calibration=calibration, correct=correct)
-        network = _detected(network)
+        network = _detected(effective_network(mapped, disturbed, **how))
         seed, evaluations = int(rng.integers(1 << 31)), min(function.points, samples)
         return noisy_accuracy(network, function, disturbed[0].non_idealities.detector_noise, evaluations, seed)
 
@@ -389,12 +379,11 @@ def cascade_matrices(cascade: Cascade, units: bool = False) -> dict[str, Matrix]
     return named
 
 
-def cascade_accuracy(
-    mapped: MappedCascade, *, samples: int = SAMPLES, calibration: Calibration = "rows", correct: bool = False
-) -> Evaluate:
+def cascade_accuracy(mapped: MappedCascade, *, samples: int = SAMPLES, **how: Any) -> Evaluate:
     """Return the evaluation of the share of right averages over random tuples of codes, half of them near-equal.
 
-    The fabrications are those of `MappedCascade.matrices`. P and T are ideal, and so are the units.
+    The fabrications are those of `MappedCascade.matrices`. P and T are ideal, and so are the units. ``how`` are the
+    options of `effective_network`.
     """
     cascade, depth = mapped.cascade, len(mapped.first.matrices)
 
@@ -402,12 +391,9 @@ def cascade_accuracy(
         """Return the share of tuples averaged correctly on these fabricated meshes, with their detector noise."""
         sigma = disturbed[0].non_idealities.detector_noise
         chips = [disturbed[start : start + depth] for start in range(0, cascade.groups * depth, depth)]
-        firsts = [
-            _detected(effective_network(mapped.first, chip, calibration=calibration, correct=correct), received=False)
-            for chip in chips
-        ]
+        firsts = [_detected(effective_network(mapped.first, chip, **how), received=False) for chip in chips]
         last = disturbed[cascade.groups * depth :]
-        second = _detected(effective_network(mapped.second, last, calibration=calibration, correct=correct))
+        second = _detected(effective_network(mapped.second, last, **how))
         right = 0
         for start in range(0, samples, _AT_ONCE):
             count = min(_AT_ONCE, samples - start)

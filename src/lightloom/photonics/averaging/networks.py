@@ -19,6 +19,7 @@ from lightloom.core.results import content_hash
 from lightloom.photonics.averaging.function import (
     LEVELS,
     AveragingFunction,
+    Rounding,
     preprocessing_matrix,
     splitting_matrix,
     symbols_for,
@@ -53,17 +54,13 @@ class LayeredNetwork:
         """Raise InputError where shapes do not fit, the nonlinearity is unknown, or a weight, bias or full scale is not
         finite."""
         if not self.weights or len(self.weights) != len(self.biases):
-            raise InputError(
-                f"{len(self.weights)} matrices and {len(self.biases)} biases: expected one of each per layer"
-            )
+            counts = f"{len(self.weights)} matrices and {len(self.biases)} biases"
+            raise InputError(f"{counts}: expected one of each per layer")
         if self.nonlinearity not in ("relu", "clipped"):
             raise InputError(f"nonlinearity = {self.nonlinearity!r}: expected relu or clipped")
         for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True), 1):
-            if (
-                w.ndim != 2
-                or b.shape != (w.shape[0],)
-                or (layer > 1 and w.shape[1] != self.weights[layer - 2].shape[0])
-            ):
+            expected = self.weights[layer - 2].shape[:1] if layer > 1 else w.shape[1:]
+            if w.ndim != 2 or b.shape != (w.shape[0],) or w.shape[1:] != expected:
                 raise InputError(f"layer {layer}: weights {w.shape} and biases {b.shape} do not fit the previous layer")
             if not (np.isfinite(w).all() and np.isfinite(b).all()):
                 raise InputError(f"layer {layer}: a weight or bias is NaN or infinite")
@@ -73,20 +70,15 @@ class LayeredNetwork:
 
     @classmethod
     def of(
-        cls,
-        weights: Sequence[ArrayLike],
-        biases: Sequence[ArrayLike] | None = None,
-        nonlinearity: Nonlinearity = "relu",
+        cls, weights: Sequence[ArrayLike], biases: Sequence[ArrayLike] = (), nonlinearity: Nonlinearity = "relu"
     ) -> LayeredNetwork:
         """Return a network with full scales of 1, and biases of 0 if they are None.
 
         `proof.with_measured_full_scale` measures full scales.
         """
         matrices = tuple(np.atleast_2d(np.asarray(w, dtype=np.float64)) for w in weights)
-        if biases is None:
-            vectors = tuple(np.zeros(w.shape[0]) for w in matrices)
-        else:
-            vectors = tuple(np.asarray(b, dtype=np.float64) for b in biases)
+        arrays = biases or [np.zeros(w.shape[0]) for w in matrices]
+        vectors = tuple(np.asarray(b, dtype=np.float64) for b in arrays)
         sizes = [matrices[0].shape[1], *(w.shape[0] for w in matrices)] if matrices else []
         return cls(matrices, vectors, nonlinearity, tuple(np.ones(n) for n in sizes))
 
@@ -152,7 +144,7 @@ class FunctionArguments:
     servers: int
     bits: int
     inputs: int = 4
-    rounding: Literal["floor", "half-up"] = "floor"
+    rounding: Rounding = "floor"
     carries_decimals: bool = False
 
     def function(self) -> AveragingFunction:
@@ -261,9 +253,8 @@ def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
         function = arguments.function()
     ends, expected = (network.layers[0], network.layers[-1]), (len(function.inputs), function.outputs)
     if ends != expected:
-        raise ConfigError(
-            f"{str(path)!r}: a network from {ends[0]} to {ends[1]} signals, expected {expected[0]} to {expected[1]}"
-        )
+        found = f"from {ends[0]} to {ends[1]} signals, expected {expected[0]} to {expected[1]}"
+        raise ConfigError(f"{str(path)!r}: a network {found}")
     return network, arguments
 
 

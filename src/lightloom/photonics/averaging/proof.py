@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from lightloom.core.arrays import Ints
 from lightloom.core.errors import InputError, VerificationError
+from lightloom.core.results import attributes
 from lightloom.photonics.averaging.circuits import Circuit, sum_of_servers
 from lightloom.photonics.averaging.compiler import Gadget, Realised
 from lightloom.photonics.averaging.function import AveragingFunction
@@ -62,22 +63,17 @@ def prove(realised: Realised, function: AveragingFunction) -> Proof:
     bounded = realised.realisation.bounded
     bend = _largest_share(lambda bend: _output_error(realised, FLOAT64, 0.0, bend=bend), margin) if bounded else None
     floors, bits = len(circuit.floors), sum(m.count for _, m in circuit.floors)
-    steps: tuple[str, ...] = (
+    steps = [
         f"integers: {floors} floors of {bits} bits, each source an integer within its steps",
         f"digits: {function.outputs} outputs within 0..3, remainder within 0..{function.divisor - 1}: the floor",
         f"float64: outputs off by at most {errors[FLOAT64]:.2e} levels, receivers allow {margin:.2e}",
         f"float32: outputs off by at most {errors[FLOAT32]:.2e} levels",
         f"light: every signal may be off by {tolerance:.2e} of its full scale",
-    )
+    ]
     if bend is not None:
-        steps += (f"limiters: with bits at their rails, kept values may bend by {bend:.2e} of full scale",)
-    return Proof(
-        float64_error=errors[FLOAT64],
-        float64=errors[FLOAT64] < margin,
-        tolerance=tolerance,
-        bend=bend,
-        steps=steps,
-    )
+        steps.append(f"limiters: with bits at their rails, kept values may bend by {bend:.2e} of full scale")
+    error = errors[FLOAT64]
+    return Proof(float64_error=error, float64=error < margin, tolerance=tolerance, bend=bend, steps=tuple(steps))
 
 
 def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
@@ -168,10 +164,7 @@ def _largest_share(error: Callable[[float], float], margin: float) -> float:
     low, high = 0.0, 1.0
     while high > 1e-15 and high - low > 0.01 * high:
         middle = (low + high) / 2 if low else high / 4
-        if error(middle) < margin:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if error(middle) < margin else (low, middle)
     return low
 
 
@@ -206,16 +199,11 @@ class Verification:
     @property
     def counts(self) -> dict[str, int]:
         """Wrong outputs, inputs tried and whether these were all, as fields of JSON documents."""
-        names = ("wrong_outputs", "checked_inputs", "exhaustive")
-        return {name: getattr(self, name) for name in names}
+        return attributes(self, "wrong_outputs checked_inputs exhaustive")
 
 
 def verify(
-    network: Network,
-    function: AveragingFunction,
-    samples: int = 1_000_000,
-    seed: int = 0,
-    exhaustive: bool | None = None,
+    network: Network, function: AveragingFunction, samples: int = 10**6, seed: int = 0, exhaustive: bool | None = None
 ) -> Verification:
     """Return the errors of a network's received outputs against the function, on all points of its grid or on sampled
     hard ones.
@@ -243,13 +231,13 @@ def verify(
             errors[int(value)] = errors.get(int(value), 0) + int(count)
         checked += points.shape[1]
         largest = max(largest, float(np.nan_to_num(np.abs(signals - function.ideal(points)), nan=np.inf).max()))
-    return Verification(
-        exhaustive=exhaustive,
-        checked_inputs=checked,
-        wrong_outputs=sum(errors.values()),
-        errors=dict(sorted(errors.items(), key=lambda item: -item[1])),
-        largest_deviation=largest,
-    )
+    counts: dict[str, Any] = {
+        "exhaustive": exhaustive,
+        "checked_inputs": checked,
+        "wrong_outputs": sum(errors.values()),
+    }
+    most_frequent = dict(sorted(errors.items(), key=lambda item: -item[1]))
+    return Verification(**counts, errors=most_frequent, largest_deviation=largest)
 
 
 def adversarial_points(function: AveragingFunction, samples: int, seed: int, chunk: int = 1 << 16) -> Iterator[Ints]:
@@ -260,9 +248,8 @@ def adversarial_points(function: AveragingFunction, samples: int, seed: int, chu
     """
     rng = np.random.default_rng(seed)
     maxima = np.array([[i.maximum] for i in function.inputs])
-    yield np.concatenate(
-        [maxima * 0, maxima, np.eye(len(maxima), dtype=np.int64), maxima - np.eye(len(maxima), dtype=np.int64)], axis=1
-    )
+    one = np.eye(len(maxima), dtype=np.int64)
+    yield np.concatenate([maxima * 0, maxima, one, maxima - one], axis=1)
     remaining = samples
     while remaining > 0:
         count = min(remaining, chunk)
@@ -272,9 +259,8 @@ def adversarial_points(function: AveragingFunction, samples: int, seed: int, chu
         step = function.divisor * np.left_shift(np.int64(1), 2 * place)
         edge = step * (1 + np.floor(rng.random(half) * ((function.largest + function.offset) // step))).astype(np.int64)
         totals = np.clip(edge - function.offset + rng.integers(-2, 2, half), 0, function.largest)
-        yield np.concatenate(
-            [function.points_of(totals, rng), rng.integers(0, maxima + 1, (len(maxima), count - half))], axis=1
-        )
+        near = function.points_of(totals, rng)
+        yield np.concatenate([near, rng.integers(0, maxima + 1, (len(maxima), count - half))], axis=1)
 
 
 # Noise limits of networks, for Gaussian noise on all signals relative to their full scale.
@@ -335,24 +321,17 @@ def _points_to_try(function: AveragingFunction, most: int, samples: int, seed: i
 
 
 def noise_limit(
-    network: LayeredNetwork,
-    function: AveragingFunction,
-    target: float = TARGET,
-    evaluations: int = EVALUATIONS,
-    seed: int = 0,
-    lowest: float = 1e-9,
+    network: LayeredNetwork, function: AveragingFunction, *, evaluations: int = EVALUATIONS, lowest: float = 1e-9
 ) -> float:
-    """Return the largest sigma with ``target`` accuracy, to 3 %, by bisection with fixed draws; 0 below ``lowest``."""
+    """Return the largest sigma with `TARGET` accuracy, to 3 %, by bisection with fixed draws; 0 below ``lowest``."""
     low, high = lowest, 0.5
-    if noisy_accuracy(network, function, low, evaluations, seed) < target:
+    if noisy_accuracy(network, function, low, evaluations) < TARGET:
         return 0.0
     while high / low > 1.03:
         # Bisect the logarithm: the range spans many decades.
         middle = (low * high) ** 0.5
-        if noisy_accuracy(network, function, middle, evaluations, seed) >= target:
-            low = middle
-        else:
-            high = middle
+        right = noisy_accuracy(network, function, middle, evaluations) >= TARGET
+        low, high = (middle, high) if right else (low, middle)
     return low
 
 

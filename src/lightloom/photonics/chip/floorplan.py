@@ -123,14 +123,9 @@ class FloorPlan:
                 if neighbour in until:
                     self.guide(until[neighbour], left, rows[neighbour])
                 until[neighbour] = left + column
-            self.interferometers.append(
-                Place(
-                    name=f"{name} {position},{mode}",
-                    x=left,
-                    y=float(rows[mode]),
-                    phases=(float(mesh.theta[k]), float(mesh.phi[k])),
-                )
-            )
+            phases: tuple[float, ...] = (float(mesh.theta[k]), float(mesh.phi[k]))
+            device = Place(name=f"{name} {position},{mode}", x=left, y=float(rows[mode]), phases=phases)
+            self.interferometers.append(device)
         end = x + place.depth * column
         for mode in sorted(until):
             if mode < mesh.outputs:
@@ -250,10 +245,8 @@ def write_gds(plan: FloorPlan, path: Path, name: str = "averager") -> Path:
     if path.suffix != ".gds":
         raise ConfigError(f"{str(path)!r}: expected a name that ends in .gds")
     if plan.rules.pitch < 2 * _HEATER_WIDTH:
-        raise ConfigError(
-            f"pitch={plan.rules.pitch:g}: expected at least {2 * _HEATER_WIDTH:g} µm, for heaters {_HEATER_WIDTH:g} µm "
-            "wide not to touch"
-        )
+        why = f"for heaters {_HEATER_WIDTH:g} µm wide not to touch"
+        raise ConfigError(f"pitch={plan.rules.pitch:g}: expected at least {2 * _HEATER_WIDTH:g} µm, {why}")
     check_writable(path)
     try:
         gf: Any = import_module("gdsfactory")

@@ -16,6 +16,7 @@ import numpy as np
 
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import UnsupportedError
+from lightloom.core.results import attributes
 from lightloom.photonics.averaging.mapped import MappedAverager, Part
 from lightloom.photonics.chip.wavelengths import COLUMN_LENGTH, SEEDS, Dispersion, arm_lengths, guide_phase
 from lightloom.photonics.meshes.mapping import MappedMatrix
@@ -40,12 +41,8 @@ Paths = dict[tuple[str, str], Any]
 
 def dispersion_settings(dispersion: Dispersion) -> dict[str, float]:
     """Return the settings of a dispersion that models take, by name: µm, and radians per µm."""
-    return {
-        "wl0": dispersion.wavelength * _MICRO,
-        "slope": dispersion.coupler_slope / _MICRO,
-        "effective_index": dispersion.effective_index,
-        "group_index": dispersion.group_index,
-    }
+    lengths = {"wl0": dispersion.wavelength * _MICRO, "slope": dispersion.coupler_slope / _MICRO}
+    return lengths | attributes(dispersion, "effective_index group_index")
 
 
 def _reciprocal(paths: Paths) -> Paths:
@@ -84,14 +81,10 @@ def models() -> dict[str, Any]:
         angle = np.pi / 4 + slope * (wl - wl0)
         straight, across = jnp.cos(angle), 1j * jnp.sin(angle)
         cross = straight * across * (upper_theta + 1)
-        return _reciprocal(
-            {
-                ("in0", "out0"): common * upper_phi * (straight**2 * upper_theta + across**2),
-                ("in1", "out0"): common * cross,
-                ("in0", "out1"): common * upper_phi * cross,
-                ("in1", "out1"): common * (across**2 * upper_theta + straight**2),
-            }
-        )
+        paths = {("in0", "out0"): common * upper_phi * (straight**2 * upper_theta + across**2)}
+        paths |= {("in1", "out0"): common * cross, ("in0", "out1"): common * upper_phi * cross}
+        paths |= {("in1", "out1"): common * (across**2 * upper_theta + straight**2)}
+        return _reciprocal(paths)
 
     def phase(wl: float | Floats = _WAVELENGTH, phase: float = 0.0, wl0: float = _WAVELENGTH) -> Paths:
         """Return the S-parameters of a phase shifter, whose phase in radians is that at ``wl0``."""
@@ -189,16 +182,9 @@ class _NetlistBuilder:
 
     def mzi(self, name: str, phases: Floats, arms: Floats) -> None:
         """Add an interferometer with phases θ and φ; ``arms`` are the excess lengths of its arms of θ and φ in µm."""
-        self.add(
-            name,
-            "mzi",
-            theta=float(phases[0]),
-            phi=float(phases[1]),
-            theta_length=float(arms[0]),
-            phi_length=float(arms[1]),
-            length=self.column_length * _MICRO,
-            **dispersion_settings(self.dispersion),
-        )
+        heaters = {"theta": float(phases[0]), "phi": float(phases[1])}
+        lengths = {"theta_length": float(arms[0]), "phi_length": float(arms[1]), "length": self.column_length * _MICRO}
+        self.add(name, "mzi", **heaters, **lengths, **dispersion_settings(self.dispersion))
 
     def part(self, name: str, part: Part, starts: dict[int, str], seed: int) -> dict[int, str]:
         """Add the blocks of a part, each with its gains, behind ``starts``, and return the ports of the lit outputs, by
@@ -210,9 +196,8 @@ class _NetlistBuilder:
         for side in (part.outputs, part.inputs):
             modes = np.concatenate([*side, np.empty(0, np.int64)])
             if np.unique(modes).size < modes.size:
-                raise UnsupportedError(
-                    f"{name}: blocks share waveguides (sigma-u): the form economy, compact or svd has none"
-                )
+                cure = "the form economy, compact or svd has none"
+                raise UnsupportedError(f"{name}: blocks share waveguides (sigma-u): {cure}")
         ends: dict[int, str] = {}
         for number, (block, rows, columns) in enumerate(zip(part.blocks, part.outputs, part.inputs, strict=True)):
             prefix = f"{name}_b{number + 1}"

@@ -19,12 +19,8 @@ Modulation = Literal["field", "intensity"]
 Gain = Literal["electrical", "optical"]
 Calibration = Literal["words", "levels", "rows", "none"]
 Unit = Literal["limiting", "clip"]
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "modulation": get_args(Modulation),
-    "gain": get_args(Gain),
-    "unit": get_args(Unit),
-    "calibration": get_args(Calibration),
-}
+_WORDS = {"modulation": Modulation, "gain": Gain, "unit": Unit, "calibration": Calibration}
+_CHOICES: Mapping[str, tuple[str, ...]] = {name: get_args(words) for name, words in _WORDS.items()}
 LARGEST_SWING = 1.5
 """Largest swing of a modulator that keeps values, in radians."""
 LARGEST_NOISE_FIGURE_DB = 100.0
@@ -261,6 +257,8 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
     "A/√Hz": {"": 1.0, "A/rtHz": 1.0, "pA/rtHz": 1e-12, "A/√Hz": 1.0, "pA/√Hz": 1e-12},
     "bits": {"": 1.0, "bits": 1.0},
 }
+_SHOWN = {"share": (100, "%"), "Hz": (1e-9, "GHz"), "A/√Hz": (1e12, "pA/√Hz")}
+"""Factor and unit with which values are shown, where they are not shown as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,19 +362,12 @@ def _finite(text: str) -> float:
 def show_value(name: str, value: Any) -> str:
     """Return the value of an option in words with its unit; ``none`` for None, powers in dBm as well."""
     unit = find_option(name).unit
-    if value is None:
-        return "none"
-    if unit == "name":
-        return str(value)
+    if value is None or unit == "name":
+        return "none" if value is None else str(value)
     if unit == "W":
         return f"{format_quantity(value, 'power')} ({10 * math.log10(value / 1e-3):.2f} dBm)"
-    if unit == "share":
-        return f"{100 * value:.4g} %"
-    if unit == "Hz":
-        return f"{value / 1e9:.4g} GHz"
-    if unit == "A/√Hz":
-        return f"{value * 1e12:.4g} pA/√Hz"
-    return f"{value:.4g} {unit}"
+    scale, shown = _SHOWN.get(unit, (1, unit))
+    return f"{scale * value:.4g} {shown}"
 
 
 def _example(name: str) -> str:

@@ -45,6 +45,8 @@ from lightloom.photonics.meshes.disturb import disturb
 from lightloom.photonics.meshes.mapping import BALANCED, MeshMapping, decibels
 from lightloom.photonics.nonlinear import linear_height
 
+Complex = NDArray[np.complex128]
+
 # Senders: levels of PAM4 to fields at the chip.
 #
 # field of a lane = √(1 + power error) · √(1 + laser noise) · cos(polarisation) · e^{i phase} · level / 3
@@ -296,12 +298,7 @@ def calibrated(
 
 
 def calibrated_chip(
-    passive: Sequence[NDArray[np.complex128]],
-    targets: Sequence[Floats],
-    designed: Sequence[Floats],
-    statistics: Sequence[Statistics],
-    how: Calibration,
-    detected: bool,
+    passive: list[Complex], targets: list[Floats], designed: list[Floats], statistics: Sequence[Statistics], link: Link
 ) -> list[Calibrated]:
     """Return what is set at every layer (P with the first one) and at T, in the order of the light.
 
@@ -310,15 +307,15 @@ def calibrated_chip(
         targets: what they should be with their gains.
         designed: gains behind them, those of T at the receivers.
         statistics: of the inputs of each.
-        how: what is set.
-        detected: whether the outputs of the last layer are detected and sent anew; if they are not, levels are set for
-            the last layer and T together, as no modulator stands between them.
+        link: what is set by its calibration. Levels are set for the last layer and T together with optical gain, as no
+            modulator stands between them.
     """
+    how = link.calibration
     made = [
         calibrated(matrix, target, gains, inputs, how)
         for matrix, target, gains, inputs in zip(passive, targets, designed, statistics, strict=True)
     ]
-    if how == "levels" and not detected:
+    if how == "levels" and link.gain != "electrical":
         last, exit_gains = made[-2], designed[-1]
         light = last.gains[:, None] * passive[-2] * last.levels
         joint = set_levels(exit_gains[:, None] * (passive[-1] @ light), targets[-1] @ targets[-2], "levels")
@@ -338,8 +335,6 @@ def _amplifying(factors: Floats) -> Floats:
 #
 # A matrix is diag(gains) · H with a passive H. P has no amplifiers: the servers' lanes are as strong as it needs. T
 # only divides.
-
-Complex = NDArray[np.complex128]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -372,11 +367,8 @@ def design_chip(network: LayeredNetwork, arguments: FunctionArguments, mapping: 
     """
     mapped = map_averager(network, arguments, mapping.exact())
     function = arguments.function()
-    return Chip(
-        mapped=mapped,
-        units=tuple(units_of(network, function, light_units(network))),
-        statistics=tuple(word_statistics(network, arguments, function)),
-    )
+    units, statistics = units_of(network, function, light_units(network)), word_statistics(network, arguments, function)
+    return Chip(mapped=mapped, units=tuple(units), statistics=tuple(statistics))
 
 
 def fabricated(part: Part, errors: NonIdealities, rng: np.random.Generator) -> Complex:
@@ -432,13 +424,11 @@ class FabricatedLink:
         receivers = np.full(len(passive[-1]), np.sqrt(chip.mapped.arguments.servers))
         targets[-1] = receivers[:, None] * targets[-1]
         designed = [*(layer.gains for layer in chip.mapped.layers.matrices), receivers]
-        made = calibrated_chip(passive, targets, designed, chip.statistics, link.calibration, link.gain == "electrical")
+        made = calibrated_chip(passive, targets, designed, chip.statistics, link)
         self.raised = float(max(setting.levels.max(initial=1.0) for setting in made)) ** 2
         """Largest factor by which calibration raised the power of a lane or of a unit's output."""
         self.lane_levels = _column(made[0].levels)
-        self.layers = [
-            self._layer(index, passive[index], made[index]) for index in range(len(chip.mapped.layers.matrices))
-        ]
+        self.layers = [self._layer(index, matrix, made[index]) for index, matrix in enumerate(passive[:-1])]
         self._draw_receivers(passive[-1], made[-1])
 
     def stream(self, name: str) -> np.random.Generator:
@@ -556,10 +546,11 @@ def light(chip: Chip, link: Link, peaks: Mapping[str, float], raised: float = 1.
     carriers = raised * (decided * link.full_scale + (hidden + outputs - decided) * (link.full_scale * kept**2))
     watts = {place: power * link.full_scale for place, power in peaks.items()}
     largest = max(watts, key=lambda place: watts[place])
+    lasers = {"laser_per_server_lane_watts": laser, "server_lasers_watts": laser * chip.mapped.preprocessing.shape[1]}
+    strongest = [place for place, power in watts.items() if "amplifiers" in place and power > AMPLIFIER_LIMIT]
     return {
         "full_scale_at_lane_watts": lane,
-        "laser_per_server_lane_watts": laser,
-        "server_lasers_watts": laser * chip.mapped.preprocessing.shape[1],
+        **lasers,
         "oscillators_watts": (hidden + outputs) * link.local_oscillator,
         "carriers_watts": carriers,
         "peak_watts": watts[largest],
@@ -568,9 +559,7 @@ def light(chip: Chip, link: Link, peaks: Mapping[str, float], raised: float = 1.
         "largest_gain_db": decibels(chip.mapped.gain),
         "levels_raised_db": 10 * math.log10(raised),
         # Places where more power is wanted than an optical amplifier emits.
-        "beyond_optical_amplifiers": [
-            place for place, power in watts.items() if "amplifiers" in place and power > AMPLIFIER_LIMIT
-        ],
+        "beyond_optical_amplifiers": strongest,
     }
 
 

@@ -1,14 +1,13 @@
 """The word error rate of a link: shares of wrong mean codes, over fabrications and words."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from lightloom.core.arrays import Floats, Ints
-from lightloom.core.results import Document
+from lightloom.core.results import Advance, Document, ignore
 from lightloom.photonics.averaging.averagers import IdealAverager
 from lightloom.photonics.link.settings import PARTS, RANGES, Link, erring, only, without
 from lightloom.photonics.link.simulate import Chip, FabricatedLink, draw_words
@@ -77,6 +76,13 @@ class WrongWords:
         """The 95 % interval of the rate, see `interval`."""
         return interval(self.wrong, self.words)
 
+    @property
+    def counts(self) -> Document:
+        """Rate, interval, and counts of wrong words, words and fabrications, as fields of JSON documents."""
+        wrong, count = int(self.wrong.sum()), int(self.wrong.size)
+        errors = {"word_error_rate": self.rate, "interval_95": list(self.interval), "wrong_words": wrong}
+        return {**errors, "words": self.words * count, "fabrications": count}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WordErrors(WrongWords):
@@ -89,15 +95,10 @@ class WordErrors(WrongWords):
     raised: float = 1.0
     """Largest factor by which calibration raised the power of a lane or of a unit's output."""
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> Document:
         """Return rate, interval and counts as a JSON object; ``worst_fabrication`` is the largest rate of one."""
-        low, high = self.interval
         return {
-            "word_error_rate": self.rate,
-            "interval_95": [low, high],
-            "wrong_words": int(self.wrong.sum()),
-            "words": self.words * int(self.wrong.size),
-            "fabrications": int(self.wrong.size),
+            **self.counts,
             "worst_fabrication": float(self.wrong.max() / self.words),
             "fabrications_all_right": int((self.wrong == 0).sum()),
             "words_received_differently": int(self.split.sum()),
@@ -105,13 +106,7 @@ class WordErrors(WrongWords):
 
 
 def word_errors(
-    chip: Chip,
-    link: Link,
-    *,
-    words: int = 20_000,
-    fabrications: int = 20,
-    seed: int = 0,
-    advance: Callable[[int], object] | None = None,
+    chip: Chip, link: Link, *, words: int = 20_000, fabrications: int = 20, seed: int = 0, advance: Advance = ignore
 ) -> WordErrors:
     """Return the wrong words of ``fabrications`` fabrications of the link, through each of which ``words`` words are
     sent.
@@ -135,8 +130,7 @@ def word_errors(
         for place, power in made.peaks.items():
             peaks[place] = max(peaks.get(place, 0.0), power)
         raised = max(raised, made.raised)
-        if advance is not None:
-            advance(1)
+        advance(1)
     return WordErrors(wrong=wrong, split=split, words=words, peaks=peaks, raised=raised)
 
 
@@ -170,9 +164,7 @@ def enlarged(link: Link, factor: float) -> Link:
     return replace(link, **changed)
 
 
-def contributions(
-    chip: Chip, link: Link, together: WordErrors, *, advance: Callable[[int], object] | None = None, **tried: Any
-) -> Document:
+def contributions(chip: Chip, link: Link, together: WordErrors, *, advance: Advance = ignore, **tried: Any) -> Document:
     """Return the word errors without each part of a link and with it alone, the part with fewest wrong words without it
     first.
 

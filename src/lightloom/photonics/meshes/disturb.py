@@ -135,6 +135,8 @@ class DisturbedBlocks:
 
 
 Ideal = Mesh | MappedMatrix | MappedBlocks
+Fabricate = Callable[[Floats, Floats, int], Fabrication]
+"""Returns the devices of one mesh, or of Σ, for its phases, its output phases and its place."""
 Disturbed = DisturbedMesh | DisturbedMatrix | DisturbedBlocks
 """A fabricated mesh, or set of meshes, that implements a matrix."""
 
@@ -149,12 +151,7 @@ def disturb(ideal: Ideal, non_idealities: NonIdealities, rng: np.random.Generato
     return on_devices(ideal, non_idealities, drawn)
 
 
-def on_devices(
-    ideal: Ideal,
-    non_idealities: NonIdealities,
-    fabrication: Callable[[Floats, Floats, int], Fabrication],
-    place: int = 0,
-) -> Any:
+def on_devices(ideal: Ideal, non_idealities: NonIdealities, fabrication: Fabricate, place: int = 0) -> Any:
     """Return the phases of a mesh or of mapped meshes on devices that err.
 
     A `Mesh` gives a `DisturbedMesh`, a `MappedMatrix` a `DisturbedMatrix`, `MappedBlocks` give `DisturbedBlocks`.
@@ -271,7 +268,7 @@ def _mesh_matrices(
 # Which two waveguides each interferometer of a chip joins: one mesh, or V†, Σ and U of a mapped matrix in a row.
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Wiring:
     """Places of the interferometers of a chip, ordered by column; light enters the first ``inputs`` waveguides."""
 
@@ -314,16 +311,9 @@ def wiring_of(ideal: Mesh | MappedMatrix) -> Wiring:
     An attenuator of Σ is an interferometer whose second waveguide begins dark and ends in a dump.
     """
     if isinstance(ideal, Mesh):
-        place = ideal.layout
-        return Wiring(
-            inputs=ideal.inputs,
-            size=place.size,
-            upper=place.modes,
-            lower=place.modes + 1,
-            columns=place.columns,
-            beside=neighbours(place),
-            output_modes=np.arange(ideal.outputs),
-        )
+        place, outputs = ideal.layout, np.arange(ideal.outputs)
+        lower, beside = place.modes + 1, neighbours(place)
+        return Wiring(ideal.inputs, place.size, place.modes, lower, place.columns, beside, outputs)
     first, guides = ideal.input_mesh.layout, np.arange(ideal.attenuations.size)
     dumps = max(first.size, guides.size)
     sigma = (guides, dumps + guides, np.full(guides.size, first.depth), np.ones(guides.size - 1, np.bool_))
@@ -337,16 +327,9 @@ def wiring_of(ideal: Mesh | MappedMatrix) -> Wiring:
         stages.append((modes[second.modes], modes[second.modes + 1], columns, neighbours(second)))
         size, output_modes = size + dark, modes[: ideal.output_mesh.outputs]
     # The first device of a mesh is no neighbour of the last one before it.
-    beside = [np.append(near, False)[: upper.size] for upper, _, _, near in stages]
-    return Wiring(
-        inputs=ideal.input_mesh.inputs,
-        size=size,
-        upper=np.concatenate([upper for upper, _, _, _ in stages]),
-        lower=np.concatenate([lower for _, lower, _, _ in stages]),
-        columns=np.concatenate([columns for _, _, columns, _ in stages]),
-        beside=np.concatenate(beside)[:-1],
-        output_modes=output_modes,
-    )
+    near = np.concatenate([np.append(stage[3], False)[: stage[0].size] for stage in stages])[:-1]
+    upper, lower, column = (np.concatenate([stage[part] for stage in stages]) for part in range(3))
+    return Wiring(ideal.input_mesh.inputs, size, upper, lower, column, near, output_modes)
 
 
 def design(ideal: Mesh | MappedMatrix) -> Floats:
@@ -427,11 +410,5 @@ def sweep(
         non_idealities = replace(base or NonIdealities(), **{parameter: setting})  # type: ignore[arg-type, unused-ignore]
         drawn = monte_carlo(network, non_idealities, evaluate, draws=draws, seed=seed)
         rows.append({"value": value, **spread(drawn)})
-    return {
-        "schema": SCHEMA,
-        "parameter": parameter,
-        "draws": draws,
-        "seed": seed,
-        "mzis": sum(ideal.mzis for ideal in network),
-        "rows": rows,
-    }
+    head = {"schema": SCHEMA, "parameter": parameter, "draws": draws, "seed": seed}
+    return {**head, "mzis": sum(ideal.mzis for ideal in network), "rows": rows}

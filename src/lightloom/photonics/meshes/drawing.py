@@ -65,10 +65,8 @@ def draw_mapped(mapped: MappedMatrix, title: str = "") -> Figure:
     small = size <= _DEVICES_UP_TO
     widths = [max(mesh.layout.depth, 1) + 2.2 for mesh in meshes]
     widths.insert(1, 2.6)
-    figure = Figure(
-        figsize=(float(np.clip(0.34 * sum(widths) if small else 11, 5, 16)), 2.0 + (0.28 * size if small else 3.4)),
-        layout="constrained",
-    )
+    width, height = np.clip(0.34 * sum(widths) if small else 11, 5, 16), 2.0 + (0.28 * size if small else 3.4)
+    figure = Figure(figsize=(float(width), height), layout="constrained")
     axes = list(figure.subplots(1, len(widths), width_ratios=widths))
     for ax, mesh, name in zip([axes[0], *axes[2:]], meshes, names, strict=True):
         if small:
@@ -108,15 +106,8 @@ def _attenuators(ax: Axes, mapped: MappedMatrix, size: int) -> None:
     ax.add_collection(PatchCollection(boxes, facecolors=filled, edgecolors=_INK, linewidths=edge, zorder=2))
     if size <= _DEVICES_UP_TO:
         for mode, value in zip(place, values, strict=True):
-            ax.text(
-                0.5,
-                mode + 0.43,
-                f"{value:.2g}" if value > 1e-9 else "0",
-                ha="center",
-                va="center",
-                fontsize=6,
-                color=_INK,
-            )
+            text = f"{value:.2g}" if value > 1e-9 else "0"
+            ax.text(0.5, mode + 0.43, text, ha="center", va="center", fontsize=6, color=_INK)
     ax.set(xlim=(0, 1), ylim=(size - 0.4, -0.6))
     ax.set_title(f"Σ: {values.size}", loc="left", fontsize=8.5, color=_INK)
     ax.axis("off")
@@ -170,9 +161,8 @@ def _scale(figure: Figure, ax: Axes, colours: str, limit: float, label: str) -> 
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
-    bar = figure.colorbar(
-        ScalarMappable(Normalize(0, limit), colours), ax=ax, location="bottom", shrink=0.5, aspect=25, pad=0.03
-    )
+    mapped = ScalarMappable(Normalize(0, limit), colours)
+    bar = figure.colorbar(mapped, ax=ax, location="bottom", shrink=0.5, aspect=25, pad=0.03)
     ends = {np.pi: ["0", "π/2", "π"], _TURN: ["0", "π", "2π"]}[limit]
     bar.set_ticks([0, limit / 2, limit], labels=ends)
     bar.ax.tick_params(labelsize=7)

@@ -73,14 +73,10 @@ def mesh_of(content: Mapping[str, Any], source: str = "mesh") -> Mesh:
 
 def mapped_document(mapped: MappedMatrix) -> dict[str, Any]:
     """Return a mapped matrix as a JSON object: shape, gains, attenuations, meshes; ``output_mesh`` may be None."""
-    return {
-        "schema": MAPPED_SCHEMA,
-        "shape": list(mapped.shape),
-        "gains": mapped.gains.tolist(),
-        "attenuations": mapped.attenuations.tolist(),
-        "input_mesh": document(mapped.input_mesh),
-        "output_mesh": document(mapped.output_mesh) if mapped.output_mesh else None,
-    }
+    meshes: dict[str, Any] = {"input_mesh": document(mapped.input_mesh)}
+    meshes["output_mesh"] = document(mapped.output_mesh) if mapped.output_mesh else None
+    factors = {"gains": mapped.gains.tolist(), "attenuations": mapped.attenuations.tolist()}
+    return {"schema": MAPPED_SCHEMA, "shape": list(mapped.shape), **factors, **meshes}
 
 
 def mapped_of(content: Mapping[str, Any], source: str = "mapped matrix") -> MappedMatrix:
@@ -98,19 +94,11 @@ def mapped_of(content: Mapping[str, Any], source: str = "mapped matrix") -> Mapp
     output_mesh = content["output_mesh"] and mesh_of(content["output_mesh"], f"{source}: output_mesh")
     try:
         outputs, inputs = (int(size) for size in content["shape"])
-        if first:
-            # The array is as long as what is there, so that a forged shape allocates nothing.
-            mesh = output_mesh or input_mesh
-            gains = np.full(mesh.outputs, float(content["gain"]))
-        else:
-            gains = np.asarray(content["gains"], np.float64)
-        return MappedMatrix(
-            shape=(outputs, inputs),
-            input_mesh=input_mesh,
-            attenuations=np.asarray(content["attenuations"], np.float64),
-            output_mesh=output_mesh,
-            gains=gains,
-        )
+        # The array is as long as what is there, so that a forged shape allocates nothing.
+        mesh = output_mesh or input_mesh
+        gains = np.full(mesh.outputs, float(content["gain"])) if first else np.asarray(content["gains"], np.float64)
+        attenuations = np.asarray(content["attenuations"], np.float64)
+        return MappedMatrix((outputs, inputs), input_mesh, attenuations, output_mesh, gains)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
     except (TypeError, ValueError) as error:
@@ -230,9 +218,8 @@ def _are_squares(blocks: Sequence[MappedMatrix], shape: tuple[int, int]) -> bool
     """True where blocks are single meshes (``sigma-u``) as wide as the shorter side of ``shape``, as many as cover its
     longer side."""
     side, most = sorted(shape)
-    return len(blocks) == -(-most // side) and all(
-        block.output_mesh is None and block.shape == (side, side) for block in blocks
-    )
+    alone = all(block.output_mesh is None and block.shape == (side, side) for block in blocks)
+    return alone and len(blocks) == -(-most // side)
 
 
 def _part_of(content: Mapping[str, Any], source: str) -> Part:
@@ -339,11 +326,9 @@ def _read_npz(path: Path) -> Any:
 def netlist(mesh: Mesh) -> dict[str, Any]:
     """Return the netlist of a mesh: instances ``mzi_<column>_<mode>`` and ``phase_<mode>`` with phases in radians,
     connections and ports."""
-    mesh_layout = mesh.layout
+    mesh_layout, ends = mesh.layout, dict[int, str]()
     instances: dict[str, Any] = {}
-    connections: dict[str, str] = {}
-    ports: dict[str, str] = {}
-    ends: dict[int, str] = {}
+    connections, ports = dict[str, str](), dict[str, str]()
 
     def join(mode: int, port: str) -> None:
         """Connect ``port`` to the end of its mode so far, or make it the mode's input; in a dark mode do nothing."""

@@ -37,7 +37,7 @@ _RANK_TOLERANCE = 1e-12
 """Singular values below this share of the largest one are rounding errors of the matrix's elements."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class MappedMatrix:
     """The meshes, attenuators and amplifiers that implement a matrix of ``shape`` (outputs, inputs).
 
@@ -160,18 +160,14 @@ def map_matrix(
     outputs, inputs = values.shape
     if form == "sigma-u":
         if outputs != inputs:
-            raise ConfigError(
-                f"matrix of {outputs} x {inputs}: sigma-u needs a square one, map_blocks divides it into squares"
-            )
+            cure = "sigma-u needs a square one, map_blocks divides it into squares"
+            raise ConfigError(f"matrix of {outputs} x {inputs}: {cure}")
         unitary, scales = sigma_u(values)
         factors = _positive(scales) if gains == "rows" else np.full(outputs, max(1.0, float(scales.max())))
         attenuations = np.minimum(scales / factors, 1.0)
         input_mesh, output_mesh = decompose(unitary, kind), None
     else:
-        if gains == "rows":
-            factors = row_gains(values)
-        else:
-            factors = np.full(outputs, max(1.0, float(np.linalg.norm(values, 2))))
+        factors = row_gains(values) if gains == "rows" else np.full(outputs, max(1.0, float(np.linalg.norm(values, 2))))
         u, singular, v = np.linalg.svd(values / factors[:, None], full_matrices=form == "svd")
         if form == "compact":
             rank = max(1, int((singular > _RANK_TOLERANCE * singular[0]).sum()))
@@ -181,13 +177,7 @@ def map_matrix(
             attenuations = np.concatenate([attenuations, np.zeros(outputs - attenuations.size)])
         input_mesh = decompose(v, "triangular" if v.shape[0] < inputs else kind)
         output_mesh = decompose(u, "triangular" if u.shape[1] < outputs else kind)
-    return MappedMatrix(
-        shape=(outputs, inputs),
-        input_mesh=input_mesh,
-        attenuations=attenuations,
-        output_mesh=output_mesh,
-        gains=factors,
-    )
+    return MappedMatrix((outputs, inputs), input_mesh, attenuations, output_mesh, factors)
 
 
 def row_gains(matrix: ArrayLike) -> NDArray[np.float64]:
@@ -237,7 +227,7 @@ def sigma_u(matrix: ArrayLike) -> tuple[Column, NDArray[np.float64]]:
 # components    rows and columns that no element joins to the others: exact, fewer MZIs, and waveguides that cross
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class MappedBlocks:
     """Blocks of a matrix of ``shape`` (outputs, inputs), each with meshes of its own.
 
@@ -344,12 +334,9 @@ def map_components(
     MeshMapping(form=form, mesh=kind, gains=gains, components=True)  # refuses sigma-u
     values = checked_matrix(matrix)
     parts = connected_components(values)
-    return MappedBlocks(
-        shape=(values.shape[0], values.shape[1]),
-        blocks=tuple(map_matrix(values[np.ix_(rows, columns)], form, kind, gains) for rows, columns in parts),
-        outputs=tuple(rows for rows, _ in parts),
-        inputs=tuple(columns for _, columns in parts),
-    )
+    blocks = tuple(map_matrix(values[np.ix_(rows, columns)], form, kind, gains) for rows, columns in parts)
+    sides = tuple(rows for rows, _ in parts), tuple(columns for _, columns in parts)
+    return MappedBlocks((values.shape[0], values.shape[1]), blocks, *sides)
 
 
 def connected_components(matrix: ArrayLike) -> list[tuple[Ints, Ints]]:

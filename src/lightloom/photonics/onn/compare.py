@@ -14,7 +14,7 @@ import numpy as np
 from lightloom.core.errors import UnknownNameError
 from lightloom.core.files import write_atomically
 from lightloom.core.journal import stored_entries
-from lightloom.core.results import provenance
+from lightloom.core.results import attributes, provenance
 from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.function import AveragingFunction
 from lightloom.photonics.averaging.networks import LayeredNetwork, largest_gain_db, load_network, save_network
@@ -138,12 +138,8 @@ def compare_networks(
     evaluations = {"limit": EVALUATIONS, "curve": CURVE_EVALUATIONS}
     for name, kind, network, mzi_count in contenders():
         digest = _digest(network)
-        row = measured.get(digest) or {
-            "name": name,
-            "kind": kind,
-            "weights": digest,
-            **_measured(network, function, mzi_count),
-        }
+        head = {"name": name, "kind": kind, "weights": digest}
+        row = measured.get(digest) or {**head, **_measured(network, function, mzi_count)}
         rows.append(row | {"name": name})
         advance(1)
         yield {
@@ -174,8 +170,7 @@ def _measured(network: LayeredNetwork, function: AveragingFunction, mzi_count: i
         "layers": list(network.layers),
         "mzi_count": mzi_count,
         "largest_gain_db": largest_gain_db(network),
-        "wrong_outputs": verification.wrong_outputs,
-        "checked_inputs": verification.checked_inputs,
+        **attributes(verification, "wrong_outputs checked_inputs"),
         "noise_limit": noise_limit(network, function),
         "error_rates": [1 - noisy_accuracy(network, function, sigma, CURVE_EVALUATIONS) for sigma in SIGMAS],
     }
@@ -196,16 +191,9 @@ def verdict(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             best = max(trained, key=lambda r: r["noise_limit"])
             tolerance = ours["noise_limit"] / best["noise_limit"] if best["noise_limit"] else float("inf")
             area = ours["mzi_count"] / best["mzi_count"]
-            comparisons.append(
-                {
-                    "constructed": ours["name"],
-                    "trained": best["name"],
-                    "units": units,
-                    "tolerance_ratio": tolerance,
-                    "area_ratio": area,
-                    "met": tolerance >= TARGET_TOLERANCE and area < TARGET_AREA,
-                }
-            )
+            met = tolerance >= TARGET_TOLERANCE and area < TARGET_AREA
+            names = {"constructed": ours["name"], "trained": best["name"], "units": units}
+            comparisons.append({**names, "tolerance_ratio": tolerance, "area_ratio": area, "met": met})
     return comparisons
 
 

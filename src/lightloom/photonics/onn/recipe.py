@@ -7,8 +7,9 @@ from math import sqrt
 from typing import Any, Literal, get_args
 
 from lightloom.core.errors import ConfigError
+from lightloom.core.results import attributes
 from lightloom.photonics.averaging.cascade import second_level
-from lightloom.photonics.averaging.function import AveragingFunction
+from lightloom.photonics.averaging.function import AveragingFunction, Rounding
 from lightloom.photonics.averaging.networks import TABLE_I, Nonlinearity
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes.mapping import Form as MeshForm
@@ -68,7 +69,7 @@ class TrainingRecipe:
     """Number of threads, which is fixed because sums in another order round differently."""
     device: str = "cpu"
     inputs: int = 4
-    rounding: Literal["floor", "half-up"] = "floor"
+    rounding: Rounding = "floor"
     carries_decimals: bool = False
     """True if the last output carries decimals, for level 2 of a cascade: the network is level 1."""
     groups: int | None = None
@@ -100,10 +101,8 @@ class TrainingRecipe:
         if not 0 <= self.gradient_epochs <= self.epochs:
             raise ConfigError(f"gradient_epochs = {self.gradient_epochs}: expected 0 to {self.epochs}")
         if not 0 <= self.noise < 1 or not 0 <= self.margin < 0.5 or not 0 < self.learning_rate < 1:
-            raise ConfigError(
-                f"noise = {self.noise}, margin = {self.margin}, learning_rate = {self.learning_rate}: "
-                "expected 0 to 1, 0 to 0.5, above 0 to 1"
-            )
+            values = f"noise = {self.noise}, margin = {self.margin}, learning_rate = {self.learning_rate}"
+            raise ConfigError(f"{values}: expected 0 to 1, 0 to 0.5, above 0 to 1")
         _one_of("mesh_form", self.mesh_form, get_args(MeshForm))
         if not 0 <= self.aware_from < 1:
             raise ConfigError(f"aware_from = {self.aware_from}: expected a share of the training from 0 to below 1")
@@ -129,14 +128,8 @@ class TrainingRecipe:
         points = AveragingFunction.of(row.servers, row.bits).points
         # Steps decide more than points: batches of 4,096 left scenario 2 at 23 % after as many epochs.
         defaults = {"epochs": _scaled_epochs(points), "batch": 512 if points < 1e6 else 4096}
-        return cls(
-            servers=row.servers,
-            bits=row.bits,
-            layers=row.layers,
-            approximated=approximated,
-            form=form,
-            **(defaults | options),
-        )
+        sizes = attributes(row, "servers bits layers")
+        return cls(approximated=approximated, form=form, **(sizes | defaults | options))
 
     @classmethod
     def cascade(cls, groups: int, **options: Any) -> tuple[TrainingRecipe, TrainingRecipe]:

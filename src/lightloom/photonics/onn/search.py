@@ -7,7 +7,7 @@ the end) and keeps the half nearest to the Pareto front of MZIs and accuracy, so
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
 from lightloom.core.journal import stored_entries
-from lightloom.core.results import content_hash
+from lightloom.core.results import Advance, attributes, content_hash, ignore
 from lightloom.photonics.averaging.networks import FunctionArguments
 from lightloom.photonics.averaging.proof import TARGET, noise_limit
 from lightloom.photonics.onn.recipe import TrainingRecipe
@@ -64,7 +64,7 @@ def search(
     depths: Sequence[int],
     budget: int = 160,
     folder: Path | None = None,
-    advance: Callable[[int], None] = lambda _: None,
+    advance: Advance = ignore,
     **options: Any,
 ) -> SearchResult:
     """Return all trials of networks of every depth and width, whose number is halved from round to round; bitwise
@@ -122,16 +122,9 @@ def candidates(
     count = len(set(widths)) * len(set(depths))
     if rounds(count, budget)[0][1] < 1:
         raise ConfigError(f"budget = {budget} epochs: too few to halve {count} networks down to one")
+    given = attributes(function, "servers bits inputs rounding") | {"epochs": budget} | options
     return [
-        TrainingRecipe(
-            servers=function.servers,
-            bits=function.bits,
-            inputs=function.inputs,
-            rounding=function.rounding,
-            layers=(ends[0], *[width] * depth, ends[1]),
-            epochs=budget,
-            **options,
-        )
+        TrainingRecipe(layers=(ends[0], *[width] * depth, ends[1]), **given)
         for depth in dict.fromkeys(depths)
         for width in dict.fromkeys(widths)
     ]
@@ -185,15 +178,11 @@ def _stored_trials(path: Path, searched: str) -> list[Trial]:
         raise ConfigError(complaint) from error
 
 
-def _try(recipe: TrainingRecipe, folder: Path | None, advance: Callable[[int], None]) -> Trial:
+def _try(recipe: TrainingRecipe, folder: Path | None, advance: Advance) -> Trial:
     """Return the trial of one recipe after training it; its noise limit is measured at 99.99 % accuracy or more, else
     0."""
     trained = train(recipe, folder, advance)
     bears = trained.accuracy >= TARGET
-    return Trial(
-        layers=recipe.layers,
-        epochs=recipe.epochs,
-        mzi_count=recipe.mzi_count,
-        accuracy=trained.accuracy,
-        noise_limit=noise_limit(trained.network, recipe.function, evaluations=LIMIT_EVALUATIONS) if bears else 0.0,
-    )
+    limit = noise_limit(trained.network, recipe.function, evaluations=LIMIT_EVALUATIONS) if bears else 0.0
+    sizes = attributes(recipe, "layers epochs mzi_count")
+    return Trial(accuracy=trained.accuracy, noise_limit=limit, **sizes)

@@ -4,7 +4,7 @@ import io
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from lightloom.core.errors import ConfigError
 from lightloom.core.files import write_atomically
+from lightloom.core.results import Advance, Document, attributes, ignore
 from lightloom.photonics.averaging.cascade import Cascade, PlainLevel
 from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork, largest_gain_db
 from lightloom.photonics.averaging.proof import EXHAUSTIVE_POINTS, Verification, verify
@@ -134,7 +135,7 @@ class Trained:
             raise ConfigError(f"groups = {r.groups}: level 2 of a cascade is stored with its level 1")
         return FunctionArguments(**{field.name: getattr(r, field.name) for field in fields(FunctionArguments)})
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Return the document of `lightloom onn train --json`: the recipe, the verification, MZIs, the largest gain,
         times and history."""
         v = self.verification
@@ -147,18 +148,13 @@ class Trained:
             "mzi_count": self.recipe.mzi_count,
             "largest_gain_db": largest_gain_db(self.network),
             "epochs": int(self.history[-1]["epoch"]),
-            "seconds": self.seconds,
-            "cpu_seconds": self.cpu_seconds,
+            **attributes(self, "seconds cpu_seconds"),
             "history": list(self.history),
         }
 
 
 def train(
-    recipe: TrainingRecipe,
-    folder: Path | None = None,
-    advance: Callable[[int], None] = lambda _: None,
-    *,
-    keeps_checkpoint: bool = False,
+    recipe: TrainingRecipe, folder: Path | None = None, advance: Advance = ignore, *, keeps_checkpoint: bool = False
 ) -> Trained:
     """Return the network trained by a recipe, and its verification; the result is bitwise repeatable on one machine and
     version of torch.
@@ -192,14 +188,9 @@ def train(
         checkpoint.save(run.state_dict())
     elif checkpoint is not None:
         checkpoint.path.unlink(missing_ok=True)
-    return Trained(
-        network=network,
-        recipe=recipe,
-        verification=verification,
-        history=tuple(run.history),
-        seconds=run.seconds,
-        cpu_seconds=run.cpu_seconds,
-    )
+    taken = attributes(run, "seconds cpu_seconds")
+    history = tuple(run.history)
+    return Trained(network=network, recipe=recipe, verification=verification, history=history, **taken)
 
 
 @contextmanager
@@ -308,15 +299,10 @@ class _TrainingState:
         """Append an entry to the history, with the accuracy on the whole grid without noise."""
         pairs = zip(torch.split(self.light, 1 << 14), torch.split(self.ideal, 1 << 14), strict=True)
         right = sum(float(_right(self.network(x), y, self.steps)) * len(x) for x, y in pairs)
-        self.history.append(
-            {
-                "epoch": self.epoch,
-                "loss": loss,
-                "accuracy": right / len(self.light),
-                "noise": self.curriculum.sigma if self.recipe.noise else 0.0,
-                "cpu_seconds": self.cpu_seconds,
-            }
-        )
+        accuracy = right / len(self.light)
+        noise = self.curriculum.sigma if self.recipe.noise else 0.0
+        entry = {"epoch": self.epoch, "loss": loss, "accuracy": accuracy, "noise": noise}
+        self.history.append(entry | {"cpu_seconds": self.cpu_seconds})
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that the remaining training depends on: network, optimiser, generator, curriculum, counters
@@ -378,7 +364,7 @@ def _right(outputs: Tensor, ideal: Tensor, steps: Tensor) -> Tensor:
 
 
 def train_cascade(
-    recipes: Sequence[TrainingRecipe], folder: Path | None = None, advance: Callable[[int], None] = lambda _: None
+    recipes: Sequence[TrainingRecipe], folder: Path | None = None, advance: Advance = ignore
 ) -> tuple[Cascade, tuple[Trained, Trained]]:
     """Return the cascade of two levels trained by the recipes of `TrainingRecipe.cascade`, and both trainings.
 
@@ -396,10 +382,9 @@ def train_cascade(
         raise ConfigError("recipes: expected level 1, which carries decimals, and level 2 of the same cascade")
     folders = [None if folder is None else folder / f"level-{level}" for level in (1, 2)]
     # Level 1 stays in its folder until level 2 has ended, so that an interruption loses neither.
-    trained = tuple(
-        train(recipe, place, advance, keeps_checkpoint=True) for recipe, place in zip(recipes, folders, strict=True)
-    )
-    for recipe, place in zip(recipes, folders, strict=True):
+    places = list(zip(recipes, folders, strict=True))
+    trained = tuple(train(recipe, place, advance, keeps_checkpoint=True) for recipe, place in places)
+    for recipe, place in places:
         if place is not None:
             Checkpoint(place, recipe).path.unlink(missing_ok=True)
     one, two = (PlainLevel("trained", each.recipe.function, each.network) for each in trained)

@@ -1,26 +1,17 @@
 """Calibrate a chip from its output powers: measure, fit a twin, program the twin."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from lightloom.core.arrays import Effort, Floats, Ints, Mask
 from lightloom.core.errors import ConfigError, UnsupportedError
-from lightloom.core.results import Document
+from lightloom.core.results import Advance, Document, attributes, ignore
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.meshes.calibration.chip import Chip, SimulatedChip
-from lightloom.photonics.meshes.calibration.fit import (
-    Fields,
-    Measured,
-    Twin,
-    Unknowns,
-    fit,
-    ignore,
-    program,
-    reachable_order,
-)
+from lightloom.photonics.meshes.calibration.fit import Fields, Measured, Twin, Unknowns, fit, program, reachable_order
 from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.disturb import Wiring, design, disturb, quantised
 from lightloom.photonics.meshes.mapping import MappedMatrix
@@ -41,6 +32,8 @@ from lightloom.photonics.meshes.mesh import Kind, Mesh
 # Light must enter at every waveguide and be detected at every one: where a single output of an interferometer is
 # seen, or lit, its two states look alike.
 
+Ideal = Mesh | MappedMatrix
+"""What a chip is designed as."""
 _THIRDS = 2 * np.pi / 3 * np.arange(3)
 
 
@@ -185,7 +178,7 @@ class Calibration:
     """Error of the matrix in the twin while it was programmed."""
     order: Ints
     """Row of the matrix that leaves at each output, [outputs]; ascending unless a splitting was out of reach."""
-    programmed: Mesh | MappedMatrix
+    programmed: Ideal
     """The phases of ideal devices for the matrix with its rows in that order."""
     measured_settings: int
     measurements: int
@@ -193,17 +186,7 @@ class Calibration:
 
 
 def calibrate(
-    chip: Chip,
-    ideal: Mesh | MappedMatrix,
-    *,
-    settings: int | None = None,
-    unknowns: Unknowns | None = None,
-    start: Twin | None = None,
-    unknown_offsets: bool = False,
-    real: bool = False,
-    output_orders: int = OUTPUT_ORDERS,
-    seed: int = 0,
-    advance: Callable[[int], None] = ignore,
+    chip: Chip, ideal: Ideal, *, start: Twin | None = None, seed: int = 0, advance: Advance = ignore, **conditions: Any
 ) -> Calibration:
     """Measure output powers of ``chip``, fit a twin to them, and return the phases for which it implements ``ideal``.
 
@@ -215,48 +198,36 @@ def calibrate(
     Args:
         chip: what is measured.
         ideal: the phases that ideal devices would have.
-        settings: by default 12 or more, for ten powers an unknown.
-        unknowns: what is fitted; by default offsets, couplers, heaters, a common crosstalk and a common loss.
         start: a twin to start from, that of an earlier calibration; by default ideal devices.
-        unknown_offsets: whether offsets are wholly unknown; sweeps of each column come first (`first_twin`).
-        real: whether receivers detect real parts, so that light in quadrature is no error.
-        output_orders: other orders of a mesh's outputs that are tried if a splitting is out of the couplers' reach.
         seed: of the random settings.
         advance: called for every step of the fit.
+        conditions: fields of `Conditions`: settings, unknowns, unknown_offsets, real and output_orders.
 
     Raises:
         ConfigError: ``settings`` is below 1, or the chip is another than that of ``ideal``.
         UnsupportedError: offsets are wholly unknown, and those of a mapped matrix or of a mesh that is not square.
     """
-    if unknown_offsets:
+    how = Conditions(**conditions)
+    if how.unknown_offsets:
         _check_sweeps(ideal)
     counted, wiring = _CountedChip(chip), chip.wiring
     phases = design(ideal)
     if phases.shape[1] != wiring.devices:
         raise ConfigError(f"a chip of {wiring.devices} interferometers, {phases.shape[1]} phases for it")
-    count = default_settings(wiring.devices, wiring.inputs, wiring.outputs) if settings is None else settings
-    if count < 1:
-        raise ConfigError(f"settings={count}: expected at least 1")
-    first = first_twin(counted, seed) if unknown_offsets else start or Twin.ideal(wiring)
+    count = how.settings or default_settings(wiring.devices, wiring.inputs, wiring.outputs)
+    first = first_twin(counted, seed) if how.unknown_offsets else start or Twin.ideal(wiring)
     measured = measure_powers(counted, count, phases - first.offsets, seed)
-    twin, residuals = fit(first, measured, unknowns or Unknowns(), advance=advance)
+    twin, residuals = fit(first, measured, how.unknowns, advance=advance)
     order = np.arange(wiring.outputs)
     if isinstance(ideal, Mesh):
-        order, ideal = reachable_order(twin, ideal, output_orders, seed)
-    programmed, twin_errors = program(twin, target_of(ideal), design(ideal), real=real)
-    return Calibration(
-        twin=twin,
-        settings=programmed,
-        order=order,
-        programmed=ideal,
-        residuals=residuals,
-        twin_errors=twin_errors,
-        measured_settings=counted.settings,
-        measurements=counted.measurements,
-    )
+        order, ideal = reachable_order(twin, ideal, how.output_orders, seed)
+    programmed, twin_errors = program(twin, target_of(ideal), design(ideal), real=how.real)
+    found: Document = {"residuals": residuals, "twin_errors": twin_errors}
+    found |= attributes(counted, "measured_settings=settings measurements")
+    return Calibration(twin=twin, settings=programmed, order=order, programmed=ideal, **found)
 
 
-def _check_sweeps(ideal: Mesh | MappedMatrix) -> None:
+def _check_sweeps(ideal: Ideal) -> None:
     """Check that sweeps can find wholly unknown offsets of this mesh.
 
     Raises:
@@ -294,7 +265,7 @@ def default_settings(devices: int, inputs: int, outputs: int) -> int:
     return max(_LEAST_SETTINGS, -(-_POWERS_PER_UNKNOWN * 6 * devices // powers))
 
 
-def target_of(ideal: Mesh | MappedMatrix) -> Fields:
+def target_of(ideal: Ideal) -> Fields:
     """Return the matrix [outputs, inputs] of the passive chip on ideal devices, without its amplifiers."""
     matrix = ideal.matrix()
     return matrix if isinstance(ideal, Mesh) else np.asarray(matrix / ideal.gains[:, None])
@@ -326,6 +297,7 @@ def measure_powers(chip: Chip, count: int, designed: Floats, seed: int) -> Measu
 
 # Calibrate simulated chips and compare with what no measurement shows: the true error, before and after.
 
+_PHASES_ALONE = Unknowns(couplers=False, heaters=False, crosstalk=False, loss=False)
 AGAIN = 4
 """Settings of a second calibration, which fits offsets alone: couplers and heaters do not drift."""
 
@@ -386,32 +358,21 @@ class Trial:
 
     def row(self) -> Document:
         """Return the figures of this chip as a JSON object; errors after aging are None without aging."""
-        twin, made = self.calibration.twin, self.calibration
+        made = self.calibration
         return {
-            "inputs": twin.wiring.inputs,
-            "outputs": twin.wiring.outputs,
-            "mzi_count": twin.wiring.devices,
-            "settings": made.measured_settings,
-            "measurements": made.measurements,
+            **attributes(made.twin.wiring, "inputs outputs mzi_count=devices"),
+            **attributes(made, "settings=measured_settings measurements"),
             "output_order": made.order.tolist(),
-            "error_before": self.before,
-            "error_after": self.after,
-            "error_limit": self.limit,
+            **attributes(self, "error_before=before error_after=after error_limit=limit"),
             "error_in_twin": made.twin_errors[-1],
-            "error_aged": self.aged,
-            "error_renewed": self.renewed,
-            "fitted_crosstalk": twin.crosstalk,
-            "fitted_loss_db": twin.loss_db,
+            **attributes(self, "error_aged=aged error_renewed=renewed"),
+            **attributes(made.twin, "fitted_crosstalk=crosstalk fitted_loss_db=loss_db"),
             "residuals": list(made.residuals),
         }
 
 
 def try_calibration(
-    ideal: Mesh | MappedMatrix,
-    non_idealities: NonIdealities,
-    conditions: Conditions,
-    seed: int,
-    advance: Callable[[int], None] = ignore,
+    ideal: Ideal, non_idealities: NonIdealities, conditions: Conditions, seed: int, advance: Advance = ignore
 ) -> Trial:
     """Return the errors of a chip that is fabricated, calibrated, aged, and calibrated again from the twin that is
     known.
@@ -427,34 +388,17 @@ def try_calibration(
     target, untreated, real = target_of(ideal), chip.designed, conditions.real
     before, before_matrix = chip.error(untreated, target, real=real), chip.matrix(untreated)
     began = time.process_time()
-    made = calibrate(
-        chip,
-        ideal,
-        settings=conditions.settings,
-        unknowns=conditions.unknowns,
-        unknown_offsets=conditions.unknown_offsets,
-        real=real,
-        output_orders=conditions.output_orders,
-        seed=seed,
-        advance=advance,
-    )
+    asked = attributes(conditions, "settings unknowns unknown_offsets real output_orders")
+    made = calibrate(chip, ideal, seed=seed, advance=advance, **asked)
     cpu_seconds = time.process_time() - began
     arranged = target[made.order]
     after, after_matrix = chip.error(made.settings, arranged, real=real), chip.matrix(made.settings)
     known, _ = program(chip.truth(), target, untreated, real=real)
     limit = chip.error(known, target, real=real)
     aged, renewed = _aged(chip, made, arranged, conditions, seed)
-    return Trial(
-        calibration=made,
-        before=before,
-        after=after,
-        limit=limit,
-        aged=aged,
-        renewed=renewed,
-        cpu_seconds=cpu_seconds,
-        before_matrix=before_matrix,
-        after_matrix=after_matrix,
-    )
+    errors: Document = {"before": before, "after": after, "limit": limit, "aged": aged, "renewed": renewed}
+    matrices: Document = {"before_matrix": before_matrix, "after_matrix": after_matrix}
+    return Trial(calibration=made, cpu_seconds=cpu_seconds, **errors, **matrices)
 
 
 def _aged(
@@ -468,16 +412,8 @@ def _aged(
         return None, None
     chip.age(conditions.aging)
     aged = chip.error(made.settings, target, real=conditions.real)
-    again = calibrate(
-        chip,
-        made.programmed,
-        settings=AGAIN,
-        unknowns=replace(conditions.unknowns, couplers=False, heaters=False, crosstalk=False, loss=False),
-        start=made.twin,
-        real=conditions.real,
-        output_orders=0,
-        seed=seed + 1,
-    )
+    asked: Document = {"settings": AGAIN, "unknowns": _PHASES_ALONE, "real": conditions.real, "output_orders": 0}
+    again = calibrate(chip, made.programmed, start=made.twin, seed=seed + 1, **asked)
     return aged, chip.error(again.settings, target, real=conditions.real)
 
 

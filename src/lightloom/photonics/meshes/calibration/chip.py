@@ -9,14 +9,7 @@ import numpy as np
 from lightloom.core.arrays import Floats
 from lightloom.core.errors import ConfigError
 from lightloom.photonics.meshes.calibration.fit import Fields, Twin, phase_free_error
-from lightloom.photonics.meshes.disturb import (
-    DisturbedMatrix,
-    DisturbedMesh,
-    Fabrication,
-    Wiring,
-    design,
-    wiring_of,
-)
+from lightloom.photonics.meshes.disturb import DisturbedMatrix, DisturbedMesh, Fabrication, Wiring, design, wiring_of
 from lightloom.photonics.meshes.mapping import MappedMatrix
 from lightloom.photonics.meshes.mesh import Mesh
 
@@ -42,6 +35,9 @@ class Chip(Protocol):
         ...
 
 
+Fabricated = DisturbedMesh | DisturbedMatrix
+
+
 class SimulatedChip:
     """A fabricated mesh or mapped matrix, propagated as `disturb` does, with detector noise and drift.
 
@@ -49,14 +45,7 @@ class SimulatedChip:
     phase takes a Gaussian step of ``drift`` radians between two settings.
     """
 
-    def __init__(
-        self,
-        fabricated: DisturbedMesh | DisturbedMatrix,
-        *,
-        power_noise: float = 1e-3,
-        drift: float = 0.0,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, fabricated: Fabricated, *, power_noise: float = 1e-3, drift: float = 0.0, seed: int = 0) -> None:
         """Take the chip in front of its amplifiers.
 
         Raises:
@@ -72,7 +61,7 @@ class SimulatedChip:
             # The chip in front of its amplifiers.
             ideal = replace(fabricated.mapped, gains=np.ones(fabricated.mapped.shape[0]))
             fabricated = replace(fabricated, mapped=ideal)
-        self._fabricated: DisturbedMesh | DisturbedMatrix = fabricated
+        self._fabricated: Fabricated = fabricated
         self._power_noise, self._drift = power_noise, drift
         self._rng = np.random.default_rng((seed, 1))
         self.wiring, self.dac_bits = wiring_of(ideal), fabricated.non_idealities.dac_bits
@@ -137,9 +126,7 @@ class SimulatedChip:
         return _set(self._fabricated, settings).propagate(np.eye(self.wiring.inputs))
 
 
-def _with_errors(
-    fabricated: DisturbedMesh | DisturbedMatrix, errors: Callable[[Floats], Floats]
-) -> DisturbedMesh | DisturbedMatrix:
+def _with_errors(fabricated: Fabricated, errors: Callable[[Floats], Floats]) -> Fabricated:
     """Return the chip with phase errors that ``errors`` gives of those that its devices have, [2, mzis] of a mesh or of
     Σ."""
 
@@ -150,15 +137,13 @@ def _with_errors(
     if isinstance(fabricated, DisturbedMesh):
         return replace(fabricated, fabrication=changed(fabricated.fabrication))
     first, output = fabricated.input_mesh, fabricated.output_mesh
-    return replace(
-        fabricated,
-        input_mesh=replace(first, fabrication=changed(first.fabrication)),
-        attenuators=changed(fabricated.attenuators),
-        output_mesh=output and replace(output, fabrication=changed(output.fabrication)),
-    )
+    input_mesh = replace(first, fabrication=changed(first.fabrication))
+    attenuators = changed(fabricated.attenuators)
+    output_mesh = output and replace(output, fabrication=changed(output.fabrication))
+    return replace(fabricated, input_mesh=input_mesh, attenuators=attenuators, output_mesh=output_mesh)
 
 
-def _set(fabricated: DisturbedMesh | DisturbedMatrix, phases: Floats) -> DisturbedMesh | DisturbedMatrix:
+def _set(fabricated: Fabricated, phases: Floats) -> Fabricated:
     """Return the chip with θ and φ of ``phases`` [2, devices]; the output phases of V† are set to 0, as those of Σ lie
     in series."""
     if isinstance(fabricated, DisturbedMesh):
@@ -166,9 +151,6 @@ def _set(fabricated: DisturbedMesh | DisturbedMatrix, phases: Floats) -> Disturb
     first, output = fabricated.input_mesh, fabricated.output_mesh
     before, sigma, behind = np.split(phases, np.cumsum([first.mesh.mzis, fabricated.attenuators.transmission.size]), 1)
     silent = np.zeros(first.mesh.outputs)
-    return replace(
-        fabricated,
-        input_mesh=replace(first, mesh=replace(first.mesh, theta=before[0], phi=before[1], output_phases=silent)),
-        attenuator_phases=sigma,
-        output_mesh=output and replace(output, mesh=replace(output.mesh, theta=behind[0], phi=behind[1])),
-    )
+    input_mesh = replace(first, mesh=replace(first.mesh, theta=before[0], phi=before[1], output_phases=silent))
+    output_mesh = output and replace(output, mesh=replace(output.mesh, theta=behind[0], phi=behind[1]))
+    return replace(fabricated, input_mesh=input_mesh, attenuator_phases=sigma, output_mesh=output_mesh)

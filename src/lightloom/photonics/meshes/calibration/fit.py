@@ -12,6 +12,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dsyrk
 
 from lightloom.core.arrays import Effort, Floats, Ints
+from lightloom.core.results import Advance, ignore
 from lightloom.photonics.devices import coupler
 from lightloom.photonics.meshes.correction import pass_phases_on, splittings, within_reach, without_crosstalk
 from lightloom.photonics.meshes.decompose import decompose
@@ -127,10 +128,6 @@ _VALUES: Effort = 12_000_000
 _DECIBEL = -np.log(10) / 20
 
 
-def ignore(count: int) -> None:
-    """Take a count of finished steps and report nothing, where no progress is shown."""
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measured:
     """Powers that detectors showed."""
@@ -161,7 +158,7 @@ def fit(
     *,
     steps: int = _STEPS,
     tolerance: float = 1e-3,
-    advance: Callable[[int], None] = ignore,
+    advance: Advance = ignore,
 ) -> tuple[Twin, tuple[float, ...]]:
     """Return the twin whose powers differ least from the measured ones, by damped Gauss-Newton steps from ``start``,
     and the differences on the way.
@@ -188,7 +185,7 @@ def _descend(
     equations: Callable[[Point], tuple[Floats, Floats, float]],
     moved: Callable[[Point, Floats], Point],
     steps: int,
-    advance: Callable[[int], None] = ignore,
+    advance: Advance = ignore,
     *,
     little: float,
     quiet_steps: int,
