@@ -297,7 +297,7 @@ class PlanRanking(DrawnResult):
     def answer(self, *, everything: bool = False, what_if: bool = True) -> Answer:
         """Return the answer as the terminal, the page and notebooks show it, with a row for each division of the job,
         or with ``everything`` for every plan; without ``what_if`` no changed question is searched."""
-        count = sum(not row.fitted for row in assumed(self.search))
+        count = len(assumed(self.search))
         return plan_answer(self.search, self.what_ifs if what_if else (), self.limit, count, everything=everything)
 
     def lines(self) -> Sequence[str]:
@@ -419,8 +419,8 @@ def plan(
         cost_model: ``physical`` (circuits change when needed) or ``paper`` (every step costs d/B + a; ddp and fsdp
             only).
         overlap: communicates while computing; without it ddp and fsdp only.
-        exchange (METHOD): methods by which replicas exchange gradients, e.g. int4:block=128 (`lightloom exchange
-            list`); plans are ranked with gradients as they are, and with each; repeatable.
+        exchange (METHOD): methods by which replicas exchange gradients, e.g. int4:block=128 (`lightloom catalog
+            exchanges`); plans are ranked with gradients as they are, and with each; repeatable.
         exchange_profile: a file that `lightloom compress profile` wrote, for inceptionn; else the profile of the model
             that it has kept.
         exchange_ratio (X): a ratio of your own, for inceptionn, in place of a profile's.
@@ -479,14 +479,10 @@ def plan(
         request = replace(request, exchanges=choice.priced(str(model), graph))
     with progress("Plans", None) as advance:
         result = search(graph, clusters, request, advance=lambda: advance(1))
+    batches = [list(request.global_batches or ()), request.largest_batches]
     configuration = [
-        graph.to_json(),
-        [cluster.to_json() for cluster in clusters],
-        [list(request.global_batches or ()), request.largest_batches],
-        list(request.strategies),
-        list(request.algorithms),
-        list(request.quanta),
-        dict(request.pins),
+        *(graph.to_json(), [cluster.to_json() for cluster in clusters], batches),
+        *(list(request.strategies), list(request.algorithms), list(request.quanta), dict(request.pins)),
         [request.cost_model, request.overlap, *(["in-step"] if request.reconfigure_in_step else [])],
         [exchange_settings(exchange) for exchange in request.exchanges],
         *([request.site.to_json()] if request.site.model_fields_set else []),

@@ -25,6 +25,8 @@ from lightloom.planning.search.what_if import WhatIf
 
 MOST_ROWS = 6
 """Divisions that an answer shows, so that it fits one screen."""
+_NEAR = 0.1
+"""Share by which a batch may differ from a published one without being called near it."""
 SURE = 0.9
 """Share of draws from which on a row's order against the first counts as known."""
 _TOO_CLOSE = "="
@@ -58,8 +60,11 @@ def division_rows(search: PlanSearch, most: int | None = MOST_ROWS) -> list[Divi
             rows.setdefault(key, (place, plan))
     shown = list(rows.values())
     if most is not None and len(shown) > most:
-        placed = [row for row in shown[most:] if not row[1].runnable][:1]
-        shown = shown[: most - len(placed)] + placed
+        # The best placed plan, and the best with gradients as they are, have a row however slow they are.
+        wanted = [next((row for row in shown if not row[1].runnable), None)]
+        wanted += [next((row for row in shown if row[1].gradient_exchange is None), None)]
+        kept = [row for row in shown[most:] if any(row is each for each in wanted)]
+        shown = shown[: most - len(kept)] + kept
     intervals = plan_intervals(search.winner, [plan for _, plan in shown])
     return [DivisionRow(place, plan, intervals.get(id(plan))) for place, plan in shown]
 
@@ -104,7 +109,7 @@ def plan_answer(
 
 def _rests(search: PlanSearch, assumptions: int) -> str:
     """Return in words how many assumptions there are, and which parameter moves the step most."""
-    text = f"{assumptions} assumptions"
+    text = f"{assumptions} assumptions and fitted numbers"
     for name, share in influences(search.winner).items():
         return f"{text}; most of all on {name.replace('_', ' ')}, ±{_percent(share)} of the step"
     return f"{text}; no spread of a price is known"
@@ -114,9 +119,10 @@ def _question(search: PlanSearch) -> str:
     """Return model, accelerators, cluster and the samples of a step in a line."""
     winner = search.winner
     names = list(dict.fromkeys(cluster.name for cluster in search.clusters))
-    place = f"{winner.cluster.ranks:,} {winner.cluster.accelerator.chip.upper()} ({winner.cluster.name})"
+    cluster = winner.cluster
+    place = f"{cluster.ranks:,} {cluster.accelerator.chip.upper()} ({cluster.name})"
     where = place if len(names) == 1 else f"{len(names)} clusters"
-    return f"{search.graph.name} on {where}, {_batch(search)}"
+    return f"{search.graph.name} in {cluster.training.precision} on {where}, {_batch(search)}"
 
 
 def _batch(search: PlanSearch) -> str:
@@ -129,9 +135,10 @@ def _batch(search: PlanSearch) -> str:
     if search.request.global_batches is not None or default is None:
         return words
     basis = "assumed" if default.published.assumed else "published"
-    amount = default.published.amount
+    amount, counted = default.published.amount, winner.global_batch * (length or 1)
     stated = f"{amount / 1e6:.2g}M" if amount >= 1_000_000 else f"{amount:,}"
-    return f"{words} ({basis}: {stated} {default.published.unit})"
+    near = "" if abs(counted / amount - 1) < _NEAR else f"{counted / 1e6:.2g}M, " if counted >= 1_000_000 else "near "
+    return f"{words} ({near}{basis}: {stated} {default.published.unit})"
 
 
 def _best(search: PlanSearch, first: DivisionRow) -> Iterator[str]:
@@ -167,7 +174,7 @@ def _cells(search: PlanSearch, rows: Sequence[DivisionRow]) -> Iterator[dict[str
         words = division_words(plan.choice)
         if plan.gradient_exchange is not None:
             words += f", {plan.gradient_exchange.label}"
-        cells = {"#": f"{row.place} {mark}", "plan": words}
+        cells = {"": mark, "plan": words}
         if several:
             cells["cluster"] = f"{plan.cluster.name}, {plan.cluster.ranks:,}"
         if batches:
@@ -218,9 +225,13 @@ def _limit(search: PlanSearch, limit: float) -> str:
     gain = 1 - limit
     if gain < _MATTERS:
         return f"computing: faster networks gain at most {_percent(gain)} at this batch"
-    return f"the network: exchanges that take no time would gain at most {_percent(gain)}"
+    slowed = gain > waits(search.winner) + _MATTERS and search.winner.cluster.fabric.arithmetic_share > 0
+    beside = "; they also slow the computing beside them" if slowed else ""
+    return f"the network: exchanges that take no time would gain at most {_percent(gain)}{beside}"
 
 
+_SAME = 5e-4
+"""Share of a step by which two plans differ at least to be told apart in words."""
 _SPENT = {
     "compute_s": "computing",
     "exposed_communication_s": "waiting for the network",
@@ -234,15 +245,24 @@ def versus(search: PlanSearch, other: PlanSearch) -> Iterator[str]:
     by which plan, on which part of the step the difference is spent, and in what the clusters differ."""
     ours, theirs = search.winner, other.winner
     ratio = theirs.sample_time / ours.sample_time
-    change = f"{_percent(abs(1 - ratio))} {'slower' if ratio > 1 else 'faster'}" if ratio != 1 else "as fast"
+    change = f"{_percent(abs(1 - ratio))} {'slower' if ratio > 1 else 'faster'} a sample"
+    change = change if abs(1 - ratio) >= _SAME else "as fast"
     yield f"{theirs.cluster.name} is {change}: {format_time(theirs.step_time)} for {theirs.global_batch:,} samples"
+    ideal = [plan.cluster.name for plan in (ours, theirs) if plan.cluster.fabric.library is None]
+    if len(ideal) == 1:
+        yield f"  not comparable as they are: software costs nothing on {ideal[0]}, where no library was measured;"
+        yield "  --set fabric.transport=ideal on the other one compares the networks alone"
     yield f"  {plan_words(theirs.choice)}; {_percent(waits(theirs))} of the step waits for the network"
     parts = {
         words: theirs.breakdown[name] / theirs.global_batch - ours.breakdown[name] / ours.global_batch
         for name, words in _SPENT.items()
     }
     spent = sorted(parts.items(), key=lambda part: -abs(part[1]))
-    told = [f"{'+' if time > 0 else '-'}{format_time(abs(time))} {words}" for words, time in spent if time]
+    told = [
+        f"{'+' if time > 0 else '-'}{format_time(float(f'{abs(time):.3g}'))} {words}"
+        for words, time in spent
+        if abs(time) > _SAME * ours.sample_time
+    ]
     yield f"  a sample: {', '.join(told) or 'no difference'}"
     for name, one, two in _differences(ours, theirs):
         yield f"  {name}: {one} here, {two} there"
@@ -254,7 +274,7 @@ def _differences(ours: Plan, theirs: Plan) -> Iterator[tuple[str, str, str]]:
     here, there = (
         {
             "ranks": f"{cluster.ranks:,} {cluster.accelerator.chip.upper()}",
-            "network": f"{cluster.fabric.kind_name}, {cluster.fabric.software}",
+            "network": f"{cluster.fabric.kind_name}, {'ideal' if cluster.fabric.library is None else 'library'}",
             "narrowest cut": f"{format_bandwidth(narrowest(cluster.fabric))} a rank",
             "memory": format_size(cluster.accelerator.memory or 0),
         }

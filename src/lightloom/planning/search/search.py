@@ -240,8 +240,9 @@ class _Search:
                 compared = self._synthesized(batches)
         # What is left in the heaps cannot win.
         heap += runnable
+        divided = {division(plan.choice) for plan, _ in self._found}
         if not self._request.compare:
-            self._compare_divisions(runnable)
+            self._compare_divisions(runnable, divided)
         # A search for the winner alone compares no other kinds.
         compared_kinds = {row.kind for row in heap} if self._request.compare or self._request.divisions != 1 else set()
         for kind in sorted(compared_kinds - {row.kind for _, row in self._found}):
@@ -250,7 +251,7 @@ class _Search:
             heapify(left)
             self._simulate(left, until=self._known_best)
         if self._request.compare:
-            self._compare_divisions(runnable)
+            self._compare_divisions(runnable, divided)
         # The least bounds may all be of rows that turn out slow: one of those that nothing is cut for is simulated.
         if compared_kinds and not any(self._rows.undivided(row) for _, row in self._found):
             undivided = sorted(row for row in heap if self._rows.undivided(row))
@@ -322,13 +323,12 @@ class _Search:
         self._best = min([self._best, *(plan.sample_time for plan in plans if plan.fits is not False)])
         return plans
 
-    def _compare_divisions(self, rows: list[Row]) -> None:
+    def _compare_divisions(self, rows: list[Row], known: set[Hashable]) -> None:
         """Simulate the fastest plan of the divisions with the least bounds, until as many divisions as are asked for
         have one; rows of a division are simulated until no bound is below its best time, at most
         :data:`_OF_A_DIVISION`."""
         if self._request.divisions < 2:
             return
-        known = {division(plan.choice) for plan, _ in self._found}
         wanted, many = self._request.divisions, self._rows.job.fabric.exclusive and self._rows.cluster.ranks > _MANY
         most, rows_of_each = (min(wanted, _OF_MANY), 1) if many else (wanted, _OF_A_DIVISION)
         groups: dict[Hashable, list[Row]] = {}
