@@ -22,7 +22,7 @@ from lightloom.photonics.registry import find_averager
 def test_exact_ones_average_exactly(name: str, rounding: str, tmp_path: Path) -> None:
     if name == "network":
         path = tmp_path / "a,b.npz"
-        made = build(3, 6, rounding=rounding)  # type: ignore[arg-type]
+        made = build(3, 6, rounding=rounding)
         save_network(path, made.network, FunctionArguments(servers=3, bits=6, rounding=rounding))  # type: ignore[arg-type]
         name = f"network:{path}"
     averager = find_averager(name, 3, 6, rounding)  # type: ignore[arg-type]

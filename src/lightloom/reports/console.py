@@ -137,12 +137,14 @@ def screen(
     *,
     all: bool = False,
     left: Sequence[str] | None = None,
+    table: Table | None = None,
     **rest: Any,
 ) -> Parts:
     """Yield an answer (``rest`` are its other fields) with its first eight rows, or all of them; ``left`` are columns
-    that are set flush left, those of words without it."""
+    that are set flush left, those of words without it. A ``table`` takes the place of rows."""
     shown = [{name: str(cell) for name, cell in row.items()} for row in (rows if all else rows[:MOST_ROWS])]
-    table = rows_table(shown, left=left) if shown and left is not None else None
+    if shown and left is not None:
+        table = rows_table(shown, left=left)
     fields = {"rows": shown, "hidden": len(rows) - len(shown), **rest}
     return answer_parts(Answer(question=question, best=best, **fields), table)
 
@@ -185,12 +187,5 @@ def facts_table(facts: Iterable[tuple[str, str]], *, title: str = "") -> Table:
 
 def _bare_table(title: str) -> Table:
     """Return an empty table without lines and columns, with this title unless it is empty."""
-    return Table(
-        box=None,
-        pad_edge=False,
-        padding=(0, _GAP, 0, 0),
-        header_style="dim",
-        title_justify="left",
-        title_style="bold",
-        title=Text(title) if title else None,
-    )
+    plain: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, _GAP, 0, 0), "header_style": "dim"}
+    return Table(**plain, title_justify="left", title_style="bold", title=Text(title) if title else None)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lightloom.app.api.averaging import ProvedAverager, averager
-from lightloom.app.cli.onn.files import ROUNDED, NetworkOut, Parts, draw_noise, parts_of, percent, refuse_options
+from lightloom.app.cli.onn.files import ROUNDED, NetworkOut, draw_noise, percent, refuse_options
 from lightloom.app.cli.onn.reducers import compare_reducers
 from lightloom.app.cli.onn.settings import BuildSettings, SettingsFile, SettingTexts, settings_of
 from lightloom.app.cli.options import FigureFile, Shown
@@ -47,7 +47,7 @@ from lightloom.photonics.tolerance import (
     parse_tolerance,
     tolerance_document,
 )
-from lightloom.reports.console import facts_table
+from lightloom.reports.console import Parts, facts_table, screen
 from lightloom.reports.progress import progress
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def cascade_parts(document: Document) -> Parts:
     columns = "level: {level} | construction: {construction} | wrong outputs: {wrong_outputs:,} of {checked_inputs:,}"
     best = "{mzi_count:,} interferometers; {wrong_with_decimals:,} of {tuples:,} tuples of codes end wrong"
     wrong = 100 * ends["share_wrong_without_decimals"]
-    return parts_of(
+    return screen(
         "Averagers in two levels: {groups} groups of {servers} servers, codes of {bits} bits".format(**document),
         [best.format(**document, **ends)],
         cells(columns + " | interferometers: {mzi_count:,} | signals: {signals}", rows),
@@ -290,7 +290,7 @@ def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Par
         *([] if tolerance is None else tolerance_rows(tolerance)),
     ]
     size = (tolerance or document)["mzi_count"]
-    yield from parts_of(
+    yield from screen(
         f"Smallest exact averager of {function.servers} servers, codes of {function.bits} bits, "
         f"{ROUNDED[function.rounding]}{bears}",
         [
@@ -341,11 +341,11 @@ def _scenario_parts(rows: list[Document], explain: bool) -> Parts:
     columns = "servers: {servers} | bits: {bits} | network: {network} | wrong: {wrong_outputs} | MZIs: {mzi_count:,} | "
     columns += "layers: {hidden_layers} | gain, dB: {largest_gain_db} | noise: {noise_limit}"
     sizes = [row["mzi_count"] for row in rows if row["proved"]]
-    return parts_of(
+    return screen(
         "Networks for the paper's four scenarios: the paper's, and those that are constructed here",
         [f"{min(sizes):,} to {max(sizes):,} interferometers (MZIs) in what is constructed and proved exact"],
         cells(columns, shown),
-        explain,
+        all=explain,
         legend="–: the paper states none; layers: hidden ones; noise: its limit, of full scale",
         everything="--explain",
     )
@@ -408,11 +408,11 @@ def _verify_parts(document: Document, network: Path, explain: bool) -> Parts:
     limit = f"largest deviation {document['largest_deviation']:.3g} levels, where receivers allow half a step"
     limit += f"; noise limit {document['noise_limit']:.3g} of full scale" if "noise_limit" in document else ""
     question = "Does {} average {servers} servers' codes of {bits} bits, {}?"
-    yield from parts_of(
+    yield from screen(
         question.format(network, ROUNDED[document["rounding"]], **document),
         best,
         cells("error, last place: {error:+d} | times: {count:,} | of errors: {share}", errors),
-        explain,
+        all=explain,
         everything="--explain",
         limit=f"{limit}; largest gain {document['largest_gain_db']:.1f} dB",
         more=["--explain", "--noise 1e-3", "--figure noise.png", f"onn map {network}"],

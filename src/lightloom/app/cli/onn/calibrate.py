@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from lightloom.app.cli.onn.files import Parts, device_errors, mapping_words, parts_of, percent
+from lightloom.app.cli.onn.files import device_errors, mapping_words, percent
 from lightloom.app.cli.onn.settings import CalibrateSettings
 from lightloom.app.cli.options import Shown, draw
 from lightloom.core.errors import ConfigError
@@ -14,7 +14,7 @@ from lightloom.photonics.averaging.networks import load_network, network_hash
 from lightloom.photonics.meshes.calibration.calibrate import OUTPUT_ORDERS, Conditions, random_mesh, try_calibration
 from lightloom.photonics.meshes.mapping import MeshMapping
 from lightloom.photonics.tolerance import calibrate_averager
-from lightloom.reports.console import facts_table
+from lightloom.reports.console import Parts, facts_table, screen
 from lightloom.reports.figures.photonics import calibration_figure
 from lightloom.reports.progress import progress
 
@@ -98,11 +98,11 @@ def _parts(document: Document, network: Path | None, all: bool) -> Parts:
     if conditions["aging"]:
         columns += " | aged: {error_aged:.4f} | again: {error_renewed:.4f}"
     remarks = list(_remarks(rows, max(conditions["power_noise"], 1e-6)))
-    yield from parts_of(
+    yield from screen(
         f"{_title(document, network)}; errors: {_errors(document)}",
         best,
         cells(columns, rows),
-        all,
+        all=all,
         legend="MZIs: interferometers; before, after: error of the matrix, relative",
         limit="; ".join([f"the devices allow an error of {allowed:.2g}", *(remarks if all else remarks[:2])]),
         more=["--all", "--set aging=0.02", "--set power_noise=1e-4", "--figure calibration.png"],

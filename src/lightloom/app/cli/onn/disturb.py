@@ -8,17 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
-from lightloom.app.cli.onn.files import (
-    POINTS,
-    Parts,
-    device_errors,
-    evenly,
-    mapping_words,
-    parts_of,
-    percent,
-    sweep_parts,
-    sweep_values,
-)
+from lightloom.app.cli.onn.files import POINTS, device_errors, evenly, mapping_words, percent, sweep_parts, sweep_values
 from lightloom.app.cli.onn.settings import DisturbSettings, ModelSettings
 from lightloom.app.cli.options import Shown, draw
 from lightloom.core.errors import ConfigError, UnknownNameError, needing_torch
@@ -38,7 +28,7 @@ from lightloom.photonics.meshes.disturb import Evaluate, monte_carlo, spread
 from lightloom.photonics.meshes.disturb import sweep as swept
 from lightloom.photonics.meshes.mapping import MeshMapping, decibels
 from lightloom.photonics.tolerance import words_right
-from lightloom.reports.console import facts_table
+from lightloom.reports.console import Parts, facts_table, screen
 from lightloom.reports.figures.photonics import WORDS, sweep_figure
 from lightloom.reports.progress import progress
 
@@ -70,7 +60,7 @@ def train_model(network: Path, settings: ModelSettings, seed: int) -> Shown:
     wrong = f"{percent(document['code_error_rate'])} of the mean codes wrong"
     best.append(f"{wrong}, RMS {document['rms_error_lsb']:.3g} of the last place")
     limit = f"averaged in float32 the model reaches {100 * plain:.2f} %"
-    return Shown(document, parts_of(f"LeNet on MNIST, gradients averaged on {network}, {errors}", best, limit=limit))
+    return Shown(document, screen(f"LeNet on MNIST, gradients averaged on {network}, {errors}", best, limit=limit))
 
 
 _SHOWN = ("form", "mesh", "gains", "components", "units", "calibration", "correct", "draws")
@@ -208,11 +198,11 @@ def _parts(document: Document, network: Path, scaled: Callable[[float], float] |
         f"amplifiers of up to {document['largest_gain_db']:.1f} dB, {_CALIBRATIONS[document['calibration']]}",
     ]
     where = "{draws} fabrications of {mzi_count:,} interferometers in {columns:,} columns".format(**document)
-    yield from parts_of(
+    yield from screen(
         f"{network} on {where}; errors of devices: {device_errors(document['devices'])}",
         [f"{mean} averaged rightly (worst {least}, best {largest})", f"of {document['points']:,} {how}"],
         rows,
-        True,
+        all=True,
         hidden=hidden,
         what_if=[f"{share:g} of the errors: {percent(scaled(share))}" for share in (0.5, 0.1)] if scaled else [],
         limit="; ".join(limits),

@@ -1,32 +1,25 @@
 """What the ``onn`` commands share: options that exclude each other, mappings and errors in words, sweeps, noise."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from lightloom.app.cli.onn.settings import stored_mapping
 from lightloom.app.cli.options import check_file
-from lightloom.core.answer import MOST_ROWS, Answer
+from lightloom.core.answer import MOST_ROWS
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, provenance_line
 from lightloom.photonics.averaging.networks import FunctionArguments, LayeredNetwork
 from lightloom.photonics.averaging.proof import input_bound, noisy_accuracy
 from lightloom.photonics.meshes.mapping import MeshMapping
-from lightloom.reports.console import answer_parts
 from lightloom.reports.figures.canvas import save
 from lightloom.reports.figures.photonics import WORDS, noise_figure, noise_steps
 from lightloom.reports.progress import progress
 
-Rows = Sequence[Mapping[str, str]]
-"""Rows of a table of text."""
-Parts = Iterator[str | Text | Table]
-"""What a command prints for people."""
 NetworkOut = Annotated[Path | None, partial(check_file, endings=(".npz",))]
 ROUNDED = {"floor": "rounded down", "half-up": "rounded to the nearest"}
 
@@ -61,16 +54,7 @@ def draw_noise(
     document["noise_curve"] = [{"noise": float(sigma), "error_rate": float(rate)} for sigma, rate in pairs]
 
 
-# What is shown: answers, their rows, mappings and errors in words.
-
-
-def parts_of(
-    question: str, best: Sequence[str], rows: Rows = (), all: bool = False, table: Table | None = None, **rest: Any
-) -> Parts:
-    """Yield an answer (``rest`` are its other fields) with its first eight rows, or all of them."""
-    shown = rows if all else rows[:MOST_ROWS]
-    fields = {"hidden": len(rows) - len(shown), **rest}
-    return answer_parts(Answer(question=question, best=best, rows=shown, **fields), table)
+# Mappings and errors in words.
 
 
 def mapping_words(document: Document, network: Path | None) -> str:

@@ -6,16 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from lightloom.app.cli.onn.files import (
-    POINTS,
-    Parts,
-    evenly,
-    mapping_words,
-    parts_of,
-    percent,
-    sweep_parts,
-    sweep_values,
-)
+from lightloom.app.cli.onn.files import POINTS, evenly, mapping_words, percent, sweep_parts, sweep_values
 from lightloom.app.cli.onn.settings import LinkSettings, LinkTrial, SettingsFile, SettingTexts, settings_of
 from lightloom.app.cli.options import FigureFile, Network, Shown, draw
 from lightloom.core.answer import MOST_ROWS
@@ -38,7 +29,7 @@ from lightloom.photonics.link.settings import ideal as ideal_link
 from lightloom.photonics.link.simulate import Chip, design_chip, light
 from lightloom.photonics.link.word_errors import contributions, word_errors
 from lightloom.photonics.meshes.mapping import BALANCED
-from lightloom.reports.console import facts_table, plain_table
+from lightloom.reports.console import Parts, facts_table, plain_table, screen
 from lightloom.reports.figures.photonics import link_figure
 from lightloom.reports.progress import progress
 
@@ -187,7 +178,7 @@ def _parts(document: Document, settings: Link, network: Path, all: bool) -> Part
     wrong, worst, right = _rates(document), percent(document["worst_fabrication"]), document["fabrications_all_right"]
     assumed = sum(source.startswith("assumption") for source in document["sources"].values())
     question = "Words of {servers} servers, {bits} bits, through {} in watts, on {mzi_count:,} interferometers"
-    yield from parts_of(
+    yield from screen(
         question.format(network, **document),
         [
             f"{wrong['words wrong']} of the words wrong ({wrong['95 % interval']} at 95 %)",
@@ -195,7 +186,7 @@ def _parts(document: Document, settings: Link, network: Path, all: bool) -> Part
             f"A lane's laser emits {power['laser_per_server_lane_watts']}, all lanes {power['server_lasers_watts']}.",
         ],
         rows,
-        True,
+        all=True,
         hidden=hidden,
         legend=legend,
         limit="; ".join(limit),

@@ -14,7 +14,7 @@ import numpy as np
 
 from lightloom.app.cli.onn.calibrate import calibrate
 from lightloom.app.cli.onn.disturb import disturb, train_model
-from lightloom.app.cli.onn.files import Parts, mapping_words, parts_of, refuse_options
+from lightloom.app.cli.onn.files import mapping_words, refuse_options
 from lightloom.app.cli.onn.settings import (
     CalibrateSettings,
     ChipSettings,
@@ -44,7 +44,7 @@ from lightloom.photonics.meshes.files import check_belongs, load_phases, meshes_
 from lightloom.photonics.meshes.files import netlist as netlist_of
 from lightloom.photonics.meshes.mapping import FORMS, MeshMapping, decibels, full_count, map_part
 from lightloom.photonics.meshes.mesh import Mesh
-from lightloom.reports.console import facts_table
+from lightloom.reports.console import Parts, facts_table, screen
 from lightloom.reports.figures.photonics import chain_figure, chip_figure, part_figure
 from lightloom.reports.progress import progress
 
@@ -301,14 +301,14 @@ def _map_parts(document: Document, source: Path, all: bool) -> Parts:
     strongest, copies = max(parts, key=lambda row: row["gain_db"]), any(row["copies"] > 1 for row in parts)
     columns = "part: {name} | signals: {inputs} to {outputs} | interferometers: {mzi_count:,} | columns: {columns:,} | "
     columns += "gain: {gain_db:.1f} dB | largest error: {largest_error:.1e}"
-    return parts_of(
+    return screen(
         f"{source} on {document['mesh']} meshes of interferometers, form {form}",
         [
             f"{document['mzi_count']:,} interferometers in {document['columns']:,} columns{crossed}",
             f"The matrices differ by at most {document['largest_error']:.1e} of their largest entry.",
         ],
         cells(columns + (" | chips: {copies}" if copies else ""), parts),
-        all,
+        all=all,
         what_if=[f"form {name}: {count:,} interferometers" for name, count in forms.items() if name != form],
         limit=f"{strongest['name']} needs the largest gain, {strongest['gain_db']:.1f} dB" if forms else "",
         more=[*(f"--study {study}" for study in ("chip", "disturb", "calibrate") if forms), "--figure mesh.png"],
@@ -398,14 +398,14 @@ def _chip_parts(document: Document, network: Path, averager: MappedAverager, all
     areas = {um: floor_plan(averager, Rules(pitch=um)).area for um in (pitch / 2, 2 * pitch)}
     columns = "part: {name} | signals: {inputs} to {outputs} | blocks: {blocks} | interferometers: {mzi_count:,} | "
     columns += "columns: {columns:,} | gains, dB: {least_gain_db:.1f} to {largest_gain_db:.1f}"
-    yield from parts_of(
+    yield from screen(
         f"The chip of {network}: P, every layer with its gains and units, T, at a pitch of {pitch:g} µm",
         [
             f"{document['area_mm2']:.1f} mm², {size}: {document['mzi_count']:,} interferometers",
             counts.format(**document),
         ],
         cells(columns, document["parts"]),
-        all,
+        all=all,
         what_if=[f"pitch {um:g} µm: {area:.1f} mm²" for um, area in areas.items()],
         limit=f"{nearest:g} nm off its wavelength the matrix errs by {detuned[nearest]:.3g} of its norm; "
         "the area is without lasers, pads, fibres and electronics",

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rich.table import Table
 
-from lightloom.app.cli.onn.files import Parts, parts_of
 from lightloom.app.cli.onn.settings import ReducersSettings, settings_of
 from lightloom.app.cli.options import Shown, draw
 from lightloom.core.errors import ConfigError
@@ -15,7 +14,7 @@ from lightloom.machines.reducers.compare import FORFEITS, ReducerComparison
 from lightloom.machines.reducers.compare import compare_reducers as compare
 from lightloom.machines.reducers.rivals import NETWORK
 from lightloom.photonics.link.settings import Link
-from lightloom.reports.console import facts_table, plain_table, rows_table
+from lightloom.reports.console import Parts, facts_table, plain_table, rows_table, screen
 from lightloom.reports.figures.photonics import PARTS, reducers_figure
 from lightloom.reports.progress import progress
 
@@ -67,7 +66,7 @@ def _parts(made: ReducerComparison, explain: bool) -> Parts:
     ]
     even = {turn.constant: turn.break_even for turn in made.turns if turn.break_even is not None}
     limits = [f"{rival.name}: {limit}" for rival in made.rivals.values() for limit in rival.limits]
-    yield from parts_of(
+    yield from screen(
         f"What averages {setting.servers} servers' codes of {setting.bits} bits at {setting.symbol_rate / 1e9:g} GBd "
         "with the least energy?",
         bests,

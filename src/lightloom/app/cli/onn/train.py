@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lightloom.app.cli.onn.build import train_levels
-from lightloom.app.cli.onn.files import ROUNDED, NetworkOut, Parts, device_errors, parts_of
+from lightloom.app.cli.onn.files import ROUNDED, NetworkOut, device_errors
 from lightloom.app.cli.onn.settings import SettingsFile, SettingTexts, TrainSettings, settings_of
 from lightloom.app.cli.options import FigureFile, Shown, draw, read_count
 from lightloom.core.errors import ConfigError, needing_torch
@@ -18,7 +18,7 @@ from lightloom.photonics.averaging.construct import build as construct
 from lightloom.photonics.averaging.networks import TABLE_I, FunctionArguments, save_network
 from lightloom.photonics.devices import NonIdealities
 from lightloom.photonics.onn.recipe import TrainingRecipe
-from lightloom.reports.console import facts_table
+from lightloom.reports.console import Parts, facts_table, screen
 from lightloom.reports.figures.photonics import training_figure
 from lightloom.reports.progress import progress
 
@@ -176,7 +176,7 @@ def _parts(document: Document, recipe: TrainingRecipe) -> Parts:
     exact = construct(recipe.servers, recipe.bits, rounding=recipe.rounding)
     wrong = f"{document['wrong_outputs']:,} of {document['checked_inputs']:,} outputs wrong ({how})"
     asked = "A network {} trained to average {servers} servers' codes of {bits} bits, {}; {form}, {nonlinearity} units"
-    return parts_of(
+    return screen(
         asked.format(_signals(recipe.layers), ROUNDED[recipe.rounding], **document["recipe"]),
         [
             f"{100 * document['accuracy']:.4f} % right; {wrong}",
@@ -229,11 +229,11 @@ def _search_parts(function: FunctionArguments, result: SearchResult, all: bool) 
     size = f"{best.mzi_count:,} interferometers, {best.epochs} epochs"
     columns = "signals: {signals} | interferometers: {mzi_count:,} | share right: {accuracy:.6f} | "
     columns += "noise limit: {noise_limit:.2g} | epochs: {epochs} | front: {mark}"
-    return parts_of(
+    return screen(
         f"Which network learns to average {function.servers} servers' codes of {function.bits} bits?",
         [f"{_signals(best.layers)}: {100 * best.accuracy:.4f} % right, {size}"],
         cells(columns, rows),
-        all,
+        all=all,
         legend="*: no other is better in accuracy, interferometers and noise",
         more=["--set widths=16,32,64", "--set depths=3,5", "--set epochs=N"],
     )
