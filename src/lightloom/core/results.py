@@ -18,6 +18,7 @@ from lightloom.core.fields import Config, Quantity
 from lightloom.core.units import (
     Dimension,
     format_bandwidth,
+    format_claim,
     format_energy,
     format_quantity,
     format_rate,
@@ -144,9 +145,9 @@ def plain(value: object) -> object:
 
 # Rows of documents from attributes of objects, and rows of text from either.
 
-_UNITS = (format_time, format_size, format_energy, format_bandwidth, format_rate, format_ratio)
-_FORMS: dict[str, Callable[[Any], str]] = {form.__name__.removeprefix("format_"): form for form in _UNITS}
-"""How a number of a unit is formatted, by the words that stand for it in forms of :func:`cells`."""
+_UNITS = (format_time, format_size, format_energy, format_bandwidth, format_rate, format_ratio, format_claim)
+FORMS: dict[str, Callable[[Any], str]] = {form.__name__.removeprefix("format_"): form for form in _UNITS}
+"""How a number of a unit is formatted, by the words that stand for it in forms of :func:`cells` and on pages."""
 
 
 class _RowFormatter(Formatter):
@@ -158,14 +159,14 @@ class _RowFormatter(Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """Return a value as text; empty for None, unless the form is of a unit that has words for it."""
-        if value is None and format_spec not in ("", "energy", "ratio"):
+        if value is None and format_spec not in ("", "energy", "ratio", "claim"):
             return ""
-        return _FORMS[format_spec](value) if format_spec in _FORMS else format(value, format_spec)
+        return FORMS[format_spec](value) if format_spec in FORMS else format(value, format_spec)
 
 
 def cells(columns: str, rows: Iterable[object]) -> list[dict[str, str]]:
     """Return rows, mappings or objects, as texts by column; ``columns`` has the form of each, as ``part: {name} |
-    takes: {run.seconds:time}``. Units are ``time``, ``size``, ``energy``, ``bandwidth``, ``rate`` and ``ratio``."""
+    takes: {run.seconds:time}``. Units are those of :data:`FORMS`."""
     forms, formatter = [column.split(": ", 1) for column in columns.split(" | ")], _RowFormatter()
     return [{name: formatter.format(form, row) for name, form in forms} for row in rows]
 

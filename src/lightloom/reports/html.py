@@ -20,8 +20,7 @@ from markupsafe import Markup
 
 from lightloom.core.claims import status_counts
 from lightloom.core.files import write_atomically
-from lightloom.core.results import Result
-from lightloom.core.units import format_claim, format_energy, format_rate, format_ratio, format_size, format_time
+from lightloom.core.results import FORMS, Result
 from lightloom.reports.figures.canvas import INK, SHARES, to_svg
 from lightloom.reports.report import FRONT, RankingRow, Report, Table, page_data
 
@@ -103,14 +102,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "time": format_time,
-        "size": format_size,
-        "energy": format_energy,
+        **FORMS,
         "percent": lambda part, whole: f"{100 * part / whole:.4f}%" if whole else "0%",
-        "ratio": format_ratio,
-        "rate": format_rate,
         "bar_scale": bar_scale,
-        "value": format_claim,
         "inline_svg": inline_svg,
     }
     environment.globals |= {

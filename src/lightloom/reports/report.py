@@ -281,6 +281,12 @@ class Table:
                 raise ValueError(f"table {self.title!r}: a row has {len(row)} cells for {len(self.columns)} columns")
 
 
+def table_of(title: str, rows: Sequence[Mapping[str, object]], caption: str = "") -> Table:
+    """Return a table of rows, of which there must be one; the keys of the first are the columns."""
+    texts = tuple(tuple(map(str, row.values())) for row in rows)
+    return Table(title=title, columns=tuple(rows[0]), rows=texts, caption=caption)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """One page: of a plan, a collective, or a study. Sections without content are left out."""

@@ -13,12 +13,8 @@ import tempfile
 from contextlib import suppress
 
 _PLANNED = {
-    "terarack-64": 16,
-    "sip-ocs-1024": 16,
-    "h100-512-two-tier": 16,
-    "dgx-h100-64": 16,
+    **dict.fromkeys(("terarack-64", "sip-ocs-1024", "h100-512-two-tier", "dgx-h100-64", "dadiannao-100g"), 16),
     "tpu-v4-1024": 64,
-    "dadiannao-100g": 16,
     "inceptionn-4": 4,
     "optinc-4": 4,
 }

@@ -217,15 +217,9 @@ def _stragglers(
             refused.append(schedule.to_json())
             continue
         delays = straggling(schedule, sound, late=late, slower=slower)
-        row = {
-            "algorithm": algorithm.name,
-            "time_s": delays.time,
-            "worst_rank": delays.worst,
-            "worst_s": float(delays.later.max()),
-            "mean_s": float(delays.later.mean()),
-            "later_s": delays.later.tolist(),
-        }
-        rows.append(row)
+        row = {"algorithm": algorithm.name, "time_s": delays.time, "worst_rank": delays.worst}
+        row |= {"worst_s": float(delays.later.max()), "mean_s": float(delays.later.mean())}
+        rows.append({**row, "later_s": delays.later.tolist()})
     return sorted(rows, key=lambda row: row["time_s"] + row["worst_s"]), refused
 
 

@@ -9,7 +9,7 @@ from lightloom.core.answer import MOST_ROWS
 from lightloom.reports.console import Parts, screen
 from lightloom.reports.figures.canvas import to_svg
 from lightloom.reports.html import write
-from lightloom.reports.report import Picture, Report, Table
+from lightloom.reports.report import Picture, Report, Table, table_of
 
 _COLUMNS = ("plan", "place", "step before", "after", "a sample")
 """Columns of the table on the terminal; pages show all."""
@@ -74,8 +74,7 @@ def _page(result: PlanComparison, before: str, after: str) -> Report:
     inputs, rows = tuple(_input_rows(result)), result.display_rows()
     tables = [Table(title="Asked differently", columns=("field", before, after), rows=inputs)]
     if rows:
-        cells = tuple(tuple(map(str, row.values())) for row in rows)
-        tables.append(Table(title="Plans in both", columns=tuple(rows[0]), rows=cells))
+        tables.append(table_of("Plans in both", rows))
     for place, gone, other, ranking in (
         (before, result.gone, after, result.after),
         (after, result.new, before, result.before),

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from lightloom.app.api.designing import DesignFront
 from lightloom.app.api.designing import design as search_designs
@@ -28,7 +27,7 @@ from lightloom.machines.parts.part import format_amount
 from lightloom.planning.designs.explore import TECHNOLOGIES, Candidate, Exploration
 from lightloom.planning.designs.page import break_even, design_page, price_text, ratio
 from lightloom.planning.sweeps.workers import SearchStopped, Workers
-from lightloom.reports.console import answer_parts, rows_table
+from lightloom.reports.console import Parts, answer_parts, rows_table
 from lightloom.reports.html import write
 from lightloom.reports.progress import progress
 from lightloom.reports.report import Report
@@ -80,6 +79,7 @@ def design(
     limits = read_pairs(budget, "--budget {!r}", "dollars=AMOUNT or watts=AMOUNT")
     if not limits.keys() <= {"dollars", "watts"}:
         raise ConfigError(f"--budget {' '.join(limits)}: expected dollars=AMOUNT or watts=AMOUNT")
+    budgets = {f"budget_{name}": text for name, text in limits.items()}
     started = None if workers is None else Workers.read(workers)
     code = 0
     with progress(f"designs for {model}", None) as advance:
@@ -89,15 +89,7 @@ def design(
             advance.tell(lambda: f"best so far: {best.design.name}", designs)
 
         try:
-            found = search(
-                model,
-                site=inputs,
-                prune=prune,
-                workers=started,
-                advance=advance,
-                tell=tell,
-                **{f"budget_{name}": text for name, text in limits.items()},
-            )
+            found = search(model, site=inputs, prune=prune, workers=started, advance=advance, tell=tell, **budgets)
         except KeyboardInterrupt as stopped:
             if not isinstance(stopped, SearchStopped):
                 typer.echo("interrupted: no design was evaluated yet", err=True)
@@ -120,15 +112,9 @@ def _left(found: DesignFront) -> str:
 def _page(found: DesignFront) -> Report:
     """Return the HTML page of the result."""
     explored = found.exploration
-    facts = [
-        ("model", found.model),
-        ("accelerator", found.accelerator),
-        ("ranks", _ranks(explored)),
-        ("samples a rank", str(explored.question.batch_per_rank)),
-        ("designs", str(found.designs)),
-        ("evaluated", str(len(explored.candidates))),
-        ("beaten at bounds", str(len(explored.beaten))),
-    ]
+    facts = [("model", found.model), ("accelerator", found.accelerator), ("ranks", _ranks(explored))]
+    facts += [("samples a rank", str(explored.question.batch_per_rank)), ("designs", str(found.designs))]
+    facts += [("evaluated", str(len(explored.candidates))), ("beaten at bounds", str(len(explored.beaten)))]
     # What continues a line on the terminal stays with it.
     verdict = "\n".join(verdict_lines(found)).replace("\n  ", "; ").splitlines()
     answer = _answer(found, 0)
@@ -141,7 +127,7 @@ def _ranks(explored: Exploration) -> str:
     return ", ".join(f"{ranks:,}" for ranks in sorted({each.design.ranks for each in explored.candidates}))
 
 
-def _parts(found: DesignFront, explain: bool, assumptions: bool) -> Iterator[str | Text | Table]:
+def _parts(found: DesignFront, explain: bool, assumptions: bool) -> Parts:
     """Yield the answer with the best designs; then with ``explain`` all that lead their technology and the verdict, and
     with ``assumptions`` what is assumed."""
     explored = found.exploration
@@ -150,9 +136,8 @@ def _parts(found: DesignFront, explain: bool, assumptions: bool) -> Iterator[str
     every = explored.distinct(explored.candidates)
     compared = [pair for key in dict.fromkeys(first) for pair in every if pair[0].design.key == key]
     shown = [*compared, *(pair for pair in leading if pair not in compared)][:_SHOWN]
-    yield from answer_parts(
-        _answer(found, len(leading) - sum(pair in shown for pair in leading)), _table(shown, explored)
-    )
+    hidden = len(leading) - sum(pair in shown for pair in leading)
+    yield from answer_parts(_answer(found, hidden), _table(shown, explored))
     if explain:
         yield ""
         yield _table(leading, explored, explain=True)

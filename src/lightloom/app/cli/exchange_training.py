@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING
@@ -109,20 +110,13 @@ class _Comparison:
         """Return this comparison's own results, plain training's aside, as the evidence that plans quote: each method's
         mean difference in loss to plain training, the standard deviation of that over the seeds (0 for one), and the
         command."""
-        command = f"lightloom exchange compare --task {self.task} --ranks {self.ranks} --seeds "
+        command = f"lightloom exchange compare --task {self.task} --ranks {self.ranks} --seeds {self.seeds}"
+        found = partial(Evidence, task=TASKS[self.task], steps=self.steps, ranks=self.ranks, command=command)
+        rows = [row for row in self.methods if row.method != REFERENCE]
+        spreads = [stdev(self._differences(row.method)) if row.seeds > 1 else 0.0 for row in rows]
         return [
-            Evidence(
-                method=row.method,
-                task=TASKS[self.task],
-                steps=self.steps,
-                seeds=row.seeds,
-                ranks=self.ranks,
-                loss_difference=row.difference,
-                spread=stdev(self._differences(row.method)) if row.seeds > 1 else 0.0,
-                command=f"{command}{self.seeds}",
-            )
-            for row in self.methods
-            if row.method != REFERENCE
+            found(method=row.method, seeds=row.seeds, loss_difference=row.difference, spread=spread)
+            for row, spread in zip(rows, spreads, strict=True)
         ]
 
     def figure(self) -> Figure:

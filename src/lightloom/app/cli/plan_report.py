@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from lightloom.core.answer import Answer
-from lightloom.core.results import Document
+from lightloom.core.results import Document, cells
 from lightloom.core.units import format_bandwidth, format_energy, format_rate, format_ratio, format_size, format_time
 from lightloom.exchange.method import accuracy_note
 from lightloom.machines.fabrics.derived import Cut
@@ -28,7 +28,17 @@ from lightloom.reports.figures.comparisons import Point, breakdown_figure, paret
 from lightloom.reports.figures.links import wavelength_caption, wavelength_map
 from lightloom.reports.figures.timelines import timeline_figure
 from lightloom.reports.html import draws
-from lightloom.reports.report import ALIKE, CollectiveRow, Picture, RankingRow, Report, Table, explored_plan, light_map
+from lightloom.reports.report import (
+    ALIKE,
+    CollectiveRow,
+    Picture,
+    RankingRow,
+    Report,
+    Table,
+    explored_plan,
+    light_map,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,25 +71,17 @@ def algorithm_tables(search: PlanSearch) -> tuple[Table, ...]:
     for plan in plans:
         assert plan.result is not None
         waiting = plan.breakdown["exposed_communication_s"] + plan.breakdown["exposed_reconfiguration_s"]
-        rows.append(
-            (
-                " + ".join(plan.algorithms) or "none",
-                format_time(plan.step_time),
-                _longer(plan.step_time / first.step_time if first.step_time else 1.0),
-                format_time(waiting),
-                format_time(plan.result.communication_time),
-                format_time(plan.result.busy_time["reconfiguration"]),
-                format_ratio(times_the_bound(plan)),
-            )
-        )
-    table = Table(
-        title=f"{first.strategy} with every algorithm",
-        columns=("algorithm", "step", "longer", "waits for the network", "network busy", "of it circuits", "vs bound"),
-        rows=tuple(rows),
-        caption="Network busy: all collectives of a step, hidden or not, with the changes of circuits before them. "
-        "Against the bound: collectives from dark fibres, over the lower bounds of each.",
+        row = {"algorithm": " + ".join(plan.algorithms) or "none", "step": format_time(plan.step_time)}
+        row["longer"] = _longer(plan.step_time / first.step_time if first.step_time else 1.0)
+        row["waits for the network"] = format_time(waiting)
+        row["network busy"] = format_time(plan.result.communication_time)
+        row["of it circuits"] = format_time(plan.result.busy_time["reconfiguration"])
+        rows.append(row | {"vs bound": format_ratio(times_the_bound(plan))})
+    caption = (
+        "Network busy: all collectives of a step, hidden or not, with the changes of circuits before them. Against the "
+        "bound: collectives from dark fibres, over the lower bounds of each."
     )
-    return (table,)
+    return (table_of(f"{first.strategy} with every algorithm", rows, caption),)
 
 
 def _longer(ratio: float) -> str:
@@ -313,27 +315,18 @@ def spent_tables(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[Ta
     one of its most expensive operators."""
     spent = search.winner.spent
     if spent is not None:
-        names = [_name(part) for part in spent]
-        yield Table(
-            title="What the rank of each stage spends a step on",
-            columns=("stage", *names),
-            rows=tuple(
-                (str(stage), *map(format_time, seconds))
-                for stage, seconds in enumerate(zip(*(column.tolist() for column in spent.values()), strict=True))
-            ),
-            caption="Seconds of a row add up to the step; their mean over the stages is the breakdown.",
-        )
+        stages = range(len(next(iter(spent.values()))))
+        parts = {_name(part): column.tolist() for part, column in spent.items()}
+        seconds = [
+            {"stage": stage, **{name: format_time(column[stage]) for name, column in parts.items()}} for stage in stages
+        ]
+        caption = "Seconds of a row add up to the step; their mean over the stages is the breakdown."
+        yield table_of("What the rank of each stage spends a step on", seconds, caption)
     operators = document["costliest_operators"]
     if operators:
-        yield Table(
-            title="Most expensive operators",
-            columns=("operator", "kind", "operators", "share of computing", "bound by"),
-            rows=tuple(
-                (row["name"], row["kind"], str(row["operators"]), f"{100 * row['share']:.3g} %", row["bound"])
-                for row in operators
-            ),
-            caption="A star stands for a block's number.",
-        )
+        columns = "operator: {name} | kind: {kind} | operators: {operators} | share of computing: {percent:.3g} % | "
+        rows = cells(f"{columns}bound by: {{bound}}", [row | {"percent": 100 * row["share"]} for row in operators])
+        yield table_of("Most expensive operators", rows, "A star stands for a block's number.")
 
 
 _PAGE_WIDTH = 110

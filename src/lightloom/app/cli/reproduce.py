@@ -12,8 +12,7 @@ from lightloom.app.cli.options import OutFile, Shown
 from lightloom.core.answer import MOST_ROWS
 from lightloom.core.claims import SCHEMA, STATUSES, Claim, Status, counts_in_words, status_counts
 from lightloom.core.errors import ConfigError
-from lightloom.core.results import content_hash, provenance
-from lightloom.core.units import format_claim
+from lightloom.core.results import Document, attributes, cells, content_hash, provenance
 from lightloom.reports.console import Parts, claims_table, make_console, screen
 from lightloom.reports.progress import progress
 
@@ -98,19 +97,14 @@ def _answer(results: Sequence[Study]) -> Parts:
         return screen(question, best, rows, all=True, legend=legend, limit=limit, more=more)
     numbers = [(claim, _deviation(claim)) for claim in claims if claim.status == "deviates"]
     worst = sorted(numbers, key=lambda entry: -entry[1])[:MOST_ROWS]
+    shown: list[Document] = [
+        {"name": claim.id.partition(".")[2], "off": None if off < 0 else off, **attributes(claim, "paper ours unit")}
+        for claim, off in worst
+    ]
     return screen(
         f"{results[0].paper}: what it printed, beside ours",
         best,
-        [
-            {
-                "deviates": claim.id.partition(".")[2],
-                "paper": format_claim(claim.paper),
-                "ours": format_claim(claim.ours),
-                "unit": claim.unit,
-                "off by": f"{deviation:.1%}" if deviation >= 0 else "",
-            }
-            for claim, deviation in worst
-        ],
+        cells("deviates: {name} | paper: {paper:claim} | ours: {ours:claim} | unit: {unit} | off by: {off:.1%}", shown),
         hidden=len(claims) - len(worst),
         legend="off by: as a share of the larger number",
         limit=f"{assumed} assumptions where the paper leaves something open: --all",
