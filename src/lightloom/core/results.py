@@ -19,6 +19,7 @@ from lightloom.core.units import (
     Dimension,
     format_bandwidth,
     format_claim,
+    format_difference,
     format_energy,
     format_quantity,
     format_rate,
@@ -145,7 +146,16 @@ def plain(value: object) -> object:
 
 # Rows of documents from attributes of objects, and rows of text from either.
 
-_UNITS = (format_time, format_size, format_energy, format_bandwidth, format_rate, format_ratio, format_claim)
+_UNITS = (
+    format_time,
+    format_difference,
+    format_size,
+    format_energy,
+    format_bandwidth,
+    format_rate,
+    format_ratio,
+    format_claim,
+)
 FORMS: dict[str, Callable[[Any], str]] = {form.__name__.removeprefix("format_"): form for form in _UNITS}
 """How a number of a unit is formatted, by the words that stand for it in forms of :func:`cells` and on pages."""
 

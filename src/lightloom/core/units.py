@@ -142,6 +142,11 @@ def format_time(seconds: float) -> str:
     return format_quantity(seconds, "time")
 
 
+def format_difference(seconds: float) -> str:
+    """Return a difference of times in seconds as text, always with its sign: + for zero."""
+    return f"{'-' if seconds < 0 else '+'}{format_time(abs(seconds))}"
+
+
 def format_size(nbytes: float) -> str:
     """Return a number of bytes as text with four digits, in powers of 1024, B to TiB."""
     return format_quantity(nbytes, "size")

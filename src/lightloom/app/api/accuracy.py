@@ -11,7 +11,7 @@ from lightloom.app.api.arguments import ClusterLike, load_cluster
 from lightloom.app.api.calibrating import StepsCalibration
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, Result, attributes, cells, plain, provenance
-from lightloom.core.units import format_size, format_time
+from lightloom.core.units import format_difference, format_size, format_time
 from lightloom.machines.accelerators.calibrated import Calibration
 from lightloom.machines.accelerators.load import accelerator_of_device, load_accelerator
 from lightloom.models.traces.kineto import Profile, read_profile
@@ -147,7 +147,7 @@ class StepComparison(Result):
         error = f" ({predicted / measured - 1:+.1%})" if measured else ""
         apart = [part for part in self.step.parts if abs(part.difference) >= 0.005 * measured]
         apart.sort(key=lambda part: -abs(part.difference))
-        words = ", ".join(f"{part.name} ({signed_time(part.difference)})" for part in apart)
+        words = ", ".join(f"{part.name} ({format_difference(part.difference)})" for part in apart)
         told = f"the difference is in {words}" if words else "no part differs by 0.5 % of the step"
         return f"measured {format_time(measured)}, predicted {format_time(predicted)}{error}; {told}"
 
@@ -159,9 +159,8 @@ class StepComparison(Result):
 
     def display_rows(self) -> list[dict[str, str]]:
         """Return :meth:`rows` with times as text, differences with their sign."""
-        columns = "part: {part} | measured: {measured_s:time} | predicted: {predicted_s:time} | difference: {more} | "
-        rows = [row | {"more": signed_time(row["difference_s"])} for row in self.rows()]
-        return cells(f"{columns}how: {{note}}", rows)
+        columns = "part: {part} | measured: {measured_s:time} | predicted: {predicted_s:time} | difference: "
+        return cells(f"{columns}{{difference_s:difference}} | how: {{note}}", self.rows())
 
     def lines(self) -> list[str]:
         """Return what is said beside the table: the summary, what was measured where, the three operators that change a
@@ -183,7 +182,7 @@ class StepComparison(Result):
         for change, operator in sorted(apart, key=lambda entry: -abs(entry[0]))[:_NAMED]:
             shapes = " ".join("x".join(map(str, shape)) or "1" for shape in operator.key.shapes)
             yield (
-                f"{signed_time(change)} in {operator.calls / self.step.steps:.4g} x {operator.key.name} "
+                f"{format_difference(change)} in {operator.calls / self.step.steps:.4g} x {operator.key.name} "
                 f"({shapes}, {operator.key.step_pass}), measured {format_time(operator.mean_seconds)} each"
             )
         unpriced = [operator for operator, price in self.step.operators if price is None]
@@ -230,11 +229,6 @@ class StepComparison(Result):
             "provenance": self.origin,
         }
         return {name: plain(value) for name, value in document.items()}
-
-
-def signed_time(seconds: float) -> str:
-    """Return a difference of times in seconds as text, always with its sign: + for zero."""
-    return f"{'-' if seconds < 0 else '+'}{format_time(abs(seconds))}"
 
 
 def compare_step(profile: str | Path, cluster: ClusterLike | None = None) -> StepComparison:

@@ -18,7 +18,7 @@ from lightloom.core.configfile import validate
 from lightloom.core.documents import load_json
 from lightloom.core.errors import ConfigError
 from lightloom.core.results import Document, attributes, plain, provenance
-from lightloom.core.units import format_size, format_time
+from lightloom.core.units import format_difference, format_size, format_time
 from lightloom.planning.search.document import SCHEMA
 from lightloom.reports.figures.canvas import SHARES
 from lightloom.reports.figures.comparisons import breakdown_figure
@@ -148,7 +148,9 @@ class PlanChange:
         parts, words = self.parts(), []
         if abs(self.ratio - 1) > _SAME:
             least = _OF_ACCOUNT * sum(map(abs, parts.values()))
-            named = [f"{SHARES[key][0]} {_signed(value)}" for key, value in parts.items() if abs(value) >= least]
+            named = [
+                f"{SHARES[key][0]} {format_difference(value)}" for key, value in parts.items() if abs(value) >= least
+            ]
             words.append(f"{', '.join(named)} a sample")
         algorithms = [_algorithms(row) for row in (self.before, self.after)]
         if algorithms[0] != algorithms[1]:
@@ -374,11 +376,6 @@ def _cost(row: Row, key: str) -> str:
 def _algorithms(row: Row) -> str:
     """Return the names of the algorithms of a plan's exchanges, each once, joined by +; empty where there are none."""
     return " + ".join(dict.fromkeys(use["algorithm"] for use in row["algorithms"]))
-
-
-def _signed(seconds: float) -> str:
-    """Return a difference in seconds as text, always with its sign."""
-    return f"{'-' if seconds < 0 else '+'}{format_time(abs(seconds))}"
 
 
 def _inputs(first: Row, second: Row) -> Iterator[InputChange]:
