@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 import lightloom as ll
-from lightloom.app.cli.plan_report import assumed_lines, assumptions
 from lightloom.core.errors import ConfigError
 from lightloom.machines.accelerators.kernels import PRIORS
 from lightloom.machines.accelerators.load import (
@@ -21,6 +20,7 @@ from lightloom.machines.clusters.load import cluster_from, load_cluster
 from lightloom.planning.calibration.accuracy import fitted_parameters, read_calibration, write_calibration
 from lightloom.planning.calibration.rows import priors_of
 from lightloom.planning.pricing.job import belief_of
+from lightloom.planning.search.assumptions import assumed_lines, assumptions
 from tests.calibration.samples import made_calibration
 from tests.cli.commands import run
 
