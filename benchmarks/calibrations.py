@@ -2,7 +2,7 @@
 
 Needs the measured tables (``LIGHTLOOM_MEASURED``). Each file is what this command writes:
 
-    lightloom calibrate megatron-a100.csv --accelerator a100 --out src/lightloom/accelerators/catalog/a100-calibrated.yaml
+    lightloom calibrate megatron-a100.csv --accelerator a100 --out CATALOG/a100-calibrated.yaml
 """
 
 from __future__ import annotations

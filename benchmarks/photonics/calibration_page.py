@@ -14,7 +14,7 @@ calibrate` finds them from the powers at the outputs alone: it measures a simula
 phases, fits a twin of it, and programs the twin.
 
     lightloom onn map --study calibrate --set chips=4 --figure calibration.svg
-    lightloom onn map net.npz --study calibrate    # P, every layer and T of a network, and how often it averages rightly
+    lightloom onn map net.npz --study calibrate    # P, every layer and T of a network, and its average
 
 In Python, with a chip of your own (a class with `wiring`, `dac_bits` and `powers(settings, vectors)`):
 
@@ -31,8 +31,9 @@ calibration = calibrate(chip, mesh)  # .settings to command, .twin, .measurement
 
 ![Difference of powers after each step, error of each layer before and after](../pictures/photonics/calibration.png)
 
-The picture is `lightloom onn map --study calibrate` of the network of [onn.md](onn.md), whose servers receive 0.73 % of 20,000
-words right with the phases of ideal devices and 100 % once calibrated, P and T included, with 19,980 measured powers.
+The picture is `lightloom onn map --study calibrate` of the network of [onn.md](onn.md), whose servers receive
+0.73 % of 20,000 words right with the phases of ideal devices and 100 % once calibrated, P and T included, with 19,980
+measured powers.
 
 ## How
 

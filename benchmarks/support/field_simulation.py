@@ -1,9 +1,9 @@
 """A second simulation of averaging by light: fields, interferometer by interferometer, from exported files alone.
 
 It shares no code with `lightloom`: it reads the network (``onn build --out net.npz``) and the phases of its meshes
-(``onn map net.npz --units --set form=svd --set components=true --out phases.json``), and a dictionary of the link's settings as
-``onn link --json`` prints it. Meshes are rectangles: column c holds interferometers on modes c mod 2, c mod 2 + 2, ...,
-each a phase φ on the upper arm, a coupler, a phase θ on the upper arm, and a coupler.
+(``onn map net.npz --units --set form=svd --set components=true --out phases.json``), and a dictionary of the link's
+settings as ``onn link --json`` prints it. Meshes are rectangles: column c holds interferometers on modes c mod 2, c mod
+2 + 2, ..., each a phase φ on the upper arm, a coupler, a phase θ on the upper arm, and a coupler.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,7 +113,7 @@ CASES = (
 def test_sixty_changed_questions_are_answered_as_if_they_had_been_asked() -> None:
     asked = 0
     for model, cluster, ranks in CASES:
-        fields = {} if ranks is None else {"ranks": ranks}
+        fields: dict[str, Any] = {} if ranks is None else {"ranks": ranks}
         asked += asked_anew(ll.plan(model, cluster, every_algorithm=False, **fields), model, cluster, ranks)
     assert asked >= 60
 
@@ -120,7 +121,7 @@ def test_sixty_changed_questions_are_answered_as_if_they_had_been_asked() -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "cluster", "ranks"), [case for case in CASES[:11] if case[1] != "tpu-v4-1024"])
 def test_winner_and_marks_hold_elsewhere(model: str, cluster: str, ranks: int | None) -> None:
-    fields = {} if ranks is None else {"ranks": ranks}
+    fields: dict[str, Any] = {} if ranks is None else {"ranks": ranks}
     ranking, whole = (ll.plan(model, cluster, every_algorithm=every, **fields) for every in (False, True))
     assert whole.winner.sample_time == ranking.winner.sample_time and whole.winner.label == ranking.winner.label
     test_marks_are_what_draws_with_shared_errors_say(ranking)

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from lightloom.app.cli.plan_report import algorithm_tables, assumptions, circuit_tables, compared, plan_report
+from lightloom.app.cli.plan_report import algorithm_tables, circuit_tables, compared, plan_report
 from lightloom.core.answer import Answer
 from lightloom.core.results import provenance
 from lightloom.machines.clusters.load import load_cluster
+from lightloom.planning.search.assumptions import assumptions
 from lightloom.planning.search.document import plan_document
 from lightloom.planning.search.plans import PlanSearch
 from lightloom.planning.search.request import DATA_PARALLEL, SearchRequest

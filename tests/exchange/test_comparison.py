@@ -68,7 +68,7 @@ def test_what_seeds_share_is_no_spread_of_a_method(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("lightloom.app.cli.exchange_training.run_all", lambda *_, **__: runs)
     monkeypatch.setattr("lightloom.app.cli.exchange_training.default_steps", lambda *_: 4)
     table = tmp_path / "evidence.json"
-    compare(methods=["int8"], seeds=3, steps=4, ranks=2, folder=tmp_path, evidence=table)
+    compare(exchange=["int8"], seeds=3, set=["steps=4", f"folder={tmp_path}"], ranks=2, out=table)
     (row,) = json.loads(table.read_text())["rows"]
     assert row["loss_difference"] == pytest.approx(0.2) and row["spread"] == pytest.approx(0.1)
 
@@ -116,9 +116,9 @@ def test_evidence_replaces_the_rows_of_its_method_and_task(tmp_path: Path) -> No
 
 def test_unknown_tasks_and_missing_data_are_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="task"):
-        compare(task="cifar", methods=["int8"])
+        compare(task="cifar", exchange=["int8"])
     with pytest.raises(ConfigError, match="has no tinyshakespeare"):
-        compare(task="chars", methods=["int8"], data=tmp_path)
+        compare(task="chars", exchange=["int8"], set=[f"data={tmp_path}"])
 
 
 def test_every_family_is_compared_or_says_why_not() -> None:

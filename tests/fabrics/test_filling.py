@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from lightloom.app.cli.plan_report import assumptions
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.registry import admitted, build
 from lightloom.core.errors import ConfigError
@@ -18,6 +17,7 @@ from lightloom.machines.fabrics.conformance import check_fabric
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.tiers.tier import Tier, filled_tiers
 from lightloom.machines.fabrics.tiers.tiers import Tiers
+from lightloom.planning.search.assumptions import assumptions
 from tests.collectives.strategies import tier_fabrics
 
 SIZES = st.integers(2, 9)

@@ -23,13 +23,11 @@ from lightloom.planning.parallelism.circuits.group import grant
 from lightloom.planning.parallelism.placement.cuts import PartitionRules
 from lightloom.planning.parallelism.placement.place import partition, place
 from lightloom.planning.parallelism.placement.placement import HybridPlan, Link, Reach
-from lightloom.reports.console import ranking_table
 from lightloom.reports.figures.canvas import KINDS, PARALLELISM, to_svg
 from lightloom.reports.figures.comparisons import Point, pareto_figure
 from lightloom.reports.figures.timelines import busiest, timeline_figure
-from lightloom.reports.report import FRONT, RankingRow
+from lightloom.reports.report import RankingRow
 from tests.planner.jobs import transformer
-from tests.reports.samples import to_text
 
 
 @cache
@@ -213,32 +211,6 @@ def ranked(place: int, **facts: Any) -> RankingRow:
         "breakdown": {"compute_s": 0.06 * place, "exposed_communication_s": 0.004 * place},
     }
     return RankingRow(**fields | facts)
-
-
-@pytest.mark.parametrize("width", [40, 64, 90, 130, 200])
-def test_tables_fit_their_terminal(width: int) -> None:
-    rated = ranked(3, energy=128.0, energy_mark="≤ ")
-    rows = [ranked(1), ranked(2, site="there, 8 ranks"), rated, ranked(4, fits=False)]
-    text = to_text(ranking_table(rows, width), width)
-    assert all(len(line) <= width for line in text.splitlines())
-    assert text.count(FRONT) == 1
-    assert ("≥ 2 J" in text) == (width >= 100)
-    assert rows[2].energy_per_sample == "≤ 2 J" and rows[0].energy_per_sample == "≥ 2 J"
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_no_word_is_broken_and_no_codec_said_twice(width: int) -> None:
-    label, codec = "dp 64 · fsdp · ring-two-way-striped + one-stage-striped", "inceptionn:2^-10, 3.2 × smaller"
-    effect = "loses 1.2 ms: coding 3.4 ms > 2.2 ms less sending"
-    facts = {"label": label, "site": "terarack-64, 64 ranks", "exchange": codec, "exchange_effect": effect}
-    text = to_text(ranking_table([ranked(1), ranked(2, **facts)], width), width)
-    assert all(word in text.split() for word in f"{label} {codec}".split())
-    assert text.count("inceptionn") == 1
-
-
-def test_places_are_those_of_the_ranking() -> None:
-    text = to_text(ranking_table([ranked(3), ranked(17)], 120))
-    assert [line.split()[0] for line in text.splitlines()[1:] if line.split()[0].isdigit()] == ["3", "17"]
 
 
 def test_a_breakdown_is_shared_between_samples() -> None:
