@@ -177,5 +177,5 @@ def test_collectives(
     path = tmp_path / "timed.csv"
     path.write_text(content)
     options = () if gpus is None else ("--gpus", gpus)
-    told = refused(monkeypatch, capsys, "calibrate", "--accelerator", "a100", "--collectives", str(path), *options)
+    told = refused(monkeypatch, capsys, "calibrate", "--accelerator", "a100", str(path), *options)
     assert words in told and ("timed" in told or "--gpus 1" in told)

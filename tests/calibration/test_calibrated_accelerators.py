@@ -74,15 +74,26 @@ def test_kernels_that_are_set_are_not_called_calibrated(file: Path, setting: dic
 def test_plans_say_that_they_are_calibrated(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: Path
 ) -> None:
-    words = ("plan", "resnet50", "--cluster", CLUSTER, "--ranks", "8", "--strategy", "ddp")
+    words = (
+        "plan",
+        "resnet50",
+        "--cluster",
+        CLUSTER,
+        "--ranks",
+        "8",
+        "--strategy",
+        "ddp",
+        "--no-what-if",
+        "--assumptions",
+    )
     told = run(monkeypatch, capsys, *words, "--algorithm", "ring", "--accelerator", str(file))
     assert (told.code, told.err) == (0, "")
     line = "calibrated: my-a100: 12 steps of made-up (SHA-256 abababababab...), cross-validated error 5.0%"
     assert line in " ".join(told.out.split())
     priors = run(monkeypatch, capsys, *words, "--algorithm", "ring", "--accelerator", "a100")
-    assert "calibrated" not in priors.out
-    assert "assumed of a100's kernels: gemm depth 400," in " ".join(priors.out.split())
-    assert "memory fraction 0.82, fusion 0.8" in " ".join(priors.out.split())
+    assert "calibrated: " not in priors.out
+    assert "accelerator.kernels gemm depth 400: assumption" in " ".join(priors.out.split())
+    assert "memory fraction 0.82: assumption" in " ".join(priors.out.split())
 
 
 def test_what_rows_determine_is_no_assumption(file: Path) -> None:

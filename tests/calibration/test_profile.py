@@ -70,11 +70,11 @@ def test_a_profile_of_the_host_is_read(cpu_profile: Path) -> None:
 def test_times_of_the_host_calibrate_no_gpu(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cpu_profile: Path, tmp_path: Path
 ) -> None:
-    shown = run(monkeypatch, capsys, "calibrate", "--profile", str(cpu_profile), "--accelerator", "a100")
+    shown = run(monkeypatch, capsys, "calibrate", str(cpu_profile), "--accelerator", "a100")
     assert (shown.code, shown.err) == (0, "")
     assert "convolution" in shown.out and "nothing fitted" in shown.out
     out = tmp_path / "a100.yaml"
-    words = ("calibrate", "--profile", str(cpu_profile), "--accelerator", "a100", "-o", str(out))
+    words = ("calibrate", str(cpu_profile), "--accelerator", "a100", "--out", str(out))
     refused = run(monkeypatch, capsys, *words)
     assert refused.code == 2 and "holds no GPU kernels" in refused.err and refused.err.count("\n") == 1
     assert not out.exists()
@@ -134,7 +134,7 @@ def test_a_model_that_made_the_profile_predicts_it(tmp_path: Path) -> None:
 def test_the_command_prints_the_api_s_document(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gpu_path: Path, fitted: ProfileCalibration
 ) -> None:
-    told = run(monkeypatch, capsys, "calibrate", "--profile", str(gpu_path), "--accelerator", "a100", "--json")
+    told = run(monkeypatch, capsys, "calibrate", str(gpu_path), "--accelerator", "a100", "--json")
     assert json.loads(json.dumps(fitted.to_json())) == json.loads(told.out)
     assert "\n" not in repr(fitted) and "<table>" in fitted._repr_html_()
     assert len(fitted.to_dataframe()) == 11
@@ -184,7 +184,7 @@ def test_bad_profiles_are_one_line(
 ) -> None:
     path = tmp_path / "bad.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
-    told = run(monkeypatch, capsys, "calibrate", "--profile", str(path), "--accelerator", "a100")
+    told = run(monkeypatch, capsys, "calibrate", str(path), "--accelerator", "a100")
     assert (told.code, told.out) == (2, "")
     assert told.err.count("\n") == 1 and str(path) in told.err
     with pytest.raises(ll.LightloomError, match=message):

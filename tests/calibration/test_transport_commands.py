@@ -28,14 +28,14 @@ def test_a_fitted_transport_predicts_better(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     table, out, picture = write(tmp_path / "rows.csv"), tmp_path / "mine.yaml", tmp_path / "rows.svg"
-    fitted = run(monkeypatch, capsys, "calibrate", "--collectives", str(table), *SYSTEM, "-o", str(out))
+    fitted = run(monkeypatch, capsys, "calibrate", str(table), *SYSTEM, "--out", str(out))
     assert (fitted.code, fitted.err) == (0, "")
     assert "network bandwidth" in fitted.out
     scales = load_transport(str(out)).scales
     assert scales.network_latency == pytest.approx(TRUE.network_latency, rel=0.1)
     errors = {}
     for transport in ("nccl-hopper", str(out)):
-        arguments = ("--cluster", "dgx-h100-64", "--transport", transport, "--figure", str(picture), "--json")
+        arguments = ("--cluster", "dgx-h100-64", "--calibration", transport, "--figure", str(picture), "--json")
         told = run(monkeypatch, capsys, "accuracy", str(table), *arguments)
         assert (told.code, told.err) == (0, "")
         errors[transport] = sum(abs(row["error"]) for row in json.loads(told.out)["rows"])
@@ -52,7 +52,7 @@ def test_rows_of_one_node_need_no_cluster(
     table.write_text("\n".join([heading, *(row for row in rows if row.startswith("1,"))]) + "\n")
     for system in (("--accelerator", "h100"), ("--cluster", "dgx-h100-64")):
         out = tmp_path / "mine.yaml"
-        told = run(monkeypatch, capsys, "calibrate", "--collectives", str(table), *system, "-o", str(out))
+        told = run(monkeypatch, capsys, "calibrate", str(table), *system, "--out", str(out))
         assert (told.code, told.err) == (0, "")
         assert "no row crosses domains" in told.out.replace("\n", " ")
         texts.append(load_transport.__wrapped__(str(out)).scales)
@@ -69,7 +69,7 @@ def test_a_table_may_name_its_systems(
     assert "rows, dgx-h100-64, nccl-hopper: below 1 MiB" in told.out.replace("\n", " ")
     text = table.read_text()
     table.write_text(text + "1,8,all-reduce,8,9.0,dgx-a100-64,nccl-ampere\n")
-    refused = run(monkeypatch, capsys, "calibrate", "--collectives", str(table), *SYSTEM)
+    refused = run(monkeypatch, capsys, "calibrate", str(table), *SYSTEM)
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "2 systems" in refused.err
 
@@ -84,7 +84,7 @@ def test_a_table_may_name_its_systems(
         (("--cluster", "terarack-64", "--transport", "nccl-hopper"), "tiers of switches"),
     ],
 )
-@pytest.mark.parametrize("command", [("accuracy",), ("calibrate", "--collectives")])
+@pytest.mark.parametrize("command", [("accuracy",), ("calibrate",)])
 def test_what_is_missing_or_wrong_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -93,6 +93,8 @@ def test_what_is_missing_or_wrong_is_one_line(
     arguments: tuple[str, ...],
     words: str,
 ) -> None:
+    if command == ("accuracy",):
+        arguments = tuple(word.replace("--transport", "--calibration") for word in arguments)
     refused = run(monkeypatch, capsys, *command, str(write(tmp_path / "rows.csv")), *arguments)
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert words in refused.err
@@ -103,11 +105,10 @@ def test_options_of_steps_and_of_collectives_exclude_one_another(
 ) -> None:
     table = str(write(tmp_path / "rows.csv"))
     for arguments in (
-        ("accuracy", table, *SYSTEM, "--cross-validate", "rows"),
-        ("calibrate", "--collectives", table, *SYSTEM, "--accelerator", "h100"),
-        ("calibrate", table, *SYSTEM),
-        ("calibrate", "--collectives", table),
-        ("calibrate", "--collectives", table, "--accelerator", "h100"),
+        ("accuracy", table, *SYSTEM[:2], "--calibration", "rows"),
+        ("calibrate", table, *SYSTEM, "--accelerator", "h100"),
+        ("calibrate", table),
+        ("calibrate", table, "--accelerator", "h100"),
     ):
         refused = run(monkeypatch, capsys, *arguments)
         assert (refused.code, refused.err.count("\n")) == (2, 1)

@@ -154,6 +154,7 @@ def test_a_table_and_a_page_show_exchanges(tmp_path: Path) -> None:
         "8",
         "--exchange-engine",
         "nic",
+        "--explain",
         "--report",
         str(page),
     )

@@ -85,7 +85,7 @@ def test_the_document_ranks_every_kind_together(plan: Command) -> None:
         assert beaten and row["on_front"] == (row in front)
     counts = found["counts"]
     assert counts["simulated"] >= len(rows) and counts["rows"] >= max(counts["bounded"], counts["simulated"])
-    assert rows[0]["label"] in found["explanation"]
+    assert " wins: " in found["explanation"] and f"with {rows[0]['global_batch']:,} samples" in found["explanation"]
 
 
 def _product(values: list[int]) -> int:

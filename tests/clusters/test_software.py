@@ -21,7 +21,8 @@ from lightloom.machines.clusters.load import (
 from lightloom.machines.transports.price import Library
 from lightloom.planning.designs.space import read_space
 
-GPU = sorted(path.stem for path in (CATALOG / "gpu").glob("*.yaml"))
+GPU = sorted(path.stem for path in (CATALOG / "gpu").glob("*.yaml") if not path.stem.endswith("-circuits"))
+"""Clusters on packet switches; no library of circuits was measured."""
 SWITCH = {"name": "node", "shape": "switch", "size": 8, "bandwidth": "450GB/s"}
 NETWORK = {"name": "network", "shape": "switch", "bandwidth": "50GB/s"}
 ON_SWITCHES: list[Any] = [

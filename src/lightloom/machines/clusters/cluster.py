@@ -12,7 +12,6 @@ from lightloom.core.fields import Config, Count, FewRanks, Size
 from lightloom.core.results import Result
 from lightloom.machines.accelerators.accelerator import Accelerator, Precision
 from lightloom.machines.fabrics.fabric import Fabric
-from lightloom.machines.fabrics.tiers.tiers import Tiers
 from lightloom.machines.transports.ways import Tiers as LibraryTiers
 
 # How a job trains, as far as time, bytes and memory depend on it; a cluster file may set its own defaults.
@@ -246,7 +245,7 @@ def transport_tiers(fabric: Fabric, accelerator: Accelerator | None = None) -> L
     Raises:
         UnsupportedError: the fabric has no tiers of switches.
     """
-    tiers = fabric.library_tiers() if isinstance(fabric, Tiers) else None
+    tiers = fabric.library_tiers() if fabric.tiered else None
     if tiers is None:
         raise UnsupportedError(f"closed forms of transports need tiers of switches, not a {fabric.kind_name}")
     return tiers if accelerator is None else tiers._replace(memory=accelerator.memory_bandwidth)

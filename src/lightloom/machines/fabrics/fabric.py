@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lightloom.machines.parts.part import Kind
     from lightloom.machines.transports.price import Library
     from lightloom.machines.transports.transport import Transport
+    from lightloom.machines.transports.ways import Tiers as LibraryTiers
 
 # What a fabric can do, and what its circuits are: fields and properties of every fabric.
 #
@@ -171,6 +172,8 @@ class Fabric(Described):
     """True if a switch adds what enters in a step and returns the sum."""
     wavelength_routed: ClassVar[bool] = False
     """True if circuits are wavelengths around a ring."""
+    tiered: ClassVar[bool] = False
+    """True where the fabric is built of tiers, the innermost of which joins the ranks of a node."""
     switch_planes: ClassVar[bool] = False
     """True if each channel is a switch plane on which any permutation of the ranks can be set."""
     joins_ranks: ClassVar[bool] = False
@@ -564,6 +567,11 @@ class Fabric(Described):
         """Return this fabric with a transport, and where it comes from, if it states none and closed forms of a
         collective library serve its links; otherwise unchanged."""
         return self
+
+    def library_tiers(self) -> LibraryTiers | None:
+        """Return the two tiers that closed forms of a collective library see; None where links are not those of
+        switches."""
+        return None
 
     def as_carried(self) -> Self:
         """Return this fabric with links as fast as its collective library finds them, and without the library;

@@ -21,7 +21,6 @@ from lightloom.machines.fabrics.derived import Cut, Footprint, Ports
 from lightloom.machines.fabrics.fabric import EvenFabric, Fabric
 from lightloom.machines.transports.price import Library
 from lightloom.machines.transports.transport import NamedTransport, Scales, Transport
-from lightloom.machines.transports.ways import Tiers
 
 if TYPE_CHECKING:
     from lightloom.machines.parts.part import Kind
@@ -56,11 +55,6 @@ class PacketFabric(Fabric):
         if self.packet_payload is None and (self.packet_header or self.packet_time):
             raise ValueError("packet_header and packet_time need packet_payload, the bytes of data in a packet")
         return self
-
-    def library_tiers(self) -> Tiers | None:
-        """Return the two tiers that closed forms of a collective library see; None where links are not those of
-        switches."""
-        return None
 
     @property
     def library(self) -> Library | None:

@@ -45,6 +45,7 @@ class Tiers(PacketFabric):
     """Tiers around each other: what joins neighbouring ranks, what joins such groups, and so on."""
 
     kind: Literal["tiers"] = "tiers"
+    tiered: ClassVar[bool] = True
     tiers: Annotated[tuple[Tier, ...], Field(min_length=1)]
     """The tiers, from the ranks outwards."""
 
